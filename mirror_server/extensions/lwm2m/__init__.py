@@ -127,7 +127,7 @@ devices are reachable again at their next contact. Another machine has another a
 name or address that moves with the leader. ``mirror_leader`` in ``/metrics`` shows the leader.
 """
 
-# To read it begin with ``real_devices``, then ``registrar`` and ``conversation``; ``coap`` is what they send with.
+# Read ``real_devices`` first, then ``registrar`` and ``device_session``. ``coap`` is the transport below them.
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ if TYPE_CHECKING:
 
 @extends
 def needs() -> list[str]:
-    """What writes and reads the messages of CoAP."""
+    """Require the CoAP library."""
     return ["aiocoap"]
 
 
@@ -181,7 +181,7 @@ def storage() -> Storage:
 
 @extends
 def check_settings(settings: Settings) -> None:
-    """Find what is not installed, and what would be open to everybody."""
+    """Reject settings that need a missing package or open an unprotected address."""
     check_listening(settings)
 
 
@@ -189,17 +189,17 @@ def check_settings(settings: Settings) -> None:
 def in_common(settings: Settings) -> str:
     """Name the options that all processes of one database need."""
     chosen = settings.of(LwM2MSettings)
-    # Empty without real devices, as in versions before them.
+    # Empty without real devices: the text must equal that of versions that had no real devices.
     return "".join(f", with {name}" for name in ("--coap", "--coaps") if getattr(chosen, name[2:]))
 
 
 @extends
 def build(services: Services) -> Sequence[object]:
-    """Listen for them, if there is an address."""
+    """Listen for real devices if an address is configured."""
     chosen = services.settings.of(LwM2MSettings)
     if chosen.coap is None and chosen.coaps is None:
         return []
-    # It reads CBOR and what else devices speak: a server without real devices starts without it.
+    # Imported late: it loads CBOR and other codecs that a server without real devices does not need.
     from mirror_server.extensions.lwm2m.real_devices import RealDevices
 
     return [RealDevices(chosen, services)]

@@ -1,4 +1,4 @@
-"""The commands for the pre-shared keys of real devices, also beside a running server."""
+"""The commands for the pre-shared keys of real devices. They also work while a server runs."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def add_device(endpoint_name: str, identity: str | None, database_url: str) -> N
 
     The key is printed only once. The server can keep running.
     """
-    # Before it is opened: that makes files beside it, which go again.
+    # Checked before opening: an open database temporarily has more files next to it.
     _reject_exposed(database_url)
-    with _refusals(), closing(open_database(database_url)) as database:
+    with _click_errors(), closing(open_database(database_url)) as database:
         key = device_keys.add(database, endpoint_name, identity, wall_time())
-    click.echo("\n".join(_told(key)))
+    click.echo("\n".join(_instructions(key)))
 
 
 @devices.command("list")
@@ -50,8 +50,8 @@ def list_devices(database_url: str) -> None:
     """List the devices with a key: endpoint name, identity, creation time. The keys are not shown."""
     with closing(open_database(database_url, must_exist=True)) as database, database.read() as session:
         for key in device_keys.list_all(session):
-            made = f"{to_datetime(key.created_at):%Y-%m-%dT%H:%MZ}"
-            click.echo(f"{visible(key.endpoint_name)}\t{visible(key.identity)}\t{made}")
+            created_at = f"{to_datetime(key.created_at):%Y-%m-%dT%H:%MZ}"
+            click.echo(f"{visible(key.endpoint_name)}\t{visible(key.identity)}\t{created_at}")
 
 
 @devices.command("revoke")
@@ -62,7 +62,7 @@ def revoke_device(endpoint_name: str, database_url: str) -> None:
 
     An open session ends with its next message. The data of the device stays: 'mirror-server erase' deletes it.
     """
-    with _refusals(), closing(open_database(database_url, must_exist=True)) as database:
+    with _click_errors(), closing(open_database(database_url, must_exist=True)) as database:
         device_keys.revoke(database, endpoint_name)
     click.echo(f"revoked {visible(endpoint_name)}")
 
@@ -77,15 +77,15 @@ def rename_device(endpoint_name: str, new_name: str, database_url: str) -> None:
     In the mirror it is the same device with the name NEW and the same device id, unless a device NEW exists already.
     Presubscription rules belong to the applications and do not change: a rule for OLD does not apply to NEW.
     """
-    with _refusals(), closing(open_database(database_url, must_exist=True)) as database:
+    with _click_errors(), closing(open_database(database_url, must_exist=True)) as database:
         is_followed = device_keys.rename(database, endpoint_name, new_name)
     click.echo(f"renamed {visible(endpoint_name)} to {visible(new_name)}")
     if not is_followed:
-        click.echo("In the mirror nothing was renamed: it has no device of the old name, or one of the new name too.")
+        click.echo("No device was renamed in the mirror: it has none with the old name, or one with the new name too.")
 
 
 @contextmanager
-def _refusals() -> Iterator[None]:
+def _click_errors() -> Iterator[None]:
     try:
         yield
     except InvalidDeviceKey as error:
@@ -93,25 +93,24 @@ def _refusals() -> Iterator[None]:
 
 
 def _reject_exposed(database_url: str) -> None:
-    """A key that others can read is none: not one is stored where they can."""
+    """Reject a database that other users can access: they could read the key."""
     exposed = exposed_files(database_url)
     if exposed:
         files = shlex.join(map(str, exposed))
         raise click.ClickException(
-            "others than the owner may use the database, where keys of devices stand as they are; first: chmod 600"
-            f" {files}"
+            f"other users can access the database, which stores device keys in plain form; first: chmod 600 {files}"
         )
 
 
-def _told(key: DeviceKey) -> Iterator[str]:
+def _instructions(key: DeviceKey) -> Iterator[str]:
     secret = key.secret.hex()
     identity = "" if key.identity == key.endpoint_name else f" --identity {shlex.quote(key.identity)}"
     yield f"Endpoint name  {key.endpoint_name}"
     yield f"Identity       {key.identity}"
     yield f"Key            {secret}"
     yield ""
-    yield "The key is shown this once, in hexadecimal digits. The device needs these three, the mode 'pre-shared key',"
-    yield f"and the address of a server with --coaps, coaps://HOST:{COAPS_PORT}. To try it without a device:"
+    yield "The key is in hexadecimal and is not shown again. The device needs these three values, the mode"
+    yield f"'pre-shared key', and the server address coaps://HOST:{COAPS_PORT}. To try it without a device:"
     yield ""
     yield f"  export MIRROR_DEVICE_PSK={secret}"
     yield (f"  mirror-device --server coaps://127.0.0.1:{COAPS_PORT} --name {shlex.quote(key.endpoint_name)}{identity}")

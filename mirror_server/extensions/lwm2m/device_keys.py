@@ -1,8 +1,8 @@
 """Pre-shared keys of real devices. Source: RFC 4279; LwM2M 1.0, 7.1.7.
 
-A device proves itself by an identity and a secret that nobody else has, and may register one endpoint name alone. The
-handshake needs the secret itself, so it is stored as it is. Operators change keys while the server runs:
-:class:`Identities` ends the sessions of those that changed.
+A device authenticates with an identity and a secret of its own, and may register only one endpoint name. The handshake
+needs the secret, so it is stored in plain form. Operators can change keys while the server runs: :class:`Identities`
+ends the sessions of changed keys.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from mirror_server.store.session import Session
 _log = logging.getLogger(__name__)
 
 _SECRET_BYTES = 16
-_MOST_IDENTITY_BYTES = 32
-"""The longest identity that the DTLS library (tinydtls) takes; of a longer one it ends the handshake."""
-_MOST_NAME_BYTES = 252
-"""An option of CoAP, 255 bytes, without ``ep=``. Source: RFC 7252, 5.10."""
-_RETRY_SECONDS = 1.0
-"""How long a session goes on, in real time, after an operator changed its key."""
+_MAX_IDENTITY_BYTES = 32
+"""The longest identity that the DTLS library (tinydtls) supports. A longer one makes the handshake fail."""
+_MAX_NAME_BYTES = 252
+"""The maximum of a CoAP query option, 255 bytes, without ``ep=``. Source: RFC 7252, 5.10."""
+_CHECK_SECONDS = 1.0
+"""The interval, in real time, at which keys are checked for changes. A session outlives its key for that long."""
 _SELECT = "SELECT endpoint_name, identity, secret, created_at FROM device_keys"
 
 
 class InvalidDeviceKey(Exception):
-    """The key cannot be made or found; the message says why and what to do."""
+    """The key cannot be created or found. The message has the reason and the cure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,10 @@ class DeviceKey:
     """The key of a device.
 
     Attributes:
-        endpoint_name: The only name it may register.
-        identity: Its name in the handshake, which no other device has.
+        endpoint_name: The only name that the device may register.
+        identity: Its unique name in the handshake.
         secret: The bytes that it shares with the server.
-        created_at: When the key was made, by the clock of the system.
+        created_at: The creation time, by the system clock.
     """
 
     endpoint_name: str
@@ -53,13 +53,13 @@ class DeviceKey:
 
 
 def add(database: Database, endpoint_name: str, identity: str | None, at: Instant) -> DeviceKey:
-    """Make the key of a device.
+    """Create the key of a device.
 
     Args:
-        database: Where the keys are.
-        endpoint_name: The only name the device may register.
+        database: The database with the keys.
+        endpoint_name: The only name that the device may register.
         identity: Its name in the handshake; ``None`` for its endpoint name.
-        at: The present, by the clock of the system.
+        at: The current time, by the system clock.
 
     Raises:
         InvalidDeviceKey: The name or the identity is not valid, or another device has it.
@@ -67,22 +67,22 @@ def add(database: Database, endpoint_name: str, identity: str | None, at: Instan
     key = DeviceKey(endpoint_name, identity or endpoint_name, secrets.token_bytes(_SECRET_BYTES), at)
     _check_name(key.endpoint_name)
     _check_visible("an identity", key.identity)
-    if (length := len(key.identity.encode())) > _MOST_IDENTITY_BYTES:
+    if (length := len(key.identity.encode())) > _MAX_IDENTITY_BYTES:
         raise InvalidDeviceKey(
-            f"the identity {key.identity!r} has {length} bytes, and DTLS here takes {_MOST_IDENTITY_BYTES} at most;"
-            " give the device a shorter one with --identity"
+            f"the identity {key.identity!r} has {length} bytes, the maximum is {_MAX_IDENTITY_BYTES}; set a shorter one"
+            " with --identity"
         )
 
     def work(session: Session) -> None:
         if find(session, key.endpoint_name) is not None:
             raise InvalidDeviceKey(
-                f"{key.endpoint_name!r} has a key already, which is not shown again; for another one"
-                " 'mirror-server devices revoke' it first"
+                f"{key.endpoint_name!r} already has a key, which is not shown again; to replace it, run"
+                " 'mirror-server devices revoke' first"
             )
-        holder = find_identity(session, key.identity)
-        if holder is not None:
+        existing = find_identity(session, key.identity)
+        if existing is not None:
             raise InvalidDeviceKey(
-                f"the identity {key.identity!r} is that of {holder.endpoint_name!r}; give another one with --identity"
+                f"the identity {key.identity!r} belongs to {existing.endpoint_name!r}; set another one with --identity"
             )
         insert(session, key)
 
@@ -91,28 +91,28 @@ def add(database: Database, endpoint_name: str, identity: str | None, at: Instan
 
 
 def revoke(database: Database, endpoint_name: str) -> None:
-    """Delete the key of a device, which cannot connect from then on.
+    """Delete the key of a device, which can then no longer connect.
 
     Raises:
-        InvalidDeviceKey: It has none.
+        InvalidDeviceKey: The device has no key.
     """
     if not database.write(lambda session: delete(session, endpoint_name)):
         raise _no_key(endpoint_name)
 
 
 def rename(database: Database, endpoint_name: str, new_name: str) -> bool:
-    """Let a device register under another name, and under no other; its identity and secret stay.
+    """Change the name that a device may register. Its identity and secret stay.
 
-    In the mirror the device has the new name from then on, under the same device id, unless a device of the new name
-    is there already: then each keeps what it has.
+    In the mirror, the device with the old name gets the new name and keeps its device id. If a device with the new name
+    exists already, both devices remain unchanged.
 
     Args:
-        database: Where the keys are.
-        endpoint_name: Its present name.
-        new_name: Its new name, which has no key.
+        database: The database with the keys.
+        endpoint_name: Its current name.
+        new_name: Its new name, which must not have a key.
 
     Returns:
-        Whether a device in the mirror has the new name instead of the old one.
+        Whether a device in the mirror was renamed.
 
     Raises:
         InvalidDeviceKey: The device has no key, or the new name is not valid or has a key already.
@@ -123,7 +123,7 @@ def rename(database: Database, endpoint_name: str, new_name: str) -> bool:
         if find(session, endpoint_name) is None:
             raise _no_key(endpoint_name)
         if find(session, new_name) is not None:
-            raise InvalidDeviceKey(f"{new_name!r} has a key of its own; revoke that one first, or take another name")
+            raise InvalidDeviceKey(f"{new_name!r} already has a key; revoke that key first, or use another name")
         session.run(
             "UPDATE device_keys SET endpoint_name = :new_name WHERE endpoint_name = :endpoint_name",
             endpoint_name=endpoint_name,
@@ -167,7 +167,7 @@ def list_all(session: Session) -> list[DeviceKey]:
 
 
 def delete(session: Session, endpoint_name: str) -> bool:
-    """Delete the key of a device; return false if it has none."""
+    """Delete the key of a device. Return whether it had one."""
     if not session.run("DELETE FROM device_keys WHERE endpoint_name = :name", name=endpoint_name):
         return False
     _note_change(session)
@@ -175,10 +175,10 @@ def delete(session: Session, endpoint_name: str) -> bool:
 
 
 class Identities:
-    """The keys that sessions of DTLS use, while an operator may change them; for one event loop.
+    """The keys that DTLS sessions use, with detection of changes by operators. For one event loop.
 
     Args:
-        database: Where the keys are.
+        database: The database with the keys.
     """
 
     def __init__(self, database: Database) -> None:
@@ -190,14 +190,14 @@ class Identities:
     def secret(self, identity: str) -> bytes | None:
         """Return the stored secret of an identity, for its handshake.
 
-        ``None`` for an unknown identity, and where the database does not answer: the device tries again.
+        ``None`` for an unknown identity, or if the database is unavailable. The device will try again.
         """
         try:
             key = self._database.query(lambda session: find_identity(session, identity))
         except StorageFailed as error:
-            _log.warning("a device stays out, because its key cannot be looked up: %s", error)
+            _log.warning("a device cannot connect, because reading its key failed: %s", error)
             return None
-        # Anybody may name as many identities as they like: unknown ones are not stored.
+        # Unauthenticated clients can send any number of identities, so unknown ones are not stored.
         if key is None:
             return None
         if self._in_use.get(identity, key) != key:
@@ -206,35 +206,35 @@ class Identities:
         return key.secret
 
     async def ended(self) -> set[str]:
-        """Return the identities whose sessions have to end: their key was revoked, replaced or is for another name.
+        """Return the identities whose sessions have to end, because the key was revoked, replaced or renamed.
 
-        They are forgotten until their next handshake.
+        These identities are then no longer watched until their next handshake.
         """
-        # As they are before the query: a key that is made right after it is not taken for one that is gone.
+        # Copied before the query: a key that is created right after it must not look revoked.
         in_use, replaced = dict(self._in_use), set(self._replaced)
         if not in_use:
             return set()
         try:
             stored = await asyncio.to_thread(self._stored_if_changed)
         except StorageFailed:
-            # Sessions whose keys may have changed go on; nothing that they send can be stored meanwhile.
+            # Sessions with changed keys continue for now. Their messages cannot be stored in the meantime.
             return set()
-        gone = set() if stored is None else {name for name, key in in_use.items() if stored.get(name) != key}
-        for identity in gone | replaced:
-            # A device that connected with a new key during the query stays.
+        changed = set() if stored is None else {name for name, key in in_use.items() if stored.get(name) != key}
+        for identity in changed | replaced:
+            # A device that connected with a new key during the query stays connected.
             if self._in_use.get(identity) == in_use.get(identity):
                 self._in_use.pop(identity, None)
         self._replaced -= replaced
-        return gone | replaced
+        return changed | replaced
 
     async def watch(self, end_sessions: Callable[[str], None]) -> None:
         """End sessions until cancelled.
 
         Args:
-            end_sessions: Ends those of an identity; called on the event loop.
+            end_sessions: Ends the sessions of an identity. Called on the event loop.
         """
         while True:
-            await asyncio.sleep(_RETRY_SECONDS)
+            await asyncio.sleep(_CHECK_SECONDS)
             for identity in await self.ended():
                 end_sessions(identity)
 
@@ -261,16 +261,18 @@ def _key(endpoint_name: str, identity: str, secret: bytes, created_at: Instant) 
 
 def _check_name(name: str) -> None:
     _check_visible("an endpoint name", name)
-    if (length := len(name.encode())) > _MOST_NAME_BYTES:
-        raise InvalidDeviceKey(f"an endpoint name has {_MOST_NAME_BYTES} bytes at most, not {length}")
+    if (length := len(name.encode())) > _MAX_NAME_BYTES:
+        raise InvalidDeviceKey(f"an endpoint name has at most {_MAX_NAME_BYTES} bytes, got {length}; use a shorter one")
 
 
-def _check_visible(what: str, text: str) -> None:
+def _check_visible(kind: str, text: str) -> None:
     if not text.isprintable() or not text.strip():
-        raise InvalidDeviceKey(f"{what} has at least one letter, and none that cannot be seen; write it without those")
+        raise InvalidDeviceKey(
+            f"{kind} must have at least one visible and only printable characters; remove the others"
+        )
 
 
 def _no_key(endpoint_name: str) -> InvalidDeviceKey:
     return InvalidDeviceKey(
-        f"no device {endpoint_name!r} has a key; 'mirror-server devices list' shows those that are there"
+        f"device {endpoint_name!r} has no key; 'mirror-server devices list' shows the devices with a key"
     )

@@ -1,4 +1,4 @@
-"""Requests to a device, one after the other, and the values in its responses.
+"""Commands to a device as CoAP requests, and the values in its responses.
 
 Source: LwM2M core 1.0 (5.4, 5.5) and 1.1 (6.3, 6.4).
 """
@@ -24,7 +24,15 @@ from mirror_server.devices.link import (
 )
 from mirror_server.extensions.lwm2m.payloads import BadPayload, ReportedPayload, content_type, contents, is_doubtful
 from mirror_server.extensions.lwm2m.registry import ObservedResource, RegisteredDevice, Registry
-from mirror_server.extensions.lwm2m.requests import NotSendable, accepts, attributes, execution, outcome, shown, writes
+from mirror_server.extensions.lwm2m.requests import (
+    NotSendable,
+    accepts,
+    attribute_options,
+    error_text,
+    execute_payload,
+    outcome,
+    writes,
+)
 from mirror_server.extensions.lwm2m.transport_api import Request, Response
 
 if TYPE_CHECKING:  # the sockets need an extra
@@ -38,13 +46,13 @@ _OTHER_FORMAT = frozenset({"4.06", "4.15"})
 
 
 class DeviceSession:
-    """Sends requests to devices; the caller sends one at a time to each.
+    """Sends requests to devices. The caller sends one at a time to each device.
 
     Args:
         endpoint: The sockets.
-        registry: The devices, and what they observe.
+        registry: The devices and their observations.
         clock: Domain time.
-        note_unreadable: Called with an answer that cannot be read: of which device, of what path, and why.
+        note_unreadable: Called with the device, the path and the error when a response cannot be decoded.
     """
 
     def __init__(
@@ -63,8 +71,8 @@ class DeviceSession:
         """Send a command to a device.
 
         Raises:
-            NoResponse: It did not answer in time.
-            Unreachable: It cannot be asked.
+            NoResponse: It did not respond in time.
+            Unreachable: Nothing can be sent to it.
         """
         try:
             match command:
@@ -77,40 +85,42 @@ class DeviceSession:
                 case Write():
                     return await self._write(device, command)
                 case Execute() | WriteAttributes():
-                    return await self._tell(device, command)
+                    return await self._command(device, command)
         except NotSendable as error:
-            _log.warning("device %s is not asked about %s: %s", device.device_id, command.path, error.reason)
+            _log.warning("device %s: command for %s not sent: %s", device.device_id, command.path, error.reason)
             return DeviceResponse(error.outcome)
 
     async def read_values(self, device: RegisteredDevice, path: str) -> list[ReportedPayload]:
-        """Read the values of a resource or an object instance; none if the device does not return them.
+        """Return the values of a resource or an object instance; an empty list if the device returns none.
 
         Raises:
-            NoResponse: It did not answer in time.
-            Unreachable: It cannot be asked.
+            NoResponse: It did not respond in time.
+            Unreachable: Nothing can be sent to it.
         """
         response = await self._get(device, path, None)
-        return self._told(device, path, response) or [] if response.is_success else []
+        return self._values(device, path, response) or [] if response.is_success else []
 
     async def read_rest(self, observed: ObservedResource) -> list[ReportedPayload]:
-        """Read the values of which a notification had the first block; none if the device does not return them.
+        """Return the values of a notification in blocks, of which the first has arrived.
+
+        The list is empty if the device returns none.
 
         Raises:
-            NoResponse: It did not answer in time.
-            Unreachable: It cannot be asked.
+            NoResponse: It did not respond in time.
+            Unreachable: Nothing can be sent to it.
         """
         device, path = observed.device, observed.path
         request = _request(device, path, _accepts(device, path, None)[0])
-        response = await self.endpoint.rest(device.peer, request, observed.token)
+        response = await self.endpoint.read_remaining(device.peer, request, observed.token)
         _note_failure(device, "read", path, response)
-        return self._told(device, path, response) or [] if response.is_success else []
+        return self._values(device, path, response) or [] if response.is_success else []
 
     async def discover(self, device: RegisteredDevice, path: str) -> Response:
-        """Discover the resources of an object or an object instance; the response has links.
+        """Discover the resources of an object or an object instance. The payload of the response has the links.
 
         Raises:
-            NoResponse: It did not answer in time.
-            Unreachable: It cannot be asked.
+            NoResponse: It did not respond in time.
+            Unreachable: Nothing can be sent to it.
         """
         response = await self.endpoint.request(device.peer, Request("GET", device.prefix + path, accept=_LINKS))
         _note_failure(device, "discover", path, response)
@@ -121,16 +131,16 @@ class DeviceSession:
         result = self._response(device, command.path, response)
         if command.accept is None or result.outcome is not Outcome.DONE:
             return result
-        # In the very format that was requested.
+        # Return the payload unchanged, in the requested format.
         return DeviceResponse(Outcome.DONE, _as_reported(command.path, response), result.responded_at, result.parts)
 
-    async def _get(self, device: RegisteredDevice, path: str, wished: str | None) -> Response:
-        """Request a value in one format after the other until the device has it in one."""
-        for number in _accepts(device, path, wished):
+    async def _get(self, device: RegisteredDevice, path: str, requested_type: str | None) -> Response:
+        """Request a value in one format after the other until the device supports one."""
+        for number in _accepts(device, path, requested_type):
             response = await self.endpoint.request(device.peer, _request(device, path, number))
             if response.code not in _OTHER_FORMAT:
                 break
-        if wished is None:
+        if requested_type is None:
             _remember_read(device, path, number, response)
         _note_failure(device, "read", path, response)
         return response
@@ -138,9 +148,9 @@ class DeviceSession:
     async def _observe(self, device: RegisteredDevice, path: str) -> DeviceResponse:
         numbers = _accepts(device, path, None)
         observed = self._registry.observe(device, path)
-        if not observed.is_asked:
+        if not observed.is_requested:
             return await self._initial(device, observed)
-        observed.hold()
+        observed.start_buffering()
         is_observed = False
         try:
             for number in numbers:
@@ -155,18 +165,18 @@ class DeviceSession:
         _remember_read(device, path, number, response)
         _note_failure(device, "observe", path, response)
         if response.is_success and not is_observed:
-            _log.warning("device %s: observe %s was answered without an observation", device.device_id, path)
+            _log.warning("device %s: responded to observe %s without an observation", device.device_id, path)
             return DeviceResponse(Outcome.METHOD_NOT_ALLOWED)
         if sequence is not None:
             # Notifications with higher numbers are newer.
-            observed.sequence, observed.heard_at = sequence, self._clock.now()
+            observed.sequence, observed.sequence_at = sequence, self._clock.now()
         return self._response(device, path, response)
 
     async def _initial(self, device: RegisteredDevice, observed: ObservedResource) -> DeviceResponse:
-        """Return the initial value of a resource that the device sends by itself.
+        """Return the initial value of an auto-observed resource.
 
-        It is read where the mirror has no value from this registration. A device may reject that, and send changes all
-        the same.
+        It is read only if the mirror has no value from this registration. A device may reject the read and still send
+        changes.
         """
         if observed.has_value:
             return DeviceResponse(Outcome.DONE)
@@ -178,55 +188,55 @@ class DeviceSession:
 
     async def _cancel(self, device: RegisteredDevice, path: str) -> DeviceResponse:
         observed = device.observed.get(path)
-        if observed is None or not observed.is_asked:
+        if observed is None or not observed.is_requested:
             return DeviceResponse(Outcome.DONE)
         request = _request(device, path, _accepts(device, path, None)[0])
         response = await self.endpoint.cancel(device.peer, request, observed.token)
         self._registry.end_observation(device, path)
-        return _ended(device, "observe no longer", path, response)
+        return _outcome(device, "cancel observation of", path, response)
 
     async def _write(self, device: RegisteredDevice, command: Write) -> DeviceResponse:
         path = command.path
         forms = writes(path, command.content, device.structured)
         first = forms[0].content_format
-        # The form that the device took the last time comes first.
-        known = device.write_formats.get(path, first)
-        for payload, number in sorted(forms, key=lambda form: form.content_format != known):
+        # Try the format that the device accepted last time first.
+        preferred = device.write_formats.get(path, first)
+        for payload, number in sorted(forms, key=lambda form: form.content_format != preferred):
             request = Request("PUT", device.prefix + path, payload=payload, content_format=number)
             response = await self.endpoint.request(device.peer, request)
             if response.code not in _OTHER_FORMAT:
                 break
         if number is not None:
             _remember(device.write_formats, path, number, first, response)
-        return _ended(device, "write", path, response)
+        return _outcome(device, "write", path, response)
 
-    async def _tell(self, device: RegisteredDevice, command: Execute | WriteAttributes) -> DeviceResponse:
+    async def _command(self, device: RegisteredDevice, command: Execute | WriteAttributes) -> DeviceResponse:
         path = device.prefix + command.path
         if isinstance(command, Execute):
-            payload, number = execution(command.content, device.structured)
+            payload, number = execute_payload(command.content, device.structured)
             request = Request("POST", path, payload=payload, content_format=number)
         else:
-            request = Request("PUT", path, query=attributes(command.query))
+            request = Request("PUT", path, query=attribute_options(command.query))
         response = await self.endpoint.request(device.peer, request)
-        return _ended(device, "execute" if isinstance(command, Execute) else "write attributes of", path, response)
+        return _outcome(device, "execute" if isinstance(command, Execute) else "write attributes of", path, response)
 
     def _response(self, device: RegisteredDevice, path: str, response: Response) -> DeviceResponse:
         if not response.is_success:
             return DeviceResponse(outcome(response))
-        told = self._told(device, path, response)
-        if told is None:
+        values = self._values(device, path, response)
+        if values is None:
             return DeviceResponse(Outcome.UNSUPPORTED_CONTENT_TYPE)
-        own = [each for each in told if each.path == path]
-        if own:
-            return DeviceResponse(Outcome.DONE, own[-1].content, own[-1].changed_at)
-        doubtful = [each.path for each in told if is_doubtful(each)]
+        exact = [each for each in values if each.path == path]
+        if exact:
+            return DeviceResponse(Outcome.DONE, exact[-1].content, exact[-1].changed_at)
+        doubtful = [each.path for each in values if is_doubtful(each)]
         for each in doubtful:
             self._note_unreadable(device, each, BadPayload("an integer where a float is declared; it is not stored"))
-        parts = tuple((each.path, each.content) for each in told if each.path not in doubtful)
+        parts = tuple((each.path, each.content) for each in values if each.path not in doubtful)
         return DeviceResponse(Outcome.DONE, _as_reported(path, response), parts=parts)
 
-    def _told(self, device: RegisteredDevice, path: str, response: Response) -> list[ReportedPayload] | None:
-        """Return the values in a response; ``None`` where it cannot be read."""
+    def _values(self, device: RegisteredDevice, path: str, response: Response) -> list[ReportedPayload] | None:
+        """Return the values in a response; ``None`` if it cannot be decoded."""
         max_age_seconds = response.max_age_seconds
         try:
             return contents(response.payload, response.content_format, path, self._clock.now(), max_age_seconds)
@@ -235,13 +245,13 @@ class DeviceSession:
             return None
 
 
-def _accepts(device: RegisteredDevice, path: str, wished: str | None) -> Sequence[int]:
-    """Return the formats to request a value in, in order; the first is the one that the device had the last time."""
-    numbers = accepts(path, wished, device.structured)
-    known = device.read_formats.get(path)
-    if wished is not None or known is None:
+def _accepts(device: RegisteredDevice, path: str, requested_type: str | None) -> Sequence[int]:
+    """Return the formats to request a value in, in the order to try. The format of the last read comes first."""
+    numbers = accepts(path, requested_type, device.structured)
+    preferred = device.read_formats.get(path)
+    if requested_type is not None or preferred is None:
         return numbers
-    return (known, *(number for number in numbers if number != known))
+    return (preferred, *(number for number in numbers if number != preferred))
 
 
 def _request(device: RegisteredDevice, path: str, number: int) -> Request:
@@ -258,19 +268,19 @@ def _remember_read(device: RegisteredDevice, path: str, number: int, response: R
 
 
 def _remember(formats: dict[str, int], path: str, number: int, first: int | None, response: Response) -> None:
-    """Remember the format that a device has, where it is not the one that is tried first anyway."""
+    """Remember the format that a device supports, unless it is the default one."""
     if response.is_success and number != first:
         formats[path] = number
     elif response.is_success or response.code in _OTHER_FORMAT:
         formats.pop(path, None)
 
 
-def _ended(device: RegisteredDevice, what: str, path: str, response: Response) -> DeviceResponse:
-    """The end of a command whose response has no value."""
-    _note_failure(device, what, path, response)
+def _outcome(device: RegisteredDevice, operation: str, path: str, response: Response) -> DeviceResponse:
+    """Return the outcome of a command whose response has no value."""
+    _note_failure(device, operation, path, response)
     return DeviceResponse(outcome(response))
 
 
-def _note_failure(device: RegisteredDevice, what: str, path: str, response: Response) -> None:
+def _note_failure(device: RegisteredDevice, operation: str, path: str, response: Response) -> None:
     if not response.is_success:
-        _log.warning("device %s: %s %s was answered with %s", device.device_id, what, path, shown(response))
+        _log.warning("device %s: %s %s failed with %s", device.device_id, operation, path, error_text(response))

@@ -1,6 +1,6 @@
-"""The registered devices while this process listens: commands to them, and the messages that they send.
+"""The registered devices while this process listens: commands to them, and messages from them.
 
-All of it is called on the event loop of :class:`~mirror_server.extensions.lwm2m.real_devices.RealDevices`.
+Everything here runs on the event loop of :class:`~mirror_server.extensions.lwm2m.real_devices.RealDevices`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mirror_server.extensions.lwm2m import registrations
 from mirror_server.extensions.lwm2m.device_session import DeviceSession
 from mirror_server.extensions.lwm2m.links import BadLinks, Links, read_links
 from mirror_server.extensions.lwm2m.payloads import EVERYTHING, BadPayload, ReportedPayload, contents
-from mirror_server.extensions.lwm2m.registrar import LimitedWarnings, Registrar
+from mirror_server.extensions.lwm2m.registrar import RateLimitedLogger, Registrar
 from mirror_server.extensions.lwm2m.registry import ObservedResource, RegisteredDevice
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings
 from mirror_server.extensions.lwm2m.transport_api import (
@@ -54,28 +54,28 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _AFTER_RESPONSE_SECONDS = 0.05
-"""The pause after the response to a registration: many devices accept no request before they have read it."""
+"""The pause after the response to a registration: many devices reject requests until they have read the response."""
 
 _STORE_SECONDS = 60
-"""The longest time to store a message of a device; then it gets the response to try again."""
+"""The time limit for storing a message of a device. After that the device gets 5.03 with a time to retry."""
 
 _GROUP_SECONDS = 0.02
-"""Values that come within this time are stored together: 2,000 a second take half the time."""
+"""Values that arrive within this time are stored as one batch, which halves the cost at 2,000 values per second."""
 
-_DISCOVERING_AT_ONCE = 64
+_CONCURRENT_DISCOVERIES = 64
 _SWEEP_SECONDS = 60
 _STOP_SECONDS = 2
 _SENML = frozenset({110, 112})
 _NOT_IMPLEMENTED = "5.01"
 
 
-class _GivenUp(Exception):
-    """The request went to a former address of the device, which may have received it."""
+class _AddressChanged(Exception):
+    """The request was sent to a previous address of the device, which may have received it."""
 
 
 @dataclass(slots=True, eq=False)
 class _InFlightCommand:
-    """A command in flight; ``is_sent`` as soon as a part of it may have been sent."""
+    """A command in flight. ``is_sent`` is set before the first datagram may be sent."""
 
     command: DeviceCommand
     task: asyncio.Task[None] = field(init=False)
@@ -93,7 +93,9 @@ class RealFleet:
     """
 
     def __init__(self, *, events: DeviceService, database: Database, clock: Clock, settings: LwM2MSettings) -> None:
-        self.registrar = Registrar(events=events, database=database, clock=clock, settings=settings, greet=self._greet)
+        self.registrar = Registrar(
+            events=events, database=database, clock=clock, settings=settings, on_accepted=self._accepted
+        )
         self.counts = self.registrar.counts
         self.registry = self.registrar.registry
         self._events = events
@@ -103,19 +105,19 @@ class RealFleet:
         self._device_session: DeviceSession | None = None
         self._deliveries: dict[str, _InFlightCommand] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._told: list[Observation] = []
-        self._handed_over_at = 0.0
-        self._valueless = LimitedWarnings(_log, clock, "notifications without a value")
-        self._unreadable = LimitedWarnings(_log, clock, "answers that cannot be read")
-        self._discovering = asyncio.Semaphore(_DISCOVERING_AT_ONCE)
+        self._pending: list[Observation] = []
+        self._flushed_at = 0.0
+        self._valueless_log = RateLimitedLogger(_log, clock, "notifications without a value")
+        self._unreadable_log = RateLimitedLogger(_log, clock, "unreadable responses")
+        self._discovering = asyncio.Semaphore(_CONCURRENT_DISCOVERIES)
 
-    async def take_up(self) -> None:
-        """Load the devices that were registered when the service stopped, or with another process."""
+    async def load_registrations(self) -> None:
+        """Load the stored devices: those registered before the last stop, or with another process."""
         for row in await asyncio.to_thread(self._database.query, registrations.load):
             self.registry.add(RegisteredDevice.from_store(row))
 
-    def begin(self, endpoint: CoapEndpoint) -> None:
-        """Send commands by this endpoint from now on."""
+    def start(self, endpoint: CoapEndpoint) -> None:
+        """Start to send commands through an endpoint."""
         self._device_session = DeviceSession(endpoint, self.registry, self._clock, self._note_unreadable)
         self._sweep()
 
@@ -128,22 +130,22 @@ class RealFleet:
             await asyncio.wait(self._tasks, timeout=_STOP_SECONDS)
 
     def is_reachable(self, device_id: str) -> bool:
-        """Whether a device probably listens; may be called on any thread."""
+        """Whether a device is probably listening. May be called on any thread."""
         device = self.registry.by_id(device_id)
         if device is None or self._device_session is None:
             return False
         return device.is_awake(self._clock.now(), self._awake_seconds)
 
     def send(self, device_id: str, command: DeviceCommand, response: Callable[[DeviceResponse], None]) -> None:
-        """Send a command to a device, after the response to the one in flight."""
+        """Send a command to a device after the command in flight has ended."""
         delivery = self._deliveries[device_id] = _InFlightCommand(command)
         delivery.task = self._spawn(self._deliver(device_id, delivery, response))
 
     def cancel(self, device_id: str, command: DeviceCommand, *, also_sent: bool) -> bool:
-        """Do not send a command; ``also_sent``: stop to wait for the response to one that was sent, too.
+        """Cancel a command that was not sent; with ``also_sent``, also stop to wait for the response to a sent one.
 
         Returns:
-            Whether it was sent, as far as is known; if not, it is not going to be, and no response is reported.
+            Whether the command may have been sent. If not, it will not be sent, and no response is reported.
         """
         delivery = self._deliveries.get(device_id)
         if delivery is None or delivery.command is not command:
@@ -157,10 +159,10 @@ class RealFleet:
         try:
             async with asyncio.timeout(_STORE_SECONDS):
                 return await self._respond(peer, request)
-        except RequestRejected as refused:
-            return refused.response
+        except RequestRejected as rejected:
+            return rejected.response
         except (TimeoutError, NotLeader, StorageFailed):
-            return Response("5.03", b"what was told cannot be stored now; try again later", 0, _STORE_SECONDS)
+            return Response("5.03", b"the message cannot be stored now; try again later", 0, _STORE_SECONDS)
 
     def notified(self, notification: ObserveNotification) -> bool:
         """See :class:`~mirror_server.extensions.lwm2m.transport_api.Handler`."""
@@ -172,22 +174,21 @@ class RealFleet:
         self.counts.notifications += 1
         device = observed.device
         if notification.peer is not device.peer and notification.peer != device.peer:
-            # A router gave it another port.
+            # A router mapped the device to another port, and the request in flight went to the previous one.
             self.registrar.move(device, notification.peer)
-            # The request in flight went to the former one.
             device.is_reachable = False
-        self._session_events(device, now)
-        if observed.held is None:
-            self._take(observed, notification, now)
+        self._message_received(device, now)
+        if observed.buffered is None:
+            self._process_notification(observed, notification, now)
         else:
-            observed.held.append(notification)
+            observed.buffered.append(notification)
         return True
 
-    def flooded(self, notification: ObserveNotification) -> None:
+    def rate_exceeded(self, notification: ObserveNotification) -> None:
         """See :class:`~mirror_server.extensions.lwm2m.transport_api.Handler`."""
         observed = self.registry.observed_by(notification)
-        if observed is not None and observed.is_asked:
-            self._end_observation(observed, "was stopped: it sends more messages than one device may")
+        if observed is not None and observed.is_requested:
+            self._end_observation(observed, "was stopped: the device exceeds its message rate limit")
 
     def session_ended(self, peer: Peer) -> None:
         """See :class:`~mirror_server.extensions.lwm2m.transport_api.Handler`."""
@@ -203,41 +204,41 @@ class RealFleet:
             case "DELETE", ["rd", location] if location:
                 return await self.registrar.deregister(peer, location)
             case "POST", ["dp"]:
-                return await self._take_sent(peer, request)
+                return await self._handle_send(peer, request)
             case "POST", ["bs"]:
                 return self.registrar.reject_bootstrap(peer, request)
             case _, ["rd" | "dp" | "bs"] | ["rd", _] if request.path != "/rd/":
-                raise RequestRejected("4.05", "this path does not take the method")
-        raise RequestRejected("4.04", "there is no such path; register under /rd")
+                raise RequestRejected("4.05", "this path does not support the method")
+        raise RequestRejected("4.04", "unknown path; register under /rd")
 
-    async def _take_sent(self, peer: Peer, request: Request) -> Response:
-        """Handle values that a device sends by itself; those of resources it does not have are ignored.
+    async def _handle_send(self, peer: Peer, request: Request) -> Response:
+        """Handle the LwM2M Send operation. Values of unregistered resources are ignored.
 
         Source: LwM2M core 1.1, 6.4.5.
         """
         device = await self._sender(peer)
         now = self._clock.now()
         if device is None:
-            raise RequestRejected("4.04", "nothing is registered from here; register under /rd")
+            raise RequestRejected("4.04", "no device is registered from this address; register under /rd")
         if request.content_format not in _SENML:
             raise RequestRejected("4.15", "send SenML, as JSON (110) or CBOR (112)")
         try:
-            told = contents(request.payload, request.content_format, EVERYTHING, now)
+            values = contents(request.payload, request.content_format, EVERYTHING, now)
         except BadPayload as error:
             raise RequestRejected("4.00", str(error)) from None
         self.registrar.move(device, peer)
-        self._session_events(device, now)
-        look = partial(resources.announced, device_id=device.device_id)
-        known = {each.path for each in await asyncio.to_thread(self._database.query, look)}
-        taken = [each for each in told if each.path in known]
-        if told and not taken:
-            raise RequestRejected("4.04", "no resource of these is one that was registered")
-        self._collect(device, taken, self._clock.now(), is_unsolicited=True)
+        self._message_received(device, now)
+        query = partial(resources.announced, device_id=device.device_id)
+        known = {each.path for each in await asyncio.to_thread(self._database.query, query)}
+        accepted_values = [each for each in values if each.path in known]
+        if values and not accepted_values:
+            raise RequestRejected("4.04", "none of these resources is registered; register them under /rd")
+        self._collect(device, accepted_values, self._clock.now(), is_unsolicited=True)
         return Response("2.04")
 
     async def _sender(self, peer: Peer) -> RegisteredDevice | None:
-        """Return the device of a peer; ``None`` if it is not registered, or may not register by that name any more."""
-        device = self.registry.of_peer(peer)
+        """Return the device of a peer; ``None`` if it is not registered, or may no longer register under its name."""
+        device = self.registry.by_peer(peer)
         if device is None:
             return None
         try:
@@ -247,17 +248,19 @@ class RealFleet:
         is_current = self.registry.by_id(device.device_id) is device
         return device if is_current and device.is_registered(self._clock.now()) else None
 
-    def _take(self, observed: ObservedResource, notification: ObserveNotification, now: Instant) -> None:
-        """Report the value in a notification, if it is the newest."""
+    def _process_notification(
+        self, observed: ObservedResource, notification: ObserveNotification, now: Instant
+    ) -> None:
+        """Report the value in a notification unless a newer one has arrived."""
         response = notification.response
         if not response.is_success:
             self._end_observation(observed, f"ended with {response.code}")
-        elif observed.is_news(notification.sequence, now):
-            if notification.is_whole:
-                self._tell(observed, response, now)
+        elif observed.advance_sequence(notification.sequence, now):
+            if notification.is_complete:
+                self._report(observed, response, now)
             elif not observed.is_being_read:
                 observed.is_being_read = True
-                self._spawn(self._read_whole(observed))
+                self._spawn(self._read_all_blocks(observed))
 
     async def _deliver(
         self, device_id: str, delivery: _InFlightCommand, response: Callable[[DeviceResponse], None]
@@ -268,14 +271,14 @@ class RealFleet:
             if self._deliveries.get(device_id) is delivery:
                 del self._deliveries[device_id]
             if isinstance(delivery.command, Observe):
-                self._release(device_id, delivery.command.path)
+                self._process_buffered(device_id, delivery.command.path)
 
-    def _release(self, device_id: str, path: str) -> None:
-        """Report the notifications that came before the response to Observe was reported."""
+    def _process_buffered(self, device_id: str, path: str) -> None:
+        """Process the notifications that arrived before the response to the observe request was reported."""
         device = self.registry.by_id(device_id)
         if device is not None and (observed := device.observed.get(path)) is not None:
-            for notification in observed.release():
-                self._take(observed, notification, self._clock.now())
+            for notification in observed.stop_buffering():
+                self._process_notification(observed, notification, self._clock.now())
 
     async def _perform(self, device_id: str, delivery: _InFlightCommand) -> DeviceResponse:
         command = delivery.command
@@ -285,16 +288,16 @@ class RealFleet:
         is_about_observation = isinstance(command, Observe | CancelObservation)
         async with device.turn:
             device_session = self._device_session
-            # A device that did not respond to the last request gets no observe requests, one after the other: those of
-            # applications come first.
-            is_put_off = is_about_observation and device.is_silent
-            if device_session is None or is_put_off or not self._is_current(device):
+            # A device that did not respond to the last request gets no observe requests, because each would wait for
+            # its timeout and delay the commands of applications.
+            is_postponed = is_about_observation and device.is_silent
+            if device_session is None or is_postponed or not self._is_current(device):
                 return DeviceResponse(Outcome.NOT_SENT)
             delivery.is_sent = True
             device.is_executing = isinstance(command, Execute)
             try:
-                response = await self._ask(device, command.path, device_session.perform(device, command))
-            except (NoResponse, Unreachable, _GivenUp) as error:
+                response = await self._exchange(device, command.path, device_session.perform(device, command))
+            except (NoResponse, Unreachable, _AddressChanged) as error:
                 return DeviceResponse(_outcome_without_response(device, command, error))
             finally:
                 device.is_executing = False
@@ -305,13 +308,13 @@ class RealFleet:
         is_awake = device.is_awake(self._clock.now(), self._awake_seconds)
         return is_awake and self.registry.by_id(device.device_id) is device
 
-    async def _ask(self, device: RegisteredDevice, path: str, exchange: Coroutine[Any, Any, T]) -> T:
-        """Wait for the response to a request, and note whether the device responds.
+    async def _exchange(self, device: RegisteredDevice, path: str, exchange: Coroutine[Any, Any, T]) -> T:
+        """Wait for the response to a request, and record whether the device responds.
 
         Raises:
-            NoResponse: It does not.
+            NoResponse: The device does not respond.
             Unreachable: Nothing can be sent to it.
-            _GivenUp: It has another address by now.
+            _AddressChanged: It has another address now.
         """
         task = asyncio.ensure_future(exchange)
         device.exchange = task
@@ -321,12 +324,12 @@ class RealFleet:
             this = asyncio.current_task()
             if this is not None and this.cancelling():
                 raise
-            raise _GivenUp from None
+            raise _AddressChanged from None
         except NoResponse:
-            self._note_failure(device, path, "was not answered")
+            self._note_failure(device, path, "got no response")
             device.is_silent = True
             if device.queue_mode:
-                device.heard_at = 0
+                device.last_seen_at = 0
             if not device.is_known_address:
                 device.is_reachable = False
             raise
@@ -336,7 +339,7 @@ class RealFleet:
             raise
         finally:
             device.exchange = None
-        self._session_events(device, self._clock.now())
+        self._message_received(device, self._clock.now())
         return result
 
     def _note_failure(self, device: RegisteredDevice, path: str, what: str) -> None:
@@ -345,119 +348,120 @@ class RealFleet:
 
     def _note_unreadable(self, device: RegisteredDevice, path: str, error: BadPayload | BadLinks) -> None:
         self.counts.unreadable_responses += 1
-        self._unreadable.warn("device %s told of %s what cannot be read: %s", device.device_id, path, error)
+        self._unreadable_log.warn("device %s: unreadable response for %s: %s", device.device_id, path, error)
 
-    def _session_events(self, device: RegisteredDevice, now: Instant) -> None:
-        """Note a message of a device; if it was not known to listen, waiting commands are sent."""
-        was_there = device.is_known_address and not device.is_silent and device.is_awake(now, self._awake_seconds)
+    def _message_received(self, device: RegisteredDevice, now: Instant) -> None:
+        """Record a message of a device. Send its waiting commands if it was not known to listen."""
+        was_listening = device.is_known_address and not device.is_silent and device.is_awake(now, self._awake_seconds)
         self._note_contact(device, now)
-        if not was_there:
-            self._make_contact(device)
+        if not was_listening:
+            self._send_waiting_commands(device)
 
     def _note_contact(self, device: RegisteredDevice, now: Instant) -> None:
         if self._device_session is not None:
             self._device_session.endpoint.retransmit(device.peer)
-        device.heard_at = now
+        device.last_seen_at = now
         device.is_silent, device.is_known_address, device.is_reachable = False, True, True
 
-    def _make_contact(self, device: RegisteredDevice) -> None:
+    def _send_waiting_commands(self, device: RegisteredDevice) -> None:
         # On a thread, because it reads the database.
         asyncio.get_running_loop().run_in_executor(None, self._events.contact, device.device_id)
 
-    def _greet(self, device: RegisteredDevice) -> None:
-        """Send commands to a device soon after the response to its registration or update."""
-        asyncio.get_running_loop().call_later(_AFTER_RESPONSE_SECONDS, self._begin_to_ask, device)
+    def _accepted(self, device: RegisteredDevice) -> None:
+        """Schedule the commands to a device for shortly after the response to its registration or update."""
+        asyncio.get_running_loop().call_later(_AFTER_RESPONSE_SECONDS, self._start_commands, device)
 
-    def _begin_to_ask(self, device: RegisteredDevice) -> None:
+    def _start_commands(self, device: RegisteredDevice) -> None:
         if self._device_session is None or self.registry.by_id(device.device_id) is not device:
             return
         self._note_contact(device, self._clock.now())
-        self._make_contact(device)
+        self._send_waiting_commands(device)
         if device.to_discover and not device.is_being_discovered:
             device.is_being_discovered = True
             self._spawn(self._discover(device))
 
     async def _discover(self, device: RegisteredDevice) -> None:
-        """Discover the resources of the paths that a device registered without any."""
+        """Discover the resources of paths that a device registered without resources."""
         discovered: dict[str, Links | None] = {}
         try:
-            with suppress(NoResponse, Unreachable, _GivenUp):  # the rest follows after its next update
+            # If one of these fails, the remaining paths are discovered after the next update of the device.
+            with suppress(NoResponse, Unreachable, _AddressChanged):
                 async with self._discovering:
                     for path in device.to_discover:
                         discovered[path] = await self._discover_below(device, path)
             if discovered:
-                await self.registrar.learn(device, discovered)
+                await self.registrar.store_discovered(device, discovered)
         finally:
             device.is_being_discovered = False
 
     async def _discover_below(self, device: RegisteredDevice, path: str) -> Links | None:
         """Return the resources below a path; ``None`` if the device does not return any."""
-        # One turn for each path: commands of applications come in between.
+        # The lock is taken per path, so that commands of applications are sent in between.
         async with device.turn:
             device_session = self._device_session
             if device_session is None or not self._is_current(device):
                 raise Unreachable
-            response = await self._ask(device, path, device_session.discover(device, path))
+            response = await self._exchange(device, path, device_session.discover(device, path))
             if response.code == _NOT_IMPLEMENTED:
-                told = await self._ask(device, path, device_session.read_values(device, path))
-                return read_links(",".join(f"<{each.path}>" for each in told).encode(), prefix="") if told else None
+                values = await self._exchange(device, path, device_session.read_values(device, path))
+                return read_links(",".join(f"<{each.path}>" for each in values).encode(), prefix="") if values else None
         try:
             return read_links(response.payload, prefix=device.prefix) if response.is_success else None
         except BadLinks as error:
             self._note_unreadable(device, path, error)
             return None
 
-    async def _read_whole(self, observed: ObservedResource) -> None:
-        """Read a value that is too long for one notification."""
+    async def _read_all_blocks(self, observed: ObservedResource) -> None:
+        """Read a value that does not fit into one notification."""
         device = observed.device
-        with suppress(NoResponse, Unreachable, _GivenUp):
+        with suppress(NoResponse, Unreachable, _AddressChanged):
             async with device.turn:
-                # A change from now on is read once more.
+                # Reset before the read: a change during it needs another read.
                 observed.is_being_read = False
                 if self._device_session is not None and self._is_current(device):
-                    told = await self._ask(device, observed.path, self._device_session.read_rest(observed))
-                    self._collect(device, told, self._clock.now())
+                    values = await self._exchange(device, observed.path, self._device_session.read_rest(observed))
+                    self._collect(device, values, self._clock.now())
 
     def _end_observation(self, observed: ObservedResource, how: str) -> None:
         device, path = observed.device, observed.path
-        self._valueless.warn("the observation of %s by device %s %s", path, device.device_id, how)
-        if observed.is_asked:
+        self._valueless_log.warn("the observation of %s by device %s %s", path, device.device_id, how)
+        if observed.is_requested:
             self.registry.end_observation(device, path)
-            # Earlier values go to the subscribers first.
-            self._hand_over()
+            # Report earlier values before the end of the observation.
+            self._flush()
             self._events.observation_ended(device.device_id, path)
 
-    def _tell(self, observed: ObservedResource, response: Response, now: Instant) -> None:
+    def _report(self, observed: ObservedResource, response: Response, now: Instant) -> None:
         device, path = observed.device, observed.path
         try:
-            told = contents(response.payload, response.content_format, path, now, response.max_age_seconds)
+            values = contents(response.payload, response.content_format, path, now, response.max_age_seconds)
         except BadPayload as error:
             self.counts.unreadable_notifications += 1
-            self._valueless.warn("device %s notified of %s what cannot be read: %s", device.device_id, path, error)
+            self._valueless_log.warn("device %s: unreadable notification of %s: %s", device.device_id, path, error)
         else:
             observed.has_value = True
-            self._collect(device, told, now)
+            self._collect(device, values, now)
 
     def _collect(
-        self, device: RegisteredDevice, told: list[ReportedPayload], now: Instant, *, is_unsolicited: bool = False
+        self, device: RegisteredDevice, values: list[ReportedPayload], now: Instant, *, is_unsolicited: bool = False
     ) -> None:
-        """Report values: at once, or together with those that came a moment before."""
-        if told and not self._told:
+        """Queue values for the next batch, which is reported at once if there was no batch lately."""
+        if values and not self._pending:
             loop = asyncio.get_running_loop()
-            loop.call_at(self._handed_over_at + _GROUP_SECONDS, self._hand_over)
-        self._told += [
+            loop.call_at(self._flushed_at + _GROUP_SECONDS, self._flush)
+        self._pending += [
             Observation(device.device_id, path, content, now if changed_at is None else changed_at, is_unsolicited)
-            for path, content, changed_at in told
+            for path, content, changed_at in values
         ]
 
-    def _hand_over(self) -> None:
-        told, self._told = self._told, []
-        self._handed_over_at = asyncio.get_running_loop().time()
-        if told:
-            self._events.observed(told)
+    def _flush(self) -> None:
+        values, self._pending = self._pending, []
+        self._flushed_at = asyncio.get_running_loop().time()
+        if values:
+            self._events.observed(values)
 
     def _sweep(self) -> None:
-        """Remove devices whose registration has ended."""
+        """Remove devices whose registration has expired, and schedule the next sweep."""
         if self._device_session is None:
             return
         now = self._clock.now()
@@ -476,18 +480,18 @@ class RealFleet:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, NotRegistered | NotLeader):
-            _log.error("what was asked of a device failed", exc_info=error)
+            _log.error("a command to a device failed unexpectedly", exc_info=error)
 
 
 def _outcome_without_response(
-    device: RegisteredDevice, command: DeviceCommand, error: NoResponse | Unreachable | _GivenUp
+    device: RegisteredDevice, command: DeviceCommand, error: NoResponse | Unreachable | _AddressChanged
 ) -> Outcome:
     """Return the outcome of an attempt that got no response.
 
-    Commands with the same effect twice are sent again. A device may have acted on an execute, for example by a reboot,
-    and then lost its response, so that counts as sent unless it surely did not arrive.
+    Idempotent commands are sent again. An execute counts as sent unless it certainly did not arrive: the device may
+    have executed it, for example by a reboot, and lost its response.
     """
     if isinstance(command, Execute):
-        has_surely_failed = isinstance(error, Unreachable) and not error.may_have_arrived
-        return Outcome.NOT_SENT if has_surely_failed else Outcome.NO_ANSWER
+        is_certainly_lost = isinstance(error, Unreachable) and not error.may_have_arrived
+        return Outcome.NOT_SENT if is_certainly_lost else Outcome.NO_ANSWER
     return Outcome.NO_ANSWER if isinstance(error, NoResponse) and device.is_reachable else Outcome.NOT_SENT

@@ -18,12 +18,12 @@ from mirror_sdk.wire.paths import PathParts, parse_path
 from mirror_server.devices.link import Content
 from mirror_server.store.resources import AnnouncedResource
 
-MOST_LINKS = 3000
-MOST_BYTES = 256 * 1024
+MAX_LINKS = 3000
+MAX_BYTES = 256 * 1024
 _LONGEST_TEXT = 128
 _ROOT = "oma.lwm2m"
 _KEYS = frozenset({0, 21})
-"""The objects of keys, security and OSCORE: no server reads or writes them."""
+"""The objects with keys, Security and OSCORE. No server may read or write them."""
 _PREFIX = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+:@-]{1,64})*+")
 _LWM2M_PATH = re.compile(r"/[0-9]")
 _NUMBER = re.compile(r"[0-9]{1,5}")
@@ -31,11 +31,11 @@ _HIGHEST = 65535
 
 
 class BadLinks(ValueError):
-    """Links cannot be taken; the message names what is wrong and the cure."""
+    """The links are not valid. The message has the reason and the cure."""
 
 
 class TooManyLinks(BadLinks):
-    """There are more links than are taken, or they are longer; the message tells the bound."""
+    """There are too many links, or they are too long. The message has the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ class LinkedResource:
     """A resource in a link.
 
     Attributes:
-        introduced: The resource for the directory.
-        auto_token: The token of its unasked notifications; ``None`` if it sends none.
-        published: The value that stands in the link.
+        announced: The resource for the directory.
+        auto_token: The token of its notifications if it is auto-observed, otherwise ``None``.
+        published: The value in the link.
     """
 
-    introduced: AnnouncedResource
+    announced: AnnouncedResource
     auto_token: bytes | None = None
     published: Content | None = None
 
@@ -58,11 +58,11 @@ class Links:
     """The links of one device.
 
     Attributes:
-        resources: The resources, in the order of the links, each once.
-        to_discover: Object instances (``/3303/0``) without a link to a resource, and objects (``/3303``) without one
-            to an instance.
-        content_formats: Numbers of the formats that the device says it speaks.
-        prefix: Under which path the objects are, ``/lwm2m``; ``""`` where they are at the root.
+        resources: The resources, in the order of the links, without duplicates.
+        to_discover: Object instances (``/3303/0``) without a link to a resource, and objects (``/3303``) without a
+            link to an instance.
+        content_formats: Numbers of the content formats that the device declares.
+        prefix: The path of the objects, for example ``/lwm2m``; ``""`` for the root.
     """
 
     resources: tuple[LinkedResource, ...] = ()
@@ -72,38 +72,38 @@ class Links:
 
     @property
     def published(self) -> dict[str, Content]:
-        """The values that stand in the links, by path."""
-        return {each.introduced.path: each.published for each in self.resources if each.published is not None}
+        """The values in the links, by path."""
+        return {each.announced.path: each.published for each in self.resources if each.published is not None}
 
 
 class Structure(NamedTuple):
-    """The resources of a device: those in its links, and those that were discovered before."""
+    """The resources of a device, from its links and from earlier discoveries."""
 
     links: Links
     links_hash: bytes
-    introduced: tuple[AnnouncedResource, ...]
+    announced: tuple[AnnouncedResource, ...]
     unknown: tuple[str, ...]
     """The paths that are still to be discovered."""
 
 
 def read_links(
-    payload: bytes, *, prefix: str | None = None, most_links: int = MOST_LINKS, most_bytes: int = MOST_BYTES
+    payload: bytes, *, prefix: str | None = None, max_links: int = MAX_LINKS, max_bytes: int = MAX_BYTES
 ) -> Links:
-    """Read the links of a registration, or of an answer to Discover. In linear time.
+    """Parse the links of a registration or of a Discover response, in linear time.
 
-    Links to other things than LwM2M objects are left out, as are the objects of keys, and attributes nobody knows.
+    Links to anything but LwM2M objects are ignored, as are objects with keys and unknown attributes.
 
     Args:
         payload: The links.
-        prefix: For a response to Discover: the prefix of the registration. Otherwise it is in the links.
-        most_links: The largest number of links.
-        most_bytes: The largest length.
+        prefix: For a Discover response, the prefix of the registration. ``None`` to read it from the links.
+        max_links: The maximum number of links.
+        max_bytes: The maximum length.
 
     Raises:
-        BadLinks: They are no links, name a path that cannot be, or contradict each other.
-        TooManyLinks: They are too many, or too long.
+        BadLinks: They are not valid links, have an invalid path, or contradict each other.
+        TooManyLinks: There are too many, or they are too long.
     """
-    links = _parsed(payload, most_links, most_bytes)
+    links = _parsed(payload, max_links, max_bytes)
     root = _root(links)
     prefix = _prefix(root) if prefix is None else prefix
     formats = frozenset() if root is None else _formats(root)
@@ -111,32 +111,38 @@ def read_links(
 
 
 def structure_of(links: Links, links_hash: bytes, known: Sequence[AnnouncedResource]) -> Structure:
-    """Return the resources of a device by its links, and for paths to discover by those that are known."""
-    introduced = {each.introduced.path: each.introduced for each in links.resources}
+    """Return the resources of a device: those in its links, and known ones below the paths to discover."""
+    announced = {each.announced.path: each.announced for each in links.resources}
     unknown = []
     for path in links.to_discover:
-        there = [each for each in known if is_within(each.path, path)]
-        introduced |= {each.path: each for each in there if each.path not in introduced}
-        if not there:
+        stored = [each for each in known if is_within(each.path, path)]
+        announced |= {each.path: each for each in stored if each.path not in announced}
+        if not stored:
             unknown.append(path)
-    return Structure(links, links_hash, tuple(introduced.values()), tuple(unknown))
+    return Structure(links, links_hash, tuple(announced.values()), tuple(unknown))
 
 
 def with_discovered(
     known: Mapping[str, AnnouncedResource], path: str, links: Links | None
 ) -> dict[str, AnnouncedResource]:
-    """Return the resources of a device with those discovered below a path; ``None`` if it does not return any."""
+    """Return the known resources, updated by those discovered below a path.
+
+    Args:
+        known: The known resources of the device, by path.
+        path: The discovered path.
+        links: The links of the response; ``None`` if the device returned none.
+    """
     if links is not None:
-        others = {each: resource for each, resource in known.items() if not is_within(each, path)}
-        return others | {each.introduced.path: each.introduced for each in links.resources}
+        outside = {each: resource for each, resource in known.items() if not is_within(each, path)}
+        return outside | {each.announced.path: each.announced for each in links.resources}
     if parse_path(path).instance_id is None or any(is_within(each, path) for each in known):
         return dict(known)
-    # The instance itself, which can be read whole; as long as it is there it is not discovered again.
+    # Announce the instance itself: it can be read as a whole. While it is known, it is not discovered again.
     return {**known, path: AnnouncedResource(path, observable=False)}
 
 
 def hash_of(links: bytes) -> bytes:
-    """Return the hash of links, to see whether they changed."""
+    """Return a hash of links, to detect changes."""
     return hashlib.blake2b(links, digest_size=8).digest()
 
 
@@ -147,19 +153,19 @@ def is_opaque(path: str) -> bool:
 
 
 def is_within(path: str, outer: str) -> bool:
-    """Whether a path is another one, or lies in it."""
+    """Whether a path equals another one or is below it."""
     return path == outer or path.startswith(f"{outer}/")
 
 
 def is_readable(path: str) -> bool:
-    """Whether the object table lets a resource be read, and with it observed; what it does not have may be."""
+    """Whether a resource can be read and observed. Unknown resources count as readable."""
     definition = lookup(path)
     return definition is None or "R" in definition.access
 
 
-def _parsed(payload: bytes, most_links: int, most_bytes: int) -> list[Link]:
-    if len(payload) > most_bytes:
-        raise TooManyLinks(f"{len(payload)} bytes of links are too many; {most_bytes} are the most")
+def _parsed(payload: bytes, max_links: int, max_bytes: int) -> list[Link]:
+    if len(payload) > max_bytes:
+        raise TooManyLinks(f"the links are too long: {len(payload)} bytes, the maximum is {max_bytes}")
     try:
         text = payload.decode("utf-8")
     except UnicodeDecodeError as exc:
@@ -167,8 +173,8 @@ def _parsed(payload: bytes, most_links: int, most_bytes: int) -> list[Link]:
     links: list[Link] = []
     try:
         for link in parse_links(text):
-            if len(links) == most_links:
-                raise TooManyLinks(f"there are too many links; {most_links} are the most")
+            if len(links) == max_links:
+                raise TooManyLinks(f"too many links; the maximum is {max_links}")
             links.append(link)
     except NoLinks as exc:
         raise BadLinks(str(exc)) from exc
@@ -176,7 +182,7 @@ def _parsed(payload: bytes, most_links: int, most_bytes: int) -> list[Link]:
 
 
 def _root(links: Iterable[Link]) -> Link | None:
-    """The link that says where the objects are; without one of its type, the one to ``/``."""
+    """Return the link with the path of the objects; without one of that type, the link to ``/``."""
     by_type = (link for link in links if _ROOT in link.attributes.get("rt", "").split())
     return next(by_type, None) or next((link for link in links if link.target == "/"), None)
 
@@ -184,7 +190,7 @@ def _root(links: Iterable[Link]) -> Link | None:
 def _prefix(root: Link | None) -> str:
     prefix = "" if root is None else root.target.rstrip("/")
     if len(prefix) > _LONGEST_TEXT or not _PREFIX.fullmatch(prefix):
-        raise BadLinks(f"the path of {_ROOT} is {reprlib.repr(prefix)}; write it like </> or </lwm2m>")
+        raise BadLinks(f"the path of {_ROOT} is not valid: {reprlib.repr(prefix)}; write it like </> or </lwm2m>")
     return prefix
 
 
@@ -194,76 +200,76 @@ def _formats(root: Link) -> frozenset[int]:
 
 def _number(name: str, text: str, target: str) -> int:
     if not _NUMBER.fullmatch(text) or int(text) > _HIGHEST:
-        raise BadLinks(f"{name}={reprlib.repr(text)} of {reprlib.repr(target)} is no number from 0 to {_HIGHEST}")
+        raise BadLinks(f"{name}={reprlib.repr(text)} of {reprlib.repr(target)} is not a number from 0 to {_HIGHEST}")
     return int(text)
 
 
-class _PlacedLink(NamedTuple):
+class _LWM2MLink(NamedTuple):
     parts: PathParts
     path: str
     attributes: Mapping[str, str]
 
 
-def _below(prefix: str, links: Iterable[Link]) -> Iterator[_PlacedLink]:
-    """The links to objects, with their paths below the prefix; there are devices that leave it out."""
+def _below(prefix: str, links: Iterable[Link]) -> Iterator[_LWM2MLink]:
+    """Yield the links to objects, with their paths below the prefix. Some devices omit the prefix."""
     for link in links:
         path = link.target.removeprefix(prefix) if link.target.startswith(f"{prefix}/") else link.target
         if _LWM2M_PATH.match(path):
             try:
                 parts = parse_path(path)
             except ValueError as exc:
-                # Without the path, which may be long.
+                # The path may be long, so only the cure is quoted.
                 cure = str(exc).rpartition("; ")[2]
                 raise BadLinks(f"link {reprlib.repr(link.target)}: {cure}") from exc
             if parts.object_id not in _KEYS:
-                yield _PlacedLink(parts, path, link.attributes)
+                yield _LWM2MLink(parts, path, link.attributes)
 
 
-def _structure(placed: list[_PlacedLink]) -> Links:
-    of_resources: dict[str, Mapping[str, str]] = {}
-    known: set[str] = set()
-    for parts, _, attributes in placed:
+def _structure(links_below: list[_LWM2MLink]) -> Links:
+    attributes_of: dict[str, Mapping[str, str]] = {}
+    with_links: set[str] = set()
+    for parts, _, attributes in links_below:
         if parts.resource_id is not None:
-            told = attributes if parts.resource_instance_id is None else {}
-            of_resources.setdefault(f"/{parts.object_id}/{parts.instance_id}/{parts.resource_id}", told)
+            of_resource = attributes if parts.resource_instance_id is None else {}
+            attributes_of.setdefault(f"/{parts.object_id}/{parts.instance_id}/{parts.resource_id}", of_resource)
         if parts.instance_id is not None:
-            known.add(f"/{parts.object_id}")
+            with_links.add(f"/{parts.object_id}")
         if parts.resource_id is not None:
-            known.add(f"/{parts.object_id}/{parts.instance_id}")
-    tells_observable = any("obs" in told for told in of_resources.values())
-    resources = tuple(_resource(path, told, tells_observable) for path, told in of_resources.items())
+            with_links.add(f"/{parts.object_id}/{parts.instance_id}")
+    declares_observable = any("obs" in attributes for attributes in attributes_of.values())
+    resources = tuple(_resource(path, attributes, declares_observable) for path, attributes in attributes_of.items())
     _check_tokens(resources)
-    above = {path: None for parts, path, _ in placed if parts.resource_id is None and path not in known}
+    above = {path: None for parts, path, _ in links_below if parts.resource_id is None and path not in with_links}
     return Links(resources, tuple(above))
 
 
-def _resource(path: str, told: Mapping[str, str], tells_observable: bool) -> LinkedResource:
-    """A resource; where a device says ``obs`` of some resources, it means that the others are not."""
+def _resource(path: str, attributes: Mapping[str, str], declares_observable: bool) -> LinkedResource:
+    """Return a resource. If any link of a device has ``obs``, resources without it are not observable."""
     readable = is_readable(path)
-    token = _auto_token(path, told) if readable else None
-    observable = readable and (not tells_observable or "obs" in told or "aobs" in told)
-    introduced = AnnouncedResource(
+    token = _auto_token(path, attributes) if readable else None
+    observable = readable and (not declares_observable or "obs" in attributes or "aobs" in attributes)
+    announced = AnnouncedResource(
         path,
-        resource_type=_short("rt", told.get("rt", ""), path),
+        resource_type=_short("rt", attributes.get("rt", ""), path),
         content_type="application/octet-stream" if is_opaque(path) else "text/plain",
         observable=observable,
         auto_observed=token is not None,
     )
-    published = Content(told["v"].encode()) if readable and told.get("v") else None
-    return LinkedResource(introduced, token, published)
+    published = Content(attributes["v"].encode()) if readable and attributes.get("v") else None
+    return LinkedResource(announced, token, published)
 
 
 def _short(name: str, text: str, path: str) -> str:
     if len(text) > _LONGEST_TEXT or not text.isprintable():
-        raise BadLinks(f"{name}={reprlib.repr(text)} of {path} is no printable text of {_LONGEST_TEXT} characters")
+        raise BadLinks(f"{name}={reprlib.repr(text)} of {path} must be at most {_LONGEST_TEXT} printable characters")
     return text
 
 
-def _auto_token(path: str, told: Mapping[str, str]) -> bytes | None:
-    """The token, told as the decimal of a two-byte big-endian number: ``aobs="727"`` or ``aobs;id=727``."""
-    if "aobs" not in told:
+def _auto_token(path: str, attributes: Mapping[str, str]) -> bytes | None:
+    """Return the token. The link has it as a decimal two-byte number, ``aobs="727"`` or ``aobs;id=727``."""
+    if "aobs" not in attributes:
         return None
-    number = told["aobs"] or told.get("id", "")
+    number = attributes["aobs"] or attributes.get("id", "")
     return _number("aobs", number, path).to_bytes(2, "big")
 
 
@@ -273,7 +279,7 @@ def _check_tokens(resources: Iterable[LinkedResource]) -> None:
         token = resource.auto_token
         if token is None:
             continue
-        path = resource.introduced.path
+        path = resource.announced.path
         if paths.setdefault(token, path) != path:
             number = int.from_bytes(token, "big")
-            raise BadLinks(f"aobs={number} stands for {paths[token]} and {path}; give each a number of its own")
+            raise BadLinks(f"aobs={number} is used for {paths[token]} and {path}; use a different number for each")

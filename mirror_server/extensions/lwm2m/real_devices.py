@@ -1,7 +1,7 @@
-"""The real devices of a server: a :class:`~mirror_server.devices.link.DeviceBackend` that speaks LwM2M over CoAP.
+"""The real devices of a server: a :class:`~mirror_server.devices.link.DeviceBackend` for LwM2M over CoAP.
 
-All of it happens on one event loop, on a thread of its own. The service calls from other threads, and the loop never
-waits for the service.
+It has an event loop on a separate thread. The service calls it from other threads, and the loop never waits for the
+service.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mirror_server.extensions.lwm2m import registrations
 from mirror_server.extensions.lwm2m.coap import CoapEndpoint, CoapLimits, listen
 from mirror_server.extensions.lwm2m.device_keys import Identities
 from mirror_server.extensions.lwm2m.fleet import RealFleet
-from mirror_server.extensions.lwm2m.payloads import written
+from mirror_server.extensions.lwm2m.payloads import written_values
 from mirror_server.extensions.lwm2m.registrar import BACKEND
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings
 from mirror_server.extensions.lwm2m.transport_api import CannotListen
@@ -37,17 +37,18 @@ _START_SECONDS = 30
 _STOP_SECONDS = 5
 _LISTEN_AGAIN_SECONDS = 0.5
 _WAITS_BEFORE_ERROR = 60
-"""How often a new leader tries the port before it logs an error: the former leader closes it in a moment."""
+"""The number of attempts to open the port before a new leader logs an error. The previous leader usually closes it
+within seconds."""
 
 _THREADS = 4
-"""So many read the database while the loop goes on."""
+"""The number of threads that read the database, so that the loop does not block."""
 
 
 class RealDevices:
-    """The real devices of a server, and the hooks that connect them with its life.
+    """The backend of real devices, with the hooks for its lifecycle.
 
     Args:
-        settings: Where they come in, and the limits.
+        settings: The addresses to listen on, and the limits.
         services: The server.
 
     Attributes:
@@ -55,7 +56,7 @@ class RealDevices:
     """
 
     name = BACKEND
-    split_instance = staticmethod(written)
+    split_instance = staticmethod(written_values)
 
     def __init__(self, settings: LwM2MSettings, services: Services) -> None:
         self._settings = settings
@@ -70,7 +71,7 @@ class RealDevices:
         services.backends.add(self)
 
     def urls(self) -> list[str]:
-        """The URLs where devices come in; empty while this process does not listen for them."""
+        """Return the URLs for devices. Empty while this process does not listen."""
         endpoint = self.endpoint
         if endpoint is None:
             return []
@@ -79,18 +80,18 @@ class RealDevices:
 
     @extends
     def devices_come_to(self) -> str:
-        """Name the URLs, or say when there will be some."""
+        """Describe the URLs for devices, or when they will be available."""
         return f"Real devices: {', '.join(self.urls()) or 'as soon as this process leads and their port is free'}"
 
     @extends
     def connect_devices(self) -> None:
         """Load the registered devices, and listen.
 
-        Where several processes share the database, the former leader may still have the port: then this returns at
-        once, and the port is tried again and again.
+        If several processes share the database, the previous leader may still use the port. This then returns at once,
+        and the port is retried in the background.
 
         Raises:
-            CannotListen: It is not possible to listen there; only where one process has the database.
+            CannotListen: An address cannot be opened. Only raised if one process has the database.
         """
         self._database.write(registrations.mark_unobserved)
         started: Future[None] = Future()
@@ -102,7 +103,7 @@ class RealDevices:
     def disconnect_devices(self) -> None:
         """Stop listening; the stored registrations stay."""
         if self._thread is not None and self._thread.is_alive():
-            # The loop may end by itself at this moment.
+            # RuntimeError: the loop has just ended by itself.
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join(2 * _STOP_SECONDS)
@@ -110,19 +111,19 @@ class RealDevices:
 
     @extends
     def interrupted(self) -> None:
-        """End no registration until :meth:`resumed`: no update can be stored now."""
-        self._call(lambda fleet: fleet.registrar.hold_registrations())
+        """Expire no registration until :meth:`resumed`, because no update can be stored now."""
+        self._call(lambda fleet: fleet.registrar.suspend_expiry())
 
     @extends
     def resumed(self, session: Session, since: Instant) -> None:
-        """Prolong the registrations that could not be updated since an instant, and end them in time again."""
+        """Extend the registrations that could not be updated since an instant, and let them expire again."""
         registrations.prolong(session, since, self._services.clock.now())
         if self._fleet is not None:
             expiries = registrations.expiries(session)
-            session.after_commit(lambda: self._release_registrations(expiries))
+            session.after_commit(lambda: self._resume_expiry(expiries))
 
-    def _release_registrations(self, expiries: Mapping[str, Instant]) -> None:
-        self._call(lambda fleet: fleet.registrar.release_registrations(expiries))
+    def _resume_expiry(self, expiries: Mapping[str, Instant]) -> None:
+        self._call(lambda fleet: fleet.registrar.resume_expiry(expiries))
 
     @extends
     def registration_changed(self, session: Session, batch: Sequence[RegistrationChange]) -> None:
@@ -133,7 +134,7 @@ class RealDevices:
 
     @extends
     def measurements(self) -> Sequence[Measurement]:
-        """Return the counters; none while this process does not listen."""
+        """Return the metrics. Empty while this process does not listen."""
         fleet, endpoint = self._fleet, self.endpoint
         return [] if fleet is None or endpoint is None else _measurements(fleet, endpoint)
 
@@ -169,9 +170,9 @@ class RealDevices:
         return ConnectionStatus("coaps" if peer.is_secure else "coap", device.version, device.binding, peer.address)
 
     def _call(self, act: Callable[[RealFleet], None]) -> bool:
-        """Have a function called with the fleet on its loop; return false while this process does not listen."""
+        """Schedule a function on the loop of the fleet. Return whether this process listens."""
         fleet = self._fleet
-        # The loop may end by itself at this moment.
+        # RuntimeError: the loop has just ended by itself.
         with suppress(RuntimeError):
             if fleet is not None:
                 self._loop.call_soon_threadsafe(act, fleet)
@@ -188,7 +189,7 @@ class RealDevices:
         )
         endpoint = None
         try:
-            await fleet.take_up()
+            await fleet.load_registrations()
             if not self._database.is_shared:
                 endpoint = await self._listen(fleet)
         except BaseException as error:
@@ -201,12 +202,12 @@ class RealDevices:
             await self._serve(fleet, endpoint, started)
 
     async def _serve(self, fleet: RealFleet, endpoint: CoapEndpoint, started: Future[None]) -> None:
-        fleet.begin(endpoint)
+        fleet.start(endpoint)
         self._fleet, self.endpoint = fleet, endpoint
         watching = asyncio.create_task(self._identities.watch(endpoint.end_sessions))
         try:
             if started.done():
-                # If the database fails now, waiting requests are sent when it is back.
+                # If the database fails now, waiting requests are sent once it is available again.
                 with suppress(StorageFailed):
                     await asyncio.to_thread(self._services.dispatcher.wake_all)
             else:
@@ -225,14 +226,14 @@ class RealDevices:
         )
 
     async def _wait_for_port(self, fleet: RealFleet) -> CoapEndpoint | None:
-        """Listen as soon as the former leader has closed the port; return ``None`` where this is stopped meanwhile."""
+        """Listen as soon as the previous leader has closed the port. Return ``None`` if stopped before."""
         waits = itertools.count(1)
         while not self._stopping.is_set():
             try:
                 return await self._listen(fleet)
             except CannotListen as error:
                 if next(waits) == _WAITS_BEFORE_ERROR:
-                    _log.error("no real device can be reached, and it is tried on: %s", error)
+                    _log.error("no real device can be reached, still retrying to listen: %s", error)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), _LISTEN_AGAIN_SECONDS)
         return None
@@ -264,38 +265,34 @@ def _measurements(fleet: RealFleet, endpoint: CoapEndpoint) -> list[Measurement]
     }
     handshakes = {"done": coap.handshakes, "failed": coap.handshake_failures}
     return [
-        Measurement("mirror_lwm2m_devices", "Real devices that are registered.", len(fleet.registry)),
-        _by_outcome(
-            "mirror_lwm2m_registrations", "What came of what devices sent to register.", registrations_by_outcome
-        ),
+        Measurement("mirror_lwm2m_devices", "Registered real devices.", len(fleet.registry)),
+        _by_outcome("mirror_lwm2m_registrations", "Registration requests of devices.", registrations_by_outcome),
         _by_outcome(
             "mirror_lwm2m_notifications",
-            "Notifications of devices, those that cannot be read and those of no known observation apart.",
+            "Notifications of devices, including unreadable ones and those without a known observation.",
             notifications_by_outcome,
         ),
-        _count("mirror_lwm2m_failed_exchanges", "Requests to devices that had no answer.", lwm2m.failed_exchanges),
+        _count("mirror_lwm2m_failed_exchanges", "Requests to devices without a response.", lwm2m.failed_exchanges),
         _count(
-            "mirror_lwm2m_unreadable_answers", "Answers of devices that cannot be read.", lwm2m.unreadable_responses
+            "mirror_lwm2m_unreadable_answers",
+            "Responses of devices that cannot be decoded.",
+            lwm2m.unreadable_responses,
         ),
-        Measurement("mirror_coap_sessions", "DTLS sessions that are open.", coap.sessions),
+        Measurement("mirror_coap_sessions", "Open DTLS sessions.", coap.sessions),
         Measurement(
             "mirror_coap_messages",
-            "CoAP messages, each once, however often it came or went.",
+            "CoAP messages without retransmissions and duplicates.",
             messages,
             ("direction", "kind"),
             is_count=True,
         ),
         _by_outcome("mirror_coap_handshakes", "DTLS handshakes.", handshakes),
-        _count("mirror_coap_retransmissions", "CoAP messages that were sent again.", coap.retransmissions),
-        _count("mirror_coap_duplicates", "CoAP messages that came again.", coap.duplicates),
-        _count("mirror_coap_unanswered", "Requests that were given up.", coap.unanswered),
-        _count("mirror_coap_unreachable", "Messages that an address did not take.", coap.unreachable),
-        _count("mirror_coap_refused", "Requests refused before anybody looked at them.", coap.refused),
-        _count(
-            "mirror_coap_dropped",
-            "Datagrams that led to nothing, those that the kernel dropped included.",
-            coap.dropped,
-        ),
+        _count("mirror_coap_retransmissions", "Retransmitted CoAP messages.", coap.retransmissions),
+        _count("mirror_coap_duplicates", "Duplicate CoAP messages.", coap.duplicates),
+        _count("mirror_coap_unanswered", "Requests that ended without a response.", coap.unanswered),
+        _count("mirror_coap_unreachable", "Messages that could not be sent to an address.", coap.unreachable),
+        _count("mirror_coap_refused", "Requests rejected before they were handled.", coap.refused),
+        _count("mirror_coap_dropped", "Ignored datagrams, including those that the kernel dropped.", coap.dropped),
     ]
 
 

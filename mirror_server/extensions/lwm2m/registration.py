@@ -15,10 +15,10 @@ from mirror_server.extensions.lwm2m.transport_api import RequestRejected
 
 Version = Literal["1.0", "1.1"]
 
-_LONGEST_NAME = 64
-"""As everywhere in the mirror. Source: wire.md 3."""
+_MAX_NAME_CHARACTERS = 64
+"""The limit of the mirror's API. Source: wire.md 3."""
 _DEFAULT_LIFETIME_SECONDS = 86_400
-_LONGEST_LIFETIME_SECONDS = 2**32 - 1
+_MAX_LIFETIME_SECONDS = 2**32 - 1
 _SECONDS = re.compile(r"[0-9]{1,10}")
 _VERSION = re.compile(r"(1\.[01])(?:\.[0-9]{1,3})?")
 _TRANSPORTS = {"U": "UDP", "T": "TCP", "S": "SMS", "N": "non-IP"}
@@ -28,7 +28,7 @@ _KNOWN = frozenset({"ep", "et", "lt", "b", "Q", "lwm2m"})
 
 @dataclass(slots=True)
 class RegistrationParameters:
-    """The parameters of a registration; ``binding`` as the device sent it."""
+    """The parameters of a registration. ``binding`` is unchanged from the request."""
 
     endpoint_name: str
     endpoint_type: str = ""
@@ -39,95 +39,95 @@ class RegistrationParameters:
 
 
 def read_registration(query: Sequence[str]) -> RegistrationParameters:
-    """Read the query of a registration; parameters nobody knows are left out.
+    """Parse the query of a registration. Unknown parameters are ignored.
 
     Raises:
-        RequestRejected: 4.00 for a parameter that is missing, twice, or not what it should be; 4.12 for a version
-            that is not spoken.
+        RequestRejected: 4.00 for a missing, duplicate or invalid parameter; 4.12 for an unsupported version.
     """
-    told = _told(query)
-    # The version first: what the others mean depends on it.
-    version = _version(told.get("lwm2m", "1.0"))
-    if "ep" not in told:
-        raise RequestRejected("4.00", "ep is missing; give the endpoint name as ep=my-sensor")
-    binding = _binding(told.get("b", "U"))
+    parameters = _parameters(query)
+    # The version comes first, because it determines the meaning of the others.
+    version = _version(parameters.get("lwm2m", "1.0"))
+    if "ep" not in parameters:
+        raise RequestRejected("4.00", "ep is missing; send the endpoint name as ep=my-sensor")
+    binding = _binding(parameters.get("b", "U"))
     return RegistrationParameters(
-        endpoint_name=_name("ep", told["ep"]),
-        endpoint_type=_name("et", told["et"]) if told.get("et") else "",
-        lifetime_seconds=_lifetime_seconds(told["lt"]) if "lt" in told else _DEFAULT_LIFETIME_SECONDS,
+        endpoint_name=_name("ep", parameters["ep"]),
+        endpoint_type=_name("et", parameters["et"]) if parameters.get("et") else "",
+        lifetime_seconds=_lifetime_seconds(parameters["lt"]) if "lt" in parameters else _DEFAULT_LIFETIME_SECONDS,
         version=version,
         binding=binding,
-        queue_mode="Q" in binding or _says_queue_mode(told),
+        queue_mode="Q" in binding or _has_queue_mode(parameters),
     )
 
 
 def read_update(query: Sequence[str], registered: RegistrationParameters) -> RegistrationParameters:
-    """Return the parameters after an update; unknown ones, and those that a device cannot change, are left out.
+    """Return the parameters after an update. Unknown and unchangeable parameters are ignored.
 
-    In LwM2M 1.0 the binding says queue mode, so that a new binding without it ends it. In 1.1 a parameter of its own
-    does, and an update without that changes nothing.
+    In LwM2M 1.0 queue mode is part of the binding, so a new binding without it ends queue mode. In 1.1 it is a separate
+    parameter, and an update without that parameter changes nothing.
 
     Raises:
-        RequestRejected: 4.00 for a parameter that is twice, or not what it should be.
+        RequestRejected: 4.00 for a duplicate or invalid parameter.
     """
-    told = _told(query)
+    parameters = _parameters(query)
     binding, queue_mode = registered.binding, registered.queue_mode
-    if "b" in told:
-        binding = _binding(told["b"])
+    if "b" in parameters:
+        binding = _binding(parameters["b"])
         queue_mode = "Q" in binding or (registered.version == "1.1" and queue_mode)
     return RegistrationParameters(
         registered.endpoint_name,
         registered.endpoint_type,
-        _lifetime_seconds(told["lt"]) if "lt" in told else registered.lifetime_seconds,
+        _lifetime_seconds(parameters["lt"]) if "lt" in parameters else registered.lifetime_seconds,
         registered.version,
         binding,
-        _says_queue_mode(told) or queue_mode,
+        _has_queue_mode(parameters) or queue_mode,
     )
 
 
-def _told(query: Sequence[str]) -> Mapping[str, str]:
-    told: dict[str, str] = {}
+def _parameters(query: Sequence[str]) -> Mapping[str, str]:
+    parameters: dict[str, str] = {}
     for option in query:
         key, _, value = option.partition("=")
         if key not in _KNOWN:
             continue
-        if key in told:
-            raise RequestRejected("4.00", f"{key} is given twice; give it once")
-        told[key] = value
-    return told
+        if key in parameters:
+            raise RequestRejected("4.00", f"duplicate parameter {key}; send it once")
+        parameters[key] = value
+    return parameters
 
 
 def _version(text: str) -> Version:
     version = _VERSION.fullmatch(text)
     if version is None:
-        raise RequestRejected("4.12", f"lwm2m={reprlib.repr(text)} is not spoken here; 1.0 and 1.1 are")
+        reason = f"unsupported LwM2M version {reprlib.repr(text)}; supported versions are 1.0 and 1.1"
+        raise RequestRejected("4.12", reason)
     return "1.1" if version[1] == "1.1" else "1.0"
 
 
 def _name(key: str, text: str) -> str:
-    if not 0 < len(text) <= _LONGEST_NAME or not text.isprintable():
-        reason = f"{key}={reprlib.repr(text)} is no name; give 1 to {_LONGEST_NAME} printable characters"
+    if not 0 < len(text) <= _MAX_NAME_CHARACTERS or not text.isprintable():
+        reason = f"{key}={reprlib.repr(text)} is not valid; send 1 to {_MAX_NAME_CHARACTERS} printable characters"
         raise RequestRejected("4.00", reason)
     return text
 
 
 def _lifetime_seconds(text: str) -> int:
-    if not _SECONDS.fullmatch(text) or not 1 <= int(text) <= _LONGEST_LIFETIME_SECONDS:
-        reason = f"lt={reprlib.repr(text)} is no lifetime; give whole seconds from 1 to {_LONGEST_LIFETIME_SECONDS}"
+    if not _SECONDS.fullmatch(text) or not 1 <= int(text) <= _MAX_LIFETIME_SECONDS:
+        reason = f"lt={reprlib.repr(text)} is not a lifetime; send whole seconds from 1 to {_MAX_LIFETIME_SECONDS}"
         raise RequestRejected("4.00", reason)
     return int(text)
 
 
 def _binding(text: str) -> str:
     if not _BINDING.fullmatch(text) or len(set(text)) < len(text):
-        raise RequestRejected("4.00", f"b={reprlib.repr(text)} is no binding; give U, or UQ for queue mode")
+        raise RequestRejected("4.00", f"b={reprlib.repr(text)} is not a binding; send U, or UQ for queue mode")
     if "U" not in text:
-        named = " and ".join(name for letter, name in _TRANSPORTS.items() if letter in text) or "no transport"
-        raise RequestRejected("4.00", f"b={text} is {named}, and only UDP is spoken here; give U or UQ")
+        transports = " and ".join(name for letter, name in _TRANSPORTS.items() if letter in text) or "no transport"
+        raise RequestRejected("4.00", f"b={text} is {transports}, but only UDP is supported; send U or UQ")
     return text
 
 
-def _says_queue_mode(told: Mapping[str, str]) -> bool:
-    if told.get("Q"):
-        raise RequestRejected("4.00", f"Q={reprlib.repr(told['Q'])} has a value; give Q alone")
-    return "Q" in told
+def _has_queue_mode(parameters: Mapping[str, str]) -> bool:
+    if parameters.get("Q"):
+        raise RequestRejected("4.00", f"Q={reprlib.repr(parameters['Q'])} has a value; send Q without one")
+    return "Q" in parameters

@@ -1,6 +1,6 @@
-"""The stored registrations of real devices: the address of each and what it announced, so that a restart loses none.
+"""The stored registrations of real devices: their addresses and announced parameters, for use after a restart.
 
-A registration exists for as long as the directory has its device as registered.
+A registration exists as long as its device is registered in the directory.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _COLUMNS = ["d.device_id", *_OF_TABLE.split(), *_OF_DIRECTORY.split()]
 _REGISTERED = "FROM registrations r JOIN devices d ON d.device_id = r.device_id WHERE registered = 1"
 
 _SHORTEST_GRACE_SECONDS = 120
-"""All retransmissions of an update that was sent while the service was down come within 93 s (RFC 7252, 4.8.2)."""
+"""All retransmissions of an update sent while the service was down arrive within 93 s (RFC 7252, 4.8.2)."""
 _LONGEST_GRACE_SECONDS = 600
-"""A device with a shorter lifetime has time for its next update. Longer, and frequent restarts would keep registered
-what is gone."""
+"""Long enough for the next update of a device with a shorter lifetime. With a longer grace period, frequent restarts
+would keep disconnected devices registered."""
 
 
 def put(session: Session, row: Mapping[str, object]) -> None:
-    """Store the registration of a device in place of its former one; do nothing if the device is gone by now.
+    """Insert or replace the registration of a device. Do nothing if the device is no longer registered.
 
     Args:
         session: The transaction.
@@ -48,21 +48,21 @@ def put_address(session: Session, device_id: str, address: str) -> None:
 
 
 def load(session: Session) -> list[dict[str, Any]]:
-    """Return all registered real devices: the row that :func:`put` stored, with columns of the directory."""
+    """Return all registered real devices: the rows that :func:`put` stored, with columns of the directory."""
     rows = session.rows(f"SELECT {', '.join(_COLUMNS)} {_REGISTERED}")
     return [dict(zip(("device_id", *_COLUMNS[1:]), row, strict=True)) for row in rows]
 
 
 def expiries(session: Session) -> dict[str, Instant]:
-    """Return when the registrations of all real devices end, by device id."""
+    """Return the expiries of the registrations of all real devices, by device id."""
     return {row[0]: row[1] for row in session.rows(f"SELECT d.device_id, registration_expires_at {_REGISTERED}")}
 
 
 def prolong(session: Session, since: Instant, now: Instant) -> None:
-    """Prolong the registrations that could not be updated since an instant.
+    """Extend the registrations that could not be updated since an instant.
 
-    Each has as much time left as it had then, and at least its grace period: a device that gets the response that its
-    registration is unknown may give up for good.
+    Each one gets the time that it had left then, and at least its grace period. A device whose registration has become
+    unknown may give up permanently, so it must not expire because of an outage.
     """
     expiring = session.rows(
         f"SELECT d.device_id, lifetime_seconds, registration_expires_at {_REGISTERED}"
@@ -79,7 +79,7 @@ def prolong(session: Session, since: Instant, now: Instant) -> None:
 def mark_unobserved(session: Session) -> None:
     """Mark the resources of all real devices as not observed, so that they are observed again after a restart.
 
-    Their subscriptions stay, so that subscribers are notified of changed values alone.
+    Their subscriptions stay, so that subscribers are notified of changed values only.
     """
     session.run(
         "UPDATE resources SET observing = 0 WHERE observing = 1 AND device_id IN (SELECT device_id FROM registrations)"
@@ -87,12 +87,12 @@ def mark_unobserved(session: Session) -> None:
 
 
 def delete(session: Session, device_id: str) -> int:
-    """Delete the registration of a device; return how many it had."""
+    """Delete the registration of a device. Return the number of deleted rows."""
     return session.run("DELETE FROM registrations WHERE device_id = :device_id", device_id=device_id)
 
 
 def erase(session: Session, device_id: str, name: str | None) -> dict[str, int]:
-    """Delete registration and key of a device; its name is ``None`` where it is not known."""
+    """Delete the registration and key of a device. ``name`` is ``None`` if it is unknown."""
     return {
         "registrations": delete(session, device_id),
         "device_keys": int(name is not None and device_keys.delete(session, name)),

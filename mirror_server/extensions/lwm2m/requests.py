@@ -1,4 +1,4 @@
-"""Device commands as CoAP requests, and the outcome of a command by the response of the device.
+"""Device commands as CoAP requests, and outcomes of commands from CoAP responses.
 
 Source: LwM2M core 1.0 (5.1.2, 5.4, 6.4) and 1.1 (5.1.2, 6.3, 7.4); RFC 7252, 12.1.2.
 """
@@ -29,7 +29,7 @@ _DECIMAL = re.compile(r"[+-]?[0-9]{1,20}(?:\.[0-9]{1,20})?")
 _ATTRIBUTES = {"pmin": _SECONDS, "pmax": _SECONDS, "epmin": _SECONDS, "epmax": _SECONDS} | dict.fromkeys(
     ("gt", "lt", "st"), _DECIMAL
 )
-_LONGEST_SHOWN = 80
+_MAX_SHOWN_CHARACTERS = 80
 _OUTCOMES = {
     "4.00": Outcome.BAD_VALUE,
     "4.04": Outcome.NOT_FOUND,
@@ -42,7 +42,7 @@ _OUTCOMES = {
 
 
 class NotSendable(Exception):
-    """A command cannot be sent to a device: its outcome, and the reason."""
+    """A command cannot be sent to a device. Has the outcome of the command and the reason."""
 
     def __init__(self, outcome: Outcome, reason: str) -> None:
         super().__init__(reason)
@@ -51,50 +51,50 @@ class NotSendable(Exception):
 
 
 class EncodedPayload(NamedTuple):
-    """A payload with CoAP's number of its format; ``None`` without a format."""
+    """A payload with the number of its content format; ``None`` for no format."""
 
     payload: bytes
     content_format: int | None
 
 
 def outcome(response: Response) -> Outcome:
-    """Return the outcome of a command by its response. Source: wire.md 5."""
+    """Return the outcome of a command from its response. Source: wire.md 5."""
     return Outcome.DONE if response.is_success else _OUTCOMES.get(response.code, Outcome.REJECTED)
 
 
-def shown(response: Response) -> str:
-    """Return the code and the text of an error response for the log: printable, and short."""
+def error_text(response: Response) -> str:
+    """Return the code and text of an error response for the log, printable and short."""
     if response.is_success or not response.payload:
         return response.code
-    text = response.payload[: 2 * _LONGEST_SHOWN].decode("utf-8", errors="backslashreplace")
-    return f"{response.code} {text[:_LONGEST_SHOWN]!a}"
+    text = response.payload[: 2 * _MAX_SHOWN_CHARACTERS].decode("utf-8", errors="backslashreplace")
+    return f"{response.code} {text[:_MAX_SHOWN_CHARACTERS]!a}"
 
 
-def structured_formats(version: Version, told: Collection[int]) -> tuple[int, ...]:
-    """Return the formats that hold any value, in the order to try: TLV, and SenML where a device has it.
+def structured_formats(version: Version, declared: Collection[int]) -> tuple[int, ...]:
+    """Return the formats that can represent any value, in the order to try: TLV, then SenML if supported.
 
     Args:
-        version: The version of LwM2M that the device speaks.
-        told: The numbers in its registration.
+        version: The LwM2M version of the device.
+        declared: The content formats in its registration.
     """
     registered, of_drafts = _TLV_NUMBERS
-    tlv = of_drafts if of_drafts in told and registered not in told else registered
-    return (tlv, *(number for number in _SENML_NUMBERS if version == "1.1" or number in told))
+    tlv = of_drafts if of_drafts in declared and registered not in declared else registered
+    return (tlv, *(number for number in _SENML_NUMBERS if version == "1.1" or number in declared))
 
 
-def accepts(path: str, wished: str | None, structured: Collection[int]) -> tuple[int, ...]:
-    """The formats to ask an answer in, the first before the others, each after a 4.06 to the one before.
+def accepts(path: str, requested_type: str | None, structured: Collection[int]) -> tuple[int, ...]:
+    """Return the formats to request a value in. Each is tried after a 4.06 response to the previous one.
 
     Args:
-        path: What is read or observed.
-        wished: The content type that the application asked for.
+        path: The path to read or observe.
+        requested_type: The content type that the application requested.
         structured: :func:`structured_formats` of the device.
 
     Raises:
         NotSendable: CoAP has no number for the content type.
     """
-    if wished is not None and media_type(wished) not in _ANYTHING:
-        return (_number(wished, structured),)
+    if requested_type is not None and media_type(requested_type) not in _ANYTHING:
+        return (_number(requested_type, structured),)
     definition = lookup(path)
     if not is_resource(path) or (definition is not None and definition.multiple):
         return tuple(structured)
@@ -103,10 +103,10 @@ def accepts(path: str, wished: str | None, structured: Collection[int]) -> tuple
 
 
 def writes(path: str, content: Content, structured: Collection[int]) -> tuple[EncodedPayload, ...]:
-    """Return the forms to write a value in; each is tried after a 4.06 or 4.15 to the one before.
+    """Return the encodings to write a value in. Each is tried after a 4.06 or 4.15 response to the previous one.
 
-    A text or bytes can be written in other formats, as the same value, where the object table declares its type.
-    Everything else is sent as it is.
+    Text and bytes can be converted to other formats if the object table declares the type of the resource. Any other
+    payload is sent unchanged.
 
     Args:
         path: A resource, or an object instance.
@@ -114,20 +114,20 @@ def writes(path: str, content: Content, structured: Collection[int]) -> tuple[En
         structured: :func:`structured_formats` of the device.
 
     Raises:
-        NotSendable: CoAP has no number for the content type, or it cannot hold an object instance.
+        NotSendable: CoAP has no number for the content type, or it cannot represent an object instance.
     """
     number = _number(content.content_type, structured)
-    as_given = EncodedPayload(content.payload, number)
+    unchanged = EncodedPayload(content.payload, number)
     if number not in {_TEXT_NUMBER, _OCTETS_NUMBER}:
-        return (as_given,)
+        return (unchanged,)
     if not is_resource(path):
-        reason = f"{content.content_type} holds no object instance; take {LWM2M_TLV} or {SENML_JSON}"
+        reason = f"{content.content_type} cannot represent an object instance; use {LWM2M_TLV} or {SENML_JSON}"
         raise NotSendable(Outcome.UNSUPPORTED_CONTENT_TYPE, reason)
-    return tuple(dict.fromkeys((*_octets(path, content), as_given, *_others(path, content, structured))))
+    return tuple(dict.fromkeys((*_octets(path, content), unchanged, *_others(path, content, structured))))
 
 
-def execution(content: Content, structured: Collection[int]) -> EncodedPayload:
-    """Return the argument of an execution; without an argument there is no format.
+def execute_payload(content: Content, structured: Collection[int]) -> EncodedPayload:
+    """Return the argument of an execute command. Without an argument there is no format.
 
     Raises:
         NotSendable: CoAP has no number for the content type.
@@ -139,42 +139,44 @@ def execution(content: Content, structured: Collection[int]) -> EncodedPayload:
     )
 
 
-def attributes(query: str) -> tuple[str, ...]:
-    """Return the query of Write-Attributes as a tuple; ``pmin`` without a value removes the attribute.
+def attribute_options(query: str) -> tuple[str, ...]:
+    """Return the query options of Write-Attributes. An attribute without a value, such as ``pmin``, is removed.
 
     Raises:
-        NotSendable: There is none, or one that is unknown, twice, or not what it should be.
+        NotSendable: There is no attribute, or an unknown, duplicate or invalid one.
     """
-    told: dict[str, str] = {}
+    values: dict[str, str] = {}
     bad = Outcome.BAD_VALUE
     for part in query.split("&"):
         name, equals, value = part.partition("=")
         if name not in _ATTRIBUTES:
             known = ", ".join(_ATTRIBUTES)
-            raise NotSendable(bad, f"{reprlib.repr(name)} is no notification attribute; {known} are")
-        if name in told:
-            raise NotSendable(bad, f"{name} is given twice; give it once")
+            raise NotSendable(bad, f"unknown notification attribute {reprlib.repr(name)}; use one of {known}")
+        if name in values:
+            raise NotSendable(bad, f"duplicate attribute {name}; send it once")
         if equals and not _ATTRIBUTES[name].fullmatch(value):
-            raise NotSendable(bad, f"{name}={reprlib.repr(value)} is no value for it; write it like pmin=5&pmax=120")
-        told[name] = value
+            raise NotSendable(bad, f"{name}={reprlib.repr(value)} is not valid; write it like pmin=5&pmax=120")
+        values[name] = value
     for lowest, highest in (("pmin", "pmax"), ("epmin", "epmax")):
-        if told.get(highest) and int(told[highest]) < max(1, int(told.get(lowest) or 0)):
-            raise NotSendable(bad, f"{highest}={told[highest]} is below {lowest}, or no time; give a longer one")
+        if values.get(highest) and int(values[highest]) < max(1, int(values.get(lowest) or 0)):
+            raise NotSendable(
+                bad, f"{highest}={values[highest]} must be at least 1 and at least {lowest}; use a larger value"
+            )
     return tuple(query.split("&"))
 
 
 def _number(content_type: str, structured: Collection[int]) -> int:
-    """Return CoAP's number of a content type; of two, the one that the device has."""
+    """Return the content format of a content type. If there are two, prefer the one that the device supports."""
     name = media_type(content_type)
     numbers = [number for number, known in CONTENT_FORMATS.items() if known == name]
     if not numbers:
-        reason = f"CoAP has no number for the content type {reprlib.repr(content_type)}; take {TEXT_PLAIN}"
+        reason = f"CoAP has no content format for {reprlib.repr(content_type)}; use {TEXT_PLAIN}"
         raise NotSendable(Outcome.UNSUPPORTED_CONTENT_TYPE, reason)
     return next((number for number in numbers if number in structured), numbers[0])
 
 
 def _octets(path: str, content: Content) -> Iterator[EncodedPayload]:
-    """Yield the bytes of a text in base64."""
+    """Yield the decoded bytes of a base64 text, if the resource is opaque."""
     value = decode(content.payload, content.content_type, path)
     if is_opaque(path) and isinstance(value.python, bytes) and value.problem is None:
         yield EncodedPayload(value.python, _OCTETS_NUMBER)

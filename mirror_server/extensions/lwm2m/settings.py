@@ -1,4 +1,4 @@
-"""The settings of real devices, and the check of them before a server starts anything."""
+"""The settings of real devices, and their checks before a server starts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COAP_PORT = 5683
 COAPS_PORT = 5684
 """The default port of CoAP over DTLS. Source: RFC 7252, 6.2."""
 
-# An address of IPv6 stands in brackets, or without a port.
+# An IPv6 address is in brackets.
 _LISTEN_ADDRESS = re.compile(
     r"(?:\[(?P<v6>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<name>[A-Za-z0-9_.-]+))(?::(?P<port>[0-9]{1,5}))?", re.ASCII
 )
@@ -39,11 +39,11 @@ def _read_address(default_port: int) -> Callable[[str], ListenAddress]:
         found = _LISTEN_ADDRESS.fullmatch(text)
         if found is None:
             raise click.BadParameter(
-                f"{text!r} is no address to listen on; write it like 127.0.0.1:{default_port} or [::1]"
+                f"{text!r} is not an address to listen on; write it like 127.0.0.1:{default_port} or [::1]"
             )
         port = int(found["port"]) if found["port"] else default_port
         if port > 65535:
-            raise click.BadParameter(f"{port} is no port; write one up to 65535, or 0 for a free one")
+            raise click.BadParameter(f"{port} is not a port; use one up to 65535, or 0 for a free one")
         return ListenAddress(found["v6"] or found["name"], port)
 
     return read
@@ -51,7 +51,7 @@ def _read_address(default_port: int) -> Callable[[str], ListenAddress]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LwM2MSettings:
-    """The addresses for real devices, and the limits for them."""
+    """The addresses and limits for real devices."""
 
     coap: ListenAddress | None = setting(
         None,
@@ -101,12 +101,12 @@ class LwM2MSettings:
 
 
 def check_listening(settings: Settings) -> None:
-    """Check that it is possible to listen as the settings say.
+    """Check the settings for listening.
 
-    A database file with keys that others can read only causes a warning in the log: the keys are there already.
+    A database file with keys that other users can read only causes a warning, because the keys are already exposed.
 
     Raises:
-        CannotListen: The settings do not allow it, or something is not installed.
+        CannotListen: The settings are not valid, or a package is not installed.
     """
     if reason := next(_problems(settings.of(LwM2MSettings)), None):
         raise CannotListen(reason)
@@ -116,13 +116,13 @@ def check_listening(settings: Settings) -> None:
 
 
 def exposed_files(database_url: str) -> list[Path]:
-    """Find the files of a database that others than their owner may read or change; it has the keys of devices."""
+    """Return the files of a database that users other than the owner may read or change. They have device keys."""
     from mirror_server.store.database import location_of  # noqa: PLC0415 - commands that serve nothing start sooner
 
     location = location_of(database_url)
     if os.name != "posix" or not location.is_file:
         return []
-    # SQLite gives the files next to it the permissions that the database had when they were made.
+    # SQLite creates the -wal and -shm files with the permissions that the database has at that time.
     found = [location.file().with_name(location.file().name + end) for end in ("", "-wal", "-shm")]
     return [file for file in found if file.exists() and file.stat().st_mode & 0o077]
 
@@ -135,21 +135,21 @@ def _problems(settings: LwM2MSettings) -> Iterator[str]:
         yield f"--coap and --coaps cannot both listen on {coap}; give one of them another port"
     for option, address in (("--coap", coap), ("--coaps", coaps)):
         if address and not _resolved(address.host):
-            yield f"cannot listen on {address}: {address.host!r} is no address of this machine; give {option} another"
+            yield f"cannot listen on {address}: {address.host!r} is no address of this machine; set another {option}"
     if coap and not settings.coap_insecure and not is_loopback(coap):
         yield (
-            f"plain CoAP on {coap} is refused: who is on that network could pass for any device, and read and change"
-            " what is sent; let devices come with keys ('mirror-server run --coaps'), or say --coap-insecure to 'run'"
+            f"plain CoAP on {coap} is rejected: anyone on that network could impersonate any device, and read and"
+            " change messages; use keys ('mirror-server run --coaps'), or allow it with 'run --coap-insecure'"
         )
 
 
 def is_loopback(address: ListenAddress) -> bool:
-    """Whether only this machine itself reaches the address, whatever it is a name of."""
+    """Whether only this machine can reach the address. A name is resolved first."""
     return all(ip.is_loopback for ip in _resolved(address.host))
 
 
 def _resolved(host: str) -> list[Address]:
-    """Return the addresses of a name; IPv4 addresses mapped to IPv6 as IPv4."""
+    """Return the addresses of a name. IPv4-mapped IPv6 addresses are returned as IPv4."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError):

@@ -1,6 +1,6 @@
 """Requests, responses and notifications of CoAP, and the interface between the sockets and LwM2M.
 
-All of it happens on one event loop. Source: RFC 7252, RFC 7641.
+Everything here runs on one event loop. Source: RFC 7252, RFC 7641.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ INSTALL_DTLS = (
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The other side of an exchange.
+    """A remote CoAP endpoint.
 
     Attributes:
         address: Address and port, ``192.0.2.1:40000`` or ``[2001:db8::1]:40000``.
         is_secure: Whether it uses DTLS.
-        identity: The identity of its pre-shared key; ``None`` without DTLS.
+        identity: The identity of its pre-shared key. ``None`` without DTLS.
     """
 
     address: str
@@ -41,7 +41,10 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request to a device, or from one; ``path`` begins with a slash, the numbers are CoAP's content formats."""
+    """A request to or from a device.
+
+    ``path`` starts with a slash. ``content_format`` and ``accept`` are CoAP content format numbers.
+    """
 
     method: Method
     path: str
@@ -52,10 +55,12 @@ class Request:
 
 
 class Response(NamedTuple):
-    """A whole response; ``code`` is written ``2.05``. ``location`` is the path of a new registration, as segments.
+    """A complete response.
 
-    A tuple as the notification it is in: thousands come in a second.
+    ``code`` is written like ``2.05``. ``location`` has the path segments of a new registration.
     """
+
+    # A tuple, like ObserveNotification: thousands arrive per second, and a tuple is created faster than an object.
 
     code: str
     payload: bytes = b""
@@ -65,14 +70,14 @@ class Response(NamedTuple):
 
     @property
     def is_success(self) -> bool:
-        """Whether the request was done."""
+        """Whether the request succeeded."""
         return self.code.startswith("2.")
 
 
 class Observed(NamedTuple):
-    """The response to a request to observe.
+    """The response to an observe request.
 
-    ``sequence`` is its Observe option; ``None`` if the peer responded, but observes nothing.
+    ``sequence`` is its Observe option. ``None`` if the peer responded without starting an observation.
     """
 
     response: Response
@@ -80,9 +85,10 @@ class Observed(NamedTuple):
 
 
 class ObserveNotification(NamedTuple):
-    """A message that no request waits for: of an observation, or unasked.
+    """A response that no request waits for: it belongs to an observation, or the device sends it on its own.
 
-    ``sequence`` is its Observe option; ``is_whole`` is false where it is the first block of more, which are to be read.
+    ``sequence`` is its Observe option. ``is_complete`` is false for the first of several blocks: the caller has to read
+    the remaining ones.
     """
 
     peer: Peer
@@ -90,11 +96,11 @@ class ObserveNotification(NamedTuple):
     sequence: int | None
     response: Response
     is_confirmable: bool
-    is_whole: bool
+    is_complete: bool
 
 
 class RequestRejected(Exception):
-    """A request of a device is rejected: the code of the response, as ``4.00``, and the reason for its payload."""
+    """A request of a device is rejected. ``code`` is written like ``4.00``; ``reason`` becomes the payload."""
 
     def __init__(self, code: str, reason: str, max_age_seconds: int | None = None) -> None:
         super().__init__(reason)
@@ -108,9 +114,9 @@ class NoResponse(Exception):
 
 
 class Unreachable(Exception):
-    """Nothing can be sent to the peer: its address does not take it, or its DTLS session is gone.
+    """Nothing can be sent to the peer: its address rejects datagrams, or its DTLS session has ended.
 
-    ``may_have_arrived`` is true if an earlier datagram of the request may have reached the peer, which then acted.
+    ``may_have_arrived`` is true if an earlier datagram of the request may have reached the peer.
     """
 
     def __init__(self, reason: str = "", *, may_have_arrived: bool = False) -> None:
@@ -119,15 +125,15 @@ class Unreachable(Exception):
 
 
 class CannotListen(CannotServe):
-    """The sockets cannot be opened, or CoAP or DTLS is not installed; the message says why and what to do."""
+    """The sockets cannot be opened, or CoAP or DTLS is not installed. The message has the reason and the cure."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """The messages received and sent since the sockets were opened.
+    """Counters of messages since the sockets were opened.
 
-    ``dropped`` are datagrams that led to nothing, those that the kernel had no room for and those beyond the share of
-    a device among them; ``sessions`` the DTLS sessions there are now.
+    ``dropped`` counts ignored datagrams. It includes those that did not fit into the kernel's buffer and those above
+    the rate limit of a device. ``sessions`` is the current number of DTLS sessions.
     """
 
     requests_received: int = 0
@@ -151,20 +157,20 @@ class Counts:
 
 
 class Handler(Protocol):
-    """Handles what devices send; called on the event loop."""
+    """Handles messages of devices. All methods are called on the event loop."""
 
     async def handle(self, peer: Peer, request: Request) -> Response:
-        """Answer a request of a device, which came whole."""
+        """Return the response to a complete request."""
         ...
 
     def notified(self, notification: ObserveNotification) -> bool:
-        """Take a notification; ``False`` where its token says nothing, so that the device is told to stop."""
+        """Process a notification. Return ``False`` for an unknown token: the device then gets a reset."""
         ...
 
-    def flooded(self, notification: ObserveNotification) -> None:
-        """End the observation of a notification that is beyond the share of its device, which gets a reset."""
+    def rate_exceeded(self, notification: ObserveNotification) -> None:
+        """End the observation of a device above its rate limit. The device gets a reset."""
         ...
 
     def session_ended(self, peer: Peer) -> None:
-        """The DTLS session of a peer is gone: it cannot be reached before it speaks again."""
+        """Note that the DTLS session of a peer ended: the peer is unreachable until its next message."""
         ...

@@ -58,7 +58,7 @@ class Registry:
         self.notifications.append(notification)
         return notification.token in self.known_tokens
 
-    def flooded(self, notification: ObserveNotification) -> None:
+    def rate_exceeded(self, notification: ObserveNotification) -> None:
         self.floods.append(notification)
         self.known_tokens.discard(notification.token)
 

@@ -60,8 +60,8 @@ async def test_what_follows_the_beginning_that_a_notification_told_is_asked_for(
     beginning.options.append(block2(0, True, 16))
     device.send(beginning)
     await until(lambda: len(registry.notifications) == 1)
-    assert not registry.notifications[0].is_whole
-    reading, asked = await device.asked(endpoint.rest(peer, READ, b"mine"))
+    assert not registry.notifications[0].is_complete
+    reading, asked = await device.asked(endpoint.read_remaining(peer, READ, b"mine"))
     assert (asked.token, asked.block(Option.BLOCK2)) == (b"mine", BlockOption(1, False, 16))
     newer = notification(8, b"mine", 3, b"newer")
     newer.options.append(block2(0, False, 16))
@@ -70,8 +70,8 @@ async def test_what_follows_the_beginning_that_a_notification_told_is_asked_for(
     device.send(confirmable("2.05", asked.message_id, b"mine", options=options, payload=b"b"))
     assert (await reading).payload == b"a" * 16 + b"b"
     assert (await device.receive()).type == Type.ACKNOWLEDGEMENT
-    assert [(each.response.payload, each.is_whole) for each in registry.notifications[1:]] == [(b"newer", True)]
-    again, asked = await device.asked(endpoint.rest(peer, READ, b"mine"))
+    assert [(each.response.payload, each.is_complete) for each in registry.notifications[1:]] == [(b"newer", True)]
+    again, asked = await device.asked(endpoint.read_remaining(peer, READ, b"mine"))
     assert asked.block(Option.BLOCK2) is None
     device.answer(asked, "2.05", b"whole")
     assert (await again).payload == b"whole"
@@ -106,7 +106,7 @@ async def test_the_answer_to_observe_ends_the_request_and_what_follows_is_handed
     assert (answer.type, answer.message_id) == (Type.ACKNOWLEDGEMENT, 20)
     value = Response("2.05", b"22.0")
     assert registry.notifications == [
-        ObserveNotification(device.peer, b"mine", 8, value, is_confirmable=True, is_whole=True)
+        ObserveNotification(device.peer, b"mine", 8, value, is_confirmable=True, is_complete=True)
     ]
 
 
@@ -201,7 +201,7 @@ async def test_a_device_that_starts_anew_with_the_same_message_id_says_something
 
 @tuned(ack_timeout_seconds=0.1, retransmissions=2)
 async def test_silence_ends_and_the_next_request_goes_out_at_once(endpoint, device):
-    with pytest.raises(NoResponse, match="no answer to 3 sendings"):
+    with pytest.raises(NoResponse, match="no response to 3 transmissions"):
         await endpoint.request(device.peer, READ)
     # What is sent next may have to be repeated too, where the machine is slow.
     assert (endpoint.counts.retransmissions, endpoint.counts.unanswered) == (2, 1)
@@ -218,7 +218,7 @@ async def test_an_answer_that_was_announced_and_never_comes_ends_too(endpoint, d
     """Also where the announcement holds an option, as a client was seen to do: what it does would be done twice."""
     reading, asked = await device.asked(endpoint.request(device.peer, READ))
     device.send(Message(Type.ACKNOWLEDGEMENT, 0, asked.message_id, options=list(more)))
-    with pytest.raises(NoResponse, match="it took the request and did not answer"):
+    with pytest.raises(NoResponse, match="the request was acknowledged, but got no response"):
         await reading
     assert endpoint.counts.retransmissions == 0
 
@@ -265,7 +265,7 @@ async def test_contact_of_a_device_that_never_acknowledges_prolongs_a_request_so
     while not reading.done():
         endpoint.retransmit(device.peer)
         await asyncio.sleep(0)
-    with pytest.raises(NoResponse, match="no answer to 3 sendings"):
+    with pytest.raises(NoResponse, match="no response to 3 transmissions"):
         await reading
 
 

@@ -55,7 +55,7 @@ async def test_flooding_device_is_stopped_and_another_one_loses_nothing(registry
     assert 10 <= taken.count(b"flood") < 30
     assert [told.token for told in registry.floods][:1] == [b"flood"]
     assert (await device.receive()).type == Type.RESET
-    assert f"{device.peer.address} sends more than 1 messages a second" in caplog.text
+    assert f"{device.peer.address} sends more than 1 messages per second" in caplog.text
     assert await calm.hears_nothing()
     calm.close()
 
@@ -99,21 +99,21 @@ async def test_datagrams_that_the_kernel_drops_are_counted_and_logged(kernel_has
 
 
 async def test_closed_ports_of_others_hold_up_no_datagram(registry, endpoint, device):
-    interface = endpoint._ways[False].transport._interface
+    interface = endpoint._layers[False].transport._interface
     for number in range(20):
         passing = Device(device.server)
         passing.send(Message(Type.CONFIRMABLE, 0, number))  # a ping, whose reply finds the port closed
         passing.close()
-    interface.look()
+    interface.read_datagrams()
     assert endpoint.counts.resets_sent == 20
     device.send(notification(1, b"mine", 1, b"21.5"))
-    interface.look()
+    interface.read_datagrams()
     assert len(registry.notifications) == 1
 
 
 async def test_closed_port_of_another_device_loses_no_message(endpoint, device):
     """The kernel gives the error of one peer to the next call of the socket, whomever it is for."""
-    transport = endpoint._ways[False].transport
+    transport = endpoint._layers[False].transport
     closing = Device(device.server)
     gone = closing.peer
     closing.close()
@@ -124,7 +124,7 @@ async def test_closed_port_of_another_device_loses_no_message(endpoint, device):
 
 
 async def test_what_comes_from_port_0_is_dropped(registry, endpoint):
-    manager = endpoint._ways[False].transport._interface._ctx
-    manager.take(registration().encode(), [], 0, ("::ffff:127.0.0.1", 0, 0, 0))
+    manager = endpoint._layers[False].transport._interface._ctx
+    manager.pass_on(registration().encode(), [], 0, ("::ffff:127.0.0.1", 0, 0, 0))
     assert endpoint.counts.dropped == 1
     assert registry.requests == []

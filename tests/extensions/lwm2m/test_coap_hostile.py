@@ -162,14 +162,14 @@ def test_uploads_that_are_never_finished_are_bounded_in_number_in_bytes_and_in_t
     for number in range(50):
         assert uploads.add(*upload(number), BlockOption(0, True, 16)) is None
     assert len(uploads) == 6
-    assert uploads.held_bytes == 96
+    assert uploads.buffered_bytes == 96
     now = 59
     uploads.add(*upload(49), BlockOption(1, True, 16))
     now = 61
     uploads.add(*upload(49), BlockOption(2, True, 16))
-    assert (len(uploads), uploads.held_bytes) == (1, 48)
+    assert (len(uploads), uploads.buffered_bytes) == (1, 48)
     assert uploads.add(*upload(49), BlockOption(3, False, 16)) == bytes(64)
-    assert (len(uploads), uploads.held_bytes) == (0, 0)
+    assert (len(uploads), uploads.buffered_bytes) == (0, 0)
 
 
 def test_an_upload_that_goes_on_stays_when_others_begin() -> None:
@@ -189,7 +189,7 @@ async def test_an_answer_without_end_ends_at_the_limit(endpoint, device):
 
 
 async def test_an_answer_in_blocks_without_content_and_one_that_is_slow_end():
-    whole = (b"", "another length", 60), (bytes(100), "another length", 60)
+    whole = (b"", "not the length that it declares", 60), (bytes(100), "not the length that it declares", 60)
     for payload, text, seconds in (*whole, (bytes(16), "within 0.3 s", 0.3)):
         async with speaking(tuning=Tuning(response_seconds=seconds)) as (endpoint, device):
             with pytest.raises(NoResponse, match=text):
@@ -210,7 +210,7 @@ async def test_what_changes_between_its_blocks_is_read_anew_and_not_for_ever(end
         await device.responds(endpoint.request(device.peer, READ), *changing)
 
 
-@pytest.mark.parametrize("options", [{"limits": CoapLimits(requests_in_hand=3, requests_in_hand_of_peer=2)}])
+@pytest.mark.parametrize("options", [{"limits": CoapLimits(requests_in_progress=3, requests_in_progress_of_peer=2)}])
 async def test_too_many_requests_at_once_are_put_off(registry, endpoint, device):
     held = registry.hold("2.01")
     other = Device(endpoint.coap_address)
@@ -253,7 +253,7 @@ async def test_what_is_said_to_a_group_is_not_answered(kernel_has_ipv6, monkeypa
         device.server = ("127.0.0.1", port)
         member = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         group = struct.pack("4s4s", socket.inet_aton("224.0.1.187"), socket.inet_aton("127.0.0.1"))
-        listening = endpoint._ways[False].transport
+        listening = endpoint._layers[False].transport
         joining = listening._interface.transport.get_extra_info("socket") if kernel_has_ipv6 else member
         joining.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, group)
         member.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
@@ -268,14 +268,14 @@ def test_a_block_that_does_not_follow_ends_its_upload_and_the_first_block_restar
     uploads = Uploads(CoapLimits(), lambda: 0.0)
     for number in (0, 1, 0):
         uploads.add(*upload(), BlockOption(number, True, 16))
-    assert uploads.held_bytes == 16
+    assert uploads.buffered_bytes == 16
     assert uploads.add(*upload(), BlockOption(1, False, 16)) == bytes(32)
     for number in (3, 7, (1 << 20) - 1):
         for follows in (0, 1):
             uploads.add(*upload(), BlockOption(follows, True, 16))
         with pytest.raises(RequestRejected) as refused:
             uploads.add(*upload(), BlockOption(number, True, 16))
-        assert (refused.value.code, len(uploads), uploads.held_bytes) == ("4.08", 0, 0)
+        assert (refused.value.code, len(uploads), uploads.buffered_bytes) == ("4.08", 0, 0)
 
 
 async def test_requests_that_are_remembered_are_bounded_in_number_and_time():

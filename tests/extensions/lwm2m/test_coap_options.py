@@ -64,9 +64,9 @@ def test_without_the_options_no_real_device_comes_and_without_a_port_each_has_it
 
 @pytest.mark.parametrize("text", ["", ":5683", "::1:5683", "1.2.3.4:", "1.2.3.4:x", "coap://h", "[::1", "*"])
 def test_what_is_no_address_is_told_how_to_write_one(text):
-    with pytest.raises(ValueError, match=r"is no address to listen on; write it like 127\.0\.0\.1:5683 or \[::1\]"):
+    with pytest.raises(ValueError, match=r"is not an address to listen on; write it like 127\.0\.0\.1:5683 or \[::1\]"):
         read("--coap", text)
-    with pytest.raises(ValueError, match=r"65536 is no port; write one up to 65535, or 0 for a free one"):
+    with pytest.raises(ValueError, match=r"65536 is not a port; use one up to 65535, or 0 for a free one"):
         read("--coaps", "127.0.0.1:65536")
 
 
@@ -79,8 +79,8 @@ def test_an_address_is_loopback_if_only_this_machine_reaches_it():
 
 def test_what_is_refused_is_told_in_one_sentence_and_nothing_is_made(tmp_path):
     for arguments, sentence in (
-        (["--coap=0.0.0.0"], "Error: plain CoAP on 0.0.0.0:5683 is refused: "),
-        (["--coap=[::]:5700"], "Error: plain CoAP on [::]:5700 is refused: "),
+        (["--coap=0.0.0.0"], "Error: plain CoAP on 0.0.0.0:5683 is rejected: "),
+        (["--coap=[::]:5700"], "Error: plain CoAP on [::]:5700 is rejected: "),
         (["--coap=no.such.name.invalid"], "Error: cannot listen on no.such.name.invalid:5683: "),
     ):
         refused_in_one_line(f"sqlite:///{tmp_path}/mirror.db", "run", "--port=0", *arguments, told=sentence)
@@ -90,7 +90,9 @@ def test_what_is_refused_is_told_in_one_sentence_and_nothing_is_made(tmp_path):
 def test_plain_coap_beyond_this_machine_is_allowed_to_who_says_so():
     pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
     beyond = ListenAddress("0.0.0.0", 5683)
-    with pytest.raises(CannotListen, match=r"keys \('mirror-server run --coaps'\), or say --coap-insecure to 'run'"):
+    with pytest.raises(
+        CannotListen, match=r"keys \('mirror-server run --coaps'\), or allow it with 'run --coap-insecure'"
+    ):
         check_listening(read_settings(coap=beyond))
     check_listening(read_settings(coap=beyond, coap_insecure=True))
 
@@ -122,7 +124,9 @@ def test_a_port_that_is_taken_is_told_and_nothing_of_the_server_stays(tmp_path):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 0))
         port, http_port = taken.getsockname()[1], free_port()
-        told = f"Error: UDP port {port} of 127.0.0.1 is taken: stop what listens there, or give another port\n"
+        told = (
+            f"Error: UDP port {port} of 127.0.0.1 is in use: stop the program that listens there, or use another port\n"
+        )
         result = refused(url, "run", f"--port={http_port}", f"--coap=127.0.0.1:{port}", told=told)
     assert "Serving" not in result.output
     listen("127.0.0.1", http_port).close()
@@ -156,8 +160,8 @@ def test_a_server_says_where_real_devices_come_in_and_they_do(tmp_path):
 @pytest.mark.parametrize(
     ("environment", "sentence"),
     [
-        ({"MIRROR_COAP": "0.0.0.0"}, "Error: plain CoAP on 0.0.0.0:5683 is refused: "),
-        ({"MIRROR_COAP": "here:there"}, "'here:there' is no address to listen on; write it like 127.0.0.1:5683 or"),
+        ({"MIRROR_COAP": "0.0.0.0"}, "Error: plain CoAP on 0.0.0.0:5683 is rejected: "),
+        ({"MIRROR_COAP": "here:there"}, "'here:there' is not an address to listen on; write it like 127.0.0.1:5683 or"),
         ({"MIRROR_COAP": "192.0.2.7", "MIRROR_COAP_INSECURE": "1"}, "Error: 192.0.2.7 is no address of this machine"),
     ],
 )

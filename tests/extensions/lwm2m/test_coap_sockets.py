@@ -28,7 +28,7 @@ async def test_a_datagram_of_more_than_four_kilobytes_is_taken_whole(registry, d
 
 async def test_a_kernel_that_has_no_room_for_a_datagram_has_lost_it(endpoint, device):
     """And no more: the request goes on, and is sent again."""
-    manager = endpoint._ways[False].transport._interface._ctx
+    manager = endpoint._layers[False].transport._interface._ctx
     reading, asked = await device.asked(endpoint.request(device.peer, READ))
     manager.dispatch_error(BlockingIOError(errno.EAGAIN, "try again"), manager.remote(device.peer.address))
     device.answer(asked, "2.05", b"1")
@@ -57,7 +57,7 @@ async def test_where_the_kernel_has_no_ipv6_ipv4_is_spoken(monkeypatch):
         assert (await device.responds(endpoint.request(device.peer, READ), ("2.05", b"1", ()))).payload == b"1"
         with pytest.raises(Unreachable, match="no IPv6"):
             await endpoint.request(Peer("[::1]:5683"), READ)
-        with pytest.raises(CannotListen, match="taken"):
+        with pytest.raises(CannotListen, match="in use"):
             await listen(Registry(), coap=endpoint.coap_address)
     with pytest.raises(CannotListen, match="no address of this machine"):
         await listen(Registry(), coap=("::1", 0))
@@ -95,7 +95,7 @@ async def test_a_kernel_that_grants_a_smaller_buffer_is_told_of(caplog):
 
 async def test_a_burst_of_five_thousand_notifications_is_taken_without_loss(registry, endpoint):
     """Which needs the buffer: all is sent before the loop looks at the socket once."""
-    listening = endpoint._ways[False].transport._interface.transport.get_extra_info("socket")
+    listening = endpoint._layers[False].transport._interface.transport.get_extra_info("socket")
     if listening.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) < 2 * CoapLimits().receive_buffer_bytes:
         pytest.skip("the kernel grants no receive buffer of 4 MB")
     devices = [Device(endpoint.coap_address) for _ in range(10)]
@@ -107,7 +107,7 @@ async def test_a_burst_of_five_thousand_notifications_is_taken_without_loss(regi
         each.close()
 
 
-MUCH = 2 * sockets._MANY
+OVERLOAD = 2 * sockets._LOAD_DATAGRAMS
 """So many datagrams at once that the socket rests."""
 
 
@@ -120,34 +120,34 @@ async def tell(registry: Registry, device: Device, count: int) -> None:
 
 
 async def test_while_much_comes_the_socket_is_not_looked_at_for_each_datagram(monkeypatch):
-    monkeypatch.setattr(sockets, "_REST_SECONDS", 3600)
+    monkeypatch.setattr(sockets, "_PAUSE_SECONDS", 3600)
     registry = Registry()
     async with speaking(registry) as (endpoint, device):
-        interface = endpoint._ways[False].transport._interface
-        await tell(registry, device, MUCH)
-        device.send(notification(MUCH, b"mine", MUCH, b"21.5"))
+        interface = endpoint._layers[False].transport._interface
+        await tell(registry, device, OVERLOAD)
+        device.send(notification(OVERLOAD, b"mine", OVERLOAD, b"21.5"))
         for _ in range(100):
             await asyncio.sleep(0)
-        assert len(registry.notifications) == MUCH
+        assert len(registry.notifications) == OVERLOAD
 
-        interface.look()
-        assert len(registry.notifications) == MUCH + 1
-    assert interface._resting.cancelled()
+        interface.read_datagrams()
+        assert len(registry.notifications) == OVERLOAD + 1
+    assert interface._pause_timer.cancelled()
 
 
 async def test_what_comes_one_by_one_is_taken_at_once(registry, device, monkeypatch):
-    monkeypatch.setattr(sockets, "_REST_SECONDS", 3600)
-    for _ in range(sockets._MANY):
+    monkeypatch.setattr(sockets, "_PAUSE_SECONDS", 3600)
+    for _ in range(sockets._LOAD_DATAGRAMS):
         await tell(registry, device, 1)
 
 
 async def test_a_datagram_that_cannot_be_taken_is_not_the_last_one(registry, endpoint, device, caplog):
     asyncio.get_running_loop().set_exception_handler(None)
-    way = endpoint._ways[False]
+    way = endpoint._layers[False]
     manager = way.transport._interface._ctx
-    await tell(registry, device, MUCH)
+    await tell(registry, device, OVERLOAD)
     manager._receiver = None
-    device.send(notification(MUCH, b"mine", MUCH, b"21.5"))
+    device.send(notification(OVERLOAD, b"mine", OVERLOAD, b"21.5"))
     await until(lambda: "AttributeError" in caplog.text)
     manager._receiver = way
     await tell(registry, device, 1)

@@ -94,13 +94,13 @@ def test_two_keys_differ_and_an_identity_may_be_another_than_the_name_quoted_for
 def test_what_cannot_be_a_device_is_refused_with_what_to_do(url, database):
     done(url, "devices", "add", "known")
     for arguments, reason in (
-        (["known"], "'known' has a key already, which is not shown again; for another one 'mirror-server devices"),
-        (["new", "--identity", "known"], "the identity 'known' is that of 'known'; give another one with --identity"),
-        (["a\x1b[2J"], "an endpoint name has at least one letter, and none that cannot be seen"),
-        ([" "], "an endpoint name has at least one letter"),
-        (["a", "--identity", "b\n"], "an identity has at least one letter, and none that cannot be seen"),
-        (["ä" * 17], "has 34 bytes, and DTLS here takes 32 at most; give the device a shorter one with --identity"),
-        (["n" * 253, "--identity", "short"], "an endpoint name has 252 bytes at most, not 253"),
+        (["known"], "'known' already has a key, which is not shown again; to replace it, run 'mirror-server devices"),
+        (["new", "--identity", "known"], "the identity 'known' belongs to 'known'; set another one with --identity"),
+        (["a\x1b[2J"], "an endpoint name must have at least one visible and only printable characters"),
+        ([" "], "an endpoint name must have at least one visible"),
+        (["a", "--identity", "b\n"], "an identity must have at least one visible and only printable characters"),
+        (["ä" * 17], "has 34 bytes, the maximum is 32; set a shorter one with --identity"),
+        (["n" * 253, "--identity", "short"], "an endpoint name has at most 252 bytes, got 253"),
     ):
         told = refused_in_one_line(url, "devices", "add", *arguments, told=reason)
         assert told.rstrip("\n").isprintable()
@@ -126,7 +126,7 @@ def test_of_two_that_add_the_same_device_at_once_one_is_refused(url):
 
 @pytest.mark.parametrize("command", [["revoke", "nobody"], ["rename", "nobody", "somebody"]])
 def test_a_device_without_a_key_is_named_with_what_shows_the_others(url, database, command):
-    told = "no device 'nobody' has a key; 'mirror-server devices list' shows those that are there"
+    told = "device 'nobody' has no key; 'mirror-server devices list' shows the devices with a key"
     refused(url, "devices", *command, told=told)
 
 
@@ -215,7 +215,7 @@ def test_a_renamed_device_keeps_its_key_and_in_the_mirror_its_id(url, services):
 def test_a_device_of_the_new_name_keeps_what_the_mirror_has_of_it(url, services):
     old, new = register(services, "old"), register(services, "new")
     device_keys.add(services.database, "old", None, BEGIN)
-    told = "nothing was renamed: it has no device of the old name, or one of the new name too"
+    told = "No device was renamed in the mirror: it has none with the old name, or one with the new name too"
     assert told in done(url, "devices", "rename", "old", "new")
     assert (register(services, "old"), register(services, "new")) == (old, new)
 
@@ -223,9 +223,9 @@ def test_a_device_of_the_new_name_keeps_what_the_mirror_has_of_it(url, services)
 def test_a_name_that_cannot_be_had_changes_nothing(database):
     keys = [device_keys.add(database, name, None, BEGIN) for name in ("old", "taken")]
     for new_name, reason in (
-        ("taken", "'taken' has a key of its own; revoke that one first, or take another name"),
-        ("old", "'old' has a key of its own"),
-        ("a\tb", "none that cannot be seen"),
+        ("taken", "'taken' already has a key; revoke that key first, or use another name"),
+        ("old", "'old' already has a key"),
+        ("a\tb", "at least one visible and only printable characters"),
     ):
         with pytest.raises(InvalidDeviceKey, match=re.escape(reason)):
             device_keys.rename(database, "old", new_name)

@@ -94,7 +94,7 @@ class HandPlayed:
     async def request(self, peer: Peer, request: Request, token: bytes = b"") -> Response:
         return (await self.observe(peer, request, token)).response
 
-    rest = cancel = request
+    read_remaining = cancel = request
 
     def retransmit(self, peer: Peer) -> None:
         self.contacted.append(peer)
@@ -116,7 +116,7 @@ class World:
         self.endpoint = HandPlayed()
         told = {"events": self.diary, "database": database, "clock": self.clock}
         self.fleet = RealFleet(**told, settings=LwM2MSettings(**limits))
-        self.fleet.begin(self.endpoint)
+        self.fleet.start(self.endpoint)
 
     async def until(self, condition: Callable[[], Any]) -> Any:
         async with asyncio.timeout(LIMIT_SECONDS):
@@ -192,9 +192,9 @@ class World:
         assert (await self.exchange(Observe(path), "2.05", b"21.5", sequence=sequence)).outcome is Outcome.DONE
         return self.endpoint.asked[-1].token
 
-    def notify(self, token, sequence, text="22", *, peer=HERE, code="2.05", content_format=0, is_whole=True):
+    def notify(self, token, sequence, text="22", *, peer=HERE, code="2.05", content_format=0, is_complete=True):
         response = Response(code, text.encode(), content_format, max_age_seconds=60)
-        return self.fleet.notified(ObserveNotification(peer, token, sequence, response, True, is_whole))
+        return self.fleet.notified(ObserveNotification(peer, token, sequence, response, True, is_complete))
 
     async def pause(self) -> None:
         """Let everything that is ready go on."""
@@ -269,11 +269,13 @@ def test_an_old_notification_leaves_the_newest_what_it_is():
         (None, 5, 1, True),
         (5, None, 1, True),
     )
-    for last, sequence, seconds, is_news in last_sequence_seconds_is_news:
-        observed = ObservedResource(None, TEMPERATURE, b"", sequence=last, heard_at=BEGIN_AT)
-        told = observed.is_news(sequence, BEGIN_AT + round(seconds * 1000))
-        assert told is is_news, (last, sequence, seconds)
-        assert is_news or observed.is_news(last + 1, BEGIN_AT + 3000), "what is old does not become the newest"
+    for last, sequence, seconds, advance_sequence in last_sequence_seconds_is_news:
+        observed = ObservedResource(None, TEMPERATURE, b"", sequence=last, sequence_at=BEGIN_AT)
+        told = observed.advance_sequence(sequence, BEGIN_AT + round(seconds * 1000))
+        assert told is advance_sequence, (last, sequence, seconds)
+        assert advance_sequence or observed.advance_sequence(last + 1, BEGIN_AT + 3000), (
+            "what is old does not become the newest"
+        )
 
 
 async def test_what_is_overtaken_is_dropped_and_not_reset(world):
@@ -337,7 +339,7 @@ async def test_what_is_told_soon_after_a_value_is_stored_together_and_a_value_at
     loop = asyncio.get_running_loop()
     with pytest.MonkeyPatch.context() as patched:
         # The moment lasts, however slow the machine is.
-        patched.setattr(loop, "time", lambda: world.fleet._handed_over_at)
+        patched.setattr(loop, "time", lambda: world.fleet._flushed_at)
         assert world.notify(token, 3, "23")
         for _ in range(3):  # turns of the loop
             await asyncio.sleep(0)
@@ -363,7 +365,7 @@ async def test_a_notification_tells_its_own_time_and_for_how_long_it_is_fresh(em
 
 async def test_what_is_too_long_for_a_notification_is_read_once(world, token):
     for number in (2, 3, 4):
-        assert world.notify(token, number, "beginning", is_whole=False)
+        assert world.notify(token, number, "beginning", is_complete=False)
     asked = await world.next()
     assert (asked.request, asked.token) == (Request("GET", TEMPERATURE, accept=0), token)
     asked.answer("2.05", b"the whole")
@@ -377,7 +379,7 @@ async def test_values_before_a_flood_are_reported_before_the_observation_ends(wo
     """Where the observation ends first, its subscribers miss them."""
     assert world.notify(token, 2, "22")
     assert world.notify(token, 3, "23")
-    world.fleet.flooded(ObserveNotification(HERE, token, 4, Response("2.05", b"24"), False, True))
+    world.fleet.rate_exceeded(ObserveNotification(HERE, token, 4, Response("2.05", b"24"), False, True))
     assert [kind for kind, *_ in world.diary.entries[-2:]] == ["observed", "ended"]
     assert world.diary.values() == ["22", "23"]
     assert world.diary.all("ended") == [("id-of-sensor", TEMPERATURE)]
@@ -630,8 +632,8 @@ async def test_paths_and_methods_that_are_not_there(empty):
 
 async def test_bootstrap_is_refused_with_the_reason_in_the_response_and_in_the_log(empty, caplog):
     response = await empty.post("/bs", "ep=sensor", payload=b"")
-    assert (response.code, b"this is no bootstrap server" in response.payload) == ("4.04", True)
-    assert "bootstrap of ep='sensor' from 192.0.2.1:40000 refused: 4.04" in caplog.text
+    assert (response.code, b"this is not a bootstrap server" in response.payload) == ("4.04", True)
+    assert "bootstrap of ep='sensor' from 192.0.2.1:40000 rejected: 4.04" in caplog.text
 
 
 async def test_registrations_that_are_none(empty):
@@ -676,7 +678,7 @@ async def test_what_a_device_repeats_does_not_fill_the_log(empty, caplog):
         assert (await empty.post("/rd/guessed", payload=b"")).code == "4.04"
 
     for act in (notify, notify_of_an_error, read, update):
-        words = "refused" if act is update else TEMPERATURE
+        words = "rejected" if act is update else TEMPERATURE
         caplog.clear()
         empty.clock.advance(60_000)
         for _ in range(70):
@@ -730,12 +732,12 @@ async def test_what_the_identity_of_another_device_sends_is_not_of_the_former_on
 
     give_key("sensor")
     await empty.register(peer=SECURE)
-    assert "no resource of these" in await send()
+    assert "none of these resources is registered" in await send()
     give_key("other")
-    assert "nothing is registered from here" in await send()
+    assert "no device is registered from this address" in await send()
     assert await empty.update(peer=SECURE) == "4.03"
     await empty.register("other", peer=SECURE)
-    assert "no resource of these" in await send()
+    assert "none of these resources is registered" in await send()
 
 
 async def test_sent_values_that_cannot_be_read_are_refused_with_the_reason(world):
@@ -750,7 +752,7 @@ async def test_a_key_for_a_name_ends_what_comes_by_it_in_plain_text(world, give_
     give_key("sensor")
     for _ in range(2):
         refused = await world.post(world.location, payload=b"")
-        assert (refused.code, refused.payload) == ("4.03", b"ep=sensor has a key; come by coaps")
+        assert (refused.code, refused.payload) == ("4.03", b"ep=sensor has a key; connect by coaps")
     assert (await world.post(world.location, method="DELETE")).code == "4.03"
     assert len(world.diary.all("updated")) == 1
     assert (await world.fleet.handle(HERE, senml)).code == "4.04"
@@ -850,7 +852,7 @@ async def test_an_update_changes_lifetime_and_binding(world):
 
 async def test_a_device_whose_registration_ends_makes_room_for_others(world, monkeypatch):
     monkeypatch.setattr(fleet, "_SWEEP_SECONDS", 0.001)
-    world.fleet.begin(world.endpoint)
+    world.fleet.start(world.endpoint)
     assert len(world.fleet.registry) == 1
     world.clock.advance(86_400_000)
     await world.until(lambda: len(world.fleet.registry) == 0)

@@ -12,17 +12,17 @@ TEMPERATURE, DIMMER = "/3303/0/5700", "/3311/0/5851"
 
 
 def paths(links):
-    return [resource.introduced.path for resource in links.resources]
+    return [resource.announced.path for resource in links.resources]
 
 
 def test_a_registration_by_resources():
     links = read_links(b'</3303/0/5700>;obs;rt="temperature",</3/0/0>,</5/0/0>')
-    introduced = (
+    announced = (
         AnnouncedResource(TEMPERATURE, "temperature", observable=True),
         AnnouncedResource("/3/0/0", observable=False),
         AnnouncedResource("/5/0/0", "", "application/octet-stream", observable=False),
     )
-    assert links == Links(tuple(map(LinkedResource, introduced)))
+    assert links == Links(tuple(map(LinkedResource, announced)))
 
 
 def test_where_the_objects_are_and_which_formats_are_spoken():
@@ -51,7 +51,7 @@ def test_an_auto_observation_tells_its_token():
     for attribute in ('aobs="727"', "aobs=727", "aobs;id=727", 'id="727";AOBS'):
         (resource,) = read_links(f"<{TEMPERATURE}>;{attribute}".encode()).resources
         assert resource.auto_token == b"\x02\xd7"
-        assert resource.introduced == AnnouncedResource(TEMPERATURE, auto_observed=True)
+        assert resource.announced == AnnouncedResource(TEMPERATURE, auto_observed=True)
     for number, token in ((5, b"\x00\x05"), (65535, b"\xff\xff")):
         assert read_links(b"</3/0/9>;aobs=%d" % number).resources[0].auto_token == token
 
@@ -74,22 +74,22 @@ def test_what_cannot_be_taken_is_refused_with_the_reason_and_the_cure():
         (b"</3/x>", "write it like /3303/0/5700"),
         (b"</3303/0/5700>;aobs", "aobs=''"),
         (b"</3303/0/5700>;aobs=65536", "0 to 65535"),
-        (b"</3303/0/5700>;aobs=1,</3/0/0>;aobs=1", "aobs=1 stands for /3303/0/5700 and /3/0/0"),
+        (b"</3303/0/5700>;aobs=1,</3/0/0>;aobs=1", "aobs=1 is used for /3303/0/5700 and /3/0/0"),
         (b'</>;ct="110 x"', "ct='x' of '/'"),
-        (b'</3303/0/5700>;rt="a\x1b[2J"', "no printable text"),
-        (b"</3303/0/5700>;rt=" + b"a" * 129, "of 128 characters"),
+        (b'</3303/0/5700>;rt="a\x1b[2J"', "printable characters"),
+        (b"</3303/0/5700>;rt=" + b"a" * 129, "at most 128 printable"),
         (b'</\x1b[2J>;rt="oma.lwm2m"', "write it like </> or </lwm2m>"),
         (b"<" + b"/a" * 65 + b'>;rt="oma.lwm2m"', "write it like </> or </lwm2m>"),
-        (b",".join(b"</%d/0>" % number for number in range(3001)), "3000 are the most"),
-        (b" " * (256 * 1024 + 1), "262144 are the most"),
+        (b",".join(b"</%d/0>" % number for number in range(3001)), "the maximum is 3000"),
+        (b" " * (256 * 1024 + 1), "the maximum is 262144"),
     ):
         with pytest.raises(BadLinks, match=reason) as error_response:
             read_links(payload)
         assert str(error_response.value).isprintable()
         assert len(str(error_response.value)) < 250
     # The limits are the caller's.
-    assert len(read_links(b"</1/0>,</2/0>", most_links=2, most_bytes=13).to_discover) == 2
-    for limit, reason in (({"most_links": 1}, "1 are the most"), ({"most_bytes": 12}, "12 are the most")):
+    assert len(read_links(b"</1/0>,</2/0>", max_links=2, max_bytes=13).to_discover) == 2
+    for limit, reason in (({"max_links": 1}, "the maximum is 1"), ({"max_bytes": 12}, "the maximum is 12")):
         with pytest.raises(BadLinks, match=reason):
             read_links(b"</1/0>,</2/0>", **limit)
 
@@ -120,10 +120,10 @@ def test_only_what_is_readable_is_observed_and_all_of_it_where_no_link_says_obs(
         f"<{TEMPERATURE}>;obs,<{DIMMER}>,</27000/0/1>;aobs=9": [TEMPERATURE, "/27000/0/1"],
         '</3/0/4>;obs,</5/0/0>;aobs=1;v="x",</3/0/0>;obs': ["/3/0/0"],
     }.items():
-        found = [each.introduced for each in read_links(text.encode()).resources]
+        found = [each.announced for each in read_links(text.encode()).resources]
         assert [each.path for each in found if each.observable] == observable, text
     (package,) = read_links(b'</5/0/0>;aobs=1;v="x"').resources
-    assert (package.auto_token, package.published, package.introduced.auto_observed) == (None, None, False)
+    assert (package.auto_token, package.published, package.announced.auto_observed) == (None, None, False)
 
 
 def test_objects_and_instances_are_discovered_and_what_is_no_resource_does_no_harm():

@@ -214,13 +214,18 @@ def test_what_cannot_be_stored_is_refused_with_the_reason():
         (b'[{"n":"/3303/0/5700","v":"20.5"}]', SENML, "/3303/0", "holds no value that 'v' can have"),
         (b'[{"n":"/3303/0/5700","vd":"%"}]', SENML, "/3303/0", "holds no value that 'vd' can have"),
         (b'[{"n":"/3303/0","v":1}]', SENML, "/3303/0", "no resource path"),
-        (b'[{"n":"/3303/1/5700","v":20.5}]', SENML, "/3303/0", "tells of /3303/1/5700, and /3303/0 was asked"),
-        (b'[{"n":"/3303/0/5701","v":20.5}]', SENML, TEMPERATURE, "tells of /3303/0/5701"),
-        (b'[{"n":"/33030/0/5701","v":20.5}]', SENML, "/3303", "tells of /33030/0/5701"),
-        (b"".join(b"\x61%b\x01" % at.to_bytes(2, "big") for at in range(3001)), TLV, "/3/0/7", "3000 are the most"),
-        (b"[" + b'{"n":"/3/0/9","v":1},' * 3000 + b'{"n":"/3/0/9","v":1}]', SENML, EVERYTHING, "3000 are the most"),
+        (
+            b'[{"n":"/3303/1/5700","v":20.5}]',
+            SENML,
+            "/3303/0",
+            "has a value of /3303/1/5700, but /3303/0 was requested",
+        ),
+        (b'[{"n":"/3303/0/5701","v":20.5}]', SENML, TEMPERATURE, "has a value of /3303/0/5701"),
+        (b'[{"n":"/33030/0/5701","v":20.5}]', SENML, "/3303", "has a value of /33030/0/5701"),
+        (b"".join(b"\x61%b\x01" % at.to_bytes(2, "big") for at in range(3001)), TLV, "/3/0/7", "the maximum is 3000"),
+        (b"[" + b'{"n":"/3/0/9","v":1},' * 3000 + b'{"n":"/3/0/9","v":1}]', SENML, EVERYTHING, "the maximum is 3000"),
         (b"x", TLV, EVERYTHING, "relative to a path"),
-        (b"21", 41, TEMPERATURE, "content format 41 is unknown here; 0, 40"),
+        (b"21", 41, TEMPERATURE, "unknown content format 41; known formats are 0, 40"),
     ):
         with pytest.raises(BadPayload, match=reason):
             told(payload, number, path)

@@ -182,8 +182,8 @@ def test_a_registration_ends_with_its_lifetime_on_the_clock_of_the_mirror(real, 
 @pytest.mark.parametrize(
     ("setting", "limit", "reason"),
     [
-        ("max_coap_devices", 0, r"5\.03 .*as many devices are registered as may be"),
-        ("max_coap_links", 3, r"4\.13 .*3 are the most"),
+        ("max_coap_devices", 0, r"5\.03 .*the maximum number of devices is registered"),
+        ("max_coap_links", 3, r"4\.13 .*the maximum is 3"),
         ("max_coap_payload_bytes", 50, r"4\.13 .*more than 50 bytes"),
         ("coap_registrations_per_minute", 0, r"4\.29 .*too many registrations"),
     ],
@@ -256,7 +256,9 @@ def test_registration_outlives_an_outage_of_the_database(real, key, device_side,
 
 
 def test_a_restart_of_the_service_takes_up_what_a_device_registered(real, key):
-    what = "location, peer, version, binding, queue_mode, lifetime_seconds, expires_at, heard_at, prefix, structured"
+    what = (
+        "location, peer, version, binding, queue_mode, lifetime_seconds, expires_at, last_seen_at, prefix, structured"
+    )
 
     def kept() -> dict[str, Any]:
         fleet = until(lambda: real.services.part(RealDevices)._fleet)
@@ -378,18 +380,18 @@ def test_an_object_instance_is_written_whole_and_each_of_its_resources_is_desire
 
 
 def test_a_device_is_asked_to_observe_in_the_order_of_the_rules_at_each_registration(real, key, device_side, register):
-    def is_asked(times: int) -> None:
+    def is_requested(times: int) -> None:
         until(lambda: [request.path for request in device.requests.copy()] == [LEVEL, TEMPERATURE, SWITCH] * times)
 
     rules = [{"resource-path": [path]} for path in (LEVEL, "/3303/*", "/3311/*")]
     real.put_rules(key, {"endpoint-name": "another", "resource-path": ["/3/*"]}, *rules)
     device, mine = register()
-    is_asked(times=1)
+    is_requested(times=1)
     device_side.run(device.restart())
-    is_asked(times=2)
+    is_requested(times=2)
     until(lambda: len(real.subscribed(key, mine)) == 3)
     real.restart()
-    is_asked(times=3)
+    is_requested(times=3)
 
 
 def test_an_observation_that_a_device_ends_is_asked_for_after_its_update(real, key, device_side, register, ask):

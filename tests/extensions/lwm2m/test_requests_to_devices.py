@@ -13,10 +13,10 @@ from mirror_server.extensions.lwm2m.requests import (
     EncodedPayload,
     NotSendable,
     accepts,
-    attributes,
-    execution,
+    attribute_options,
+    error_text,
+    execute_payload,
     outcome,
-    shown,
     structured_formats,
     writes,
 )
@@ -42,10 +42,10 @@ def test_each_code_ends_a_command():
 
 
 def test_what_a_device_says_to_a_refusal_is_shown_without_doing_harm():
-    assert shown(Response("5.01")) == "5.01"
-    assert shown(Response("2.05", b"secret")) == "2.05"
-    assert shown(Response("4.00", b"no\x1b[2J\xff\r\nx")) == r"4.00 'no\x1b[2J\\xff\r\nx'"
-    assert len(shown(Response("4.00", b"\xff" * 5000))) < 250
+    assert error_text(Response("5.01")) == "5.01"
+    assert error_text(Response("2.05", b"secret")) == "2.05"
+    assert error_text(Response("4.00", b"no\x1b[2J\xff\r\nx")) == r"4.00 'no\x1b[2J\\xff\r\nx'"
+    assert len(error_text(Response("4.00", b"\xff" * 5000))) < 250
 
 
 def test_the_formats_that_hold_any_value():
@@ -83,9 +83,9 @@ def test_a_content_type_without_a_number_cannot_be_sent(content_type):
     for ask in (
         lambda: accepts(TEMPERATURE, content_type, NEW),
         lambda: writes(TEMPERATURE, Content(b"1", content_type), NEW),
-        lambda: execution(Content(b"1", content_type), NEW),
+        lambda: execute_payload(Content(b"1", content_type), NEW),
     ):
-        with pytest.raises(NotSendable, match="CoAP has no number") as error_response:
+        with pytest.raises(NotSendable, match="CoAP has no content format") as error_response:
             ask()
         assert error_response.value.outcome is Outcome.UNSUPPORTED_CONTENT_TYPE
         assert error_response.value.reason.isprintable()
@@ -102,7 +102,7 @@ def test_a_text_is_sent_as_it_is_and_then_as_the_same_value_in_other_formats():
     for payload, number in writes(DIMMER, Content(b"55"), NEW):
         assert decode(payload, CONTENT_FORMATS[number], DIMMER).python == 55
     for content_type in ("text/plain", "application/octet-stream"):
-        with pytest.raises(NotSendable, match="holds no object instance") as error_response:
+        with pytest.raises(NotSendable, match="cannot represent an object instance") as error_response:
             writes("/3303/0", Content(b"1", content_type), NEW)
         assert error_response.value.outcome is Outcome.UNSUPPORTED_CONTENT_TYPE
 
@@ -132,28 +132,28 @@ def test_what_has_no_other_form_is_sent_as_it_is_alone():
 
 
 def test_an_argument_is_text_and_none_has_no_format():
-    assert execution(Content(b"0='5'"), OLD) == EncodedPayload(b"0='5'", 0)
-    assert execution(Content(b""), OLD) == EncodedPayload(b"", None)
-    assert execution(Content(b"", "application/octet-stream"), OLD) == EncodedPayload(b"", None)
+    assert execute_payload(Content(b"0='5'"), OLD) == EncodedPayload(b"0='5'", 0)
+    assert execute_payload(Content(b""), OLD) == EncodedPayload(b"", None)
+    assert execute_payload(Content(b"", "application/octet-stream"), OLD) == EncodedPayload(b"", None)
 
 
 def test_notification_attributes():
     taken = "pmin=5&pmax=120", "pmin=0", "pmax=1", "gt=30.5&lt=-1&st=0.5", "pmin", "epmin=1&epmax=2", "pmin&pmax=1"
     for query in taken:
-        assert "&".join(attributes(query)) == query
+        assert "&".join(attribute_options(query)) == query
     no_values = "", "-1", "1.5", "9" * 10, "\x1b[2J"
     for reason, queries in {
-        "'' is no notification attribute; pmin, pmax": ["", "pmin=5&"],
-        "'con' is no": ["pmin=5&con=1"],
-        "pmin is given twice": ["pmin=5&pmin=6"],
-        "no value for it": ["gt=nan", *(f"pmin={value}" for value in no_values)],
-        "pmax=4 is below pmin": ["pmin=5&pmax=4"],
+        "unknown notification attribute ''; use one of pmin, pmax": ["", "pmin=5&"],
+        "unknown notification attribute 'con'": ["pmin=5&con=1"],
+        "duplicate attribute pmin": ["pmin=5&pmin=6"],
+        "is not valid; write it like": ["gt=nan", *(f"pmin={value}" for value in no_values)],
+        "pmax=4 must be at least 1 and at least pmin": ["pmin=5&pmax=4"],
         "pmax=0": ["pmax=0"],
-        "epmax=4 is below epmin": ["epmin=5&epmax=4"],
+        "epmax=4 must be at least 1 and at least epmin": ["epmin=5&epmax=4"],
     }.items():
         for query in queries:
             with pytest.raises(NotSendable, match=reason) as error_response:
-                attributes(query)
+                attribute_options(query)
             assert error_response.value.outcome is Outcome.BAD_VALUE
             assert error_response.value.reason.isprintable()
 
@@ -170,13 +170,13 @@ def test_nothing_but_the_one_error_is_raised(path, payload, content_type, query)
     for ask in (
         lambda: writes(path, given, NEW),
         lambda: accepts(path, content_type, NEW),
-        lambda: execution(given, NEW),
-        lambda: attributes(query),
-        lambda: attributes(content_type),
+        lambda: execute_payload(given, NEW),
+        lambda: attribute_options(query),
+        lambda: attribute_options(content_type),
     ):
         try:
             ask()
         except NotSendable as exc:
             reasons.append(exc.reason)
-    reasons.append(shown(Response("4.00", payload)))
+    reasons.append(error_text(Response("4.00", payload)))
     assert all(reason.isprintable() and len(reason) < 500 for reason in reasons)

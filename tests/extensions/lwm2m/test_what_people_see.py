@@ -79,7 +79,7 @@ def test_a_registration_that_is_refused_is_counted_and_told_in_a_line_that_can_b
     (line,) = [record.getMessage() for record in caplog.records if record.name.endswith("registrar")]
     assert line.startswith("registration from 127.0.0.1:")
     assert line.isprintable()
-    assert "refused: 4.00" in line
+    assert "rejected: 4.00" in line
     assert "sor" in line
     assert metrics(real)['lwm2m_registrations_total{outcome="refused"}'] == 1
 

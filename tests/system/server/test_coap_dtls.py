@@ -90,7 +90,7 @@ async def test_an_unknown_identity_stays_out_and_nothing_is_told_of_keys(caplog)
         assert not await new_device("stranger").connect()
         assert endpoint.counts.handshake_failures == 1
         assert (registry.requests, endpoint.counts.sessions) == ([], 0)
-        assert "says to be 'stranger', and there is no key for it" in caplog.text
+        assert "identity 'stranger' cannot connect: this identity has no key" in caplog.text
         assert not await new_device("strange\nline").connect()
         assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 1
         assert KEY.hex() not in caplog.text
@@ -269,7 +269,7 @@ async def carried_by_hand(
 ) -> AsyncIterator[tuple[CoapEndpoint, DtlsTransport, HandDevice]]:
     """An endpoint and a device of it, whose datagrams the test carries."""
     async with serving(limits=limits) as (endpoint, _):
-        transport = endpoint._ways[True].transport
+        transport = endpoint._layers[True].transport
         assert isinstance(transport, DtlsTransport)
         real, swallowing = transport.socket, Swallowing()
         transport.socket = swallowing  # type: ignore[assignment] - it only sends
@@ -309,7 +309,7 @@ async def test_hellos_of_forged_addresses_leave_nothing_behind_and_keep_no_devic
             transport.received(Peer(f"127.1.{number % 250}.{number // 250}:5684"), hello)
         assert len(transport.socket.sent) == 3_000
         assert not transport._opening
-        assert len(transport._greeters) <= 1024
+        assert len(transport._cookie_contexts) <= 1024
         transport.socket.sent.clear()
         for _ in range(3):
             device.step(as_it_is)
@@ -317,7 +317,7 @@ async def test_hellos_of_forged_addresses_leave_nothing_behind_and_keep_no_devic
 
 
 async def test_a_device_whose_greeter_another_one_took_gets_in_a_round_trip_later(monkeypatch):
-    monkeypatch.setattr(sessions, "_GREETERS", 1)
+    monkeypatch.setattr(sessions, "_COOKIE_CONTEXTS", 1)
     async with carried_by_hand() as (endpoint, transport, device):
         device.step(as_it_is)
         other = HandDevice(Peer("127.0.1.2:5684"), transport, transport.socket.sent)
@@ -368,8 +368,8 @@ async def test_a_record_of_an_unknown_session_is_answered_by_an_alert_that_is_sh
 
 async def test_records_of_a_flooding_device_are_not_even_decrypted(monkeypatch):
     read: list[bytes] = []
-    hear = sessions._Session.hear
-    monkeypatch.setattr(sessions._Session, "hear", lambda self, data: read.append(data) or hear(self, data))
+    feed = sessions._Session.feed
+    monkeypatch.setattr(sessions._Session, "feed", lambda self, data: read.append(data) or feed(self, data))
     registry = Registry()
     registry.known_tokens = {b"flood"}
     limits = CoapLimits(messages_per_second_of_peer=1, burst_of_peer=10)

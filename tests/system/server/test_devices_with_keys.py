@@ -178,7 +178,7 @@ def test_in_plain_text_nobody_ends_a_registration_whose_name_has_a_key(real, dev
     device = device_side.device("sensor")
     device_side.run(device.register())
     device_keys.add(real.services.database, "sensor", None, wall_time())
-    with pytest.raises(RegistrationRejected, match=r"4\.03.*come by coaps"):
+    with pytest.raises(RegistrationRejected, match=r"4\.03.*connect by coaps"):
         device_side.run(device.deregister())
 
 

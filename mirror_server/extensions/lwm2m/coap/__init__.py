@@ -1,8 +1,8 @@
 """CoAP with devices: the sockets, DTLS, tokens, retransmissions, blocks, limits and counts.
 
-aiocoap's sockets carry the datagrams (:mod:`.sockets`); what they say is read and sent here, since aiocoap's own layers
-keep what strangers send for ever, block a silent peer for 93 s, and take notifications through an object each. The
-private places of aiocoap are named in :mod:`.sockets`, the only module that imports it.
+aiocoap's sockets carry the datagrams (:mod:`.sockets`). Messages are parsed and built here. aiocoap's own layers never
+free memory for messages of unauthenticated clients, block a silent peer for 93 s, and create an object per
+notification. :mod:`.sockets` is the only module that imports aiocoap. It lists the private parts that it uses.
 """
 
 from mirror_server.extensions.lwm2m.coap.endpoint import CoapEndpoint
@@ -25,15 +25,16 @@ async def listen(
     """Listen for devices.
 
     Args:
-        handler: Who answers them.
-        coap: Host and port without DTLS; port 0 is any that is free.
+        handler: Handles the requests and notifications of devices.
+        coap: Host and port without DTLS. Port 0 selects a free one.
         coaps: Host and port with DTLS.
-        keys: The pre-shared keys; asked on the event loop for each handshake. Without them nobody comes in.
-        tuning: When a message is sent again.
-        limits: How much memory strangers can take.
+        keys: Returns the pre-shared key of an identity. Called on the event loop for each handshake. By default no
+            identity has a key.
+        tuning: The retransmission parameters.
+        limits: The memory limits for unauthenticated clients.
 
     Raises:
-        CannotListen: An address is taken, or not of this machine, or what DTLS needs is not installed.
+        CannotListen: An address is in use or not of this machine, or DTLS is not installed.
     """
     endpoint = CoapEndpoint(handler, tuning, limits)
     try:

@@ -1,4 +1,4 @@
-"""Whole requests to devices and from them, put together from blocks, as the types of :mod:`..exchange`."""
+"""Complete requests and responses, with block-wise transfer, as the types of :mod:`..transport_api`."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ from mirror_server.extensions.lwm2m.transport_api import (
 
 _log = logging.getLogger(__name__)
 _OWN_TOKEN_BYTES = 8
-_READINGS = 2
-"""How often a value is read that changes meanwhile."""
+_READ_ATTEMPTS = 2
+"""The maximum number of reads of a value that changes during the transfer."""
 _TOO_LARGE = code_number("4.13")
 
 
@@ -51,37 +51,37 @@ class _ValueChanged(Exception):
 
 
 class CoapEndpoint:
-    """The CoAP endpoint of the server: one socket without DTLS, one with it, or both; on one event loop."""
+    """The CoAP endpoint of the server: a socket without DTLS, one with DTLS, or both. For one event loop."""
 
     def __init__(self, handler: Handler, tuning: Tuning, limits: CoapLimits) -> None:
         self._handler = handler
         self._tuning = tuning
         self._limits = limits
         self.counts = Counts()
-        self._ways: dict[bool, MessageLayer] = {}
+        self._layers: dict[bool, MessageLayer] = {}
         self._sessions: DtlsTransport | None = None
         self._uploads = Uploads(limits, asyncio.get_running_loop().time)
-        self._answering: set[asyncio.Task[None]] = set()
-        self._in_hand: Counter[Peer] = Counter()
-        self._beginnings: dict[tuple[Peer, bytes], Message] = {}
+        self._request_tasks: set[asyncio.Task[None]] = set()
+        self._in_progress: Counter[Peer] = Counter()
+        self._first_blocks: dict[tuple[Peer, bytes], Message] = {}
 
     async def listen(self, address: tuple[str, int], keys: Keys | None = None) -> None:
-        """Listen at host and port, with these keys by DTLS, otherwise without it.
+        """Listen at host and port: over DTLS if there are ``keys``, otherwise over plain CoAP.
 
         Raises:
-            CannotListen: The address is taken, or not of this machine, or what DTLS needs is not installed.
+            CannotListen: The address is in use or not of this machine, or DTLS is not installed.
         """
-        way = MessageLayer(self, self._tuning, self._limits, self.counts)
+        layer = MessageLayer(self, self._tuning, self._limits, self.counts)
         if keys is None:
-            way.transport = await open_socket(address, way, self._limits, self.counts)
+            layer.transport = await open_socket(address, layer, self._limits, self.counts)
         else:
-            sessions = DtlsTransport(way, self._handler.session_ended, keys, self._limits, self.counts, way.shares)
+            sessions = DtlsTransport(layer, self._handler.session_ended, keys, self._limits, self.counts, layer.shares)
             sessions.socket = await open_socket(address, sessions, self._limits, self.counts)
-            way.transport = self._sessions = sessions
-        self._ways[keys is not None] = way
+            layer.transport = self._sessions = sessions
+        self._layers[keys is not None] = layer
 
     def end_sessions(self, identity: str) -> None:
-        """End the DTLS sessions of an identity, whose key is no longer good."""
+        """End the DTLS sessions of an identity whose key is no longer valid."""
         if self._sessions is not None:
             self._sessions.end_sessions(identity)
 
@@ -96,92 +96,94 @@ class CoapEndpoint:
         return self._address(is_secure=True)
 
     def _address(self, *, is_secure: bool) -> tuple[str, int] | None:
-        way = self._ways.get(is_secure)
-        return None if way is None else way.transport.address
+        layer = self._layers.get(is_secure)
+        return None if layer is None else layer.transport.address
 
     async def request(self, peer: Peer, request: Request) -> Response:
-        """Send a request to a device; request and response may take several blocks.
+        """Send a request to a device. Both request and response may be in several blocks.
 
         Raises:
             NoResponse: It did not respond in time.
             Unreachable: Nothing can be sent to it.
         """
-        async with _patience(peer, self._tuning.response_seconds):
-            return response_of(await self._whole(peer, request))
+        async with _response_timeout(peer, self._tuning.response_seconds):
+            return response_of(await self._request_all_blocks(peer, request))
 
     async def observe(self, peer: Peer, request: Request, token: bytes) -> Observed:
-        """Begin to observe; notifications with this token go to the handler.
+        """Start an observation. Notifications with this token go to the handler.
 
-        The caller chooses the token, to know it before the first notification.
+        The caller chooses the token, so that it knows the token before the first notification.
 
         Raises:
             NoResponse: It did not respond in time.
             Unreachable: Nothing can be sent to it.
         """
-        async with _patience(peer, self._tuning.response_seconds):
-            first = await self._way(peer).ask(peer, request_message(request, token, observe=0))
+        async with _response_timeout(peer, self._tuning.response_seconds):
+            first = await self._layer(peer).request_response(peer, request_message(request, token, observe=0))
             sequence = first.number(Option.OBSERVE)
             try:
-                whole = await self._rest(peer, request, first, token)
+                whole = await self._read_remaining_blocks(peer, request, first, token)
             except _ValueChanged:
-                whole = await self._whole(peer, request)
+                whole = await self._request_all_blocks(peer, request)
             return Observed(response_of(whole), sequence)
 
-    async def rest(self, peer: Peer, request: Request, token: bytes) -> Response:
-        """Read the value of which the last notification with this token had the first block.
+    async def read_remaining(self, peer: Peer, request: Request, token: bytes) -> Response:
+        """Read a value of which the last notification with this token had the first block.
 
-        A client was seen to send no more notifications before the other blocks were requested. Source: RFC 7959, 2.6.
+        A client was seen to send no more notifications until the other blocks were requested. Source: RFC 7959, 2.6.
 
         Raises:
             NoResponse: It did not respond in time.
             Unreachable: Nothing can be sent to it.
         """
-        async with _patience(peer, self._tuning.response_seconds):
-            first = self._beginnings.pop((peer, token), None)
+        async with _response_timeout(peer, self._tuning.response_seconds):
+            first = self._first_blocks.pop((peer, token), None)
             if first is not None:
                 with contextlib.suppress(_ValueChanged):
-                    return response_of(await self._rest(peer, request, first, token))
-            return response_of(await self._whole(peer, request))
+                    return response_of(await self._read_remaining_blocks(peer, request, first, token))
+            return response_of(await self._request_all_blocks(peer, request))
 
     async def cancel(self, peer: Peer, request: Request, token: bytes) -> Response:
-        """End the observation that has this token.
+        """End the observation with this token.
 
         Raises:
             NoResponse: It did not respond in time.
             Unreachable: Nothing can be sent to it.
         """
-        async with _patience(peer, self._tuning.response_seconds):
-            return response_of(await self._way(peer).ask(peer, request_message(request, token, observe=1)))
+        async with _response_timeout(peer, self._tuning.response_seconds):
+            return response_of(
+                await self._layer(peer).request_response(peer, request_message(request, token, observe=1))
+            )
 
     def retransmit(self, peer: Peer) -> None:
-        """Retransmit the requests that a peer has not acknowledged, now that it is known to listen."""
-        way = self._ways.get(peer.is_secure)
-        if way is not None:
-            way.retransmit(peer)
+        """Retransmit the unacknowledged requests to a peer, because it is known to listen now."""
+        layer = self._layers.get(peer.is_secure)
+        if layer is not None:
+            layer.retransmit(peer)
 
     async def close(self) -> None:
-        """Close the sockets; requests in flight end with :class:`Unreachable`."""
-        for task in self._answering:
+        """Close the sockets. Requests in flight end with :class:`Unreachable`."""
+        for task in self._request_tasks:
             task.cancel()
-        await asyncio.gather(*self._answering, return_exceptions=True)
-        while self._ways:
-            _, way = self._ways.popitem()
-            way.close()
-            await way.transport.close()
+        await asyncio.gather(*self._request_tasks, return_exceptions=True)
+        while self._layers:
+            _, layer = self._layers.popitem()
+            layer.close()
+            await layer.transport.close()
 
     def request_arrived(self, peer: Peer, request: Message) -> None:
-        """Handle a request of a device in a task; reject it if there are too many."""
-        too_many = self._in_hand[peer] >= self._limits.requests_in_hand_of_peer
-        if too_many or len(self._answering) >= self._limits.requests_in_hand:
+        """Handle a request of a device in a task. Reject it if too many are in progress."""
+        is_over_limit = self._in_progress[peer] >= self._limits.requests_in_progress_of_peer
+        if is_over_limit or len(self._request_tasks) >= self._limits.requests_in_progress:
             self.counts.refused += 1
-            busy = error_response("5.03", "too many requests are being answered")
+            busy = error_response("5.03", "too many requests are in progress")
             busy.add_number(Option.MAX_AGE, 5)
-            self._way(peer).respond(peer, request, busy)
+            self._layer(peer).respond(peer, request, busy)
             return
         task = asyncio.get_running_loop().create_task(self._respond(peer, request))
-        self._in_hand[peer] += 1
-        self._answering.add(task)
-        task.add_done_callback(lambda done: self._responding(peer, done))
+        self._in_progress[peer] += 1
+        self._request_tasks.add(task)
+        task.add_done_callback(lambda done: self._request_done(peer, done))
 
     def notification_arrived(self, peer: Peer, message: Message) -> bool:
         """Pass a response that no request waits for to the handler."""
@@ -189,81 +191,83 @@ class CoapEndpoint:
         try:
             is_known = self._handler.notified(notification)
         except Exception:
-            _log.exception("A notification of %s was not taken", peer.address)
+            _log.exception("Processing a notification of %s failed", peer.address)
             return True
-        if is_known and not notification.is_whole and len(message.payload) <= BLOCK_BYTES:
-            self._beginnings[peer, message.token] = message
-            if len(self._beginnings) > self._limits.uploads:
-                del self._beginnings[next(iter(self._beginnings))]
+        if is_known and not notification.is_complete and len(message.payload) <= BLOCK_BYTES:
+            self._first_blocks[peer, message.token] = message
+            if len(self._first_blocks) > self._limits.uploads:
+                del self._first_blocks[next(iter(self._first_blocks))]
         return is_known
 
     def notification_rejected(self, peer: Peer, message: Message) -> None:
-        """End the observation of a notification that is beyond the share of its peer."""
-        self._handler.flooded(_notification(peer, message))
+        """End the observation of a notification above the rate limit of its peer."""
+        self._handler.rate_exceeded(_notification(peer, message))
 
-    def _way(self, peer: Peer) -> MessageLayer:
+    def _layer(self, peer: Peer) -> MessageLayer:
         try:
-            return self._ways[peer.is_secure]
+            return self._layers[peer.is_secure]
         except KeyError:
             kind = "coaps" if peer.is_secure else "coap"
             raise Unreachable(f"{peer.address}: this server does not listen for {kind}") from None
 
-    async def _whole(self, peer: Peer, request: Request) -> Message:
-        """Send a request, and read all blocks of the response; once more if the value changes meanwhile."""
+    async def _request_all_blocks(self, peer: Peer, request: Request) -> Message:
+        """Send a request, and read all blocks of the response. Repeat it if the value changes in the meantime."""
         if request.method == "POST":
-            # The first block has the code. A device that is asked for further blocks may execute it again.
-            return await self._upload(peer, request, _own_token())
-        for _ in range(_READINGS):
-            # All of one transfer has one token: a client was seen to put blocks together by it, and to go on notifying
-            # with that of the last block it gave, where the first was the answer to Observe.
-            token = _own_token()
+            # The first block has the response code. A request for further blocks may make a device execute it again.
+            return await self._upload(peer, request, _new_token())
+        for _ in range(_READ_ATTEMPTS):
+            # One token for a complete transfer: a client was seen to reassemble blocks by token. After the response to
+            # Observe, it also sent its notifications with the token of the last block.
+            token = _new_token()
             with contextlib.suppress(_ValueChanged):
-                return await self._rest(peer, request, await self._upload(peer, request, token), token)
+                return await self._read_remaining_blocks(peer, request, await self._upload(peer, request, token), token)
         raise NoResponse(f"{peer.address}: {request.path} changes faster than it can be read")
 
     async def _upload(self, peer: Peer, request: Request, token: bytes) -> Message:
-        """Send a request, in blocks if it is long or the device says so; return the first message of the response."""
-        way = self._way(peer)
+        """Send a request, in blocks if it is long or the device requires it. Return the first block of the response."""
+        layer = self._layer(peer)
         size = BLOCK_BYTES
         if len(request.payload) <= size:
-            response = await way.ask(peer, request_message(request, token))
+            response = await layer.request_response(peer, request_message(request, token))
             size = _smaller_size(response, size)
             if response.code != _TOO_LARGE or size >= min(BLOCK_BYTES, len(request.payload)):
                 return response
         return await self._upload_blocks(peer, request, token, size)
 
     async def _upload_blocks(self, peer: Peer, request: Request, token: bytes, size: int) -> Message:
-        way = self._way(peer)
+        layer = self._layer(peer)
         offset = 0
         while True:
             end = offset + size
             block = BlockOption(offset // size, end < len(request.payload), size)
-            response = await way.ask(peer, request_message(request, token, upload=block))
-            asked_size = _smaller_size(response, size)
-            if response.code == _TOO_LARGE and asked_size < size and offset == 0:
-                size = asked_size
+            response = await layer.request_response(peer, request_message(request, token, upload=block))
+            requested_size = _smaller_size(response, size)
+            if response.code == _TOO_LARGE and requested_size < size and offset == 0:
+                size = requested_size
             elif response.code >> 5 != 2 or not block.more:
                 return response
             else:
-                offset, size = end, asked_size
+                offset, size = end, requested_size
 
-    async def _rest(self, peer: Peer, request: Request, first: Message, token: bytes) -> Message:
-        """Read the blocks after the first, and return all as one message."""
+    async def _read_remaining_blocks(self, peer: Peer, request: Request, first: Message, token: bytes) -> Message:
+        """Read the blocks after the first, and return one message with all of them."""
         block = first.block(Option.BLOCK2)
         if block is None or not block.more:
             return first
         if block.number:
-            raise NoResponse(f"{peer.address}: an answer that begins with block {block.number}")
+            raise NoResponse(f"{peer.address}: the response starts with block {block.number}")
         body = bytearray(first.payload)
         while True:
             if not first.payload or len(body) % block.size:
-                raise NoResponse(f"{peer.address}: a block of another length than it says")
-            wanted = BlockOption(len(body) // block.size, False, block.size)
-            part = await self._way(peer).ask(peer, request_message(request, token, download=wanted))
-            block = _following(first, part, len(body), block.size)
-            body += part.payload
+                raise NoResponse(f"{peer.address}: a block has not the length that it declares")
+            requested = BlockOption(len(body) // block.size, False, block.size)
+            message = await self._layer(peer).request_response(
+                peer, request_message(request, token, download=requested)
+            )
+            block = _next_block(first, message, len(body), block.size)
+            body += message.payload
             if len(body) > self._limits.payload_bytes:
-                raise NoResponse(f"{peer.address}: an answer of more than {self._limits.payload_bytes} bytes")
+                raise NoResponse(f"{peer.address}: the response has more than {self._limits.payload_bytes} bytes")
             if not block.more:
                 first.payload = bytes(body)
                 return first
@@ -276,7 +280,7 @@ class CoapEndpoint:
         else:
             response = block_of(await self._handled(peer, request), message.block(Option.BLOCK2))
             response.options += [option for option in message.options if option[0] == Option.BLOCK1]
-        self._way(peer).respond(peer, message, response)
+        self._layer(peer).respond(peer, message, response)
 
     async def _handled(self, peer: Peer, request: Request) -> Message:
         try:
@@ -284,59 +288,59 @@ class CoapEndpoint:
                 return response_message(await self._handler.handle(peer, request))
         except TimeoutError:
             _log.warning("The request %s %r of %s took too long", request.method, request.path, peer.address)
-            return error_response("5.03", "the answer took too long")
+            return error_response("5.03", "the response took too long")
         except Exception:
             _log.exception("The request %s %r of %s failed", request.method, request.path, peer.address)
             return error_response("5.00", "the server failed")
 
-    def _responding(self, peer: Peer, task: asyncio.Task[None]) -> None:
-        self._answering.discard(task)
-        self._in_hand[peer] -= 1
-        if not self._in_hand[peer]:
-            del self._in_hand[peer]
+    def _request_done(self, peer: Peer, task: asyncio.Task[None]) -> None:
+        self._request_tasks.discard(task)
+        self._in_progress[peer] -= 1
+        if not self._in_progress[peer]:
+            del self._in_progress[peer]
         if not task.cancelled() and task.exception() is not None:
-            _log.error("The answer to %s was not sent: %s", peer.address, task.exception())
+            _log.error("The response to %s was not sent: %s", peer.address, task.exception())
 
 
 @contextlib.asynccontextmanager
-async def _patience(peer: Peer, seconds: float) -> AsyncIterator[None]:
-    """Limit the time of a whole exchange; raises :class:`NoResponse`."""
+async def _response_timeout(peer: Peer, seconds: float) -> AsyncIterator[None]:
+    """Limit the time of a complete exchange. Raises :class:`NoResponse`."""
     try:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError:
-        raise NoResponse(f"{peer.address}: no whole answer within {seconds:g} s") from None
+        raise NoResponse(f"{peer.address}: no complete response within {seconds:g} s") from None
 
 
-def _own_token() -> bytes:
-    """Return a token as long as possible, so that it is never one of two bytes that a device chose."""
+def _new_token() -> bytes:
+    """Return a token of the maximum length, which cannot equal a two-byte token of a device."""
     return secrets.token_bytes(_OWN_TOKEN_BYTES)
 
 
 def _notification(peer: Peer, message: Message) -> ObserveNotification:
     block = message.block(Option.BLOCK2)
-    is_whole = block is None or not (block.more or block.number)
+    is_complete = block is None or not (block.more or block.number)
     sequence = message.number(Option.OBSERVE)
     is_confirmable = message.type == Type.CONFIRMABLE
-    return ObserveNotification(peer, message.token, sequence, response_of(message), is_confirmable, is_whole)
+    return ObserveNotification(peer, message.token, sequence, response_of(message), is_confirmable, is_complete)
 
 
 def _smaller_size(response: Message, size: int) -> int:
-    """Return the block size that a device asks for, if it is smaller."""
+    """Return the block size that a device requests, if it is smaller."""
     block = response.block(Option.BLOCK1)
     return size if block is None else min(size, block.size)
 
 
-def _following(first: Message, part: Message, offset: int, size: int) -> BlockOption:
+def _next_block(first: Message, message: Message, offset: int, size: int) -> BlockOption:
     """Return the block option of a further block.
 
     Raises:
-        _ValueChanged: It is not of the same value as the first.
+        _ValueChanged: The block does not belong to the same value as the first.
     """
-    block = part.block(Option.BLOCK2)
-    same = all(first.first(kind) == part.first(kind) for kind in (Option.ETAG, Option.CONTENT_FORMAT))
-    if block is None or part.code != first.code or not same or block.offset != offset or block.size > size:
+    block = message.block(Option.BLOCK2)
+    is_same_value = all(first.first(kind) == message.first(kind) for kind in (Option.ETAG, Option.CONTENT_FORMAT))
+    if block is None or message.code != first.code or not is_same_value or block.offset != offset or block.size > size:
         raise _ValueChanged
-    if block.more and len(part.payload) != block.size:
+    if block.more and len(message.payload) != block.size:
         raise _ValueChanged
     return block

@@ -1,4 +1,4 @@
-"""The limits of the exchange with devices: times, memory, and the share of each address."""
+"""The limits of the exchange with devices: times, memory, and rate limits per address."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """When a message is sent again, and when nobody waits for an answer any longer. In seconds.
+    """Timeouts and retransmissions.
 
-    With three retransmissions an attempt ends after 30 to 45 s, four sendings reach a device that loses every second
-    datagram in fifteen cases of sixteen, and a command has its end long before the service's own limit of 120 s. The
-    four retransmissions of RFC 7252 would take up to 93 s.
+    With three retransmissions, an attempt ends after 30 to 45 s, so a command ends long before the service's limit of
+    120 s. Four transmissions reach a device that loses every second datagram in 15 of 16 cases. The four
+    retransmissions of RFC 7252 would take up to 93 s.
 
     Attributes:
-        ack_timeout_seconds: The first wait for an acknowledgement, at least; each next one is twice as long.
-        ack_random_factor: The first wait is longer by up to this factor, so that not all speak at the same time.
-        retransmissions: How often a message is sent again.
-        separate_response_seconds: How long the answer may take that a device announced by an empty acknowledgement.
-        empty_ack_seconds: After how long a request is acknowledged whose answer takes its time; before the 2 s after
-            which it would be sent again.
-        answer_seconds: How long a request may take in all, with all its blocks.
-        exchange_lifetime_seconds: For how long a request is known when it comes again, so that it is not done twice. A
-            device sends it for 93 s at most; RFC 7252 adds 154 s for a slow network, in which one that was started
-            anew and counts its messages from the same number again would get an answer to what it asked before.
-        handshake_seconds: How long a DTLS handshake of :mod:`mirror_server.extensions.lwm2m.device` may take.
+        ack_timeout_seconds: The minimum of the first wait for an acknowledgement. Each further wait is twice as long.
+        ack_random_factor: The first wait is longer by up to this factor, so that devices do not all retransmit at once.
+        retransmissions: The maximum number of retransmissions of a message.
+        separate_response_seconds: The time limit for a response after an empty acknowledgement.
+        empty_ack_seconds: The time after which a request without a response gets an empty acknowledgement. Less than
+            the 2 s after which the device would retransmit it.
+        response_seconds: The time limit for a request with all its blocks.
+        exchange_lifetime_seconds: How long a request is remembered, so that a duplicate is not handled twice. A device
+            retransmits for at most 93 s. RFC 7252 adds 154 s for slow networks. In that time, a device that restarted
+            and reuses its message ids would get the response to an earlier request.
+        handshake_seconds: The time limit for a DTLS handshake of :mod:`mirror_server.extensions.lwm2m.device`.
     """
 
     ack_timeout_seconds: float = 2.0
@@ -40,30 +40,31 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True)
 class CoapLimits:
-    """How much memory strangers can take.
+    """Limits of the memory that unauthenticated clients can use.
 
     Attributes:
-        payload_bytes: The longest payload, in blocks or not.
-        requests_in_hand: Requests of devices that are being answered, of all of them; as many as register at once.
-        requests_in_hand_of_peer: The same, of one device.
-        messages_per_second_of_peer: What one device may send for long; the rest is dropped. A device that notifies of
-            a hundred resources each second needs half of it.
-        burst_of_peer: What one device may send at once, besides.
-        remembered_messages: Requests that are known when they come again.
-        remembered_addresses: Addresses whose way back is known, and whose share is counted.
-        uploads: Transfers in blocks that are not complete.
-        uploads_bytes: What these hold together.
-        upload_idle_seconds: After how long without a block an upload is given up.
-        handshakes: DTLS handshakes that have begun with a proven address and are not done.
-        handshake_seconds: How long one may take.
-        sessions: DTLS sessions; the one that was silent for the longest goes for a new one.
-        sessions_of_identity: The same of one identity, which comes from a new address now and then.
-        receive_buffer_bytes: What the kernel keeps of a burst.
+        payload_bytes: The maximum length of a payload, all blocks together.
+        requests_in_progress: The maximum number of requests in progress of all devices. It allows that many concurrent
+            registrations.
+        requests_in_progress_of_peer: The same for one device.
+        messages_per_second_of_peer: The sustained rate limit of one device; messages above it are dropped. A device
+            that notifies of a hundred resources per second needs half of it.
+        burst_of_peer: The number of messages that one device may additionally send in a burst.
+        remembered_messages: The maximum number of messages remembered to recognize duplicates.
+        remembered_addresses: The maximum number of addresses with a cached local address and a rate limit.
+        uploads: The maximum number of incomplete block-wise transfers.
+        uploads_bytes: The maximum number of bytes in these transfers.
+        upload_idle_seconds: The time without a block after which a transfer is dropped.
+        handshakes: The maximum number of DTLS handshakes in progress from verified addresses.
+        handshake_seconds: The time limit for a handshake.
+        sessions: The maximum number of DTLS sessions. A new one replaces the one that is idle for the longest time.
+        sessions_of_identity: The same for one identity, which may change its address now and then.
+        receive_buffer_bytes: The size of the kernel's receive buffer, for bursts.
     """
 
     payload_bytes: int = 256 * 1024
-    requests_in_hand: int = 16_384
-    requests_in_hand_of_peer: int = 16
+    requests_in_progress: int = 16_384
+    requests_in_progress_of_peer: int = 16
     messages_per_second_of_peer: int = 200
     burst_of_peer: int = 1_000
     remembered_messages: int = 50_000
@@ -83,18 +84,18 @@ DEFAULT_LIMITS = CoapLimits()
 
 
 class AddressShares:
-    """The share of each address: so many messages a second, and so many at once.
+    """Rate limits per address: a number of messages per second, plus a burst.
 
-    The kernel drops messages of any device when the process takes them too slowly. Without shares a device that sent
-    10,000 notifications a second cost another one 3 to 10 of 20. To drop one unread takes a tenth of the time of
-    reading it: on two cores with nothing else to do, another device now loses nothing beside 100,000 a second, and over
-    DTLS beside 29,000.
+    The kernel drops messages of any device when the process reads them too slowly. Without limits, a device that sent
+    10,000 notifications per second made another one lose 3 to 10 of 20. To drop a message unread takes a tenth of the
+    time of parsing it. On two otherwise idle cores, another device loses nothing next to 100,000 messages per second,
+    and over DTLS next to 29,000.
 
-    It is a token bucket for each address, stored as the time at which it is full again. An address that is not in the
-    table has a full bucket.
+    Each address has a token bucket, stored as the time at which it is full again. An address that is not in the table
+    has a full bucket.
 
     Args:
-        limits: Size and rate of a bucket, and how many addresses are kept.
+        limits: Size and rate of a bucket, and the maximum number of addresses.
         now: The clock, in seconds.
     """
 
@@ -109,12 +110,12 @@ class AddressShares:
         return len(self._full_at)
 
     def is_used_up(self, address: str) -> bool:
-        """Whether an address would get no message through now; takes nothing."""
+        """Whether the next message of an address would be above the limit. Does not count a message."""
         full_at = self._full_at.get(address)
         return full_at is not None and full_at - self._now() > self._seconds_of_burst - self._seconds_each
 
     def take(self, address: str) -> bool:
-        """Count a message of an address; ``False`` where it is more than its share, and is not counted."""
+        """Count a message of an address. Return ``False``, and do not count it, if it is above the limit."""
         now = self._now()
         full_at = self._full_at.get(address)
         if full_at is None:

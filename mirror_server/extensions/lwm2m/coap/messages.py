@@ -1,7 +1,9 @@
-"""The messages of CoAP, read and written, and requests and responses as messages. Source: RFC 7252, 3 and 5; RFC 7959.
+"""Parsing and encoding of CoAP messages, and their conversion to requests and responses.
 
-Read here and not with aiocoap's ``Message``: that keeps each unknown option number and content format for ever, and
-lets an option that is no UTF-8 through to whoever asks for it.
+aiocoap's ``Message`` is not used: it never frees unknown option numbers and content formats, and it accepts options
+that are not UTF-8 until they are accessed.
+
+Source: RFC 7252, 3 and 5; RFC 7959.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from mirror_server.extensions.lwm2m.transport_api import Method, Request, Respon
 
 
 class Type(IntEnum):
-    """The type of a message; its value is the one on the wire."""
+    """The type of a message, with its value on the wire."""
 
     CONFIRMABLE = 0
     NON_CONFIRMABLE = 1
@@ -24,7 +26,7 @@ class Type(IntEnum):
 
 
 class Option(IntEnum):
-    """The options understood here. An odd number is critical: a message with an unknown one may not be handled."""
+    """The supported options. Odd numbers are critical: a message with an unknown critical option must be rejected."""
 
     URI_HOST = 3
     ETAG = 4
@@ -43,12 +45,12 @@ class Option(IntEnum):
 
 EMPTY = 0x00
 BLOCK_BYTES = 1024
-"""The largest block, used unless the other side asks for smaller ones."""
+"""The largest block, used unless the peer requests smaller ones."""
 _VERSION = 1
 _LONGEST_TOKEN = 8
 _PAYLOAD_MARKER = 0xFF
 _LARGEST_IN_HEAD = 12
-"""A larger distance or length of an option is in further bytes."""
+"""A larger delta or length of an option is encoded in further bytes."""
 _MOST_BYTES = {
     Option.ETAG: 8,
     Option.OBSERVE: 3,
@@ -62,12 +64,12 @@ _MOST_BYTES = {
 METHODS: dict[int, Method] = {1: "GET", 2: "POST", 3: "PUT", 4: "DELETE"}
 _METHOD_CODES = {method: code for code, method in METHODS.items()}
 _CONTENT_FORMAT, _MAX_AGE, _LOCATION_PATH = map(int, (Option.CONTENT_FORMAT, Option.MAX_AGE, Option.LOCATION_PATH))
-"""As numbers, for notifications by the thousand: access to a member of an enumeration is slower than to compare it."""
+"""As plain integers, for thousands of notifications: enum member access takes longer than a comparison."""
 _KNOWN = {int(option): _MOST_BYTES.get(option, 0xFFFF) for option in Option}
 
 
 class NotCoap(Exception):
-    """A datagram is no message of CoAP; with a ``message_id`` it is answered with a reset."""
+    """A datagram is not a CoAP message. If there is a ``message_id``, the response is a reset."""
 
     def __init__(self, reason: str, message_id: int | None = None) -> None:
         super().__init__(reason)
@@ -75,7 +77,7 @@ class NotCoap(Exception):
 
 
 class BlockOption(NamedTuple):
-    """A Block option: which block, whether more come, and the size of one in bytes. Source: RFC 7959, section 2.2."""
+    """A Block option: block number, whether more follow, and block size in bytes. Source: RFC 7959, section 2.2."""
 
     number: int
     more: bool
@@ -83,7 +85,7 @@ class BlockOption(NamedTuple):
 
     @property
     def offset(self) -> int:
-        """The position of the block in the whole payload, in bytes."""
+        """The offset of the block in the complete payload, in bytes."""
         return self.number * self.size
 
     def encode(self) -> bytes:
@@ -93,9 +95,9 @@ class BlockOption(NamedTuple):
 
 @dataclass(slots=True)
 class Message:
-    """A message; ``options`` in the order of the wire, of the known ones alone.
+    """A CoAP message. ``options`` has the known options in wire order.
 
-    ``unknown_critical`` is the first critical option that is not understood here, if any.
+    ``unknown_critical`` is the number of the first unsupported critical option, if any.
     """
 
     type: int
@@ -114,25 +116,25 @@ class Message:
         return None
 
     def number(self, option: int) -> int | None:
-        """Return the value of an option that is a number."""
+        """Return the value of a numeric option."""
         value = self.first(option)
         return None if value is None else int.from_bytes(value, "big")
 
     def add_number(self, option: Option, value: int | None) -> None:
-        """Add an option that is a number, unless there is none."""
+        """Add a numeric option, unless the value is ``None``."""
         if value is not None:
             self.options.append(uint_option(option, value))
 
     def texts(self, option: int) -> tuple[str, ...]:
-        """Return all values of an option that is text.
+        """Return all values of a text option.
 
         Raises:
-            UnicodeDecodeError: One is no UTF-8.
+            UnicodeDecodeError: A value is not UTF-8.
         """
         return tuple(value.decode() for number, value in self.options if number == option)
 
     def block(self, option: int) -> BlockOption | None:
-        """Return the value of a Block option; the size 2048, which is reserved, is read as 1024."""
+        """Return the value of a Block option. The reserved size 2048 is read as 1024."""
         value = self.number(option)
         return None if value is None else BlockOption(value >> 4, bool(value & 8), 1 << min(value & 7, 6) + 4)
 
@@ -151,19 +153,19 @@ class Message:
 
 
 def decode(datagram: bytes) -> Message:
-    """Read a message.
+    """Parse a message.
 
     Raises:
-        NotCoap: It is no message of CoAP.
+        NotCoap: It is not a CoAP message.
     """
     if len(datagram) < 4 or datagram[0] >> 6 != _VERSION:
-        raise NotCoap("no message of CoAP version 1")
+        raise NotCoap("not a message of CoAP version 1")
     kind = datagram[0] >> 4 & 3
     code = datagram[1]
     message = Message(kind, code, datagram[2] << 8 | datagram[3])
     token_length = datagram[0] & 15
     if code == EMPTY:
-        # A client was seen to send an empty acknowledgement with an option in it: wrong, but harmless.
+        # Empty acknowledgements with content are accepted: a client was seen to send them with an option.
         if kind == Type.CONFIRMABLE and (len(datagram) > 4 or token_length):
             raise _malformed(message, "an empty message with content")
         return message
@@ -182,7 +184,7 @@ def _read_options(message: Message, datagram: bytes, at: int) -> None:
         at += 1
         if head == _PAYLOAD_MARKER:
             if at == end:
-                raise _malformed(message, "a payload is announced and absent")
+                raise _malformed(message, "there is a payload marker without a payload")
             message.payload = datagram[at:]
             return
         delta, length = head >> 4, head & 15
@@ -224,7 +226,7 @@ def _uint(value: int) -> bytes:
 
 
 def uint_option(option: Option, value: int) -> tuple[int, bytes]:
-    """Return an option that is a number, in as few bytes as possible."""
+    """Return a numeric option in as few bytes as possible."""
     return int(option), _uint(value)
 
 
@@ -232,7 +234,7 @@ _CODE_TEXTS = tuple(f"{code >> 5}.{code & 31:02d}" for code in range(256))
 
 
 def code_text(code: int) -> str:
-    """Return the text of a code: ``2.05``."""
+    """Return a code as text, such as ``2.05``."""
     return _CODE_TEXTS[code]
 
 
@@ -243,12 +245,12 @@ def code_number(text: str) -> int:
 
 
 def is_request(code: int) -> bool:
-    """Whether a code is that of a request."""
+    """Whether a code is a request code."""
     return 0 < code < 32
 
 
 def is_response(code: int) -> bool:
-    """Whether a code is that of a response."""
+    """Whether a code is a response code."""
     return 64 <= code < 192
 
 
@@ -260,7 +262,7 @@ def request_message(
     upload: BlockOption | None = None,
     download: BlockOption | None = None,
 ) -> Message:
-    """Return the message of a whole request, of one block of it, or of the request for a block of the response."""
+    """Return the message of a complete request, of one block of it, or of a request for a block of the response."""
     message = Message(Type.CONFIRMABLE, _METHOD_CODES[request.method], 0, token)
     message.add_number(Option.OBSERVE, observe)
     if request.path != "/":
@@ -283,11 +285,11 @@ def request_of(message: Message) -> Request:
     """Return the request in a message.
 
     Raises:
-        ValueError: Its path or its query cannot be read.
+        ValueError: Its path or its query is not valid.
     """
     parts = message.texts(Option.URI_PATH)
     if any("/" in part for part in parts):
-        raise ValueError("a part of the path holds a slash")
+        raise ValueError("a path segment has a slash")
     return Request(
         METHODS[message.code],
         "/" + "/".join(parts),
@@ -313,7 +315,7 @@ def response_of(message: Message) -> Response:
 
 
 def response_message(response: Response, sequence: int | None = None) -> Message:
-    """Return the message of a response, as an acknowledgement; ``sequence`` is its Observe option."""
+    """Return the message of a response, as an acknowledgement. ``sequence`` is its Observe option."""
     message = Message(Type.ACKNOWLEDGEMENT, code_number(response.code), 0, payload=response.payload)
     message.add_number(Option.OBSERVE, sequence)
     message.options += [(Option.LOCATION_PATH, part.encode()) for part in response.location]
@@ -322,16 +324,16 @@ def response_message(response: Response, sequence: int | None = None) -> Message
     return message
 
 
-def block_of(response: Message, wanted: BlockOption | None) -> Message:
-    """Return the requested block of a response, if it does not fit into one."""
-    wanted = wanted or BlockOption(0, False, BLOCK_BYTES)
-    begin, end = wanted.offset, wanted.offset + wanted.size
-    if len(response.payload) <= wanted.size and not begin:
+def block_of(response: Message, requested: BlockOption | None) -> Message:
+    """Return the requested block of a response, or the response itself if it fits into one block."""
+    requested = requested or BlockOption(0, False, BLOCK_BYTES)
+    start, end = requested.offset, requested.offset + requested.size
+    if len(response.payload) <= requested.size and not start:
         return response
-    if begin >= len(response.payload):
+    if start >= len(response.payload):
         return error_response("4.02", "there is no such block")
-    block = BlockOption(wanted.number, end < len(response.payload), wanted.size)
-    response.payload = response.payload[begin:end]
+    block = BlockOption(requested.number, end < len(response.payload), requested.size)
+    response.payload = response.payload[start:end]
     response.options.append((Option.BLOCK2, block.encode()))
     return response
 

@@ -1,22 +1,22 @@
 """DTLS with pre-shared keys, between the socket and the messages. Source: RFC 6347, RFC 4279.
 
-Each session has a context of DTLSSocket of its own, of 0.5 KB: where one context holds several peers, the library
-deletes one that says good-bye twice from its table, and the next may crash the process. aiocoap's own server holds a
-context for each address that ever sent a datagram, and cannot listen at all addresses.
+Each session has its own DTLSSocket context, of 0.5 KB. With several peers in one context, a peer that sends two
+close_notify alerts is deleted from the table of the library twice, which may crash the process. aiocoap's own server
+keeps a context for each address that ever sent a datagram, and cannot listen at all addresses.
 
-A ClientHello is answered without any state of its address. A greeter does that: a context without a peer, which many
-addresses share. Its cookie is an HMAC of the address and of what the hello says (RFC 6347, 4.2.1), with a secret of the
-context. The address that sends the cookie back gets the greeter as the context of its session, since no other context
-would take this cookie, and the next greeter has another secret. A device with a cookie of the former one gets another,
-and is a round trip later: this is rare with many greeters, and only addresses that answer can bring it about. With a
-context for each address, 1,200 hellos a second from forged addresses kept a device with a round trip of 1 s out for
-good; now it gets in after three round trips beside 5,000 a second.
+The response to a ClientHello needs no state per address. A cookie context sends it: a context without a peer, shared by
+many addresses. Its cookie is an HMAC of the address and the contents of the hello (RFC 6347, 4.2.1), with a secret of
+the context. The address that returns the cookie gets this context for its session, because no other context accepts the
+cookie. The next cookie context has another secret. A device with a cookie of the previous context gets a new cookie,
+and needs one more round trip. This is rare with many cookie contexts, and only reachable addresses can cause it. With a
+context per address, 1,200 hellos per second from forged addresses permanently kept a device with a round trip of 1 s
+from connecting. Now it connects after three round trips next to 5,000 hellos per second.
 
-Sessions are not stored, since the library gives no access to their keys. A server that stops says good-bye, and one
-that was killed answers records of sessions that it does not know with an alert.
+Sessions are not stored, because the library gives no access to their keys. A server that stops sends close_notify.
+After a crash, the server responds to records of unknown sessions with an alert.
 
-What is known of DTLSSocket beyond its signatures is held by tests: a key longer than 16 bytes would be written over its
-stack, an exception may not leave a callback, and a context that still has a peer may not be freed.
+Tests check the undocumented behavior of DTLSSocket: it would copy a key longer than 16 bytes beyond its stack buffer,
+no exception may leave a callback, and a context that still has a peer must not be freed.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from mirror_server.extensions.lwm2m.transport_api import INSTALL_DTLS, CannotLis
 _log = logging.getLogger(__name__)
 
 Keys = Callable[[str], bytes | None]
-"""The pre-shared key of an identity; ``None`` for one that may not come in."""
+"""Returns the pre-shared key of an identity; ``None`` if it may not connect."""
 
 _LONGEST_KEY = 16
-"""DTLSSocket copies a key to 16 bytes of its stack, however long it is."""
-_GREETERS = 1024
+"""DTLSSocket copies a key of any length to a stack buffer of 16 bytes."""
+_COOKIE_CONTEXTS = 1024
 _ALERTS = "alerts"
-"""The key of the share of all alerts, in place of an address."""
+"""The rate limit key of all alerts together, instead of an address."""
 _SWEEP_SECONDS = 1.0
 _SAMPLE_SECONDS = 0.1
-"""The interval at which a message is read of a device whose share is used up."""
+"""The interval at which one message of a device above its rate limit is decrypted all the same."""
 _LINE_SECONDS = 1.0
-"""The least time between two warnings of failed handshakes: unauthenticated clients may not fill the disk."""
+"""The minimum time between two warnings of failed handshakes: unauthenticated clients must not fill the disk."""
 _CONNECTED = 0x01DE
 _CLOSE_NOTIFY = 0
 _FATAL = 2
@@ -61,16 +61,16 @@ _LEAST_PROTECTED = _RECORD_HEAD + 16
 """The shortest record of AES-CCM-8: explicit nonce, no data, tag."""
 _VERSION_1_2 = b"\xfe\xfd"
 _BAD_RECORD_MAC = bytes([_ALERT]) + _VERSION_1_2 + bytes.fromhex("0000 010000000000 0002 02 14")
-"""A fatal alert without protection; its sequence number is one that no handshake has come to."""
+"""An unprotected fatal alert. No handshake reaches its sequence number."""
 _OWN_IDENTITY = b"server"
-"""DTLSSocket keeps a bare pointer to it, so it lives as long as the module; a server says no identity."""
+"""Required by DTLSSocket, though a server sends no identity. Global, because the library keeps a bare pointer to it."""
 
 
 @dataclass(slots=True)
 class _SessionEvents:
-    """The events while the library read a datagram: a handshake began or is done, the end, data, and what it wrote."""
+    """The events of one datagram: a handshake started, completed or failed, received data, and written records."""
 
-    greeted: bool = False
+    server_hello_sent: bool = False
     connected: bool = False
     broken: bool = False
     plaintexts: list[bytes] = field(default_factory=list)
@@ -78,23 +78,23 @@ class _SessionEvents:
 
 
 class _Session:
-    """One address and its context of the library, whose callbacks are here: none of them may raise anything.
+    """An address and its library context. The methods that the library calls must not raise exceptions.
 
     Attributes:
-        peer: The receiver of datagrams; with the identity as soon as the handshake is done.
-        claimed: The identity that it claims.
+        peer: The receiver of datagrams. It has an identity once the handshake is done.
+        claimed: The identity that the peer claims.
         identity: The same, if there is a key for it.
-        began_at: The start of the handshake, on the loop's clock.
-        hello: The hash of the ClientHello that began it.
-        flight: The messages of the handshake that were sent last, until the device sends data: the library does not
-            send them again when the device repeats what they answer.
+        started_at: The start of the handshake, on the loop's clock.
+        hello: The hash of the ClientHello that started it.
+        flight: The last flight of the handshake, until the device sends data. The library does not retransmit it when
+            the device repeats its own flight.
     """
 
     def __init__(self, dtls: Any, keys: Keys, send: Callable[[Peer, bytes], None]) -> None:
         self.peer: Peer
         self.claimed = b""
         self.identity = ""
-        self.began_at = 0.0
+        self.started_at = 0.0
         self.hello = 0
         self.flight: list[bytes] = []
         self._dtls = dtls
@@ -102,52 +102,52 @@ class _Session:
         self._key = b""
         self._send = send
         self._session_events = _SessionEvents()
-        self._other_side: Any
+        self._remote: Any
         self._context: Any = dtls.DTLS(
             read=self._plain, write=self._encrypted, event=self._event, pskId=_OWN_IDENTITY, pskStore=self
         )
 
-    def turn_to(self, peer: Peer) -> None:
-        """Set the peer of the next datagrams; only while there is no other."""
+    def set_peer(self, peer: Peer) -> None:
+        """Set the peer of the next datagrams. Only allowed while the context has no peer."""
         self.peer = peer
-        self._other_side = self._dtls.Session(*sockaddr_of(peer.address))
+        self._remote = self._dtls.Session(*sockaddr_of(peer.address))
 
-    def hear(self, datagram: bytes) -> _SessionEvents:
-        """Let the library read a datagram; nothing else is done before it is out of its callbacks."""
+    def feed(self, datagram: bytes) -> _SessionEvents:
+        """Let the library read a datagram. The events are returned, because callbacks must not change sessions."""
         session_events = self._session_events = _SessionEvents()
-        self._context.handleMessage(self._other_side, datagram)
+        self._context.handleMessage(self._remote, datagram)
         self._key = b""
         return session_events
 
-    def say(self, data: bytes) -> bool:
-        """Send data, encrypted; return whether it fits into a record."""
-        return bool(self._context.write(self._other_side, data) >= 0)
+    def encrypt(self, data: bytes) -> bool:
+        """Encrypt and send data. Return whether it fits into a record."""
+        return bool(self._context.write(self._remote, data) >= 0)
 
     def repeat_flight(self) -> None:
-        """Send the last messages of the handshake again."""
+        """Retransmit the last flight of the handshake."""
         for datagram in self.flight:
             self._send(self.peer, datagram)
 
     def retransmit(self) -> None:
-        """Retransmit messages of the handshake, if it is time for it."""
+        """Let the library retransmit messages of the handshake whose timeout has passed."""
         self._context.checkRetransmit()
 
     def end(self) -> None:
-        """Say good-bye, and let go of the library's memory; the context may not be freed before."""
-        self._context.resetPeer(self._other_side)
+        """Send close_notify, and free the library's context, which must not be freed before."""
+        self._context.resetPeer(self._remote)
         self._context = None
 
     def restart_handshake(self, peer: Peer, hello: int, now: float) -> None:
-        """Clear the identity: the other side makes a new handshake."""
-        self.peer, self.hello, self.began_at, self.flight = peer, hello, now, self._session_events.written
+        """Start a new handshake: clear the identity and set the peer."""
+        self.peer, self.hello, self.started_at, self.flight = peer, hello, now, self._session_events.written
         self.identity, self.claimed = "", b""
 
     def keys(self) -> _Session:
-        """Return the container in which the library looks up an identity."""
+        """Return the mapping in which the library finds the key of an identity."""
         return self
 
     def __contains__(self, identity: bytes) -> bool:
-        """Whether an identity may come in; its key is held for the call that follows."""
+        """Whether an identity has a key. Stores the key for the ``__getitem__`` call that follows."""
         self.claimed = identity
         self.identity, self._key = "", b""
         try:
@@ -156,10 +156,10 @@ class _Session:
         except UnicodeDecodeError:
             return False
         except Exception:
-            _log.exception("The key of a device was not found out")
+            _log.exception("Reading the key of a device failed")
             return False
         if key is not None and len(key) > _LONGEST_KEY:
-            _log.warning("A device stays out: its key is longer than the %d bytes that can be used", _LONGEST_KEY)
+            _log.warning("A device cannot connect: its key is longer than the maximum of %d bytes", _LONGEST_KEY)
             return False
         if not key or not name:
             return False
@@ -167,7 +167,7 @@ class _Session:
         return True
 
     def __getitem__(self, _identity: bytes) -> bytes:
-        """The key of the identity that was just looked for."""
+        """Return the key of the identity of the last ``__contains__`` call."""
         return self._key
 
     def _plain(self, _sender: object, data: bytes) -> int:
@@ -177,7 +177,7 @@ class _Session:
     def _encrypted(self, _recipient: object, data: bytes) -> int:
         self._session_events.written.append(data)
         if _handshake_message(data) == _SERVER_HELLO:
-            self._session_events.greeted = True
+            self._session_events.server_hello_sent = True
         elif data[0] == _ALERT:
             self._session_events.broken = True
         self._send(self.peer, data)
@@ -191,17 +191,17 @@ class _Session:
 
 
 class DtlsTransport:
-    """Carries datagrams encrypted; ``socket`` carries what it made of them.
+    """Encrypts and decrypts datagrams; ``socket`` carries the encrypted ones.
 
-    An address that sent its cookie back opens a session, then it has one.
+    An address that returned its cookie has a session in ``_opening`` until the handshake is done, then in ``_open``.
 
     Args:
-        receiver: Who takes what devices say.
-        session_ended: Called with the peer of a session that is gone.
+        receiver: Receives the decrypted datagrams.
+        session_ended: Called with the peer of an ended session.
         keys: The pre-shared keys.
-        limits: How many sessions there may be.
-        counts: Where handshakes are counted.
-        shares: What each address may send; the receiver counts what came within a session.
+        limits: The limits of sessions and handshakes.
+        counts: The counters to update.
+        shares: The rate limits per address. Datagrams within a session are counted by the receiver.
 
     Raises:
         CannotListen: DTLSSocket is not installed.
@@ -224,13 +224,13 @@ class DtlsTransport:
         self._counts = counts
         self._shares = shares
         self._loop = asyncio.get_running_loop()
-        self._greeters: dict[int, _Session] = {}
+        self._cookie_contexts: dict[int, _Session] = {}
         self._read_at = -_SAMPLE_SECONDS
         self._opening: OrderedDict[str, _Session] = OrderedDict()
         self._open: OrderedDict[str, _Session] = OrderedDict()
         self._of_identity: dict[str, deque[_Session]] = {}
         self._sweeper: asyncio.TimerHandle | None = None
-        self._told_at = -_LINE_SECONDS
+        self._logged_at = -_LINE_SECONDS
         self.socket: Transport
 
     @property
@@ -242,13 +242,13 @@ class DtlsTransport:
         """Send a datagram within the session of a peer.
 
         Raises:
-            Unreachable: It has none, or one with another identity; or the datagram is too long.
+            Unreachable: It has no session, or one with another identity; or the datagram is too long.
         """
         session = self._open.get(peer.address)
         if session is None or session.peer.identity != peer.identity:
-            raise Unreachable(f"{peer.address}: its DTLS session is gone")
-        if not session.say(datagram):
-            raise Unreachable(f"{peer.address}: {len(datagram)} bytes do not go into a record of its DTLS session")
+            raise Unreachable(f"{peer.address}: its DTLS session has ended")
+        if not session.encrypt(datagram):
+            raise Unreachable(f"{peer.address}: {len(datagram)} bytes do not fit into a DTLS record")
 
     async def close(self) -> None:
         """End all sessions, and close the socket."""
@@ -258,12 +258,12 @@ class DtlsTransport:
             for session in sessions.values():
                 session.end()
             sessions.clear()
-        self._greeters.clear()
+        self._cookie_contexts.clear()
         self._of_identity.clear()
         await self.socket.close()
 
     def end_sessions(self, identity: str) -> None:
-        """End the sessions of an identity, whose key is no longer good."""
+        """End the sessions of an identity whose key is no longer valid."""
         for session in list(self._of_identity.get(identity, ())):
             self._end(session)
 
@@ -278,17 +278,17 @@ class DtlsTransport:
             self._counts.dropped += 1
             self._request_handshake(peer, datagram)
         elif session is not None and is_hello and _hello_hash(datagram) == session.hello:
-            # The library would begin another handshake, and the device goes on with this one.
+            # A duplicate hello: the library would start another handshake, but the device continues with this one.
             if address in self._opening:
                 session.repeat_flight()
         else:
-            self._hear(session or self._greeter(peer), peer, datagram)
+            self._feed(session or self._cookie_context(peer), peer, datagram)
 
-    def _hear(self, session: _Session, peer: Peer, datagram: bytes) -> None:
+    def _feed(self, session: _Session, peer: Peer, datagram: bytes) -> None:
         address = peer.address
-        session_events = session.hear(_of_known_version(datagram))
-        if session_events.greeted:
-            self._begin(session, peer, _hello_hash(datagram))
+        session_events = session.feed(_of_known_version(datagram))
+        if session_events.server_hello_sent:
+            self._start_handshake(session, peer, _hello_hash(datagram))
         if session_events.connected and address in self._opening:
             session.flight = session_events.written
             self._open_session(session)
@@ -298,10 +298,10 @@ class DtlsTransport:
             self._break_off(session)
 
     def _is_beyond_share(self, address: str, *, has_session: bool) -> bool:
-        """Whether a datagram is too many to be read.
+        """Whether a datagram is above the rate limit of its address, and must not be decrypted.
 
-        Within a session the receiver counts messages, since others can send in the name of an address. Where the share
-        is used up, one message in a while is read all the same, so that the receiver sees that there are too many.
+        Within a session the receiver counts messages, because anyone can forge an address. Above the limit, a sample of
+        the messages is decrypted all the same, so that the receiver notices the flood.
         """
         if not has_session:
             return not self._shares.take(address)
@@ -314,26 +314,28 @@ class DtlsTransport:
         return False
 
     def _request_handshake(self, peer: Peer, datagram: bytes) -> None:
-        """Have a device make a new handshake whose session is not known, after a restart or from another port.
+        """Send an alert that makes a device with an unknown session start a new handshake.
 
-        The alert is shorter than what it answers, and is never answered by another one. Source: RFC 6347, 4.1.2.7.
+        The session is unknown after a restart of the server, or if the device has another port. The alert is shorter
+        than the datagram, so that it cannot be used for amplification, and is never sent in response to another alert.
+        Source: RFC 6347, 4.1.2.7.
         """
         if _is_protected(datagram) and self._shares.take(_ALERTS):
             self._send_raw(peer, _BAD_RECORD_MAC)
 
     def failed(self, peer: Peer, reason: str) -> None:
-        """Pass on the error that nothing reaches a peer; its session stays, for it may come back."""
+        """Pass on that a peer is unreachable. Its session stays, because the peer may become reachable again."""
         session = self._open.get(peer.address)
         if session is not None:
             self._receiver.failed(session.peer, reason)
 
-    def _greeter(self, peer: Peer) -> _Session:
-        """The context that answers the hello of an address."""
-        number = hash(peer.address) % _GREETERS
-        greeter = self._greeters.get(number)
+    def _cookie_context(self, peer: Peer) -> _Session:
+        """Return the context that responds to the ClientHello of an address."""
+        number = hash(peer.address) % _COOKIE_CONTEXTS
+        greeter = self._cookie_contexts.get(number)
         if greeter is None:
-            greeter = self._greeters[number] = _Session(self._dtls, self._keys, self._send_raw)
-        greeter.turn_to(peer)
+            greeter = self._cookie_contexts[number] = _Session(self._dtls, self._keys, self._send_raw)
+        greeter.set_peer(peer)
         return greeter
 
     def _send_raw(self, peer: Peer, data: bytes) -> None:
@@ -351,14 +353,14 @@ class DtlsTransport:
         for plaintext in session_events.plaintexts:
             self._receiver.received(session.peer, plaintext)
 
-    def _begin(self, session: _Session, peer: Peer, hello: int) -> None:
-        """Begin the handshake of an address that returned its cookie; its former session is over."""
+    def _start_handshake(self, session: _Session, peer: Peer, hello: int) -> None:
+        """Start the handshake of an address that returned its cookie. Its previous session ends."""
         address = peer.address
         if address in self._open:
             self._forget(session)
-        number = hash(address) % _GREETERS
-        if self._greeters.get(number) is session:
-            del self._greeters[number]
+        number = hash(address) % _COOKIE_CONTEXTS
+        if self._cookie_contexts.get(number) is session:
+            del self._cookie_contexts[number]
         self._opening.pop(address, None)
         session.restart_handshake(peer, hello, self._loop.time())
         self._opening[address] = session
@@ -381,7 +383,7 @@ class DtlsTransport:
             self._end(next(iter(self._open.values())))
 
     def _break_off(self, session: _Session) -> None:
-        """End a session that either side closed."""
+        """End a session that either side closed, or that failed."""
         address = session.peer.address
         if self._open.get(address) is session:
             self._end(session)
@@ -394,11 +396,11 @@ class DtlsTransport:
         del self._opening[session.peer.address]
         session.end()
         now = self._loop.time()
-        if now - self._told_at >= _LINE_SECONDS:
-            self._told_at = now
-            cause = "its key is wrong" if session.identity else "there is no key for it"
+        if now - self._logged_at >= _LINE_SECONDS:
+            self._logged_at = now
+            cause = "its key is wrong" if session.identity else "this identity has no key"
             _log.warning(
-                "A device at %s does not come in: it says to be %r, and %s, or it fell silent (%d failed handshakes)",
+                "A device at %s with identity %r cannot connect: %s, or it stopped responding (%d failed handshakes)",
                 session.peer.address,
                 session.claimed.decode(errors="backslashreplace"),
                 cause,
@@ -410,7 +412,7 @@ class DtlsTransport:
         self._forget(session)
 
     def _forget(self, session: _Session) -> None:
-        """Remove a session that the library has deleted, and report its end."""
+        """Remove a session whose library context is deleted, and report its end."""
         del self._open[session.peer.address]
         others = self._of_identity[session.peer.identity or ""]
         others.remove(session)
@@ -425,11 +427,11 @@ class DtlsTransport:
             self._sweeper = self._loop.call_later(_SWEEP_SECONDS, self._sweep)
 
     def _sweep(self) -> None:
-        """Retransmit messages of handshakes, and end those that take too long."""
+        """Retransmit messages of handshakes, and end handshakes that take too long."""
         self._sweeper = None
         before = self._loop.time() - self._limits.handshake_seconds
         for session in list(self._opening.values()):
-            if session.began_at < before:
+            if session.started_at < before:
                 self._break_off(session)
             else:
                 session.retransmit()
@@ -438,10 +440,10 @@ class DtlsTransport:
 
 
 def _of_known_version(datagram: bytes) -> bytes:
-    """The first words of a handshake in a record of version 1.2, whatever version they came in.
+    """Return a datagram with the record version of a ClientHello set to DTLS 1.2.
 
-    A client was seen to write 0xFE00 there, which the library ignores; it has no meaning before a version is agreed on,
-    and no hash covers it. Source: RFC 8446, D.
+    A client was seen to send 0xFE00, which the library ignores. The record version has no meaning before the version
+    negotiation, and no hash covers it. Source: RFC 8446, D.
     """
     if _handshake_message(datagram) != _CLIENT_HELLO:
         return datagram
@@ -461,7 +463,7 @@ def _hello_hash(datagram: bytes) -> int:
 
 
 def _is_protected(datagram: bytes) -> bool:
-    """Whether a datagram looks like a record within a session, and is no alert."""
+    """Whether a datagram looks like an encrypted record other than an alert."""
     return len(datagram) >= _LEAST_PROTECTED and datagram[0] in (_HANDSHAKE, _DATA) and any(datagram[3:5])
 
 

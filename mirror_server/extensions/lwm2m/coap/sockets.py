@@ -1,8 +1,8 @@
-"""The UDP sockets: aiocoap's, which knows to which address a datagram came and hears of ports that are closed.
+"""The UDP sockets. aiocoap's socket provides the local address of each datagram, and errors of closed ports.
 
-The only module that imports aiocoap. What it touches that aiocoap does not promise to keep is held by a test each:
+This is the only module that imports aiocoap. Tests check each private part of aiocoap that it uses:
 ``MessageInterfaceUDP6._create_transport_endpoint``, ``datagram_msg_received``, ``datagram_errqueue_received``,
-``error_received`` and ``send`` of the same class, what it calls of its manager (``dispatch_error``), ``max_size`` and
+``error_received`` and ``send`` of the same class, its call of ``dispatch_error`` of its manager, ``max_size`` and
 ``_read_ready`` of its transport, and the fields ``sockaddr`` and ``pktinfo`` of ``UDP6EndpointAddress``.
 """
 
@@ -27,46 +27,46 @@ from mirror_server.extensions.lwm2m.transport_api import CannotListen, Counts, P
 _log = logging.getLogger(__name__)
 _LARGEST_DATAGRAM = 65_535
 _ANCILLARY_BYTES = 1024
-_DATAGRAMS_AT_ONCE = 150
-"""The datagrams read in one turn of the loop; one at a time the loop itself is half of the cost."""
-_REST_SECONDS = 0.04
-"""Under load the socket is read after this pause and not at each datagram: to wake the thread costs more than to read
-one, and others wait for it. The pause is shorter if more datagrams than are read in one turn would come meanwhile, so
-that they fit in a buffer that the kernel grants anybody.
+_DATAGRAMS_PER_TURN = 150
+"""The maximum number of datagrams read in one turn of the loop. With one per turn, the loop is half of the cost."""
+_PAUSE_SECONDS = 0.04
+"""Under load, the socket is read after this pause instead of at each datagram: to wake the thread costs more than to
+read a datagram, and delays other threads. The pause is shorter if more datagrams than are read in one turn would arrive
+in it, so that they fit into the buffer size that the kernel allows by default.
 """
-_MANY = 40
+_LOAD_DATAGRAMS = 40
 """More datagrams than this within a pause count as load."""
 _TRUNCATED = int(socket.MSG_TRUNC)
-"""As a number: an enumeration takes longer for ``&`` than to receive a datagram."""
+"""As a plain integer: ``&`` of an enumeration takes longer than to receive a datagram."""
 _PKTINFO = int(socket.IPV6_PKTINFO)
-_PASSING = (errno.EAGAIN, errno.ENOBUFS)
-"""Errors of a kernel that has no room for a datagram: it counts as lost on the way, and will be sent again."""
+_TRANSIENT_ERRORS = (errno.EAGAIN, errno.ENOBUFS)
+"""Errors of a full kernel buffer. The datagram counts as lost on the network, and will be retransmitted."""
 _IP_MULTICAST_ALL = 49
-"""Without this option Linux delivers datagrams to groups that any program of the machine joined."""
+"""Switched off, because otherwise Linux delivers datagrams of groups that any program of the machine joined."""
 _MAPPED = "::ffff:"
 _SO_MEMINFO = 55
 _MEMINFO = struct.Struct("9I")
-"""The memory of a socket in Linux; the last number counts the datagrams dropped for want of room."""
+"""The memory information of a socket in Linux. The last number counts datagrams dropped because of a full buffer."""
 _DROPS_SECONDS = 1.0
 """The interval at which the kernel's counter is read."""
 _LINE_SECONDS = 10.0
-"""The least time between two warnings in the log."""
+"""The minimum time between two warnings in the log."""
 
 
 class Receiver(Protocol):
-    """The receiver of datagrams."""
+    """Receives datagrams."""
 
     def received(self, peer: Peer, datagram: bytes) -> None:
         """Handle a datagram."""
         ...
 
     def failed(self, peer: Peer, reason: str) -> None:
-        """Handle the error that nothing reaches a peer."""
+        """Handle the error that a peer is unreachable."""
         ...
 
 
 class Transport(Protocol):
-    """Sends datagrams to peers, and receives theirs."""
+    """Sends and receives datagrams."""
 
     @property
     def address(self) -> tuple[str, int]:
@@ -77,7 +77,7 @@ class Transport(Protocol):
         """Send a datagram.
 
         Raises:
-            Unreachable: There is no way to the peer.
+            Unreachable: Nothing can be sent to the peer.
         """
         ...
 
@@ -86,8 +86,8 @@ class Transport(Protocol):
         ...
 
 
-class _Way(NamedTuple):
-    """A peer, and aiocoap's name of it."""
+class _KnownPeer(NamedTuple):
+    """A peer, and aiocoap's object for its address."""
 
     peer: Peer
     remote: Any
@@ -104,47 +104,47 @@ class _Outgoing(NamedTuple):
 
 
 class _Udp6(MessageInterfaceUDP6):
-    """aiocoap's socket, changed to pass on datagrams as bytes, and many at a time."""
+    """aiocoap's socket, changed to pass on datagrams as bytes, in batches."""
 
-    _taken = 0
-    _lately = 0.0
-    _looked_at = 0.0
-    _resting: asyncio.TimerHandle | None = None
+    _read_count = 0
+    _recent_count = 0.0
+    _read_at = 0.0
+    _pause_timer: asyncio.TimerHandle | None = None
     _error: Exception | None = None
 
     def listen(self) -> None:
-        """Have :meth:`look` called when a datagram arrives."""
+        """Call :meth:`read_datagrams` when a datagram arrives."""
         self._loop = asyncio.get_running_loop()
         self._file = self.transport.get_extra_info("socket").fileno()
-        self._loop.add_reader(self._file, self.look)
+        self._loop.add_reader(self._file, self.read_datagrams)
 
-    def look(self) -> None:
-        """Read the datagrams; under load the next call is after a pause, however many there are by then."""
-        self._taken = 0
+    def read_datagrams(self) -> None:
+        """Read the available datagrams. Under load, the next call is after a pause."""
+        self._read_count = 0
         try:
-            self._take_errors()
+            self._read_errors()
             self.transport._read_ready()
         finally:
-            self._rest_or_listen()
+            self._pause_or_listen()
 
-    def _rest_or_listen(self) -> None:
+    def _pause_or_listen(self) -> None:
         now = self._loop.time()
-        self._lately = self._taken + self._lately * math.exp((self._looked_at - now) / _REST_SECONDS)
-        self._looked_at = now
-        if self._lately > _MANY and self._taken <= _DATAGRAMS_AT_ONCE:
+        self._recent_count = self._read_count + self._recent_count * math.exp((self._read_at - now) / _PAUSE_SECONDS)
+        self._read_at = now
+        if self._recent_count > _LOAD_DATAGRAMS and self._read_count <= _DATAGRAMS_PER_TURN:
             self._loop.remove_reader(self._file)
-            rest_seconds = _REST_SECONDS * min(1, _DATAGRAMS_AT_ONCE / self._lately)
-            self._resting = self._loop.call_later(rest_seconds, self.look)
-        elif self._resting is not None:
-            self._resting = None
-            self._loop.add_reader(self._file, self.look)
+            pause_seconds = _PAUSE_SECONDS * min(1, _DATAGRAMS_PER_TURN / self._recent_count)
+            self._pause_timer = self._loop.call_later(pause_seconds, self.read_datagrams)
+        elif self._pause_timer is not None:
+            self._pause_timer = None
+            self._loop.add_reader(self._file, self.read_datagrams)
 
-    def _take_errors(self) -> None:
-        """Read the errors of closed ports: they are in the receive buffer, where datagrams need the room."""
+    def _read_errors(self) -> None:
+        """Read the errors of closed ports, because they use space in the receive buffer."""
         if not socknumbers.HAS_RECVERR:
             return
         listening = self.transport.get_extra_info("socket")
-        for _ in range(_DATAGRAMS_AT_ONCE):
+        for _ in range(_DATAGRAMS_PER_TURN):
             try:
                 received = listening.recvmsg(_ANCILLARY_BYTES, _ANCILLARY_BYTES, socknumbers.MSG_ERRQUEUE)
             except OSError:  # nothing is left
@@ -152,14 +152,14 @@ class _Udp6(MessageInterfaceUDP6):
             self.datagram_errqueue_received(*received)
 
     def error_received(self, exc: Exception) -> None:
-        """Store an error of sending; errors of peers are in the error queue."""
+        """Store a send error. Errors of peers are in the error queue."""
         self._error = exc
 
     def sending_error(self, message: _Outgoing) -> Exception | None:
-        """Send a message; return the error, if there is one.
+        """Send a message. Return the error, if any.
 
-        The first error may be of another peer, whose port is closed: the kernel returns it from the next call, and does
-        not send.
+        The first error may be that of another peer with a closed port: the kernel returns it from the next call instead
+        of sending. So a failed attempt is repeated once.
         """
         for _ in range(2):
             self._error = None
@@ -170,28 +170,28 @@ class _Udp6(MessageInterfaceUDP6):
 
     def datagram_msg_received(self, data: bytes, ancdata: Any, flags: int, address: Any) -> None:
         manager: Udp6Transport = self._ctx
-        manager.take(data, ancdata, flags, address)
-        self._taken = 1
+        manager.pass_on(data, ancdata, flags, address)
+        self._read_count = 1
         listening = self.transport.get_extra_info("socket")
-        while self._taken <= _DATAGRAMS_AT_ONCE:
-            self._taken += 1
+        while self._read_count <= _DATAGRAMS_PER_TURN:
+            self._read_count += 1
             try:
                 received = listening.recvmsg(_LARGEST_DATAGRAM, _ANCILLARY_BYTES)
             except BlockingIOError:  # nothing is left
-                self._taken -= 1
+                self._read_count -= 1
                 return
-            except OSError:  # of a peer, which the error queue names
+            except OSError:  # an error of a peer, which is also in the error queue
                 continue
-            manager.take(*received)
+            manager.pass_on(*received)
 
     async def shutdown(self) -> None:
-        if self._resting is not None:
-            self._resting.cancel()
+        if self._pause_timer is not None:
+            self._pause_timer.cancel()
         await super().shutdown()
 
 
 class _KernelDrops:
-    """Counts the datagrams for which the receive buffer of a socket had no room, until it is stopped."""
+    """Counts the datagrams that did not fit into the receive buffer of a socket, until stopped."""
 
     def __init__(self, listening: socket.socket, counts: Counts) -> None:
         self._socket = listening
@@ -200,14 +200,14 @@ class _KernelDrops:
         self._counted = 0
         self._logged = 0
         self._logged_at = -math.inf
-        self._timer = self._loop.call_later(_DROPS_SECONDS, self._look)
+        self._timer = self._loop.call_later(_DROPS_SECONDS, self._count_drops)
 
     def stop(self) -> None:
         """Stop counting."""
         self._timer.cancel()
 
-    def _look(self) -> None:
-        self._timer = self._loop.call_later(_DROPS_SECONDS, self._look)
+    def _count_drops(self) -> None:
+        self._timer = self._loop.call_later(_DROPS_SECONDS, self._count_drops)
         dropped = _dropped_by_kernel(self._socket)
         self._counts.dropped += dropped - self._counted
         self._counted = dropped
@@ -215,8 +215,8 @@ class _KernelDrops:
         if dropped > self._logged and now - self._logged_at >= _LINE_SECONDS:
             self._logged, self._logged_at = dropped, now
             _log.warning(
-                "The system dropped datagrams of devices, %d so far: more came than the server takes, and the receive "
-                "buffer of %d bytes was full. Cure: fewer messages, or a larger buffer by sysctl -w net.core.rmem_max",
+                "The system dropped datagrams of devices, %d so far: they came faster than the server reads, and the "
+                "receive buffer of %d bytes was full. Send less, or enlarge the buffer: sysctl -w net.core.rmem_max",
                 dropped,
                 _granted_bytes(self._socket),
             )
@@ -233,7 +233,7 @@ def _dropped_by_kernel(listening: socket.socket) -> int:
 
 
 class Udp6Transport:
-    """A socket of IPv6, which carries IPv4 too; aiocoap's socket takes it for its message manager."""
+    """An IPv6 socket that also carries IPv4. aiocoap's socket uses it as its message manager."""
 
     def __init__(self, receiver: Receiver, limits: CoapLimits, counts: Counts, drops: _KernelDrops) -> None:
         self._receiver = receiver
@@ -241,12 +241,14 @@ class Udp6Transport:
         self._drops = drops
         remember = lru_cache(limits.remembered_addresses)
         self.remote = remember(lambda address: UDP6EndpointAddress(sockaddr_of(address), self._interface))
-        """aiocoap's name of a peer, by its address; with the address of ours that it sent to."""
-        self._way = remember(lambda sockaddr: _Way(Peer(address_text(sockaddr)), self.remote(address_text(sockaddr))))
+        """Returns aiocoap's object for the address of a peer. It includes the local address that the peer sent to."""
+        self._known_peer = remember(
+            lambda sockaddr: _KnownPeer(Peer(address_text(sockaddr)), self.remote(address_text(sockaddr)))
+        )
         self._interface: _Udp6
 
     async def open(self, bound: socket.socket) -> None:
-        """Begin to receive."""
+        """Start to receive."""
         loop = asyncio.get_running_loop()
         self._interface = await _Udp6._create_transport_endpoint(bound, self, _aiocoap_log, loop)
         self._interface.transport.max_size = _LARGEST_DATAGRAM
@@ -259,7 +261,7 @@ class Udp6Transport:
         return _plain(host), port
 
     def send(self, peer: Peer, datagram: bytes) -> None:
-        """Send a datagram; an error is reported to the receiver."""
+        """Send a datagram. An error of the socket is reported to the receiver."""
         try:
             outgoing = _Outgoing(self.remote(peer.address), datagram)
             error = self._interface.sending_error(outgoing)
@@ -273,7 +275,7 @@ class Udp6Transport:
         self._drops.stop()
         await self._interface.shutdown()
 
-    def take(self, datagram: bytes, ancillary: Any, flags: int, sockaddr: Any) -> None:
+    def pass_on(self, datagram: bytes, ancillary: Any, flags: int, sockaddr: Any) -> None:
         """Pass a datagram to the receiver."""
         local = None
         for _, kind, data in ancillary:
@@ -283,21 +285,21 @@ class Udp6Transport:
         if flags & _TRUNCATED or is_to_group or not sockaddr[1]:  # nothing can be sent to port 0
             self._counts.dropped += 1
             return
-        way = self._way(sockaddr)
-        way.remote.pktinfo = local
-        self._receiver.received(way.peer, datagram)
+        known = self._known_peer(sockaddr)
+        known.remote.pktinfo = local
+        self._receiver.received(known.peer, datagram)
 
     def dispatch_error(self, error: Exception, remote: Any) -> None:
-        """Handle an error of sending, or of a port that is closed."""
-        if isinstance(error, OSError) and error.errno in _PASSING:
+        """Handle a send error, or the error of a closed port."""
+        if isinstance(error, OSError) and error.errno in _TRANSIENT_ERRORS:
             self._counts.dropped += 1
             return
         reason = getattr(error, "strerror", None) or str(error)
-        self._receiver.failed(self._way(remote.sockaddr).peer, reason)
+        self._receiver.failed(self._known_peer(remote.sockaddr).peer, reason)
 
 
 class Ipv4Transport(asyncio.DatagramProtocol):
-    """A socket of IPv4 alone, where the kernel has no IPv6; it does not hear of ports that are closed."""
+    """An IPv4 socket, used if the kernel has no IPv6. It does not report closed ports."""
 
     def __init__(self, receiver: Receiver, limits: CoapLimits, counts: Counts, drops: _KernelDrops) -> None:
         self._receiver = receiver
@@ -316,14 +318,14 @@ class Ipv4Transport(asyncio.DatagramProtocol):
         self._closed.set_result(None)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        """Handle a datagram; nothing can be sent to port 0."""
+        """Handle a datagram. Those from port 0 are dropped, because nothing can be sent to it."""
         if addr[1]:
             self._receiver.received(self._peer(addr), data)
         else:
             self._counts.dropped += 1
 
     def error_received(self, exc: Exception) -> None:  # noqa: ARG002 - asyncio's signature
-        """Count an error of sending, of an unknown peer."""
+        """Count a send error. Its peer is unknown."""
         self._counts.dropped += 1
 
     @property
@@ -347,7 +349,7 @@ class Ipv4Transport(asyncio.DatagramProtocol):
 
 
 def has_ipv6() -> bool:
-    """Whether the kernel has sockets of IPv6."""
+    """Whether the kernel supports IPv6 sockets."""
     try:
         socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).close()
     except OSError:
@@ -356,10 +358,10 @@ def has_ipv6() -> bool:
 
 
 async def open_socket(address: tuple[str, int], receiver: Receiver, limits: CoapLimits, counts: Counts) -> Transport:
-    """Listen at an address, host and port.
+    """Listen at an address of host and port.
 
     Raises:
-        CannotListen: The address is taken, or not of this machine.
+        CannotListen: The address is in use, or not of this machine.
     """
     loop = asyncio.get_running_loop()
     family = socket.AF_INET6 if has_ipv6() else socket.AF_INET
@@ -377,17 +379,17 @@ async def open_socket(address: tuple[str, int], receiver: Receiver, limits: Coap
 
 _aiocoap_log = logging.getLogger(f"{__name__}.aiocoap")
 _aiocoap_log.setLevel(logging.CRITICAL)
-"""Silent: the errors of aiocoap's socket are raised or counted, and its lines can have a traceback."""
+"""Silenced: the errors of aiocoap's socket are raised or counted, and its log lines may have a traceback."""
 
 
 async def _bound_socket(
     loop: asyncio.AbstractEventLoop, address: tuple[str, int], family: socket.AddressFamily, limits: CoapLimits
 ) -> socket.socket:
-    """Open a socket without ``SO_REUSEPORT``, by which a second server would get half of the devices of the first."""
+    """Open a socket without ``SO_REUSEPORT``: with it, a second server would get half of the devices of the first."""
     host, port = address
     flags = socket.AI_PASSIVE | (socket.AI_V4MAPPED if family == socket.AF_INET6 else 0)
     try:
-        found = await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_DGRAM, flags=flags)
+        resolved = await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_DGRAM, flags=flags)
     except OSError as error:
         raise CannotListen(f"{host}:{port} is no address of this machine ({error.strerror or error})") from None
     opened = socket.socket(family, socket.SOCK_DGRAM)
@@ -397,34 +399,34 @@ async def _bound_socket(
         elif sys.platform == "linux":
             opened.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
         opened.setblocking(False)
-        opened.bind(found[0][4])
+        opened.bind(resolved[0][4])
         _enlarge_buffer(opened, limits.receive_buffer_bytes)
     except OSError as error:
         opened.close()
-        raise CannotListen(_why_not(host, port, error)) from None
+        raise CannotListen(_listen_error(host, port, error)) from None
     return opened
 
 
-def _why_not(host: str, port: int, error: OSError) -> str:
+def _listen_error(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"UDP port {port} of {host} is taken: stop what listens there, or give another port"
+        return f"UDP port {port} of {host} is in use: stop the program that listens there, or use another port"
     if error.errno == errno.EADDRNOTAVAIL:
-        return f"{host} is no address of this machine: give one that it has"
+        return f"{host} is no address of this machine: use one of its addresses"
     if error.errno == errno.EACCES:
-        return f"UDP port {port} may not be opened by this user: give one from 1024 on"
+        return f"UDP port {port} may not be opened by this user: use a port from 1024 on"
     return f"cannot listen at {host}:{port}: {error.strerror or error}"
 
 
-def _enlarge_buffer(opened: socket.socket, wanted: int) -> None:
-    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wanted)
+def _enlarge_buffer(opened: socket.socket, requested: int) -> None:
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, requested)
     granted = _granted_bytes(opened)
-    if granted < wanted:
+    if granted < requested:
         _log.warning(
-            "The receive buffer for devices has %d bytes of the %d wished for: bursts may be lost. Cure: sysctl -w "
-            "net.core.rmem_max=%d",
+            "The receive buffer for devices has only %d of the requested %d bytes, so bursts may be lost. To enlarge "
+            "it: sysctl -w net.core.rmem_max=%d",
             granted,
-            wanted,
-            wanted,
+            requested,
+            requested,
         )
 
 
@@ -433,7 +435,7 @@ def _granted_bytes(opened: socket.socket) -> int:
 
 
 def address_text(sockaddr: Any) -> str:
-    """Return the address of a :class:`Peer` for an address of an IPv6 socket."""
+    """Return the address of a :class:`Peer` for the address of an IPv6 socket."""
     host, port, _, scope = sockaddr
     plain = _plain(host)
     if ":" not in plain:
@@ -447,7 +449,7 @@ def _plain(host: str) -> str:
 
 
 def sockaddr_of(address: str) -> tuple[str, int, int, int]:
-    """Return the address of an IPv6 socket for that of a :class:`Peer`.
+    """Return the address of an IPv6 socket for the address of a :class:`Peer`.
 
     Raises:
         ValueError: It is not valid.
@@ -455,7 +457,7 @@ def sockaddr_of(address: str) -> tuple[str, int, int, int]:
     host, _, port_text = address.rpartition(":")
     port = int(port_text)
     if not 0 < port < 65_536:
-        raise ValueError(f"no port: {port_text}")
+        raise ValueError(f"not a port: {port_text}")
     if not host.startswith("["):
         return _MAPPED + host, port, 0, 0
     plain, _, scope = host[1:-1].partition("%")
@@ -467,5 +469,5 @@ _MAPPED_BYTES = bytes(10) + b"\xff\xff"
 
 @lru_cache
 def _is_multicast(local: bytes) -> bool:
-    """Whether a datagram was addressed to a group, by the address in the socket's ancillary data."""
+    """Whether the destination address in the ancillary data of a datagram is a multicast group."""
     return local[0] == 0xFF or (local.startswith(_MAPPED_BYTES) and local[12] >= 224)

@@ -1,6 +1,6 @@
-"""The message layer of CoAP: acknowledgements, retransmissions, resets, and each request handled once.
+"""The message layer of CoAP: acknowledgements, retransmissions, resets, and detection of duplicates.
 
-The server has one for each socket, as does each device of :mod:`mirror_server.extensions.lwm2m.device`.
+The server has one for each socket, and so does each device of :mod:`mirror_server.extensions.lwm2m.device`.
 
 Source: RFC 7252, section 4; RFC 7641.
 """
@@ -34,40 +34,40 @@ _log = logging.getLogger(__name__)
 _RNG = random.SystemRandom()
 """Not the shared generator, which the program may have seeded."""
 _RESETS_SECONDS = 0.1
-"""Of the messages beyond a share, one in this time is read and answered with a reset: to answer each would cost more
-than to take it."""
+"""The interval at which one message above a rate limit is parsed and reset. To reset each one would cost more than to
+handle it."""
 _LEAST_ACKNOWLEDGEMENT = bytes([1 << 6 | Type.ACKNOWLEDGEMENT << 4])
-"""The first byte of an acknowledgement without a token; that of a reset is greater."""
+"""The first byte of an acknowledgement without a token. That of a reset is greater."""
 _LINE_SECONDS = 10.0
-"""One line in the log names a device that floods within this time."""
+"""The minimum time between two warnings of devices above their rate limit."""
 
 
 class Upper(Protocol):
-    """The layer of requests and responses."""
+    """The layer of requests and responses, above the message layer."""
 
     def request_arrived(self, peer: Peer, request: Message) -> None:
         """Handle a new request."""
         ...
 
     def notification_arrived(self, peer: Peer, message: Message) -> bool:
-        """Handle a response that no request waits for; return ``False`` to make the device stop."""
+        """Handle a response that no request waits for. Return ``False`` to send a reset, so that the device stops."""
         ...
 
     def notification_rejected(self, peer: Peer, message: Message) -> None:
-        """End the observation of a notification that is beyond the share of its peer."""
+        """End the observation of a notification above the rate limit of its peer."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class CoapExchange:
-    """A confirmable message in flight; a request has an ``answer``.
+    """A confirmable message in flight. A request has a ``response`` future.
 
     Attributes:
         attempts: The number of transmissions.
-        retransmissions_left: The number of retransmissions by the timer that are left.
-        contacts_left: The number of retransmissions on contact of the peer that are left.
+        retransmissions_left: The remaining number of retransmissions by the timer.
+        contacts_left: The remaining number of retransmissions because the peer made contact.
         sent_at: The time of the last transmission, on the loop's clock.
-        is_sole: Whether it was sent once, and nothing else to the peer since.
+        is_sole: Whether it was sent once, and nothing else was sent to the peer since.
     """
 
     peer: Peer
@@ -85,17 +85,17 @@ class CoapExchange:
 
 
 @dataclass(slots=True)
-class _Taken:
+class _ReceivedMessage:
     """A received message, to recognize a duplicate.
 
-    A duplicate has the same bytes from the same peer: a device that restarted counts its messages from the same number
-    as before, and one with a new DTLS session is another peer.
+    A duplicate has the same bytes from the same peer. The bytes are compared because a device that restarted may reuse
+    message ids. The peer is compared because a device with a new DTLS session is another peer.
 
     Attributes:
-        peer: The sender; each session has a peer of its own.
+        peer: The sender. Each session has its own peer object.
         datagram: The hash of the datagram.
         until: The time at which it is removed, on the loop's clock.
-        answer: The response; ``None`` before there is one.
+        response: The response; ``None`` before there is one.
     """
 
     peer: Peer
@@ -108,9 +108,9 @@ _Key = tuple[str, int, bytes]
 
 
 def _key(peer: Peer, message: Message) -> _Key:
-    """Return the key of a message to find duplicates.
+    """Return the key of a message, to find duplicates.
 
-    It includes the token: a device that restarted may count its messages from the same number, but this is a new one.
+    It includes the token: a device that restarted may reuse message ids for new messages.
     """
     return peer.address, message.message_id, message.token
 
@@ -119,7 +119,7 @@ class MessageLayer:
     """The messages of one socket.
 
     Attributes:
-        shares: The number of messages of each address; those beyond its share are dropped.
+        shares: The rate limits per address. Messages above them are dropped.
     """
 
     def __init__(self, upper: Upper, tuning: Tuning, limits: CoapLimits, counts: Counts) -> None:
@@ -132,17 +132,17 @@ class MessageLayer:
         self.shares = AddressShares(limits, self._loop.time)
         self._next_message_id = secrets.randbelow(0x10000)
         self._exchanges: dict[str, list[CoapExchange]] = {}
-        self._taken: OrderedDict[_Key, _Taken] = OrderedDict()
+        self._received: OrderedDict[_Key, _ReceivedMessage] = OrderedDict()
         self._unacknowledged: dict[_Key, asyncio.TimerHandle] = {}
         self.transport: Transport
 
     def received(self, peer: Peer, datagram: bytes) -> None:
-        """Take a datagram."""
-        # Beyond the share only an acknowledgement or reset is read that a request of ours may wait for.
+        """Handle a datagram."""
+        # Above the rate limit, only an acknowledgement or reset is parsed that an own request may wait for.
         if not self.shares.take(peer.address) and (
             peer.address not in self._exchanges or datagram[0:1] < _LEAST_ACKNOWLEDGEMENT
         ):
-            self._drop_flood(peer, datagram)
+            self._drop_excess(peer, datagram)
             return
         try:
             message = decode(datagram)
@@ -155,17 +155,17 @@ class MessageLayer:
             self._request_received(peer, message, datagram)
         elif message.code == EMPTY and message.type in (Type.ACKNOWLEDGEMENT, Type.RESET):
             self._empty_received(peer, message)
-        else:  # a ping, or a code that nobody defined
+        else:  # a ping, or an undefined code
             self._reject(peer, message.message_id if message.type == Type.CONFIRMABLE else None)
 
-    def _drop_flood(self, peer: Peer, datagram: bytes) -> None:
-        """Drop a message beyond the share of a peer; sometimes reset it, and log a warning."""
+    def _drop_excess(self, peer: Peer, datagram: bytes) -> None:
+        """Drop a message above the rate limit of a peer. Reset and log only some of them."""
         self._counts.dropped += 1
         now = self._loop.time()
         if now - self._logged_at >= _LINE_SECONDS:
             self._logged_at = now
             _log.warning(
-                "%s sends more than %d messages a second: those beyond are dropped (%d datagrams dropped so far)",
+                "%s sends more than %d messages per second; the excess is dropped (%d datagrams dropped so far)",
                 peer.address,
                 self._limits.messages_per_second_of_peer,
                 self._counts.dropped,
@@ -175,7 +175,7 @@ class MessageLayer:
             self._reset_notification(peer, datagram)
 
     def _reset_notification(self, peer: Peer, datagram: bytes) -> None:
-        """Answer a notification with a reset, which ends its observation. Source: RFC 7641, section 3.6."""
+        """Respond to a notification with a reset, which ends its observation. Source: RFC 7641, section 3.6."""
         try:
             message = decode(datagram)
         except NotCoap:
@@ -187,16 +187,16 @@ class MessageLayer:
     def failed(self, peer: Peer, reason: str) -> None:
         """End the exchanges with a peer that cannot be reached."""
         for exchange in list(self._exchanges.get(peer.address, ())):
-            # A closed port is reported for a datagram, which is this one only if there was no other. A DTLS session may
-            # end at any time.
+            # The error of a closed port does not name the datagram, so it surely belongs to this one only if no other
+            # was sent. A DTLS session may end at any time.
             may_have_arrived = peer.is_secure or exchange.acknowledged or not exchange.is_sole
             self._end(exchange, Unreachable(f"{peer.address}: {reason}", may_have_arrived=may_have_arrived))
 
     def retransmit(self, peer: Peer) -> None:
-        """Retransmit the requests that a peer has not acknowledged: it made contact, so it listens now.
+        """Retransmit the unacknowledged requests to a peer: it made contact, so it listens now.
 
-        A device in queue mode may sleep again before the timer retransmits. A request that was sent a moment ago is
-        retransmitted when that moment has passed, so that a burst of messages does not cause another one.
+        A device in queue mode may sleep again before the timer retransmits. A request that was sent recently is
+        retransmitted with a short delay, so that a burst of messages does not cause a burst of retransmissions.
         """
         moment = self._tuning.ack_timeout_seconds / 2
         for exchange in self._exchanges.get(peer.address, ()):
@@ -206,10 +206,10 @@ class MessageLayer:
                 exchange.contacts_left -= 1
                 exchange.retransmissions_left, exchange.wait_seconds = self._tuning.retransmissions + 1, moment
                 exchange.timer.cancel()
-                exchange.timer = self._loop.call_at(due_at, self._again, exchange)
+                exchange.timer = self._loop.call_at(due_at, self._retransmit_or_fail, exchange)
 
-    async def ask(self, peer: Peer, request: Message, *, retransmissions: int | None = None) -> Message:
-        """Send a request, or a ping, and wait for its response; ``retransmissions`` replaces that of the tuning.
+    async def request_response(self, peer: Peer, request: Message, *, retransmissions: int | None = None) -> Message:
+        """Send a request or a ping, and wait for its response. ``retransmissions`` overrides the tuning.
 
         Raises:
             NoResponse: No response came in time.
@@ -217,14 +217,14 @@ class MessageLayer:
         """
         response: asyncio.Future[Message] = self._loop.create_future()
         self._counts.requests_sent += 1
-        exchange = self._begin(peer, request, response, retransmissions)
+        exchange = self._start(peer, request, response, retransmissions)
         try:
             return await response
         finally:
             self._forget(exchange)
 
     def respond(self, peer: Peer, request: Message, response: Message) -> None:
-        """Send the response to a request: with its acknowledgement, or after it."""
+        """Send the response to a request: in its acknowledgement, or separately if that has been sent."""
         self._counts.responses_sent += 1
         response.token = request.token
         if self._drop_acknowledgement(peer, request):
@@ -232,12 +232,12 @@ class MessageLayer:
         elif request.type == Type.NON_CONFIRMABLE:
             response.type, response.message_id = Type.NON_CONFIRMABLE, self._new_message_id()
         else:
-            self._begin(peer, response)
+            self._start(peer, response)
             return
         self._send_and_remember(peer, request, response)
 
     def close(self) -> None:
-        """End all exchanges; the caller closes the socket."""
+        """End all exchanges. The caller closes the socket."""
         for exchanges in list(self._exchanges.values()):
             for exchange in list(exchanges):
                 self._end(exchange, Unreachable("the socket is closed", may_have_arrived=True))
@@ -245,7 +245,7 @@ class MessageLayer:
             timer.cancel()
         self._unacknowledged.clear()
 
-    def _begin(
+    def _start(
         self,
         peer: Peer,
         message: Message,
@@ -253,17 +253,17 @@ class MessageLayer:
         retransmissions: int | None = None,
     ) -> CoapExchange:
         message.type, message.message_id = Type.CONFIRMABLE, self._new_message_id()
-        spread = _RNG.uniform(1, self._tuning.ack_random_factor)  # so that not all come at one time
+        spread = _RNG.uniform(1, self._tuning.ack_random_factor)  # so that not all retransmit at the same time
         wait = self._tuning.ack_timeout_seconds * spread
         retransmissions = self._tuning.retransmissions if retransmissions is None else retransmissions
         exchange = CoapExchange(peer, message, message.encode(), response, wait, retransmissions, retransmissions)
         self._exchanges.setdefault(peer.address, []).append(exchange)
-        exchange.timer = self._loop.call_later(wait, self._again, exchange)
+        exchange.timer = self._loop.call_later(wait, self._retransmit_or_fail, exchange)
         self._transmit(exchange)
         return exchange
 
     def _transmit(self, exchange: CoapExchange) -> None:
-        self._note_datagram(exchange.peer)
+        self._clear_sole(exchange.peer)
         exchange.attempts += 1
         exchange.sent_at, exchange.is_sole = self._loop.time(), exchange.attempts == 1
         try:
@@ -272,24 +272,24 @@ class MessageLayer:
             error.may_have_arrived = exchange.attempts > 1
             self._end(exchange, error)
 
-    def _again(self, exchange: CoapExchange) -> None:
+    def _retransmit_or_fail(self, exchange: CoapExchange) -> None:
         if exchange.acknowledged or not exchange.retransmissions_left:
-            self._end(exchange, NoResponse(self._silence(exchange)))
+            self._end(exchange, NoResponse(self._timeout_reason(exchange)))
             return
         exchange.retransmissions_left -= 1
         exchange.wait_seconds *= 2
-        exchange.timer = self._loop.call_later(exchange.wait_seconds, self._again, exchange)
+        exchange.timer = self._loop.call_later(exchange.wait_seconds, self._retransmit_or_fail, exchange)
         self._counts.retransmissions += 1
         self._transmit(exchange)
 
-    def _silence(self, exchange: CoapExchange) -> str:
+    def _timeout_reason(self, exchange: CoapExchange) -> str:
         """Return the reason of :class:`NoResponse`."""
         if exchange.acknowledged:
-            return f"{exchange.peer.address}: it took the request and did not answer"
-        return f"{exchange.peer.address}: no answer to {exchange.attempts} sendings"
+            return f"{exchange.peer.address}: the request was acknowledged, but got no response"
+        return f"{exchange.peer.address}: no response to {exchange.attempts} transmissions"
 
     def _end(self, exchange: CoapExchange, error: NoResponse | Unreachable) -> None:
-        """End one exchange without a response; others with the peer go on."""
+        """End one exchange without a response. Others with the peer continue."""
         self._forget(exchange)
         if isinstance(error, NoResponse):
             self._counts.unanswered += 1
@@ -307,14 +307,15 @@ class MessageLayer:
                 del self._exchanges[exchange.peer.address]
 
     def _response_received(self, peer: Peer, message: Message, datagram: bytes) -> None:
-        if message.type == Type.CONFIRMABLE and self._is_again(peer, message, datagram):
+        if message.type == Type.CONFIRMABLE and self._is_duplicate(peer, message, datagram):
             return
         exchange = self._waiting_for(peer, message)
         if exchange is not None and message.unknown_critical is not None:
-            self._end(exchange, NoResponse(f"{peer.address}: its answer holds option {message.unknown_critical}"))
+            reason = f"{peer.address}: its response has the unsupported option {message.unknown_critical}"
+            self._end(exchange, NoResponse(reason))
             exchange = None
         if exchange is None:
-            self._unasked_received(peer, message)
+            self._notification_received(peer, message)
             return
         self._counts.responses_received += 1
         if message.type == Type.CONFIRMABLE:
@@ -326,16 +327,16 @@ class MessageLayer:
 
     def _waiting_for(self, peer: Peer, message: Message) -> CoapExchange | None:
         for exchange in self._exchanges.get(peer.address, ()):
-            asked = exchange.message
-            if exchange.response is None or not _is_of(message, asked):
+            request = exchange.message
+            if exchange.response is None or not _is_response_to(message, request):
                 continue
             if message.type != Type.ACKNOWLEDGEMENT:
-                return None if _is_late_notification(message, asked) else exchange
-            if asked.message_id == message.message_id:
+                return None if _is_late_notification(message, request) else exchange
+            if request.message_id == message.message_id:
                 return exchange
         return None
 
-    def _unasked_received(self, peer: Peer, message: Message) -> None:
+    def _notification_received(self, peer: Peer, message: Message) -> None:
         if message.type == Type.ACKNOWLEDGEMENT:
             self._counts.dropped += 1
         elif message.unknown_critical is None and self._upper.notification_arrived(peer, message):
@@ -345,16 +346,16 @@ class MessageLayer:
         else:
             self._reject(peer, message.message_id)
 
-    def _is_again(self, peer: Peer, message: Message, datagram: bytes) -> bool:
-        """Whether a message is a duplicate; if so, send its response again."""
-        taken = self._taken.get(_key(peer, message))
-        if taken is None or taken.peer is not peer or taken.datagram != hash(datagram):
+    def _is_duplicate(self, peer: Peer, message: Message, datagram: bytes) -> bool:
+        """Return whether a message is a duplicate. If so, send its response again."""
+        earlier = self._received.get(_key(peer, message))
+        if earlier is None or earlier.peer is not peer or earlier.datagram != hash(datagram):
             return False
-        if taken.until <= self._loop.time():
+        if earlier.until <= self._loop.time():
             return False
         self._counts.duplicates += 1
-        if taken.response is not None:
-            self._send(peer, taken.response)
+        if earlier.response is not None:
+            self._send(peer, earlier.response)
         return True
 
     def _empty_received(self, peer: Peer, message: Message) -> None:
@@ -370,7 +371,7 @@ class MessageLayer:
 
     def _exchange_acknowledged(self, exchange: CoapExchange, is_reset: bool) -> None:
         if is_reset:
-            reason = f"{exchange.peer.address} does not take requests (it sent a reset)"
+            reason = f"{exchange.peer.address} rejected the request with a reset"
             may_have_arrived = exchange.acknowledged or exchange.attempts > 1
             self._end(exchange, Unreachable(reason, may_have_arrived=may_have_arrived))
         elif exchange.response is None:
@@ -379,10 +380,10 @@ class MessageLayer:
             exchange.acknowledged = True
             exchange.timer.cancel()
             wait = self._tuning.separate_response_seconds
-            exchange.timer = self._loop.call_later(wait, self._again, exchange)
+            exchange.timer = self._loop.call_later(wait, self._retransmit_or_fail, exchange)
 
     def _request_received(self, peer: Peer, request: Message, datagram: bytes) -> None:
-        if self._is_again(peer, request, datagram):
+        if self._is_duplicate(peer, request, datagram):
             return
         self._counts.requests_received += 1
         self._remember(peer, request, datagram)
@@ -393,7 +394,7 @@ class MessageLayer:
         self._upper.request_arrived(peer, request)
 
     def _drop_acknowledgement(self, peer: Peer, request: Message) -> bool:
-        """Cancel the empty acknowledgement of a request; return whether it was still to be sent."""
+        """Cancel the empty acknowledgement of a request. Return whether it was pending."""
         timer = self._unacknowledged.pop(_key(peer, request), None)
         if timer is None:
             return False
@@ -407,20 +408,20 @@ class MessageLayer:
 
     def _remember(self, peer: Peer, message: Message, datagram: bytes) -> None:
         now = self._loop.time()
-        while self._taken:
-            oldest = next(iter(self._taken.values()))
-            if oldest.until > now and len(self._taken) < self._limits.remembered_messages:
+        while self._received:
+            oldest = next(iter(self._received.values()))
+            if oldest.until > now and len(self._received) < self._limits.remembered_messages:
                 break
-            self._taken.popitem(last=False)
+            self._received.popitem(last=False)
         key = _key(peer, message)
-        self._taken.pop(key, None)
-        self._taken[key] = _Taken(peer, hash(datagram), now + self._tuning.exchange_lifetime_seconds)
+        self._received.pop(key, None)
+        self._received[key] = _ReceivedMessage(peer, hash(datagram), now + self._tuning.exchange_lifetime_seconds)
 
     def _send_and_remember(self, peer: Peer, request: Message, message: Message) -> None:
         datagram = message.encode()
-        taken = self._taken.get(_key(peer, request))
-        if taken is not None:
-            taken.response = datagram
+        earlier = self._received.get(_key(peer, request))
+        if earlier is not None:
+            earlier.response = datagram
         self._send(peer, datagram)
 
     def _acknowledge(self, peer: Peer, message: Message) -> None:
@@ -437,7 +438,7 @@ class MessageLayer:
 
     def _send(self, peer: Peer, datagram: bytes) -> None:
         """Send a datagram that is not retransmitted."""
-        self._note_datagram(peer)
+        self._clear_sole(peer)
         try:
             self._put(peer, datagram)
         except Unreachable:
@@ -446,7 +447,7 @@ class MessageLayer:
     def _put(self, peer: Peer, datagram: bytes) -> None:
         self.transport.send(peer, datagram)
 
-    def _note_datagram(self, peer: Peer) -> None:
+    def _clear_sole(self, peer: Peer) -> None:
         for exchange in self._exchanges.get(peer.address, ()):
             exchange.is_sole = False
 
@@ -455,19 +456,19 @@ class MessageLayer:
         return self._next_message_id
 
 
-def _is_of(message: Message, asked: Message) -> bool:
+def _is_response_to(message: Message, request: Message) -> bool:
     """Whether a response has the token of a request.
 
-    A client was seen to answer for a further block with the token of the first; there the message id has to do.
+    A client was seen to respond for a further block with the token of the first one. There the message id suffices.
     """
-    is_late_token = message.type == Type.ACKNOWLEDGEMENT and asked.first(Option.BLOCK2) is not None
-    return message.token == asked.token or (is_late_token and message.message_id == asked.message_id)
+    is_late_token = message.type == Type.ACKNOWLEDGEMENT and request.first(Option.BLOCK2) is not None
+    return message.token == request.token or (is_late_token and message.message_id == request.message_id)
 
 
-def _is_late_notification(message: Message, asked: Message) -> bool:
-    """Whether what has the token of a request, which is that of an observation, is no answer to it."""
+def _is_late_notification(message: Message, request: Message) -> bool:
+    """Whether a message with the token of a request is not its response, but a notification of the observation."""
     if message.first(Option.OBSERVE) is None:
         return False
-    wanted, given = asked.block(Option.BLOCK2), message.block(Option.BLOCK2)
-    is_other_block = wanted is not None and (given is None or given.number != wanted.number)
-    return is_other_block or asked.number(Option.OBSERVE) == 1
+    requested, received = request.block(Option.BLOCK2), message.block(Option.BLOCK2)
+    is_other_block = requested is not None and (received is None or received.number != requested.number)
+    return is_other_block or request.number(Option.OBSERVE) == 1

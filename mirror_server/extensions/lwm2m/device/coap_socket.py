@@ -332,7 +332,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         for number in range(len(blocks)):
             block = BlockOption(number, number + 1 < len(blocks), BLOCK_BYTES) if len(blocks) > 1 else None
             message = request_message(request, secrets.token_bytes(_TOKEN_BYTES), upload=block)
-            response = await self.ask(_SERVER, message)
+            response = await self.request_response(_SERVER, message)
             if response.code != _CONTINUE:
                 break
         return response_of(response)
@@ -343,7 +343,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         Source: RFC 7252 section 4.3.
         """
         try:
-            await self.ask(_SERVER, Message(Type.CONFIRMABLE, EMPTY, 0), retransmissions=_PINGS - 1)
+            await self.request_response(_SERVER, Message(Type.CONFIRMABLE, EMPTY, 0), retransmissions=_PINGS - 1)
         except _Reset:
             return True
         except (NoResponse, Unreachable):
@@ -355,7 +355,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         message = block_of(response_message(response, sequence), None)
         message.token = token
         if is_confirmable:
-            self._begin(_SERVER, message)
+            self._start(_SERVER, message)
             return
         message.type, message.message_id = Type.NON_CONFIRMABLE, self._new_message_id()
         self._send(_SERVER, message.encode())
@@ -406,7 +406,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         else:
             self.received(_SERVER, data)
 
-    def _silence(self, exchange: CoapExchange) -> str:
+    def _timeout_reason(self, exchange: CoapExchange) -> str:
         if exchange.acknowledged:
             return f"the server did not answer in {self._tuning.separate_response_seconds:g} s"
         asked = f"the server did not answer, asked {exchange.attempts} times"

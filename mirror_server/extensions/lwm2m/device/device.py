@@ -109,7 +109,7 @@ class LwM2MDevice:
         behaviour: Its behavior, which may be changed.
         observations: The observations of the server.
         requests: The last requests of the server.
-        heard_at: The time of the last one, or of the response to a ping.
+        last_seen_at: The time of the last one, or of the response to a ping.
         is_asleep: Whether it left the network until :meth:`wake`.
         registration_id: The id of its registration; empty without one.
         session_lost: Called on the event loop with the reason, when its DTLS session is lost.
@@ -147,7 +147,7 @@ class LwM2MDevice:
         self.behaviour = Behaviour(formats=FORMATS_OF_VERSION[version])
         self.observations = DeviceObservations()
         self.requests: deque[Request] = deque(maxlen=_REMEMBERED_REQUESTS)
-        self.heard_at: Instant = 0
+        self.last_seen_at: Instant = 0
         self.registration_id = ""
         self.session_lost: Callable[[str], object] = lambda _reason: None
         self._key = key
@@ -314,7 +314,7 @@ class LwM2MDevice:
         """
         is_heard = await self._open_socket().ping()
         if is_heard:
-            self.heard_at = self._clock.now()
+            self.last_seen_at = self._clock.now()
         else:
             self._lose_session("hears nothing from the server")
         return is_heard
@@ -409,7 +409,7 @@ class LwM2MDevice:
     async def handle(self, incoming: Incoming) -> Observed | None:
         """Return the response to a request of the server."""
         self.requests.append(incoming.request)
-        self.heard_at = self._clock.now()
+        self.last_seen_at = self._clock.now()
         if not self.behaviour.answers:
             return None
         if self.behaviour.hold is not None:

@@ -131,13 +131,13 @@ class DeviceRunner:
     def _asleep_at(self) -> Instant | None:
         if not self._device.queue_mode or self._device.is_asleep:
             return None
-        return after_seconds(max(self._renewed_at, self._device.heard_at), AWAKE_SECONDS)
+        return after_seconds(max(self._renewed_at, self._device.last_seen_at), AWAKE_SECONDS)
 
     def _ping_at(self) -> Instant | None:
         device = self._device
         if not device.server.is_secure or device.queue_mode or not device.is_connected or self._retry_at is not None:
             return None
-        return after_seconds(max(self._renewed_at, device.heard_at), PING_SECONDS)
+        return after_seconds(max(self._renewed_at, device.last_seen_at), PING_SECONDS)
 
     def _next_due_at(self) -> Instant:
         dues = [self._renewal_at(), self._ping_at(), self._model.next_measurement_at(), self._asleep_at()]
