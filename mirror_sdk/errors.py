@@ -190,9 +190,13 @@ class BadRequest(APIError):
 class NoSuchResource(BadRequest, UnknownResource):
     """400 with the reason ``RESOURCE_NOT_FOUND``: the service does not know this resource of the device."""
 
+    hint: str = "client.devices.resources(device) returns those it has"
+
 
 class BeforeHistory(BadRequest):
     """400 with the reason ``BEFORE_HISTORY``: an instant is before the stored history of the service."""
+
+    hint: str = "pass begin= (or the instant of as_of) from error.oldest_at on; client.history(begin=None) starts there"
 
     @property
     def oldest_at(self) -> datetime | None:

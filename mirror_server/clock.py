@@ -1,7 +1,7 @@
-"""Domain time: what timestamps, expiry, retention, back-off and device rhythms follow.
+"""Domain time, used for timestamps, expiry, retention, back-off and reporting intervals.
 
 ``SystemClock`` is wall time. ``ManualClock`` stands still until it is advanced, so that a test or a stored notebook
-sees the same times on every run.
+has the same times in every run.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ _log = logging.getLogger(__name__)
 
 
 def wall_time() -> Instant:
-    """The present by the clock of the system."""
+    """Return the current instant by the clock of the system."""
     return time.time_ns() // 1_000_000
 
 
 class Timer:
-    """A call that is due at an instant; ``cancel`` makes it never happen."""
+    """A call that is scheduled for an instant and can be canceled."""
 
     def __init__(self, due_at: Instant, action: Callable[[], None]) -> None:
         self.due_at = due_at
         self._action: Callable[[], None] | None = action
 
     def cancel(self) -> None:
-        """Forget the call; harmless when it has happened."""
+        """Cancel the call. Has no effect after the call."""
         self._action = None
 
     def fire(self) -> None:
-        """Make the call, once. An error in it is logged: one timer must not stop the others."""
+        """Make the call, once. An error is logged, because one timer must not stop the others."""
         action, self._action = self._action, None
         if action is None:
             return
@@ -47,7 +47,7 @@ class Timer:
 
 
 class _Agenda:
-    """Timers in the order of their instants, those of one instant in the order they were made."""
+    """A queue of timers, ordered by instant and then by creation."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[Instant, int, Timer]] = []
@@ -66,11 +66,11 @@ class _Agenda:
         return due
 
 
-_LOOK_SECONDS = 1
-"""How long it may go unnoticed that the clock of the system was set."""
+_CHECK_SECONDS = 1
+"""The interval at which the clock of the system is checked for jumps."""
 
 _JUMP_MILLISECONDS = 60_000
-"""What is less is no jump: clocks are kept right in small steps."""
+"""Smaller differences are not jumps, because clocks are adjusted in small steps."""
 _DOUBT_MILLISECONDS = 3_600_000
 
 
@@ -79,14 +79,14 @@ def _clocks() -> tuple[Instant, int]:
 
 
 class SystemClock:
-    """Wall time; one daemon thread makes the calls.
+    """Wall time. One daemon thread makes the calls.
 
-    The clock of the system jumps: when it is set, and when the machine slept. A jump ahead makes due what it passes.
-    A jump back makes nothing wait longer than it would have: what is called then too early looks at the clock itself.
+    The clock of the system jumps when it is set, and when the machine slept. After a jump forward, all calls that it
+    passed are due. A jump back delays no call. A call that is then too early has to check the time itself.
 
     Args:
-        clocks: Reads the clock of the system, and one that runs on whatever is done to that; both in milliseconds.
-        last_known_at: The latest instant that is known from before; it jumped from there if it is later than that.
+        clocks: Returns the clock of the system, and a monotonic clock; both in milliseconds.
+        last_known_at: The newest instant from before the start. If the clock is much later, that counts as a jump.
     """
 
     is_manual = False
@@ -96,13 +96,12 @@ class SystemClock:
     ) -> None:
         self._clocks = clocks
         wall, steady = clocks()
-        # How far it is ahead of the one that runs steadily, and each jump ahead with the time until which it is
-        # doubted, by that one.
+        # The lead over the monotonic clock, and each jump forward with the monotonic time until which it is in doubt.
         self._ahead = wall - steady
         self._doubts: list[tuple[int, int]] = []
         if last_known_at is not None:
             self._doubt(wall - last_known_at, steady)
-        # Each timer is in both, and is called by the clock that comes to its end first.
+        # Each timer is in both queues, and fires by the clock that reaches it first.
         self._by_wall = _Agenda()
         self._by_steady = _Agenda()
         self._changed = threading.Condition()
@@ -111,34 +110,34 @@ class SystemClock:
         self._thread.start()
 
     def now(self) -> Instant:
-        """Wall time in milliseconds."""
+        """Return wall time in milliseconds."""
         return self._clocks()[0]
 
     def sure_now(self) -> Instant:
-        """The present without what the clock jumped ahead within the last hour.
+        """Return the current instant without the jumps forward of the last hour.
 
-        What is deleted for its age, and cannot be had back, is deleted by this: a clock that was set wrong may be set
-        right until then, and who comes back after a long sleep of the machine has the time to.
+        Use it to delete data by age, which cannot be undone. So there is an hour to correct a clock that was set
+        wrong, and clients have time to return after a long sleep of the machine.
         """
         with self._changed:
             wall, steady = self._clocks()
-            self._look(wall, steady)
+            self._check(wall, steady)
             return wall - sum(jump for jump, _ in self._doubts)
 
     def call_at(self, due_at: Instant, action: Callable[[], None]) -> Timer:
-        """Call ``action`` once when ``due_at`` is reached, on a thread of the clock; it must not block."""
+        """Call ``action`` once when ``due_at`` is reached, on the thread of the clock. It must not block."""
         timer = Timer(due_at, action)
         with self._changed:
             wall, steady = self._clocks()
             left = due_at - wall
             self._by_wall.add(timer, due_at)
-            # One more, because either clock is cut to the millisecond: nothing is called before its instant.
+            # One millisecond more, because both clocks are truncated: nothing may be called before its instant.
             self._by_steady.add(timer, steady + (left + 1 if left > 0 else 0))
             self._changed.notify()
         return timer
 
     def close(self) -> None:
-        """Stop the thread; calls that are not due yet never happen."""
+        """Stop the thread. Calls that are not due yet never happen."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -151,15 +150,15 @@ class SystemClock:
                 if self._closed:
                     return
                 wall, steady = self._clocks()
-                self._look(wall, steady)
+                self._check(wall, steady)
                 due = [*self._by_wall.pop_due(wall), *self._by_steady.pop_due(steady)]
                 if not due:
                     self._changed.wait(self._wait_seconds(wall, steady))
             for timer in due:
                 timer.fire()
 
-    def _look(self, wall: Instant, steady: int) -> None:
-        """Note a jump, and tell the operator of it."""
+    def _check(self, wall: Instant, steady: int) -> None:
+        """Record and log a jump of the clock."""
         jump = wall - steady - self._ahead
         self._ahead += jump
         self._doubts = [(ahead, until) for ahead, until in self._doubts if until > steady]
@@ -170,7 +169,7 @@ class SystemClock:
         if jump > 0:
             self._doubt(jump, steady)
         while jump < 0 and self._doubts:
-            # It is right again, or less wrong.
+            # The clock was corrected, at least in part.
             ahead, until = self._doubts.pop()
             jump += ahead
             if jump > 0:
@@ -181,15 +180,15 @@ class SystemClock:
             self._doubts.append((jump, steady + _DOUBT_MILLISECONDS))
 
     def _wait_seconds(self, wall: Instant, steady: int) -> float | None:
-        """How long nothing will be due; for ever where nothing waits."""
+        """Return the time until the next timer; ``None`` without timers."""
         at_wall, at_steady = self._by_wall.next_due_at(), self._by_steady.next_due_at()
         left = [at_wall - wall] if at_wall is not None else []
         left += [at_steady - steady] if at_steady is not None else []
-        return min(*left, _LOOK_SECONDS * 1000) / 1000 if left else None
+        return min(*left, _CHECK_SECONDS * 1000) / 1000 if left else None
 
 
 class ManualClock:
-    """Stands still until it is advanced."""
+    """A clock that stands still until it is advanced."""
 
     is_manual = True
 
@@ -200,33 +199,33 @@ class ManualClock:
         self._advancing = threading.Lock()
 
     def now(self) -> Instant:
-        """The instant the clock was set or advanced to."""
+        """Return the instant to which the clock was set or advanced."""
         return self._now
 
     def sure_now(self) -> Instant:
-        """The same: it moves when it is told to."""
+        """Return the same as :meth:`now`, because this clock never jumps."""
         return self._now
 
     def call_at(self, due_at: Instant, action: Callable[[], None]) -> Timer:
-        """See :class:`SystemClock`; a call that is due already is made at the next ``advance``."""
+        """See :class:`SystemClock`. A call that is due already is made at the next ``advance``."""
         timer = Timer(due_at, action)
         with self._lock:
             self._agenda.add(timer, due_at)
         return timer
 
     def close(self) -> None:
-        """Nothing runs by itself here, so there is nothing to stop."""
+        """Do nothing, because there is no thread to stop."""
 
     def advance(self, milliseconds: int, settle: Callable[[], object] = lambda: None) -> Instant:
-        """Move on, stopping at every instant at which a call is due.
+        """Advance the clock, stopping at every instant at which a call is due.
 
         Args:
-            milliseconds: How far to move on, at least 0.
-            settle: Called after the calls of each instant; returns when all they caused is done, so that what
-                follows sees it.
+            milliseconds: How far to advance, at least 0.
+            settle: Called after the calls of each instant. It returns when all their effects are done, so that later
+                calls see them.
 
         Returns:
-            The new present.
+            The new current instant.
         """
         with self._advancing:
             end_at = self._now + milliseconds
@@ -247,4 +246,4 @@ class ManualClock:
 
 
 Clock = SystemClock | ManualClock
-"""Tells the instant and makes calls at later ones."""
+"""Returns the current instant and makes calls at later ones."""

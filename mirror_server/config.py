@@ -24,19 +24,19 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 SECONDS = click.FloatRange(min=0, min_open=True)
 
 SERVE = ("run", "wsgi")
-"""The commands that serve: ``mirror-server run``, and another WSGI server, which takes the variables alone."""
+"""The commands that serve: ``mirror-server run``, and other WSGI servers, which use the variables only."""
 
 _OPTION = "option"
 
 
 class ListenAddress(NamedTuple):
-    """Where to listen: a name or an address without brackets, and a port, 0 for a free one."""
+    """An address to listen on: a name or an address without brackets, and a port, 0 for a free one."""
 
     host: str
     port: int
 
     def __str__(self) -> str:
-        """As it is written in a URL."""
+        """Return host and port in the form of a URL."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
@@ -49,47 +49,47 @@ class _Option(NamedTuple):
 def setting(
     default: Any, help_: str, /, *, option: str | None = None, commands: Iterable[str] = SERVE, **settings: Any
 ) -> Any:
-    """A field of a dataclass of settings.
+    """Declare a setting as a field of a dataclass.
 
     Args:
-        default: Its value where the operator gives none.
-        help_: What it is for, as the help of the command says it.
-        option: The option's name, where it is not that of the field.
+        default: The default value.
+        help_: The help text of the option.
+        option: The option's name, if it differs from the name of the field.
         commands: The commands that have the option.
-        settings: What else ``click.option`` takes; ``default`` is the default in the words of the command line.
+        settings: Further arguments of ``click.option``; ``default`` is the default as written on the command line.
     """
     return field(default=default, metadata={_OPTION: _Option(commands, option, {"help": help_, **settings})})
 
 
 def options_of(command: str, *kinds: type) -> Callable[[F], F]:
-    """Give a command an option for each setting of these dataclasses that is for it.
+    """Return a decorator that adds the options of these dataclasses to a command.
 
-    The values arrive under the names of the fields.
+    The command gets the values under the names of the fields.
     """
     declared = [each for kind in kinds for each in fields(kind) if command in each.metadata[_OPTION].commands]
 
-    def give(function: F) -> F:
+    def decorate(function: F) -> F:
         for each in reversed(declared):
             function = _option(each)(function)
         return function
 
-    return give
+    return decorate
 
 
 def option_name(declared: Field[Any]) -> str:
-    """The name of the option for a setting, ``--keep-log-seconds``."""
+    """Return the name of the option for a setting, such as ``--keep-log-seconds``."""
     return _names(declared).partition("/")[0]
 
 
 def _names(declared: Field[Any]) -> str:
-    """As click takes it; that of a flag has its negation behind a slash."""
+    """Return the option declaration for click. A flag has its negation after a slash."""
     option: _Option = declared.metadata[_OPTION]
     return option.name or f"--{declared.name.replace('_', '-')}"
 
 
 def _option(declared: Field[Any]) -> Callable[[F], F]:
     settings = {"default": declared.default, **declared.metadata[_OPTION].settings}
-    # An absent value is no default to show.
+    # The help shows no default for a setting without a value.
     shown = settings["default"] not in (None, ())
     variable = f"MIRROR_{option_name(declared).removeprefix('--').replace('-', '_').upper()}"
     return click.option(
@@ -98,10 +98,10 @@ def _option(declared: Field[Any]) -> Callable[[F], F]:
 
 
 def read_network(text: str) -> Network:
-    """Reads a network of IP addresses; the type of an option.
+    """Parse a network of IP addresses, as the type of an option.
 
     Raises:
-        BadParameter: It is none.
+        BadParameter: It is not a network.
     """
     try:
         return ipaddress.ip_network(text)
@@ -114,10 +114,10 @@ _UNITS_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def read_time(text: str) -> int:
-    """Reads ``24h``, ``30m``, ``7d`` or ``0``; gives seconds.
+    """Parse a duration such as ``24h``, ``30m``, ``7d`` or ``0``, and return seconds.
 
     Raises:
-        BadParameter: It is none of these.
+        BadParameter: It is not a duration.
     """
     found = _TIME.fullmatch(text)
     if found is None:
@@ -131,10 +131,10 @@ def _is_manual(_context: click.Context, _parameter: click.Parameter, word: str) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What an operator may set; each field means what the help of its option says.
+    """The settings of the server. The help text of each option describes its field.
 
     Attributes:
-        extensions: The settings of extensions, of which :meth:`of` gives one.
+        extensions: The settings of extensions; see :meth:`of`.
     """
 
     database_url: str = setting(
@@ -228,7 +228,7 @@ class Settings:
     extensions: tuple[object, ...] = field(default=(), metadata={_OPTION: _Option((), None, {})})
 
     def of(self, kind: type[S]) -> S:
-        """The settings of an extension, by their class; its defaults where none were given."""
+        """Return the settings of an extension, by their class; the defaults if none are set."""
         return next((one for one in self.extensions if isinstance(one, kind)), None) or kind()
 
 

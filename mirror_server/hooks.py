@@ -758,7 +758,7 @@ def of_commands() -> Extensions:
     return extensions
 
 
-def open_database(url: str, *, must_exist: bool = False, as_it_is: bool = False) -> Database:
+def open_database(url: str, *, must_exist: bool = False, keep_schema: bool = False) -> Database:
     """Open a database with all that the extensions that are installed store in it.
 
     Raises:
@@ -766,7 +766,7 @@ def open_database(url: str, *, must_exist: bool = False, as_it_is: bool = False)
     """
     from mirror_server.store.database import Database  # noqa: PLC0415 - the help of the commands needs none
 
-    return Database(url, of_commands().storages, must_exist=must_exist, as_it_is=as_it_is)
+    return Database(url, of_commands().storages, must_exist=must_exist, keep_schema=keep_schema)
 
 
 def read_settings(**values: Any) -> Settings:

@@ -42,19 +42,19 @@ _MANUAL_CLOCK_BEGINS_AT: Instant = 1_767_600_000_000
 
 
 class Coordinator:
-    """How a server takes part among the processes that serve its database; in the core it is alone, and leads.
+    """Coordinates the processes that serve one database. In the core there is only one, which is the leader.
 
-    Where others may serve it as well, the database's location names another class, whose methods may be hooks.
+    If several processes may serve a database, its location names another class, whose methods may be hooks.
 
     Args:
-        services: The server; its database and settings are there, and nothing else yet.
+        services: The server, with its database and settings only.
 
     Attributes:
-        forward: Gives the leader's answer to the request at hand, given its WSGI environment and whether it is a poll;
-            ``None`` where this process leads. It is ``None`` itself where no other process ever leads.
+        forward: Returns the leader's response to the current request, given its WSGI environment and whether it is a
+            poll; ``None`` if this process leads. The attribute is ``None`` if no other process can lead.
 
     Raises:
-        DatabaseError: Processes that cannot work together with this one serve the database.
+        DatabaseError: Processes that are incompatible with this one serve the database.
     """
 
     forward: Callable[..., Any] | None = None
@@ -64,50 +64,50 @@ class Coordinator:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this process leads, as far as it knows: it holds the devices and channels."""
+        """Whether this process is the leader, as far as it knows. The leader has the devices and channels."""
         return True
 
     def join(self) -> None:
-        """Take part: the parts of the server are made."""
+        """Join the other processes, after the parts of the server are built."""
 
     def start(self) -> None:
-        """Have the server lead, unless another process does.
+        """Make the server the leader, unless another process is.
 
         Raises:
-            DatabaseError: The database does not answer any more.
+            DatabaseError: The database does not respond.
         """
         self._services.begin_to_lead()
 
     def respond_with(self, app: Any) -> None:
-        """Answer requests of other processes with a WSGI app whenever this process leads."""
+        """Use a WSGI app for the requests of other processes while this process is the leader."""
 
     def is_alive(self, process_id: str) -> bool:  # noqa: ARG002 - there is no other
-        """Whether another process still is there."""
+        """Whether another process still runs."""
         return False
 
     def stop(self) -> None:
-        """Take part no more; until it is closed no other process takes over."""
+        """Leave the other processes. None becomes the leader until :meth:`close`."""
 
     def close(self) -> None:
-        """Let another process take over."""
+        """Let another process become the leader."""
 
 
 class Services:
     """All parts of one server, on one database.
 
     Args:
-        settings: What the operator set.
+        settings: The settings.
 
     Attributes:
-        gauges: Measure what serves the app.
-        takes_upgrades: Whether some process that serves this database may take other protocols than HTTP.
-        backends: The kinds of device connections there are.
-        dispatcher: Sends devices what waits for them.
+        gauges: Return the metrics of the web server.
+        takes_upgrades: Whether a process that serves this database may accept other protocols than HTTP.
+        backends: The device backends.
+        dispatcher: Sends pending commands to devices.
         device_request_hooks: See :func:`mirror_server.hooks.device_request`.
 
     Raises:
         DatabaseError: The database cannot be used.
-        CannotServe: An extension is missing, or not possible as the settings say.
+        CannotServe: An extension is missing, or does not work with these settings.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -131,7 +131,7 @@ class Services:
         self.log = NotificationLog(
             self.database,
             self.clock,
-            most_bytes=settings.keep_log_bytes,
+            max_bytes=settings.keep_log_bytes,
             is_shared=self.database.is_shared,
             is_leader=self.is_leader,
         )
@@ -200,18 +200,18 @@ class Services:
         self.device_request_hooks = self.extensions.collected("device_request")
 
     def measurements(self) -> list[Iterable[Measurement]]:
-        """Metrics as they are now: of who serves, and of extensions."""
+        """Return the current metrics of the web server and of extensions."""
         return [*(measure() for measure in self.gauges), *self.extensions.hook.measurements()]
 
     def announcements(self, url: str, key: str | None) -> list[str]:
-        """What a command that serves prints of extensions."""
+        """Return the lines of extensions that a serving command prints."""
         return list(chain(*self.extensions.hook.announcements(services=self, url=url, key=key)))
 
     def part(self, kind: type[T]) -> T:
-        """What an extension built for this server, by its class.
+        """Return an object that an extension built for this server, by its class.
 
         Raises:
-            LookupError: None did.
+            LookupError: No extension built one.
         """
         for part in self._parts:
             if isinstance(part, kind):
@@ -219,10 +219,10 @@ class Services:
         raise LookupError(f"no extension built a {kind.__name__}")
 
     def start(self) -> None:
-        """Begin, and lead unless another process does.
+        """Start the server, and become the leader unless another process is.
 
         Raises:
-            DatabaseError: The database does not answer any more.
+            DatabaseError: The database does not respond.
         """
         _log.info("extensions: %s", ", ".join(self.extensions.names) or "none")
         for name, why in self.extensions.left_out.items():
@@ -232,13 +232,13 @@ class Services:
         self.extensions.hook.started()
 
     def begin_to_lead(self) -> None:
-        """Make this process the leader: look after what became due, bring up the devices, deliver what waits."""
+        """Become the leader: do what is due, connect the devices, deliver pending commands and notifications."""
         # Another process may have led since an interruption.
         self.devices.forget_interruption()
-        # First, while what is stored tells when a service was there last.
+        # First, because later writes change the newest stored instant, which is when a server last ran.
         self.database.submit_durable(self.devices.resume)
-        # A manual clock begins at the same instant in each new database.
-        self.database.submit_durable(partial(maintenance.begin_counting, at=wall_time()))
+        # Wall time, because a manual clock starts at the same instant in each new database.
+        self.database.submit_durable(partial(maintenance.initialize_revisions, at=wall_time()))
         self.extensions.hook.lead()
         names = " ".join(self.extensions.names)
         self.database.submit_durable(partial(Session.put_setting, name=EXTENSIONS, value=names))
@@ -249,28 +249,28 @@ class Services:
         self.webhooks.start()
 
     def pause_leading(self) -> None:
-        """Whether this process is still the leader is not known: begin nothing that others could do as well."""
+        """Start nothing that another leader may do too, because it is not known who is the leader."""
         self._interrupted()
         self.webhooks.stop()
 
     def go_on_leading(self) -> None:
-        """This process is the leader still, and nobody else was meanwhile."""
+        """Continue as the leader, after it is known that no other process was the leader in between."""
         self._resumed()
         self.webhooks.start()
 
     def stop_leading(self) -> None:
-        """Another process leads: forget what is under way."""
+        """Discard all work in flight, because another process is the leader now."""
         self.extensions.hook.disconnect_devices()
         self.extensions.hook.resign()
         self._housekeeping.stop()
         self.dispatcher.forget()
         self.webhooks.stop()
         self.polls.forget()
-        # Whoever leads now has to know.
+        # The new leader needs it.
         self.log.store_read()
 
     def catch_up(self) -> None:
-        """Signals may have been missed: look at everything they could have been about."""
+        """Check everything that signals may be about, because some may have been missed."""
         self.log.wake_all()
         self.extensions.hook.caught_up()
         if self.is_leader():
@@ -278,7 +278,7 @@ class Services:
             self._housekeeping.expire_commands()
 
     def close(self) -> None:
-        """Stop; what was accepted is on disk, and what waits goes on at the next start."""
+        """Stop. Accepted requests are on disk, and pending work continues at the next start."""
         self.clock.close()
         self.coordinator.stop()
         self.webhooks.close()
@@ -291,12 +291,12 @@ class Services:
         self._let_others_serve()
 
     def _interrupted(self) -> None:
-        """Nothing can be stored: end no registration, for no device can update its own."""
+        """Let no registration expire while nothing can be stored, because devices cannot update theirs."""
         self.devices.interrupt()
         self.extensions.hook.interrupted()
 
     def _resumed(self) -> None:
-        """Storing works again: leave devices the time to update their registrations."""
+        """Let registrations expire again, after devices had time to update them."""
 
         def work(session: Session) -> None:
             self.devices.resume(session)
@@ -305,13 +305,16 @@ class Services:
         self.database.submit_durable(work)
 
     def probe(self) -> Future[None]:
-        """Write something; the future raises what a write raises. One write at a time serves all, who need no key."""
+        """Write something, to check the disk; the future raises the error of the write.
+
+        Requests without a key may cause it, so concurrent calls share one write.
+        """
         if self._probe is None or self._probe.done():
             self._probe = self.database.submit(Session.probe)
         return self._probe
 
     def is_leader(self) -> bool:
-        """Whether this process leads: it holds the devices and channels. Of several on one database, one does."""
+        """Whether this process is the leader, which has the devices and channels."""
         return self.coordinator.is_leader
 
     def _handle_signals(self) -> None:
@@ -319,7 +322,7 @@ class Services:
         on(LOG, self.log.wake)
         on(AGAIN, self.dispatcher.contact)
         on(EXPIRY, self._commands_expire)
-        # Last, behind those of extensions that say what a device may be sent.
+        # Last, after the signals of extensions that release held commands.
         on(WAITING, self.dispatcher.wake)
 
     def _commands_expire(self, *instants: str) -> None:
@@ -328,10 +331,10 @@ class Services:
 
     def _finish(self, job: Job, response: DeviceResponse | None) -> Future[None]:
         conflict_keys = (job.device_id, logs.EVERY)
-        if job.command is not None:
+        if job.request is not None:
             return self.database.enqueue(
                 self.commands.finish,
-                items=[(job.command, response)],
+                items=[(job.request, response)],
                 until_stored=True,
                 by_leader=True,
                 conflict_keys=conflict_keys,
@@ -346,7 +349,7 @@ def _clock(settings: Settings, database: Database) -> Clock:
         stored = session.setting(MANUAL_CLOCK)
         newest = maintenance.newest_instant(session, database.storages)
     if settings.manual_clock:
-        # The database may have been served by the wall clock before: time never goes back.
+        # The database may have been served with the wall clock before, and time must not go back.
         return ManualClock(max(int(stored or _MANUAL_CLOCK_BEGINS_AT), newest or 0))
     clock = SystemClock(last_known_at=newest)
     if newest is not None and newest > after_seconds(clock.now(), _CLOCKS_DIFFER_SECONDS):

@@ -44,7 +44,23 @@ class DeviceMethods:
         ``client.requests.begin_read(...)`` and ``result()`` also return the content type, with which
         :func:`mirror_sdk.values.decode_many` reads the value of each resource.
 
-        Arguments and errors as for ``client.requests.begin_read()`` and :meth:`DeviceRequest.result`.
+        Args:
+            device_id: The device: its id, its endpoint name, or an object that has its id.
+            path: The resource path, such as ``/3303/0/5700``.
+            accept: The preferred content type.
+            expiry_seconds: How long the request may wait for the device, by default 2 hours, and 3 days for a device in
+                queue mode.
+            timeout: Seconds to wait for the response; by default until the request has expired, but at most 60.
+
+        Raises:
+            NotFound: The device does not exist.
+            UnknownResource: The device does not have this resource.
+            ReadRejected: The device rejects the read.
+            DeviceRequestFailed: The request failed for another reason; its subclasses and ``category`` say which one.
+            WaitTimeout: The wait is over. The request stays in the queue and may still be executed.
+            ValueError: An argument cannot be sent; the message names it.
+
+        For other errors see ``client.requests.begin_read()``.
 
         >>> client.read_value(station, "/3303/0/5700")
         21.5
@@ -69,7 +85,28 @@ class DeviceMethods:
     ) -> None:
         """Write a value to a device and wait until the device has accepted it.
 
-        Arguments and errors as for ``client.requests.begin_write()`` and :meth:`DeviceRequest.result`.
+        Args:
+            device_id: The device: its id, its endpoint name, or an object that has its id.
+            path: The resource path, such as ``/3311/0/5850``.
+            value: The value; see :func:`mirror_sdk.values.encode`.
+            text: Instead of ``value``, what a person typed, such as ``"off"``; see :func:`mirror_sdk.parse_value`.
+            content_type: The content type of the value on its way to the device; by default chosen by the value.
+            expiry_seconds: How long the request may wait for the device, by default 2 hours, and 3 days for a device in
+                queue mode.
+            timeout: Seconds to wait for the response; by default until the request has expired, but at most 60.
+            allow_read_only: Whether to write to a path that is declared read-only.
+            if_match: The expected resource, desired value or its revision; the write is not accepted after another one.
+
+        Raises:
+            InvalidValue: The value does not match the declaration of the path, or another argument cannot be sent.
+            NotFound: The device does not exist.
+            UnknownResource: The device does not have this resource.
+            PreconditionFailed: The desired value is not the one in ``if_match``. Nothing was sent to the device.
+            WriteRejected: The device rejects the write.
+            DeviceRequestFailed: The request failed for another reason; its subclasses and ``category`` say which one.
+            WaitTimeout: The wait is over. The request stays in the queue and may still be executed.
+
+        For other errors see ``client.requests.begin_write()``.
 
         >>> client.write_value(light, "/3311/0/5850", True)
         >>> client.write_value(light, "/3311/0/5851", text=" 55 ")
@@ -90,7 +127,23 @@ class DeviceMethods:
     ) -> None:
         """Execute a resource of a device and wait until the device has done so.
 
-        Arguments and errors as for ``client.requests.begin_execute()`` and :meth:`DeviceRequest.result`.
+        Args:
+            device_id: The device: its id, its endpoint name, or an object that has its id.
+            path: The resource path, such as ``/3/0/4``.
+            argument: The argument of the execution, if the resource takes one.
+            expiry_seconds: How long the request may wait for the device, by default 2 hours, and 3 days for a device in
+                queue mode.
+            timeout: Seconds to wait for the response; by default until the request has expired, but at most 60.
+
+        Raises:
+            NotFound: The device does not exist.
+            UnknownResource: The device does not have this resource.
+            ExecuteRejected: The device rejects the execution.
+            DeviceRequestFailed: The request failed for another reason; its subclasses and ``category`` say which one.
+            WaitTimeout: The wait is over. The request stays in the queue and may still be executed.
+            ValueError: An argument cannot be sent; the message names it.
+
+        For other errors see ``client.requests.begin_execute()``.
 
         >>> client.execute(light, "/3/0/4")
         """

@@ -122,7 +122,7 @@ def read_json(validate: Callable[[bytes], T]) -> Callable[[HTTPResponse], T]:
             return validate(answer.content)
         except ValidationError as exc:
             place = "" if content_type(answer.headers) == _JSON else elsewhere(answer.headers)
-            raise UnexpectedAnswer(f"the answer is not what the interface says: {first_fault(exc)}{place}") from exc
+            raise UnexpectedAnswer(f"the response does not follow the interface: {first_fault(exc)}{place}") from exc
 
     return read
 

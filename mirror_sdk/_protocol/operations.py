@@ -483,12 +483,12 @@ def checked_rules(rules: Iterable[RuleLike]) -> list[PresubscriptionRule]:
     if isinstance(rules, PresubscriptionRule | Mapping | str):
         raise TypeError(f"rules must be a list of rules, not {shown(rules)}; put brackets around a single one")
     listed = list(rules)
-    found = _checked(PRESUBSCRIPTION_RULES.validate_python, listed)
+    found = _checked(PRESUBSCRIPTION_RULES.validate_python, listed, "rule ")
     for index, rule in enumerate(found):
         # A rule that was listed may have members of a later version; in a mapping such a name was mistyped.
         if isinstance(listed[index], Mapping) and rule.model_extra:
             (name, *_) = rule.model_extra
-            raise InvalidValue(f"{index}.{name}: a rule has no such member; {closest(name, type(rule).model_fields)}")
+            raise InvalidValue(f"rule {index} has no member {name!r}; {closest(name, type(rule).model_fields)}")
     return found
 
 
@@ -673,11 +673,11 @@ def checked_body(model: type[BaseModel], given: Mapping[str, object]) -> Any:
     return _checked(model.model_validate, body).model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-def _checked(validate: Callable[[object], M], given: object) -> M:
+def _checked(validate: Callable[[object], M], given: object, prefix: str = "") -> M:
     try:
         return validate(given)
     except ValidationError as exc:
-        raise InvalidValue(first_fault(exc)) from exc
+        raise InvalidValue(f"{prefix}{first_fault(exc)}") from exc
 
 
 # Reading

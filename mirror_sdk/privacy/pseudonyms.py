@@ -48,7 +48,8 @@ class Pseudonyms:
 
     def number(self, kind: str, original: float) -> int:
         """Return the pseudonym of a number: a whole number below 2**48."""
-        return int.from_bytes(self._digest(kind, repr(float(original)))[: _NUMBER_BITS // 8], "big")
+        # Adding 0.0 makes -0.0 the number that it is equal to.
+        return int.from_bytes(self._digest(kind, repr(float(original) + 0.0))[: _NUMBER_BITS // 8], "big")
 
     def _digest(self, kind: str, original: str | bytes) -> bytes:
         mac = self._mac.copy()

@@ -71,6 +71,8 @@ class Devices(ClientResource[ClientSession]):
     ) -> DeviceList:
         """Return the devices that match all conditions, such as ``attributes={"site": "Berlin"}``; by default all.
 
+        Texts must match exactly: ``endpoint_type="light"`` does not find a device of the type ``Light``.
+
         Args:
             state: ``registered`` or ``deregistered``.
             endpoint_type: Endpoint type.

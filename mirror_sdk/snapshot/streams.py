@@ -73,7 +73,7 @@ class SizeLimit:
             raise
         except _FAULTS as exc:
             fault = first_fault(exc) if isinstance(exc, ValidationError) else str(exc)
-            raise UnexpectedAnswer(f"the {self.what} is not what the interface says: {visible_line(fault)}") from exc
+            raise UnexpectedAnswer(f"the {self.what} does not follow the interface: {visible_line(fault)}") from exc
 
     def count(self, byte_count: int, max_part_bytes: int) -> None:
         """Count a part of a response, before memory is allocated for it.

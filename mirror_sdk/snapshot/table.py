@@ -72,7 +72,8 @@ def request_since(frame: pd.DataFrame, *, server: str) -> SnapshotRequest:
             selection=Selection(**selection),
             server=server,
             raw="reported_raw" in frame,
-            tz=str(frame["reported_at"].dt.tz),
+            # A table without times is refreshed in UTC.
+            tz=str(frame["reported_at"].dt.tz) if "reported_at" in frame else "UTC",
             # Of a table that has lost columns, all rows are fetched again.
             revision=about["revision"] if _has_all(frame) else None,
         )

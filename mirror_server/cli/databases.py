@@ -114,7 +114,7 @@ def backup(file: Path, database_url: str) -> None:
 
     A database of an older version is copied unchanged, so that you can undo an upgrade.
     """
-    with closing(open_database(database_url, must_exist=True, as_it_is=True)) as database:
+    with closing(open_database(database_url, must_exist=True, keep_schema=True)) as database:
         database.backend.backup(file)
     click.echo(f"wrote {file}")
 

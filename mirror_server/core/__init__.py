@@ -1,6 +1,6 @@
 """Pure decisions: no clock, no I/O, no threads.
 
-It imports nothing else of the server. Begin with ``desired``, the status of a desired value, and ``commands``, how long
-a command waits and how it ends. ``messages`` has the JSON of notifications, ``rules`` an index of presubscription
-rules, ``errors`` the errors of requests, and ``instants`` the type of times.
+The package imports nothing else of the server. Begin with ``desired`` (the status of a desired value) and ``commands``
+(expiry, retries and failures). ``messages`` has the JSON of notifications, ``rules`` an index of presubscription rules,
+``errors`` the errors of requests, and ``instants`` the type of times.
 """

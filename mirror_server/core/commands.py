@@ -1,4 +1,4 @@
-"""Commands: what a device request asks for, how long it waits, and how it ends. Source: wire.md 2 and 5."""
+"""Commands: the operation of a device request, its expiry, retries and failures. Source: wire.md 2 and 5."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from mirror_server.core.instants import Instant, after_seconds
 
 DEFAULT_RETRIES_QUEUE_MODE = 2
 ASYNC_ID_SECONDS = 24 * 3600
-"""How long after its answer an async-id stands for its request. Source: wire.md 2."""
+"""How long an async-id is reserved after the response to its request. Source: wire.md 2."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandRequest:
-    """What an application asks of a device."""
+    """The operation on a device that an application requests."""
 
     method: str
     path: str
@@ -26,21 +26,21 @@ class CommandRequest:
 
     @property
     def is_write(self) -> bool:
-        """Whether the command sets a desired value; notification rules do not."""
+        """Whether the command sets a desired value. Setting notification rules does not."""
         return self.method == "PUT" and self.query is None
 
     @property
     def is_idempotent(self) -> bool:
-        """Whether the device may get the command twice. An execute may switch, count or restart something each time."""
+        """Whether the command may be sent twice. An execute may switch, count or restart something each time."""
         return self.method != "POST"
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command that was accepted; of one that ``is_silent`` nobody is told how it ends.
+    """An accepted command. With ``is_silent`` there is no async response.
 
-    ``attempts`` counts the attempts that failed. For a command that is not idempotent it also counts the attempt that
-    is in progress, and is stored before that is sent: after a crash it says that the device may have acted.
+    ``attempts`` counts failed attempts. For a command that is not idempotent it also counts the attempt in progress,
+    and is stored before that is sent. So after a crash it shows that the device may have acted.
     """
 
     command_id: int
@@ -56,7 +56,7 @@ class Command:
 
 
 class Failure(Enum):
-    """How a command fails without an answer of the device, as (status, error category)."""
+    """How a command fails without a response of the device, as (status, error category)."""
 
     EXPIRED = (429, "REQUEST_EXPIRED")
     DEREGISTERED = (429, "DEVICE_REMOVED_REGISTRATION")
@@ -65,15 +65,15 @@ class Failure(Enum):
 
 
 def expires_at(requested_at: Instant, expiry_seconds: int | None, *, queue_mode: bool) -> Instant:
-    """The instant until which a command may wait in the queue."""
+    """Return the instant until which a command may wait in the queue."""
     default = DEFAULT_EXPIRY_SECONDS_QUEUE_MODE if queue_mode else DEFAULT_EXPIRY_SECONDS
     return after_seconds(requested_at, default if expiry_seconds is None else expiry_seconds)
 
 
-def retries(asked: int | None, request: CommandRequest, *, queue_mode: bool) -> int:
-    """How often a failed attempt is repeated. An execute is repeated only if its caller says so."""
+def retries(requested: int | None, request: CommandRequest, *, queue_mode: bool) -> int:
+    """Return how often a failed attempt is retried. An execute is retried only if its caller requests it."""
     default = DEFAULT_RETRIES_QUEUE_MODE if queue_mode and request.is_idempotent else 0
-    return default if asked is None else asked
+    return default if requested is None else requested
 
 
 def may_try_again(command: Command, now: Instant) -> bool:

@@ -1,7 +1,7 @@
 """The status of the last desired value, as a table. Source: specification 3.1; wire.md 2.
 
-A pair of status and event that is not in ``TRANSITIONS`` raises and changes nothing. A desired value has the id of the
-command that set it, so that the outcome of an older, superseded command is ignored.
+A pair of status and event that is not in ``TRANSITIONS`` raises and changes nothing. A desired value has the number of
+the command that set it, so that the outcome of an older, superseded command is ignored.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class IllegalTransition(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DesiredState:
-    """The last desired value of a resource; ``category`` says why its write failed.
+    """The last desired value of a resource; ``category`` is the error category of a failed write.
 
-    ``app_id`` is the application that placed the write: only it gets the category.
+    ``app_id`` is the application that submitted the write. Only this application gets the category.
     """
 
     command_id: int
@@ -86,10 +86,10 @@ def write_finished(
 ) -> DesiredState | None:
     """Return the desired value after a write command ended; ``None`` if a newer write has superseded the command.
 
-    ``category`` says why it failed, and is ``None`` where it succeeded.
+    ``category`` is the error category; ``None`` if the write succeeded.
 
     Raises:
-        IllegalTransition: The command ended before.
+        IllegalTransition: The command had ended already.
     """
     if current is None or current.command_id != command_id:
         return None

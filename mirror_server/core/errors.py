@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 Field = tuple[str, str]
-"""A field's name and what is wrong with it."""
+"""The name of an invalid field, and the reason."""
 
 
 class ApiError(Exception):
-    """An error of a request, which has changed nothing.
+    """An error of a request. The request has changed nothing.
 
     Attributes:
-        code: HTTP status.
-        message: What is wrong, and what to do next.
+        code: The HTTP status.
+        message: The error, and what to do next.
         reason: The error word of the public API, if it has one.
-        fields: The fields that are wrong, and why.
+        fields: The invalid fields, each with the reason.
         retry_after_seconds: When the same request may succeed, for the header ``Retry-After``.
-        headers: Further headers of the response.
-        more: Further members of the error body.
+        headers: Additional headers of the response.
+        more: Additional members of the error body.
     """
 
     def __init__(
@@ -56,4 +56,4 @@ def unknown_device(device_id: str) -> ApiError:
 
 
 class CannotServe(Exception):
-    """The server cannot start with these settings; the message has the cure."""
+    """The server cannot start with these settings. The message says what to do."""

@@ -1,4 +1,4 @@
-"""Instants inside the server: whole milliseconds since the Unix epoch in UTC, as the database holds them."""
+"""Instants inside the server: whole milliseconds since the Unix epoch in UTC, as in the database."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 Instant: TypeAlias = int
-"""Milliseconds since 1970-01-01T00:00:00Z. Its names end in ``_at``."""
+"""Milliseconds since 1970-01-01T00:00:00Z. Names of instants end in ``_at``."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)

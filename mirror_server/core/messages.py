@@ -1,4 +1,4 @@
-"""Notification messages: the JSON of log entries, and the message that a reader gets of them. Source: wire.md 5."""
+"""Notification messages: the JSON of log entries, and of the messages that contain them. Source: wire.md 5."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REGISTRATIONS_EXPIRED = "registrations-expired"
 
 _LEAVING = {DE_REGISTRATIONS, REGISTRATIONS_EXPIRED}
 _ANNOUNCED = {REGISTRATIONS, REG_UPDATES}
-# Members that the public API does not have, which a reader gets only with `include_seq`.
+# Members that are not in the public API. A reader gets them only with `include_seq`.
 _WITH_SEQ = {
     ASYNC_RESPONSES: {"ep", "original-ep", "path"},
     DE_REGISTRATIONS: {"original-ep", "uid", "timestamp"},
@@ -122,7 +122,7 @@ CURSOR_EXTRAS = Extras(
     deregistrations_as_object=True,
     include_seq=True,
 )
-"""All of them, for readers with their own position."""
+"""All extras, for readers with their own position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class LogEntry:
 def first_message(entries: Sequence[LogEntry]) -> Sequence[LogEntry]:
     """Return the first entries that may share a message.
 
-    A response with a 5xx status goes alone, because a public client drops the whole message with one.
+    A response with a 5xx status is sent alone, because clients of the public API drop the whole message with it.
     """
     for index, entry in enumerate(entries):
         if _is_server_error(entry):

@@ -1,4 +1,4 @@
-"""All kinds of device connections as one."""
+"""The registry of device backends."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from mirror_server.devices.link import (
 
 
 class DeviceBackends:
-    """Sends each command to the backend that has the device; a device that none has cannot be reached."""
+    """Sends each command to the backend of its device. A device without a backend cannot be reached."""
 
     def __init__(self) -> None:
         self._backends: dict[str, DeviceBackend] = {}
 
     def add(self, backend: DeviceBackend) -> None:
-        """Take a backend in, before the server begins."""
+        """Add a backend, before the server starts."""
         self._backends[backend.name] = backend
 
     def is_reachable(self, device_id: str) -> bool:
@@ -43,7 +43,7 @@ class DeviceBackends:
         """See :class:`~mirror_server.devices.link.DeviceBackend`."""
         backend = self._of(device_id)
         if backend is None:
-            # It was sent to a backend that no longer has the device.
+            # The command was sent to a backend that no longer has the device.
             cancelled(True)
         else:
             backend.cancel(device_id, command, cancelled, also_sent=also_sent)
@@ -54,7 +54,7 @@ class DeviceBackends:
         return None if backend is None else backend.describe(device_id)
 
     def split_instance(self, name: str) -> SplitInstance | None:
-        """What takes apart an object instance for the backend of this name; ``None`` where nothing does."""
+        """Return the function of the named backend that splits object instances; ``None`` if it has none."""
         backend = self._backends.get(name)
         return None if backend is None else backend.split_instance
 

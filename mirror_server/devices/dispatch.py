@@ -1,8 +1,8 @@
-"""Delivers waiting commands to each device: in order, one at a time, when the device can be reached.
+"""Delivers pending commands to each device: in order, one at a time, when the device can be reached.
 
-Waiting commands are in the database; only those in flight are in memory. After a restart a command without a response
-is sent again, and nothing has to be rebuilt. An execute is the exception: to run it twice may do harm, so the attempt
-is stored before it is sent, and one that may have reached the device is not sent again. Source: wire.md 2.
+Pending commands are in the database; only those in flight are in memory. After a restart a command without a response
+is sent again, and nothing has to be rebuilt. An execute is the exception, because running it twice may do harm. Its
+attempt is stored before it is sent, and it is not sent again if it may have reached the device. Source: wire.md 2.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from mirror_server.store import commands, subscriptions
 from mirror_server.store.backend import NotLeader, StorageFailed
 from mirror_server.store.commands import PendingWork
 from mirror_server.store.database import Database
-from mirror_server.store.session import parts
+from mirror_server.store.session import batches
 
 _log = logging.getLogger(__name__)
 
@@ -44,24 +44,24 @@ _PAUSE_AFTER_ERROR_SECONDS = 1
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A command to a device, ``ask``; ``command`` is the device request of an application behind it, if any."""
+    """A command to a device. ``request`` is the device request of an application that caused it, if any."""
 
     device_id: str
-    ask: DeviceCommand
-    command: Command | None = None
+    command: DeviceCommand
+    request: Command | None = None
 
 
 @dataclass(slots=True)
 class _Delivery:
-    """What is in flight to one device.
+    """A delivery in flight to one device.
 
     Attributes:
         device_id: The device.
         command_id: The number of the device request, if it is one.
-        is_woken: Whether something else may wait for the device since this began.
-        made_contact: Whether the device made contact since this began.
-        ended: Whether the response, or the time for it, is over.
-        timer: Ends the time for the response.
+        is_woken: Whether new work may wait for the device since this started.
+        made_contact: Whether the device made contact since this started.
+        ended: Whether it got a response or timed out.
+        timer: The timer of the response timeout.
     """
 
     device_id: str
@@ -72,23 +72,23 @@ class _Delivery:
     timer: Timer | None = None
 
     def stop_timer(self) -> None:
-        """Let the time for the response not end."""
+        """Cancel the response timeout."""
         if self.timer is not None:
             self.timer.cancel()
 
 
 class Dispatcher:
-    """Sends devices what waits for them, with at most one delivery to each device in flight.
+    """Sends pending commands to devices, with at most one delivery in flight to each device.
 
     Args:
-        database: Where what waits is.
+        database: The database with the pending work.
         clock: Domain time.
-        backends: The ways to the devices.
-        finish: Stores how a job ended, ``None`` for no answer in time; the future is done when that is on disk.
-        answer_timeout_seconds: How long a device may take to answer.
+        backends: The backends of the devices.
+        finish: Stores the outcome of a job; ``None`` stands for a timeout. The future is done when that is on disk.
+        answer_timeout_seconds: How long a device may take to respond.
 
     Attributes:
-        held: The async-ids of commands that are not to be sent yet. Who takes one out wakes its device.
+        held: The async-ids of commands that must not be sent yet. Code that removes one wakes its device.
     """
 
     def __init__(
@@ -108,14 +108,14 @@ class Dispatcher:
         self._answer_timeout_seconds = answer_timeout_seconds
         self._deliveries: dict[str, _Delivery] = {}
         self._new: list[_Delivery] = []
-        # Subscribe commands a device left unanswered: not repeated before it makes contact again.
+        # Subscribe commands without a response, which are not repeated before the device makes contact again.
         self._unanswered: dict[str, set[DeviceCommand]] = {}
-        # What was logged of a device, until it works again.
+        # The last logged kind of error of each failing device.
         self._failing: dict[str, type[Exception]] = {}
         self._lock = threading.Lock()
 
     def contact(self, *device_ids: str) -> None:
-        """Send these devices, which can be reached, what waits, also what they left unanswered before."""
+        """Send pending work to these devices, which made contact, including commands that they did not respond to."""
         with self._lock:
             for device_id in device_ids:
                 self._unanswered.pop(device_id, None)
@@ -125,13 +125,13 @@ class Dispatcher:
         self.wake(*device_ids)
 
     def wake(self, *device_ids: str) -> None:
-        """Send each of these devices what waits for it, unless something is in flight to it."""
+        """Send pending work to each of these devices, unless a delivery to it is in flight."""
         failed: list[tuple[_Delivery, Exception]] = []
         with self._lock:
             for device_id in device_ids:
                 delivery = self._deliveries.get(device_id)
                 if delivery is not None:
-                    # The delivery is removed under the same lock, and this read behind that: no wake falls in between.
+                    # The flag is read after the delivery is removed under the same lock, so no wake is lost.
                     delivery.is_woken = True
                     continue
                 delivery = _Delivery(device_id)
@@ -146,16 +146,16 @@ class Dispatcher:
         for failure in failed:
             self._retry_failed(*failure)
         if has_new:
-            # Those that one transaction woke are looked after together, by the first of them.
+            # All devices that one transaction woke are handled together, by the first call.
             self._database.after_group(self._begin_new)
 
     def in_flight(self) -> set[int]:
-        """The numbers of the device requests in flight."""
+        """Return the numbers of the device requests in flight."""
         with self._lock:
             return {delivery.command_id for delivery in self._deliveries.values() if delivery.command_id is not None}
 
     def forget(self) -> None:
-        """Wait for no response any more: another process has the devices now."""
+        """Discard all deliveries in flight, because another process has the devices now."""
         with self._lock:
             deliveries = list(self._deliveries.values())
             self._deliveries.clear()
@@ -168,19 +168,19 @@ class Dispatcher:
             delivery.stop_timer()
 
     def wake_all(self) -> None:
-        """Wake every device for which something waits."""
+        """Wake every device with pending work."""
         with self._database.read() as session:
             device_ids = {*commands.devices_with_waiting(session), *subscriptions.devices_with_work(session)}
         self.wake(*sorted(device_ids))
 
     def _begin_new(self) -> None:
-        """Send what waits for the devices that were woken since the last call."""
+        """Send pending work to the devices that were woken since the last call."""
         with self._lock:
             deliveries, self._new = self._new, []
-        for some in parts(deliveries):
-            self._begin_some(some)
+        for batch in batches(deliveries):
+            self._begin_batch(batch)
 
-    def _begin_some(self, deliveries: Sequence[_Delivery]) -> None:
+    def _begin_batch(self, deliveries: Sequence[_Delivery]) -> None:
         now, device_ids = self._clock.now(), [delivery.device_id for delivery in deliveries]
         try:
             found = self._database.query(lambda session: commands.pending_work(session, device_ids, now))
@@ -189,8 +189,8 @@ class Dispatcher:
                 if len(deliveries) == 1 or isinstance(error, StorageFailed):
                     self._retry_failed(each, error)
                 else:
-                    # By itself, so that a device whose rows cannot be read holds up no other.
-                    self._begin_some([each])
+                    # Alone, so that a device whose rows cannot be read does not delay others.
+                    self._begin_batch([each])
             return
         for delivery in deliveries:
             try:
@@ -199,28 +199,25 @@ class Dispatcher:
                 self._give_up(delivery, error)
 
     def _give_up(self, delivery: _Delivery, error: Exception) -> None:
-        """End what could not be sent, and try the device again later."""
+        """End a delivery that failed with an error, and retry later."""
         with self._lock:
             delivery.ended = True
         delivery.stop_timer()
         self._retry_failed(delivery, error)
 
     def _retry_failed(self, delivery: _Delivery, error: Exception) -> None:
-        """Try a device again after an error, which is logged once, until there is another one.
-
-        A device may fail each second for as long as the server runs.
-        """
+        """Retry a device after an error. It is logged once per kind, because a device may fail every second."""
         if not isinstance(error, StorageFailed):
             with self._lock:
-                is_known = self._failing.get(delivery.device_id) is type(error)
+                is_logged = self._failing.get(delivery.device_id) is type(error)
                 self._failing[delivery.device_id] = type(error)
-            if not is_known:
-                message = "device %s could not be sent what waits, or its answer not be stored; tried again each %d s"
+            if not is_logged:
+                message = "cannot send pending work to device %s, or cannot store its response; retrying every %d s"
                 _log.error(message, delivery.device_id, _PAUSE_AFTER_ERROR_SECONDS, exc_info=error)
         self._release_later(delivery)
 
     def _begin(self, delivery: _Delivery, found: PendingWork) -> None:
-        """Send what waits for a device; with nothing to send its delivery ends."""
+        """Send the next job to a device. Without one, its delivery ends."""
         job = self._next_job(delivery.device_id, found)
         if job is not None:
             self._send(job, delivery)
@@ -232,20 +229,23 @@ class Dispatcher:
             self.wake(delivery.device_id)
 
     def _next_job(self, device_id: str, found: PendingWork) -> Job | None:
-        asks: Iterable[DeviceCommand] = [*map(Observe, found.wanted), *map(CancelObservation, found.unwanted)]
+        observations: Iterable[DeviceCommand] = [
+            *map(Observe, found.to_observe),
+            *map(CancelObservation, found.to_cancel),
+        ]
         command = found.command
         with self._lock:
             unanswered = self._unanswered.get(device_id, set())
-            for ask in asks:
-                if ask not in unanswered:
-                    return Job(device_id, ask)
+            for each in observations:
+                if each not in unanswered:
+                    return Job(device_id, each)
         if command is None or command.async_id in self.held:
-            # What stands behind one that is held waits with it: the device gets all in their order.
+            # Later commands wait with a held one, because the device gets all in order.
             return None
         return Job(device_id, _command_of(command), command)
 
     def _send(self, job: Job, delivery: _Delivery) -> None:
-        command = job.command
+        command = job.request
         delivery.command_id = command.command_id if command else None
         if command is None or command.request.is_idempotent:
             self._transmit(job, delivery)
@@ -253,14 +253,14 @@ class Dispatcher:
             # Its response could not be stored.
             self._ended(job, delivery, None)
         else:
-            # After a crash, the stored attempt says that the device may have acted.
+            # After a crash, the stored attempt shows that the device may have acted.
             stored = self._database.submit_durable(
                 lambda session: commands.begin_attempt(session, command.command_id, self._clock.now()),
                 conflict_keys=(command.device_id,),
             )
-            stored.add_done_callback(lambda future: self._attempt_begun(job, delivery, future))
+            stored.add_done_callback(lambda future: self._attempt_stored(job, delivery, future))
 
-    def _attempt_begun(self, job: Job, delivery: _Delivery, future: Future[bool]) -> None:
+    def _attempt_stored(self, job: Job, delivery: _Delivery, future: Future[bool]) -> None:
         try:
             if delivery.ended:  # another process has the devices now
                 return
@@ -275,28 +275,28 @@ class Dispatcher:
 
     def _transmit(self, job: Job, delivery: _Delivery) -> None:
         due_at = after_seconds(self._clock.now(), self._answer_timeout_seconds)
-        if job.command is not None:
-            due_at = min(due_at, job.command.expires_at)
-        # The timer first: the answer, which cancels it, may come before the command is sent to the end.
+        if job.request is not None:
+            due_at = min(due_at, job.request.expires_at)
+        # The timer first, because the response, which cancels it, may arrive before ``send`` returns.
         delivery.timer = self._clock.call_at(due_at, lambda: self._time_out(job, delivery))
-        self._backends.send(job.device_id, job.ask, lambda response: self._ended(job, delivery, response))
+        self._backends.send(job.device_id, job.command, lambda response: self._ended(job, delivery, response))
 
     def _time_out(self, job: Job, delivery: _Delivery) -> None:
-        has_expired = job.command is not None and job.command.expires_at <= self._clock.now()
+        has_expired = job.request is not None and job.request.expires_at <= self._clock.now()
 
         def cancelled(was_sent: bool) -> None:
             self._ended(job, delivery, None if was_sent else DeviceResponse(Outcome.NOT_SENT))
 
-        # Before it expires a response that comes late still tells something.
-        self._backends.cancel(job.device_id, job.ask, cancelled, also_sent=has_expired)
+        # Until the command expires, a late response is still useful.
+        self._backends.cancel(job.device_id, job.command, cancelled, also_sent=has_expired)
 
     def _ended(self, job: Job, delivery: _Delivery, response: DeviceResponse | None) -> None:
         is_lost = response is None or not response.outcome.is_of_device
         with self._lock:
-            # Answer and time-out may come at the same moment: one of them ends the job, the other one is late.
+            # Response and timeout may come at the same moment: the first one ends the job, the other one is late.
             is_late, delivery.ended = delivery.ended, True
-            if job.command is None and is_lost and not (is_late or delivery.made_contact):
-                self._unanswered.setdefault(job.device_id, set()).add(job.ask)
+            if job.request is None and is_lost and not (is_late or delivery.made_contact):
+                self._unanswered.setdefault(job.device_id, set()).add(job.command)
         if is_late:
             if not is_lost:
                 self._store_late_response(job, response)
@@ -310,23 +310,23 @@ class Dispatcher:
             stored.add_done_callback(lambda future: self._stored(delivery, future))
 
     def _store_late_response(self, job: Job, response: DeviceResponse | None) -> None:
-        """Nobody waits for the answer any more, but it tells what the device has and does.
+        """Store a response after the timeout, because it still has the state of the device.
 
-        Not so the end of an observation: another may have begun since.
+        The end of an observation is ignored, because another one may have started since.
         """
-        if isinstance(job.ask, CancelObservation):
+        if isinstance(job.command, CancelObservation):
             return
         self._finish(job, response).add_done_callback(lambda _: self.wake(job.device_id))
 
     def _stored(self, delivery: _Delivery, future: Future[Any]) -> None:
         if future.exception() is not None:
-            # The database refuses; the job still waits in it and would be sent again at once, without end.
+            # The outcome is not stored, so the job is still pending and would be sent again at once, in a busy loop.
             self._release_later(delivery)
         else:
             with self._lock:
                 has_failed = self._failing.pop(delivery.device_id, None)
             if has_failed:
-                _log.info("what waits for device %s is sent again", delivery.device_id)
+                _log.info("device %s works again", delivery.device_id)
             self._release(delivery)
 
     def _release_later(self, delivery: _Delivery) -> None:
@@ -339,7 +339,7 @@ class Dispatcher:
         self.wake(delivery.device_id)
 
     def _remove(self, delivery: _Delivery) -> None:
-        # After the devices were let go of and taken again, the delivery may be another one.
+        # After ``forget``, the device may have another delivery.
         if self._deliveries.get(delivery.device_id) is delivery:
             del self._deliveries[delivery.device_id]
 

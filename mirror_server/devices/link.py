@@ -1,7 +1,7 @@
-"""The interface between the service and device connections, simulated ones and real ones alike.
+"""The interface between the service and device connections, both simulated and real.
 
-A connection calls :class:`mirror_server.service.devices.DeviceService` with what devices do, and the service sends
-commands to devices through a :class:`DeviceBackend`. No side holds a lock of its own while it calls the other.
+A connection reports the events of devices to :class:`mirror_server.service.devices.DeviceService`, and the service
+sends commands to devices through a :class:`DeviceBackend`. Neither side holds its own lock while it calls the other.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from mirror_server.store.resources import AnnouncedResource
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What a device says of itself when it registers.
+    """The data of a device registration.
 
-    ``backend`` is the name of the :class:`DeviceBackend` it comes by, which gives a ``device_id`` if it decides that.
+    ``backend`` is the name of the :class:`DeviceBackend` that received it. It sets ``device_id`` only if it chooses the
+    ids of its devices.
     """
 
     endpoint_name: str
@@ -32,7 +33,7 @@ class Registration:
 
 
 class Content(NamedTuple):
-    """A value on its way: raw payload, its content type, and for how many seconds it is fresh (``None``: not said)."""
+    """A value in transit: raw payload, content type, and freshness in seconds (``None`` if not specified)."""
 
     payload: bytes
     content_type: str = "text/plain"
@@ -64,7 +65,7 @@ class Observation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Read a resource; ``accept`` is the content type wished for."""
+    """Read a resource; ``accept`` is the preferred content type."""
 
     path: str
     accept: str | None = None
@@ -96,14 +97,14 @@ class Execute:
 
 @dataclass(frozen=True, slots=True)
 class Observe:
-    """Begin to observe a resource; the answer carries its initial value."""
+    """Observe a resource. The response has its initial value."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class CancelObservation:
-    """End the observation of a resource."""
+    """Cancel the observation of a resource."""
 
     path: str
 
@@ -112,7 +113,7 @@ DeviceCommand = Read | Write | WriteAttributes | Execute | Observe | CancelObser
 
 
 class Outcome(Enum):
-    """How a device answered, as (status, error category) of the async response. Source: wire.md 5."""
+    """The outcome of a command, as (status, error category) of the async response. Source: wire.md 5."""
 
     DONE = (200, None)
     METHOD_NOT_ALLOWED = (400, "METHOD_NOT_ALLOWED")
@@ -123,15 +124,15 @@ class Outcome(Enum):
     TOO_LARGE = (413, "TOO_LARGE")
     UNSUPPORTED_CONTENT_TYPE = (415, "UNSUPPORTED_CONTENT_TYPE")
     UNAVAILABLE = (503, "NOT_CONNECTED")
-    """The connection was lost before the device answered; an idempotent command may be tried again."""
+    """The connection was lost before a response. An idempotent command may be retried."""
     NO_ANSWER = (504, "TIMEOUT")
-    """The device did not answer, however often it was asked; an idempotent command may be tried again."""
+    """The device did not respond to any transmission. An idempotent command may be retried."""
     NOT_SENT = (503, None)
-    """Nothing reached the device, which is not reachable until it makes contact: this was no attempt."""
+    """Nothing was sent, because the device is unreachable until its next contact. This does not count as an attempt."""
 
     @property
     def is_of_device(self) -> bool:
-        """Whether the device itself answered."""
+        """Whether the device itself responded."""
         return self not in _WITHOUT_RESPONSE
 
 
@@ -140,25 +141,25 @@ _WITHOUT_RESPONSE = frozenset({Outcome.UNAVAILABLE, Outcome.NO_ANSWER, Outcome.N
 
 @dataclass(frozen=True, slots=True)
 class DeviceResponse:
-    """A device's answer to one command; ``content`` for a read and an observe that were done."""
+    """The response of a device to one command; ``content`` is set for a successful read or observe."""
 
     outcome: Outcome
     content: Content | None = None
     responded_at: Instant | None = None
-    """The device's time of the value, when it differs from the time of arrival."""
+    """The device's time of the value, if it differs from the time of arrival."""
     parts: tuple[tuple[str, Content], ...] | None = None
-    """Of an object instance that was read whole: its resources by their paths; ``None`` for one resource."""
+    """The paths and values of an object instance that was read; ``None`` for a single resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionStatus:
-    """How a device is connected, as its backend knows it; ``None`` where that has no such thing, or was not told.
+    """How a device is connected. A field is ``None`` if it does not apply to the backend or is not known.
 
     Attributes:
-        protocol: By what messages go, as ``coap``, or ``coaps`` with DTLS.
-        lwm2m_version: The version of LwM2M the device registered with, as ``1.1``.
-        binding: What it said of its transport: ``U``, or ``UQ`` in queue mode.
-        address: Address and port its messages come from, ``192.0.2.1:40000`` or ``[2001:db8::1]:40000``.
+        protocol: The transport protocol: ``coap``, or ``coaps`` with DTLS.
+        lwm2m_version: The LwM2M version of the registration, such as ``1.1``.
+        binding: The binding mode of the registration: ``U``, or ``UQ`` in queue mode.
+        address: The source address and port of its messages, ``192.0.2.1:40000`` or ``[2001:db8::1]:40000``.
     """
 
     protocol: str
@@ -168,50 +169,50 @@ class ConnectionStatus:
 
 
 SplitInstance = Callable[[str, Content], Sequence[tuple[str, Content]]]
-"""Gives the values of resources that stand in the payload of an object instance, by their paths.
+"""Splits the payload of an object instance into the paths and values of its resources.
 
-Raises ValueError, with the reason, where it cannot be read.
+Raises ValueError, with the reason, if the payload cannot be read.
 """
 
 
 class DeviceBackend(Protocol):
-    """A kind of device connection: the way to the devices that come by it. All may be called on any thread."""
+    """A kind of device connection. All methods may be called on any thread."""
 
     @property
     def name(self) -> str:
-        """As the directory has it of each device that registered by it."""
+        """The name of the backend, which the directory stores for each of its devices."""
 
     @property
     def split_instance(self) -> SplitInstance | None:
-        """How an object instance is taken apart; ``None`` where devices read and write single resources only."""
+        """The function that splits object instances; ``None`` if devices read and write single resources only."""
 
     def has(self, device_id: str) -> bool:
-        """Whether the device is connected here; looked up for each command."""
+        """Whether the device is connected to this backend. Called for each command, so it must be fast."""
 
     def is_reachable(self, device_id: str) -> bool:
-        """Whether a command sent now would arrive; false for a device that sleeps or is gone."""
+        """Whether a command sent now would arrive; false for a device that sleeps or is disconnected."""
 
     def send(self, device_id: str, command: DeviceCommand, response: Callable[[DeviceResponse], None]) -> None:
-        """Send a command; ``answer`` is called at most once, now or later, on any thread."""
+        """Send a command; ``response`` is called at most once, now or later, on any thread."""
 
     def cancel(
         self, device_id: str, command: DeviceCommand, cancelled: Callable[[bool], None], *, also_sent: bool
     ) -> None:
-        """Do not send a command whose time is over, so that the next one need not wait for it.
+        """Cancel a command that timed out, so that the next one need not wait for it.
 
         Args:
             device_id: The device.
-            command: The object that was given to :meth:`send`; if something else is in flight by now, that goes on.
+            command: The object that was passed to :meth:`send`. If another command is in flight, that continues.
             cancelled: Called once, on any thread, with false if nothing of the command was sent, nor will be.
-            also_sent: Whether to stop to wait for the response to a command that was sent, too.
+            also_sent: Whether to stop waiting for the response if the command was sent.
         """
 
     def describe(self, device_id: str) -> ConnectionStatus | None:
-        """How a device is connected; ``None`` for one that is not connected here."""
+        """Return how a device is connected; ``None`` if it is not connected to this backend."""
 
 
 class NotRegistered(Exception):
-    """The device is not registered here (any more); it has to make a full registration."""
+    """The device is not registered (any more). It has to make a full registration."""
 
 
 class NameTaken(Exception):

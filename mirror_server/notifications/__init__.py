@@ -50,5 +50,5 @@ Changing channels without loss
 Source: specification E4, E5; wire.md 4 and 5.
 """
 
-# This package imports ``config``, the store and what is below it, and neither the service nor Flask. To read it begin
-# with ``waiting``, how thousands wait for more, then ``log``, ``channels`` and ``webhooks``.
+# This package imports ``config``, the store and its imports, but neither the service nor Flask. To read it, begin with
+# ``waiting`` (thousands of waiters), then ``log``, ``channels`` and ``webhooks``.

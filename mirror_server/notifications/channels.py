@@ -23,13 +23,13 @@ class ChannelType(NamedTuple):
         mechanism: Its word in ``delivery_mechanism``.
         name: Its name in a sentence.
         path: The route whose DELETE ends it.
-        begin: A clause that tells which request to this route (``{}``) begins one.
+        opened_by: A clause about the request to this route (``{}``) that opens one.
     """
 
     mechanism: str
     name: str
     path: str
-    begin: str
+    opened_by: str
 
 
 class Channels:
@@ -44,7 +44,7 @@ class Channels:
         self._types: dict[ChannelType, Callable[[Session, str], bool]] = {}
 
     def add(self, channel: ChannelType, exists: Callable[[Session, str], bool]) -> None:
-        """Add a type, and a function that tells whether an application has a channel of it."""
+        """Add a type, with a function that returns whether an application has a channel of this type."""
         self._types[channel] = exists
 
     def of(self, app_id: str) -> ChannelType:
@@ -55,8 +55,8 @@ class Channels:
         """
         found = self._database.query(lambda session: self._find(session, app_id, None))
         if found is None:
-            ways = ", ".join(channel.begin.format(channel.path) for channel in self._types)
-            raise ApiError(404, f"this key has no notification channel; {ways}")
+            cures = ", ".join(channel.opened_by.format(channel.path) for channel in self._types)
+            raise ApiError(404, f"this key has no notification channel; {cures}")
         return found
 
     def other(self, session: Session, app_id: str, own: ChannelType) -> ApiError | None:
@@ -88,15 +88,15 @@ POLL = ChannelType("LONG_POLLING", "a poll channel", "/v2/notification/pull", "a
 class PlainPolls:
     """The poll channel of the public API: one open poll for each key, and a position that the server keeps.
 
-    The position moves when a poll gets its response. It is stored when the next poll comes, which shows that the
-    response arrived: after a restart in between the same entries come again, and none is lost. The same holds when
-    another process ends that forwarded a poll.
+    The position moves when a poll gets its response. It is stored when the next poll arrives, which confirms the
+    response. After a restart in between, the same entries are sent again, and none is lost. The same applies if a
+    process that forwarded a poll ends.
 
     Args:
         database: The database that has the positions.
         log: The log to read.
         channels: The types of channels; this one is added.
-        is_alive: Whether another process, which forwarded a poll, still runs.
+        is_alive: Whether a process that forwarded a poll still runs.
     """
 
     def __init__(
@@ -113,8 +113,12 @@ class PlainPolls:
         self._lock = threading.Lock()
         channels.add(POLL, self.exists)
 
-    def open(self, app_id: str, asked_by: str | None = None) -> EntryWaiter:
-        """Begin a poll, which another process may have forwarded; return a waiter for new entries.
+    def open(self, app_id: str, process_id: str | None = None) -> EntryWaiter:
+        """Open a poll and return a waiter for new entries.
+
+        Args:
+            app_id: The application.
+            process_id: The process that forwarded the poll, if it is not this one.
 
         Raises:
             ApiError: Another poll of this key is open (409).
@@ -127,10 +131,10 @@ class PlainPolls:
                 more.cancel()
                 raise ApiError(
                     409,
-                    "a long poll of this key is open already; wait for its answer, or give after=SEQ to read with a"
-                    " position of your own",
+                    "a long poll of this key is open already; wait for its response, or read with a position of your"
+                    " own: after=SEQ",
                 )
-            self._open[app_id] = (more, asked_by)
+            self._open[app_id] = (more, process_id)
             position, _ = self._positions.get(app_id, (None, None))
             # Under the lock, so that this is stored in the same order.
             self._database.submit_durable(lambda session: self._open_channel(session, app_id, more, position))
@@ -139,34 +143,34 @@ class PlainPolls:
     def closing(self, app_id: str) -> Waiter[None] | None:
         """Return a waiter that is done when the open poll of a key is closed; ``None`` if no poll is open.
 
-        Cancel it when it is not needed any more.
+        Cancel it when it is no longer needed.
         """
         with self._lock:
             return self._closings.add(app_id, is_poll=False) if app_id in self._open else None
 
     def count_waiting(self, app_id: str) -> int:
-        """Return how many numbers follow the position; some of their entries may be deleted."""
+        """Return how many entry numbers follow the position. Some of these entries may be deleted."""
         return self._log.last_seq(app_id) - self._position(app_id)
 
     def read(self, app_id: str, more: EntryWaiter) -> Page:
-        """Return the page after the position, which stays; for any thread.
+        """Return the page after the position, without moving the position. For any thread.
 
         Raises:
-            ApiError: The key was revoked meanwhile (401), and its log went with it.
+            ApiError: The key was revoked, and its log deleted, while the poll was open (401).
         """
         return self._log.read_new(app_id, self._position(app_id), more)
 
     def take(self, app_id: str, more: EntryWaiter, page: Page) -> None:
-        """Move the position to the end of a page: its entries are on their way to the reader of this poll.
+        """Move the position to the end of a page that is about to be sent in the response of this poll.
 
         Raises:
-            ApiError: The poll was ended meanwhile, because its channel was deleted (410), say; the position stays.
+            ApiError: The poll was ended while it was open, for example with its channel (410). The position stays.
         """
         with self._lock:
-            open_poll, asked_by = self._open.get(app_id, (None, None))
+            open_poll, process_id = self._open.get(app_id, (None, None))
             if open_poll is not more:
                 raise self._ended[more]
-            self._positions[app_id] = (page.cursor, asked_by)
+            self._positions[app_id] = (page.cursor, process_id)
 
     def close(self, app_id: str, more: EntryWaiter) -> None:
         """End this poll, so that the key may poll again."""
@@ -183,28 +187,28 @@ class PlainPolls:
             position, _ = self._positions.pop(app_id, (None, None))
             deleted = self._database.submit(lambda session: self._store(session, app_id, position, polled=False))
         if open_poll is not None:
-            self._tell_end(open_poll)
+            self._notify_ended(open_poll)
         return deleted
 
     def forget(self) -> None:
-        """End the open polls, because another process keeps the positions now."""
+        """End the open polls, because another process has the positions now."""
         with self._lock:
             ended_polls = [self._end(app_id, _taken_over()) for app_id in list(self._open)]
             self._positions.clear()
         for ended_poll in filter(None, ended_polls):
-            self._tell_end(ended_poll)
+            self._notify_ended(ended_poll)
 
     def exists(self, session: Session, app_id: str) -> bool:
         """Whether the application has opened a poll channel and not deleted it."""
         with self._lock:
-            # That it is open may not be on disk yet.
+            # The open channel may not be on disk yet.
             if app_id in self._open or app_id in self._positions:
                 return True
         state = logs.state(session, app_id)
         return bool(state and state.polled)
 
     def _open_channel(self, session: Session, app_id: str, more: EntryWaiter, position: int | None) -> None:
-        """Store that there is a poll channel, unless one of another type was registered since the poll came."""
+        """Store that there is a poll channel, unless one of another type was registered since the poll arrived."""
         other = self._channels.other(session, app_id, POLL)
         if other is None:
             self._store(session, app_id, position, polled=True)
@@ -217,32 +221,33 @@ class PlainPolls:
             if self._open.get(app_id, (None, None))[0] is not more:
                 return
             self._end(app_id, other)
-        self._tell_end(more)
+        self._notify_ended(more)
 
     def _forget_dead(self, app_id: str) -> None:
-        """Forget the open poll and the unconfirmed position of a process that has ended: the response may be lost."""
+        """Drop the open poll and the unconfirmed position of a process that has ended: the response may be lost."""
         with self._lock:
-            held, asked = self._open.get(app_id, (None, None))
-            _, answered = self._positions.get(app_id, (None, None))
-        # Without the lock, since this may take a while; below it is checked that the poll is still the same.
-        dead = {process_id for process_id in {asked, answered} - {None} if not self._is_alive(str(process_id))}
+            open_poll, forwarder = self._open.get(app_id, (None, None))
+            _, last_forwarder = self._positions.get(app_id, (None, None))
+        # Without the lock, because this may be slow. Below it is checked that the poll is still the same.
+        forwarders = {forwarder, last_forwarder} - {None}
+        dead = {process_id for process_id in forwarders if not self._is_alive(str(process_id))}
         with self._lock:
-            if answered in dead:
+            if last_forwarder in dead:
                 self._positions.pop(app_id, None)
-            if held is None or asked not in dead or self._open.get(app_id, (None, None))[0] is not held:
+            if open_poll is None or forwarder not in dead or self._open.get(app_id, (None, None))[0] is not open_poll:
                 return
             self._end(app_id, _taken_over())
-        self._tell_end(held)
+        self._notify_ended(open_poll)
 
     def _end(self, app_id: str, api_error: ApiError) -> EntryWaiter | None:
-        """End the open poll, if there is one, under the lock; :meth:`_tell_end` follows without the lock."""
+        """End the open poll, if there is one, under the lock. Then call :meth:`_notify_ended` without the lock."""
         open_poll, _ = self._open.pop(app_id, (None, None))
         if open_poll is not None:
             self._ended[open_poll] = api_error
         return open_poll
 
-    def _tell_end(self, ended_poll: EntryWaiter) -> None:
-        # A poll that was woken at this moment finds in `take` that it is not open any more.
+    def _notify_ended(self, ended_poll: EntryWaiter) -> None:
+        # A poll that was woken at this moment gets its error from `take`.
         ended_poll.fail(self._ended[ended_poll])
         self._closings.wake(ended_poll.name, None)
 

@@ -1,10 +1,10 @@
 """The notification log: append entries, read those after a number, wait for new ones. Source: wire.md 4 and 5.
 
-Each application has one log. A reader has a position in it: its own (``after``), or the one that the server keeps for
-the channel of the application.
+Each application has one log. A reader has a position in it: its own (``after``), or the position of the application's
+channel, which the server stores.
 
-Begin with :meth:`NotificationLog.append` and :meth:`NotificationLog.read`. The rest keeps thousands of long polls
-cheap: those that are woken together share one :class:`Page`, and entries that were just appended are not read again.
+Begin with :meth:`NotificationLog.append` and :meth:`NotificationLog.read`. The rest makes thousands of long polls
+cheap: polls that are woken together share one :class:`Page`, and entries that were just appended are not read again.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from mirror_server.store import logs
 from mirror_server.store.database import Database
 from mirror_server.store.session import LOG, Session
 
-MOST_ENTRIES = 10_000
-"""The most entries of one message; the next poll gets the rest."""
+MAX_ENTRIES = 10_000
+"""The maximum number of entries in one message; the next poll gets the rest."""
 
-MOST_BYTES = 4 * 1024 * 1024
-"""The size of one message: the entry that reaches it is the last. Other requests wait while it is encoded."""
+MAX_BYTES = 4 * 1024 * 1024
+"""The size limit of one message: the entry that reaches it is the last. Other requests wait while it is encoded."""
 
-_KEPT_SHARE = 0.9
-"""The share of a full log that is kept, so that not every further entry deletes some."""
+_RETAINED_SHARE = 0.9
+"""The share of a full log that is retained, so that not every further entry deletes some."""
 
 _LAST_PARTS = 1 << 48
 _SHARED_SECONDS = 0.1
@@ -51,10 +51,10 @@ class Page:
 
     Attributes:
         entries: The entries; empty when there is nothing new.
-        cursor: The number up to which the reader has read then.
-        gap: The first and last number of entries that are gone from the log.
-        settled_at: Everything that happened before this instant is in the log up to ``cursor``; ``None`` where this
-            process cannot know.
+        cursor: The position of the reader after this page.
+        gap: The first and last number of missing entries, which were deleted from the log.
+        settled_at: All events before this instant are in the log up to ``cursor``; ``None`` if this process cannot
+            know.
         is_last: Whether the log is known to have ended there.
     """
 
@@ -63,27 +63,27 @@ class Page:
     gap: tuple[int, int] | None
     settled_at: Instant | None
     is_last: bool
-    _made: dict[object, Any] = field(default_factory=dict, init=False, repr=False)
+    _cache: dict[object, Any] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def message(self) -> bytes:
-        """The message for readers with their own position; encoded once for all that share the page."""
+        """The message for readers with their own position, encoded once for all that share the page."""
         return orjson.dumps(compose(self.entries, CURSOR_EXTRAS))
 
-    def is_next(self, after: int, most: int) -> bool:
-        """Whether these are all entries after a number, and at most so many."""
-        return self.entries[0].seq == after + 1 and len(self.entries) <= most
+    def is_next(self, after: int, limit: int) -> bool:
+        """Whether these are all entries after a number, and not more than ``limit``."""
+        return self.entries[0].seq == after + 1 and len(self.entries) <= limit
 
-    def once(self, make: Callable[[Page], T]) -> T:
-        """Return what a function makes of the page; called once for all readers, which must not change the result."""
-        if make not in self._made:
-            self._made[make] = make(self)
-        made: T = self._made[make]
-        return made
+    def once(self, convert: Callable[[Page], T]) -> T:
+        """Return ``convert(page)``, called once for all readers. They must not change the result."""
+        if convert not in self._cache:
+            self._cache[convert] = convert(self)
+        converted: T = self._cache[convert]
+        return converted
 
 
 class _SharedPage(NamedTuple):
-    """A page that was read after a number: how often waiters had been woken by then, and until when it is shared."""
+    """A page that was read after a number, with the wake count of that moment and the end of its sharing."""
 
     after: int
     wakes: int
@@ -93,10 +93,10 @@ class _SharedPage(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Woken:
-    """The value that all waiters get that are woken together.
+    """The value for all waiters that are woken together.
 
     Attributes:
-        added: The entries that were appended, where they are at hand.
+        added: The appended entries, if they are available as a page.
         read: The page that one of the waiters read.
     """
 
@@ -114,9 +114,9 @@ class NotificationLog:
     Args:
         database: The database that has them.
         clock: Domain time.
-        most_bytes: The most bytes of one log.
+        max_bytes: The maximum size of one log.
         is_shared: Whether other processes may use the database.
-        is_leader: Whether this process is the one that stores what happens.
+        is_leader: Whether this process is the leader, which stores the events.
         monotonic: A clock in seconds that never goes back; it limits how long a page is shared.
 
     Attributes:
@@ -129,7 +129,7 @@ class NotificationLog:
         database: Database,
         clock: Clock,
         *,
-        most_bytes: int,
+        max_bytes: int,
         is_shared: bool,
         is_leader: Callable[[], bool],
         monotonic: Callable[[], float] = time.monotonic,
@@ -140,33 +140,33 @@ class NotificationLog:
         self._is_leader = is_leader
         self._monotonic = monotonic
         self._clock = clock
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._uids = _uids()
         self._waiters: Waiters[Woken] = Waiters()
         self._newest_seq: dict[str, int] = {}
         self._read_seq: dict[str, int] = {}
         self._committed_at = clock.now()
-        self._known: set[str] = set()
+        self._created: set[str] = set()
         self._lock = threading.Lock()
 
     def ensure_log(self, app_id: str) -> None:
-        """Keep the notifications of this application from now on."""
-        if app_id in self._known:
+        """Create the log of this application, so that its notifications are stored from now on."""
+        if app_id in self._created:
             return
-        # The database does work in order: what the application causes next finds its log.
+        # The database runs work in order, so the log exists before the next request of the application is processed.
         created = self._database.submit_durable(lambda session: logs.create(session, app_id), by_leader=False)
-        created.add_done_callback(lambda done: None if done.exception() else self._known.add(app_id))
+        created.add_done_callback(lambda done: None if done.exception() else self._created.add(app_id))
 
     def append(self, session: Session, kind: str, entries: Iterable[tuple[str, str, dict[str, Any]]]) -> None:
         """Append entries of one kind, each as application, device id and content.
 
-        Call it in the transaction of the change that they report. Readers are woken when that is on disk. An
-        application without a log gets nothing.
+        Call it in the transaction of the change that they report. Readers are woken after the commit. An application
+        without a log gets nothing.
         """
         at = self._clock.now()
         by_application: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         for app_id, device_id, body in entries:
-            # A copy takes half the time of a display, and counts at thousands of entries a second.
+            # A copy takes half the time of a dict display, which matters at thousands of entries per second.
             entry = body.copy()
             entry["uid"] = next(self._uids)
             by_application.setdefault(app_id, []).append((device_id, entry))
@@ -175,10 +175,10 @@ class NotificationLog:
             end = logs.append(session, app_id, encoded, kind=kind, at=at, read_seq=self._read_seq.get(app_id, 0))
             if end is None:
                 continue
-            if end.stored_bytes > self._most_bytes:
-                logs.drop_bytes(session, app_id, end.stored_bytes - int(self._most_bytes * _KEPT_SHARE))
+            if end.stored_bytes > self._max_bytes:
+                logs.drop_bytes(session, app_id, end.stored_bytes - int(self._max_bytes * _RETAINED_SHARE))
             page = None
-            if app_id in self._waiters and sum(len(body) for _, body in encoded) <= MOST_BYTES:
+            if app_id in self._waiters and sum(len(body) for _, body in encoded) <= MAX_BYTES:
                 page = self._page_of(kind, [entry for _, entry in added], end.last_seq, at)
             session.publish(LOG, app_id, here=partial(self._added, app_id, end.last_seq, page, at))
             for listener in self.on_responses if kind == ASYNC_RESPONSES else ():
@@ -192,63 +192,62 @@ class NotificationLog:
         body: dict[str, Any],
         own: Mapping[str, dict[str, Any]] = MappingProxyType({}),
     ) -> None:
-        """Append an entry to the logs of all applications; ``own`` has further members for some of them.
+        """Append an entry to the logs of all applications; ``own`` has additional members for some of them.
 
         Source: specification 6.
         """
         app_ids = logs.applications(session)
         self.append(session, kind, ((app_id, device_id, {**body, **own.get(app_id, {})}) for app_id in app_ids))
 
-    def read_new(self, app_id: str, after: int, more: EntryWaiter, most: int = MOST_ENTRIES) -> Page:
+    def read_new(self, app_id: str, after: int, more: EntryWaiter, limit: int = MAX_ENTRIES) -> Page:
         """Return the next message after the number ``after``, for a reader that called :meth:`more` before.
 
-        Entries that were just appended are not read again, unless others were appended at the same moment: then all
-        of them make one message, which is read once for all waiters with the same position.
+        Entries that were just appended are not read again, unless others were appended at the same moment. Then all
+        of them form one message, which is read once for all waiters with the same position.
 
         Raises:
-            ApiError: The key was revoked meanwhile (401), and its log went with it.
+            ApiError: The key was revoked, and its log deleted, while the reader waited (401).
         """
         woken = more.result() if more.done() else None
         added = woken.added if woken else None
-        if added is not None and added.cursor == self._newest_seq[app_id] and added.is_next(after, most):
+        if added is not None and added.cursor == self._newest_seq[app_id] and added.is_next(after, limit):
             return added
         try:
-            if woken is None or most < MOST_ENTRIES:
-                return self.read(app_id, after, most)
-            return self._read_together(app_id, after, woken)
+            if woken is None or limit < MAX_ENTRIES:
+                return self.read(app_id, after, limit)
+            return self._read_shared(app_id, after, woken)
         except ApiError as api_error:
-            message = (
-                "this access key was revoked meanwhile; an operator makes one with 'mirror-server keys create NAME'"
-            )
+            message = "this access key was revoked; an operator creates one with 'mirror-server keys create NAME'"
             raise ApiError(401, message) from api_error
 
-    def read(self, app_id: str, after: int, most: int = MOST_ENTRIES) -> Page:
+    def read(self, app_id: str, after: int, limit: int = MAX_ENTRIES) -> Page:
         """Return the next message after the number ``after``, without entries if there is nothing new.
 
         Raises:
-            ApiError: The log never reached that number.
+            ApiError: The number is after the end of the log (400).
         """
-        # Before the entries are read: the instant must not cover what is appended after that.
+        # Before the entries are read: the instant must not cover entries that are appended after the read.
         settled_at = self._settled_at()
-        last_seq, rows = self._database.query(lambda session: logs.read(session, app_id, after, most, MOST_BYTES))
+        last_seq, rows = self._database.query(lambda session: logs.read(session, app_id, after, limit, MAX_BYTES))
         if after > last_seq:
             raise beyond_log("after", after, last_seq)
-        # An entry that was erased ends the message, so that the next one tells of the gap.
+        # An erased entry ends the message, so that the next one reports the gap.
         adjoining = [row for index, row in enumerate(rows) if row[0] == rows[0][0] + index]
         entries = first_message([LogEntry(seq, kind, orjson.loads(body), at) for seq, kind, body, at in adjoining])
-        first_kept = entries[0].seq if entries else last_seq + 1
-        gap = (after + 1, first_kept - 1) if first_kept > after + 1 else None
+        first_seq = entries[0].seq if entries else last_seq + 1
+        gap = (after + 1, first_seq - 1) if first_seq > after + 1 else None
         cursor = entries[-1].seq if entries else last_seq
         if entries and (settled_at is None or cursor < last_seq):
             # Entries are written in the order of their times.
             settled_at = min(settled_at or entries[-1].logged_at, entries[-1].logged_at)
         return Page(entries, cursor, gap, settled_at, is_last=cursor == last_seq)
 
-    def _read_together(self, app_id: str, after: int, woken: Woken) -> Page:
+    def _read_shared(self, app_id: str, after: int, woken: Woken) -> Page:
         """Return the page after a number that another waiter, woken at the same time, has just read.
 
-        It is read again where waiters were woken since: a reader that called :meth:`more` before this is woken by all
-        that the page lacks. It is shared for a moment only, because entries may be erased and keys revoked.
+        It is read again if waiters were woken since. A reader that called :meth:`more` before this is woken for every
+        entry that is missing in the page. The page is shared for a moment only, because entries may be erased and keys
+        revoked.
         """
         wakes, found = self._waiters.count_wakes(app_id), woken.read
         if found is not None and (found.after, found.wakes) == (after, wakes) and self._monotonic() < found.until:
@@ -258,26 +257,26 @@ class NotificationLog:
         return page
 
     def _settled_at(self) -> Instant | None:
-        """Return the instant before which all that happened is on disk, for a read after this call."""
+        """Return an instant; all events before it are visible to a read after this call."""
         if not self._is_leader():
             return None
         now = self._clock.now()
-        # Work takes its time when it is run: if none waits, everything to come happens from now on.
+        # Work gets its time when it runs: if none waits, all later events happen from now on.
         self._committed_at = now if self._database.count_waiting() == 0 else min(self._committed_at, now)
         return self._committed_at
 
     def note_read(self, app_id: str, seq: int) -> None:
-        """Note that a reader with its own position gets the entries up to this number.
+        """Record that a reader with its own position gets the entries up to this number.
 
-        This is stored with the next entry, so that a read writes nothing, and by :meth:`store_read`. After a kill in
-        between, the last entries count as unread: they may come twice, and are never lost.
+        It is stored with the next entry or by :meth:`store_read`, so that a read writes nothing. After a crash in
+        between, the last entries count as unread: they may be sent twice, and are never lost.
         """
         with self._lock:
             if seq <= self._read_seq.get(app_id, 0):
                 return
             self._read_seq[app_id] = seq
         if self._is_shared and not self._is_leader():
-            # The leader needs it when it registers a webhook; it knows only its own readers.
+            # The leader needs it to register a webhook, and knows only its own readers.
             self._database.submit(lambda session: logs.note_read(session, app_id, seq), conflict_keys=(logs.EVERY,))
 
     def store_read(self) -> None:
@@ -292,7 +291,7 @@ class NotificationLog:
         self._database.submit_durable(work, by_leader=False)
 
     def skip_read(self, session: Session, app_id: str) -> None:
-        """Begin a new channel after the entries that readers with their own positions got."""
+        """Move the position of a new channel past the entries that readers with their own positions received."""
         logs.note_read(session, app_id, self._read_seq.get(app_id, 0))
         logs.skip_read(session, app_id)
 
@@ -302,9 +301,9 @@ class NotificationLog:
         return state.last_seq if state else 0
 
     def more(self, app_id: str, *, is_poll: bool = True) -> EntryWaiter:
-        """Return a waiter that is done as soon as an entry is appended; cancel it when it is not needed any more.
+        """Return a waiter that completes when an entry is appended. Cancel it when it is no longer needed.
 
-        Call this before you read: an entry that is appended in between is not missed then.
+        Call this before you read, so that an entry that is appended in between is not missed.
 
         Args:
             app_id: The application.
@@ -328,14 +327,14 @@ class NotificationLog:
         self._waiters.wake(app_id, Woken(page))
 
     def _page_of(self, kind: str, added: Sequence[dict[str, Any]], last_seq: int, at: Instant) -> Page | None:
-        """Return appended entries as the page for a reader at the former end of the log, if they make one message."""
-        if len(added) > MOST_ENTRIES:
+        """Return the page for a reader at the previous end of the log, if the appended entries form one message."""
+        if len(added) > MAX_ENTRIES:
             return None
         first_seq = last_seq - len(added) + 1
         entries = [LogEntry(seq, kind, entry, at) for seq, entry in enumerate(added, first_seq)]
         if len(first_message(entries)) < len(entries):
             return None
-        # Another process may have appended more, which this one learns later.
+        # Another process may have appended more entries, which this one does not know yet.
         return Page(entries, last_seq, None, at, is_last=not self._is_shared)
 
     def wake_all(self) -> None:
@@ -344,16 +343,16 @@ class NotificationLog:
 
 
 def _uids() -> Iterator[str]:
-    """Yield UUIDs without end: the first four parts are random once, the last part counts from a random number.
+    """Yield UUIDs: the first four parts are random once, and the last part counts from a random number.
 
-    One costs a twentieth of a random UUID, which matters at thousands of entries a second.
+    This costs a twentieth of random UUIDs, which matters at thousands of entries per second.
     """
     front, last = str(uuid.uuid4()).rsplit("-", 1)
     return (f"{front}-{number % _LAST_PARTS:012x}" for number in count(int(last, 16)))
 
 
 def beyond_log(name: str, position: int, last_seq: int) -> ApiError:
-    """Return the error (400) for a position after the end of the log; ``name`` is the field that has it."""
+    """Return the error (400) for a position after the end of the log; ``name`` is the field with the position."""
     cure = "start again with after=latest" if name == "after" else "leave it out to start again at the end"
     message = f"{position} is beyond the end of the log, {last_seq}; {cure}"
     return ApiError.of_field(name, message, reason="CURSOR_BEYOND_LOG")

@@ -1,7 +1,7 @@
-"""Waiters for new entries of a log: thousands at once, which are woken together.
+"""Waiters for new entries of a log. Thousands wait at once and are woken together.
 
-A waiter is like a future of :mod:`concurrent.futures`, without a lock and a queue of its own: to make, set and keep
-thousands of those costs half as much as the responses themselves, and few threads wait here.
+A waiter is like a future of :mod:`concurrent.futures` without its own lock and queue. Thousands of real futures would
+cost half as much as the responses themselves.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ class Waiter(Generic[T]):
         is_poll: Whether it is counted among the open polls.
     """
 
-    __slots__ = ("__weakref__", "_among", "_callbacks", "_failure", "_is_done", "_value", "is_poll", "name")
+    __slots__ = ("__weakref__", "_callbacks", "_failure", "_is_done", "_value", "_waiters", "is_poll", "name")
 
-    def __init__(self, among: Waiters[T], name: str, *, is_poll: bool) -> None:
+    def __init__(self, waiters: Waiters[T], name: str, *, is_poll: bool) -> None:
         self.name = name
         self.is_poll = is_poll
-        self._among = among
+        self._waiters = waiters
         self._callbacks: tuple[Callable[[Waiter[T]], object], ...] = ()
         self._is_done = False
         self._value: T | None = None
         self._failure: Exception | None = None
 
     def done(self) -> bool:
-        """Whether it has a value or failed; false after :meth:`cancel`."""
+        """Return whether it has a value or failed; false after :meth:`cancel`."""
         return self._is_done
 
     def result(self) -> T:
@@ -52,8 +52,8 @@ class Waiter(Generic[T]):
         return value
 
     def add_done_callback(self, callback: Callable[[Waiter[T]], object]) -> None:
-        """Call this when it is done, in the thread that wakes it; at once if it is done already."""
-        with self._among.lock:
+        """Call ``callback`` when it is done, in the thread that wakes it; at once if it is done already."""
+        with self._waiters.lock:
             if not self._is_done:
                 self._callbacks += (callback,)
                 return
@@ -61,22 +61,22 @@ class Waiter(Generic[T]):
 
     def cancel(self) -> None:
         """Stop waiting; no callback is called."""
-        with self._among.lock:
-            self._among.forget(self)
+        with self._waiters.lock:
+            self._waiters.forget(self)
             self._callbacks = ()
 
     def fail(self, failure: Exception) -> None:
-        """End it with a failure, unless it was woken at this moment."""
-        with self._among.lock:
+        """End it with a failure, unless it is done already."""
+        with self._waiters.lock:
             if self._is_done:
                 return
-            self._among.forget(self)
+            self._waiters.forget(self)
             self._failure = failure
             self._is_done = True
         self.call()
 
     def set_value(self, value: T) -> None:
-        """Set its value, under the lock of all waiters; :meth:`call` follows without the lock."""
+        """Set its value, under the lock of all waiters. Then call :meth:`call` without the lock."""
         self._value = value
         self._is_done = True
 
@@ -86,14 +86,14 @@ class Waiter(Generic[T]):
             try:
                 callback(self)
             except Exception:
-                _log.exception("who waits for more in a log could not be told")
+                _log.exception("a callback for new log entries failed")
 
 
 class Waiters(Generic[T]):
     """All waiters, by the name of their log; used by any thread.
 
     Attributes:
-        lock: Held for moments; no callback is called under it.
+        lock: Held only briefly; no callback is called under it.
         open_polls: The number of polls that wait.
     """
 
@@ -107,7 +107,7 @@ class Waiters(Generic[T]):
         return name in self._waiting
 
     def add(self, name: str, *, is_poll: bool) -> Waiter[T]:
-        """Add a waiter; cancel it when it is not needed any more."""
+        """Add a waiter. Cancel it when it is no longer needed."""
         waiter: Waiter[T] = Waiter(self, name, is_poll=is_poll)
         with self.lock:
             self._waiting.setdefault(name, set()).add(waiter)
@@ -124,7 +124,7 @@ class Waiters(Generic[T]):
                 del self._waiting[waiter.name]
 
     def wake(self, name: str, value: T) -> None:
-        """Give all waiters for a log a value."""
+        """Complete all waiters for a log with a value."""
         with self.lock:
             waiting = self._waiting.pop(name, set())
             self._wakes[name] += 1

@@ -1,11 +1,11 @@
-"""Webhooks: the notification log pushed to an application's URL. Source: specification E4, E5; wire.md 4.
+"""Webhooks: push the notification log to an application's URL. Source: specification E4, E5; wire.md 4.
 
-One task for each application sends one message at a time, in order, and the next one after a success. So a slow or
-dead URL delays no other application. Position and failures are in the database: after a restart delivery continues.
+One task per application sends one message at a time, in order, and the next one after a success. So a slow or dead
+URL delays no other application. Position and failures are in the database, so delivery continues after a restart.
 
-Which addresses may be called is checked where the connection is made, against what the name resolves to there and then,
-so that a name cannot point somewhere else between the check and the call. Redirects are never followed. Why a call
-failed is for the operator alone: told to an application, it would tell what listens in the operator's networks.
+Addresses are checked when the connection is opened, with the result of the same name resolution. So a name cannot
+resolve to another address between check and connection. Redirects are never followed. Only the operator's log has the
+reason of a failure, because it would reveal to an application which services run in the operator's networks.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from mirror_server.store.logs import WebhookRow
 from mirror_server.store.session import Session
 
 LIMIT_SECONDS = 20
-"""How long one call may take."""
+"""The time limit of one call."""
 
 _log = logging.getLogger(__name__)
 
@@ -54,14 +54,14 @@ _TEST_FAILED = (
     " redirect, at an address that the operator lets this server call; the server's log says what it did instead"
 )
 _CALL_FAILED = "the URL did not answer with 200 or 204; the server's log says what it did instead"
-# A closed port is known at once and an answer a moment later: told that fast, one could be known from the other.
+# All failures take at least this long. Otherwise the duration would reveal whether a port is closed.
 _FAILED_CALL_SECONDS = 1
-_MOST_LOOKUPS = 200
+_MAX_LOOKUPS = 200
 _PAUSE_SECONDS = 1
-_LONGEST_DELAY_SECONDS = 120
+_MAX_DELAY_SECONDS = 120
 _GIVE_UP_AFTER_SECONDS = 24 * 3600
-_MOST_DOUBLINGS = 16
-# So much of a response is read, so that the connection can be used again; its content is ignored.
+_MAX_DOUBLINGS = 16
+# The response is read up to this size, so that the connection can be reused. Its content is ignored.
 _MAX_RESPONSE_BYTES = 64 * 1024
 
 
@@ -69,11 +69,11 @@ class Webhooks:
     """The webhooks of all applications, on an event loop of their own.
 
     Args:
-        database: The database that has registrations and positions.
+        database: The database with registrations and positions.
         clock: Domain time, for the pauses after failures.
         log: The log to deliver.
         channels: The types of channels; this one is added.
-        networks: Their addresses may be called, besides public ones.
+        networks: Networks that are allowed in addition to public addresses.
     """
 
     def __init__(
@@ -91,18 +91,18 @@ class Webhooks:
         self._thread.start()
 
     def start(self) -> None:
-        """Deliver to all registered webhooks."""
+        """Start the delivery to all registered webhooks."""
         with self._database.read() as session:
             app_ids = logs.with_webhook(session)
         for app_id in app_ids:
             self._loop.call_soon_threadsafe(self._restart, app_id)
 
     def stop(self) -> None:
-        """Deliver nothing until the next start; a message in flight is sent again then."""
+        """Stop delivery until the next start. A message in flight is sent again then."""
         self._submit(self._cancel_all()).result()
 
     def close(self) -> None:
-        """Stop for good."""
+        """Stop delivery, and close the connections and the event loop."""
         self.stop()
         self._submit(self._caller.close()).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -119,15 +119,14 @@ class Webhooks:
         return state.waiting if state else 0
 
     def register(self, app_id: str, registration: CallbackRegistration) -> Future[None]:
-        """Probe the URL, then store the webhook and begin to deliver.
+        """Test the URL, then store the webhook and start delivery.
 
-        The future raises a ApiError: 400 when the URL does not answer, or the key has a channel of another
-        type.
+        The future raises an ApiError (400) if the URL does not respond, or the key has a channel of another type.
         """
         return self._submit(self._register(app_id, registration))
 
     def delete(self, app_id: str) -> Future[bool]:
-        """Remove the webhook; gives false if there is none."""
+        """Delete the webhook. The future has false if there is none."""
         return self._submit(self._delete(app_id))
 
     def _submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
@@ -135,8 +134,8 @@ class Webhooks:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        # Names are looked up on its threads; with the few of the usual one, slow answers would hold up others.
-        self._loop.set_default_executor(ThreadPoolExecutor(_MOST_LOOKUPS, thread_name_prefix="webhook-names"))
+        # Names are resolved on these threads. With the few default ones, slow name servers would delay other webhooks.
+        self._loop.set_default_executor(ThreadPoolExecutor(_MAX_LOOKUPS, thread_name_prefix="webhook-names"))
         self._caller = WebhookCaller(self._networks)
         self._loop.run_forever()
 
@@ -149,7 +148,7 @@ class Webhooks:
     async def _store(self, work: Callable[[Session], T]) -> T:
         return await asyncio.wrap_future(self._database.submit(work))
 
-    async def _note(self, work: Callable[[Session], T]) -> T:
+    async def _store_durable(self, work: Callable[[Session], T]) -> T:
         return await asyncio.wrap_future(self._database.submit_durable(work))
 
     async def _register(self, app_id: str, registration: CallbackRegistration) -> None:
@@ -157,7 +156,7 @@ class Webhooks:
             raise ApiError.of_field("url", _TEST_FAILED)
 
         def work(session: Session) -> None:
-            # In the transaction: a poll channel may have been opened while the URL was probed.
+            # In the transaction: a poll channel may have been opened while the URL was tested.
             other = self._channels.other(session, app_id, WEBHOOK)
             if other is not None:
                 raise other
@@ -181,7 +180,7 @@ class Webhooks:
         self._deliveries[app_id] = self._loop.create_task(self._deliver(app_id))
 
     async def _deliver(self, app_id: str) -> None:
-        """Send message after message until the webhook is deleted or another process leads, whatever fails."""
+        """Send messages until the webhook is deleted or another process leads. Retry after any other error."""
         while True:
             try:
                 await self._deliver_all(app_id)
@@ -190,15 +189,15 @@ class Webhooks:
             except StorageFailed:
                 await asyncio.sleep(_PAUSE_SECONDS)
             except Exception:
-                _log.exception("delivery to a webhook failed; it goes on in a moment", extra={"application": app_id})
+                _log.exception("delivery to a webhook failed; retrying in a moment", extra={"application": app_id})
                 await asyncio.sleep(_PAUSE_SECONDS)
             else:
                 return
 
     async def _deliver_all(self, app_id: str) -> None:
         while (row := self.registration(app_id)) is not None:
-            await self._reach(self._attempt_at(row))
-            # Before the log is read: an entry that is appended in between is not missed.
+            await self._wait_until(self._attempt_at(row))
+            # Before the log is read, so that an entry that is appended in between is not missed.
             more = self._log.more(app_id, is_poll=False)
             try:
                 if not await self._send_next(app_id, row):
@@ -213,34 +212,35 @@ class Webhooks:
         registration = CallbackRegistration.model_validate_json(row.registration)
         serialization = registration.serialization or Serialization()
         state = self._database.query(lambda session: logs.state(session, app_id))
-        page = self._log.read(app_id, state.position if state else 0, most=serialization.max_chunk_size)
+        page = self._log.read(app_id, state.position if state else 0, limit=serialization.max_chunk_size)
         if not page.entries:
             return False
         message = compose(page.entries, Extras(**serialization.cfg.model_dump()))
         if await self._call(app_id, registration, orjson.dumps(message)):
-            # After it arrived: after a kill in between it is sent a second time, and never lost.
-            await self._note(lambda session: self._note_success(session, app_id, page.cursor))
+            # Stored after the delivery: after a crash in between the message is sent again, and never lost.
+            await self._store_durable(lambda session: self._record_success(session, app_id, page.cursor))
         else:
-            await self._note(lambda session: self._note_failure(session, app_id, row))
+            await self._store_durable(lambda session: self._record_failure(session, app_id, row))
         return True
 
     async def _call(self, app_id: str, registration: CallbackRegistration, body: bytes) -> bool:
-        """Send once and return whether it arrived. The server's log says why not; the application does not see that."""
-        told_at = self._loop.time() + _FAILED_CALL_SECONDS
+        """Send once and return whether it arrived. The reason of a failure goes to the server's log only."""
+        fails_at = self._loop.time() + _FAILED_CALL_SECONDS
         try:
             await self._caller.put(registration.url, registration.headers or {}, body)
         except CallFailed as failure:
-            place = {"application": app_id, "host": urlsplit(registration.url).netloc.rpartition("@")[2]}
-            _log.warning("a webhook could not be called", extra={**place, "reason": str(failure)})
-            await asyncio.sleep(told_at - self._loop.time())
+            host = urlsplit(registration.url).netloc.rpartition("@")[2]
+            fields = {"application": app_id, "host": host, "reason": str(failure)}
+            _log.warning("a webhook could not be called", extra=fields)
+            await asyncio.sleep(fails_at - self._loop.time())
             return False
         return True
 
-    def _note_success(self, session: Session, app_id: str, position: int) -> None:
+    def _record_success(self, session: Session, app_id: str, position: int) -> None:
         logs.set_position(session, app_id, position)
         logs.webhook_succeeded(session, app_id, self._clock.now())
 
-    def _note_failure(self, session: Session, app_id: str, row: WebhookRow) -> None:
+    def _record_failure(self, session: Session, app_id: str, row: WebhookRow) -> None:
         now = self._clock.now()
         if row.failing_since is not None and is_given_up(row.failing_since, self._clock.sure_now()):
             logs.delete_webhook(session, app_id)
@@ -253,12 +253,12 @@ class Webhooks:
         )
 
     def _attempt_at(self, row: WebhookRow) -> Instant | None:
-        """Return when to send next: after the pause at the latest, even if the clock was set back meanwhile."""
+        """Return when to send next: after the pause at the latest, even if the clock was set back since."""
         if row.next_attempt_at is None:
             return None
         return min(row.next_attempt_at, after_seconds(self._clock.now(), delay_seconds(row.failures)))
 
-    async def _reach(self, instant: int | None) -> None:
+    async def _wait_until(self, instant: int | None) -> None:
         """Wait until domain time reaches the instant."""
         if instant is None or instant <= self._clock.now():
             return
@@ -283,23 +283,23 @@ def _setter(event: asyncio.Event) -> Callable[..., None]:
 
 def delay_seconds(failures: int) -> int:
     """Return the pause after so many failures in a row: 1, 2, 4 ... at most 120 seconds."""
-    return min(1 << min(failures - 1, _MOST_DOUBLINGS), _LONGEST_DELAY_SECONDS)
+    return min(1 << min(failures - 1, _MAX_DOUBLINGS), _MAX_DELAY_SECONDS)
 
 
 def is_given_up(failing_since: Instant, now: Instant) -> bool:
-    """Whether a webhook is given up: its calls have failed for 24 hours. One with nothing to send does not fail."""
+    """Whether a webhook is given up, because its calls failed for 24 hours. Without messages it does not fail."""
     return now >= after_seconds(failing_since, _GIVE_UP_AFTER_SECONDS)
 
 
 class CallFailed(Exception):
-    """The URL did not answer with 200 or 204; the message tells the operator what it did instead."""
+    """The URL did not respond with 200 or 204. The message has the reason, for the operator."""
 
 
 def is_allowed_address(address: str, networks: Collection[Network]) -> bool:
-    """Whether webhooks may be at an address: a public one, or one of the operator's networks."""
-    given = ipaddress.ip_address(address)
-    reached = _reached(given)
-    return _is_public(reached) or any(each in network for network in networks for each in (given, reached))
+    """Whether webhooks to an address are allowed: it is public, or in one of the operator's networks."""
+    resolved = ipaddress.ip_address(address)
+    effective = _effective(resolved)
+    return _is_public(effective) or any(each in network for network in networks for each in (resolved, effective))
 
 
 LOOPBACK: tuple[Network, ...] = (ipaddress.IPv4Network("127.0.0.0/8"), ipaddress.IPv6Network("::1/128"))
@@ -307,7 +307,7 @@ LOOPBACK: tuple[Network, ...] = (ipaddress.IPv4Network("127.0.0.0/8"), ipaddress
 
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _UNICAST = ipaddress.IPv6Network("2000::/3")
-"""The addresses of the public network; :mod:`ipaddress` calls many others global too."""
+"""The public unicast addresses; :mod:`ipaddress` counts many others as global too."""
 
 _DOCUMENTATION = ipaddress.IPv6Network("3fff::/20")
 
@@ -318,8 +318,8 @@ def _is_public(address: Address) -> bool:
     return address.is_global and not address.is_multicast
 
 
-def _reached(address: Address) -> Address:
-    """Return the IPv4 address that an IPv6 address stands for, mapped or through a gateway; else the address itself."""
+def _effective(address: Address) -> Address:
+    """Return the IPv4 address in a mapped, NAT64 or 6to4 address; otherwise the address itself."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address in _NAT64:
@@ -328,7 +328,7 @@ def _reached(address: Address) -> Address:
 
 
 class _CheckedBackend(AsyncNetworkBackend):
-    """Resolves a name, checks the addresses and connects to these very addresses, one after the other."""
+    """Resolves a name, checks its addresses, and connects to exactly these addresses, one after the other."""
 
     def __init__(self, networks: Collection[Network]) -> None:
         self._networks = networks
@@ -345,15 +345,15 @@ class _CheckedBackend(AsyncNetworkBackend):
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
-        refused = [address for address in addresses if not is_allowed_address(address, self._networks)]
-        if refused or not addresses:
-            where = ", ".join(refused) or host
+        forbidden = [address for address in addresses if not is_allowed_address(address, self._networks)]
+        if forbidden or not addresses:
+            where = ", ".join(forbidden) or host
             raise CallFailed(f"the address {where} may not be called; --allow-callbacks-to can allow it")
         *others, last = addresses
-        patience_seconds = LIMIT_SECONDS / len(addresses)
+        limit_seconds = LIMIT_SECONDS / len(addresses)
         for address in others:
             with suppress(httpcore.ConnectError, httpcore.ConnectTimeout):
-                return await self._backend.connect_tcp(address, port, patience_seconds, local_address, socket_options)
+                return await self._backend.connect_tcp(address, port, limit_seconds, local_address, socket_options)
         return await self._backend.connect_tcp(last, port, timeout, local_address, socket_options)
 
 
@@ -368,7 +368,7 @@ class WebhookCaller:
         """Call once.
 
         Raises:
-            CallFailed: It was not answered with 200 or 204 in time, or may not be called.
+            CallFailed: The URL did not respond with 200 or 204 in time, or its address is not allowed.
         """
         sent = list(headers.items())
         if "content-type" not in map(str.lower, headers):
@@ -378,7 +378,7 @@ class WebhookCaller:
                 asyncio.timeout(LIMIT_SECONDS),
                 self._connections().stream("PUT", url, headers=sent, content=body) as response,
             ):
-                await _read_a_part(response)
+                await _drain(response)
         except TimeoutError:
             raise CallFailed(f"no answer within {LIMIT_SECONDS} s") from None
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
@@ -393,7 +393,7 @@ class WebhookCaller:
             await self._pool.aclose()
 
     def _connections(self) -> httpcore.AsyncConnectionPool:
-        # At the first call: reading all certificates of the system takes longer than most of the start of a server.
+        # At the first call, because reading the system's certificates takes longer than most of a server's start.
         if self._pool is None:
             self._pool = httpcore.AsyncConnectionPool(
                 ssl_context=ssl.create_default_context(),
@@ -404,7 +404,7 @@ class WebhookCaller:
         return self._pool
 
 
-async def _read_a_part(response: httpcore.Response) -> None:
+async def _drain(response: httpcore.Response) -> None:
     read_bytes = 0
     async for chunk in response.aiter_stream():
         read_bytes += len(chunk)

@@ -1,7 +1,7 @@
-"""The operations of the service, each one pure decision, one transaction, and effects when that is on disk.
+"""The operations of the service. Each is one pure decision, one transaction, and effects after the commit.
 
-Begin with ``commands``: device requests are queued there and their ends stored. ``devices`` stores what devices do, and
-reads the mirror; ``subscriptions`` and ``keys`` are those of applications. ``housekeeping`` does what becomes due, and
-``long_reads`` bounds what takes long. It imports ``store``, ``notifications``, ``devices`` and what they import,
-but not Flask.
+Begin with ``commands``, which queues device requests and stores their outcomes. ``devices`` stores the events of
+devices and reads the mirror. ``subscriptions`` and ``keys`` belong to applications. ``housekeeping`` runs scheduled
+work, and ``long_reads`` limits slow reads. The package imports ``store``, ``notifications``, ``devices`` and their
+imports, but not Flask.
 """

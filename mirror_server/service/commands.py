@@ -1,4 +1,4 @@
-"""Device requests: placing commands and storing how they end. Source: specification 3.1-3.3; wire.md 2."""
+"""Device requests: queue commands and store their outcomes. Source: specification 3.1-3.3; wire.md 2."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ from mirror_server.store.session import EXPIRY, WAITING, Session
 T = TypeVar("T")
 
 Check = Callable[[Session, CommandContext], object]
-"""Called in the transaction that queues a device request, with what it is for; may raise a ApiError."""
+"""A check in the transaction that queues a device request. It may raise an ApiError."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandSubmission:
-    """A device request as an application places it.
+    """A device request that an application submits.
 
     Attributes:
         app_id: The application.
         device_id: The device.
-        request: What the device is to do.
-        async_id: The id of the request, by which its application knows it.
+        request: The operation on the device.
+        async_id: The id that the application gave the request.
         expiry_seconds: How long it may wait; ``None`` for the default.
-        retries: How often it is tried again; ``None`` for the default.
-        is_silent: Whether no response is sent when it ends. What it reads is in the mirror all the same.
+        retries: How often it is retried; ``None`` for the default.
+        is_silent: Whether its async response is omitted. A value that it reads is stored in the mirror all the same.
         checks: Called before it is queued, unless a request with this id was queued before.
     """
 
@@ -69,28 +69,28 @@ class CommandSubmission:
 
     @property
     def conflict_keys(self) -> tuple[str, str]:
-        """The device and the id: see :meth:`mirror_server.store.writer.Writer.enqueue`.
+        """The conflict keys for :meth:`mirror_server.store.writer.Writer.enqueue`: device and async-id.
 
-        Another request with the id may be for another device.
+        Both are needed, because another request with the same async-id may be for another device.
         """
         return self.device_id, f"{self.app_id} {self.async_id}"
 
     @property
     def name(self) -> tuple[str, str]:
-        """Application and id."""
+        """Application and async-id."""
         return self.app_id, self.async_id
 
 
 @dataclass(frozen=True, slots=True)
 class _Completion:
-    """The end of a command.
+    """The completion of a command.
 
     Attributes:
         command: The command.
-        target: Its device and resource.
+        context: Its device and resource.
         outcome: Status and error category.
-        at: When it ended.
-        answer: The device's response; ``None`` where the command failed without one.
+        at: When it completed.
+        response: The device's response; ``None`` if the command failed without one.
     """
 
     command: Command
@@ -101,15 +101,15 @@ class _Completion:
 
 
 class CommandService:
-    """Accepts device requests and stores their outcome.
+    """Accepts device requests and stores their outcomes.
 
     Args:
-        database: Where commands, desired values and the log are.
+        database: The database with commands, desired values and the log.
         clock: Domain time.
-        log: Where async responses go.
+        log: The log to which async responses are appended.
         listeners: Called with read values and finished writes.
-        in_flight: Gives the numbers of the commands that devices have in hand.
-        split_instance: Gives what takes apart an object instance for the backend of a name, where something does.
+        in_flight: Returns the numbers of the commands that were sent and have no response yet.
+        split_instance: Returns the function that splits an object instance, by the name of the backend.
     """
 
     def __init__(
@@ -130,32 +130,32 @@ class CommandService:
         self._split_instance = split_instance
 
     def submit(self, submission: CommandSubmission) -> Future[Command]:
-        """Queue a command; gives it as it was accepted, which for a repeated async-id was the first time.
+        """Queue a command and return it as accepted. For a repeated async-id this is the command of the first time.
 
-        The future raises a ApiError: 404 unknown device, 400 unknown resource, 409 async-id used for another request,
-        429 queue full, or that of a check.
+        The future raises an ApiError: 404 unknown device, 400 unknown resource, 409 async-id used for another request,
+        429 queue full, or the error of a check.
         """
-        return self._database.enqueue(self._place, items=[submission], conflict_keys=submission.conflict_keys)
+        return self._database.enqueue(self._submit, items=[submission], conflict_keys=submission.conflict_keys)
 
     def finish(self, session: Session, attempts: Sequence[tuple[Command, DeviceResponse | None]]) -> None:
-        """Store how attempts to deliver commands ended; ``None`` when a device did not respond in time.
+        """Store the results of attempts to deliver commands; ``None`` if a device did not respond in time.
 
-        What a device reports in response to a command that has ended before is stored too. Source: specification 2.2.
+        A value in a late response, to a command that has ended already, is stored too. Source: specification 2.2.
         """
         for group in _disjoint(attempts, lambda attempt: (attempt[0].device_id,)):
             found = commands.contexts_of_ending(session, [command for command, _ in group])
             completed = [
                 completion
                 for (command, response), context in zip(group, found, strict=True)
-                if (completion := self._attempted(session, command, response, context)) is not None
+                if (completion := self._finish_attempt(session, command, response, context)) is not None
             ]
             if completed:
                 self._complete(session, completed)
 
-    def _attempted(
+    def _finish_attempt(
         self, session: Session, command: Command, response: DeviceResponse | None, context: CommandContext | None
     ) -> _Completion | None:
-        """The end of a command that an attempt brings; ``None`` where it goes on waiting, or had ended before."""
+        """Return the completion after an attempt; ``None`` if the command still waits, or had ended before."""
         if context is None or not context.unfinished:
             self._store_late(session, command, response)
             return None
@@ -165,60 +165,60 @@ class CommandService:
         if response is not None and response.outcome is Outcome.NOT_SENT:
             if now >= command.expires_at:
                 return self._completion(command, context, _failure_at_expiry(command).value)
-            # An attempt that was counted when it began was none.
+            # Nothing was sent, so an attempt that was counted in advance does not count.
             commands.set_attempts(session, command.command_id, command.attempts)
             return None
         if may_try_again(command, now):
             commands.set_attempts(session, command.command_id, command.attempts + 1)
             return None
         is_lost = response is not None and response.outcome is Outcome.UNAVAILABLE
-        # Of an execute the outcome is unknown, and that is what TIMEOUT says.
+        # The outcome of an execute is unknown, which is the meaning of TIMEOUT.
         failure = Failure.NOT_CONNECTED if is_lost and command.request.is_idempotent else Failure.TIMEOUT
         return self._completion(command, context, failure.value)
 
     def end_interrupted(self, session: Session) -> None:
-        """End the executes that an earlier leader sent and whose response it did not store: the outcome is unknown."""
+        """Fail the executes that an earlier leader sent without storing a response: their outcome is unknown."""
         for command in commands.interrupted(session):
             self._fail(session, command, Failure.TIMEOUT)
 
     def expire(self, session: Session, now: Instant) -> None:
-        """End the commands whose time is over; the dispatcher ends those that are in flight."""
+        """Fail the expired commands, except those in flight, which the dispatcher ends."""
         in_flight = self._in_flight()
         for command in commands.expired(session, now):
             if command.command_id not in in_flight:
                 self._fail(session, command, _failure_at_expiry(command))
 
     def cancel_all(self, session: Session, device_id: str) -> None:
-        """End all commands that wait for a device that left."""
+        """Fail all waiting commands of a device that deregistered."""
         for command in commands.waiting(session, device_id):
             self._fail(session, command, Failure.DEREGISTERED)
 
-    def _place(self, session: Session, submissions: Sequence[CommandSubmission]) -> list[Command]:
-        """Queue commands, each as if those before it were queued already; gives them in their order."""
+    def _submit(self, session: Session, submissions: Sequence[CommandSubmission]) -> list[Command]:
+        """Queue commands in order, each as if those before it were queued already. Return them in order."""
         return [
             command
             for group in _disjoint(submissions, lambda submission: submission.conflict_keys)
-            for command in self._place_group(session, group)
+            for command in self._submit_group(session, group)
         ]
 
-    def _place_group(self, session: Session, submissions: Sequence[CommandSubmission]) -> list[Command]:
-        """Queue commands, each for another device and under another id."""
-        free_since = after_seconds(self._clock.now(), -ASYNC_ID_SECONDS)
-        placed = {
-            each.name: found for each in submissions if (found := _find_placed(session, each, free_since)) is not None
+    def _submit_group(self, session: Session, submissions: Sequence[CommandSubmission]) -> list[Command]:
+        """Queue commands, each for another device and under another async-id."""
+        expired_at = after_seconds(self._clock.now(), -ASYNC_ID_SECONDS)
+        queued = {
+            each.name: found for each in submissions if (found := _find_queued(session, each, expired_at)) is not None
         }
-        new = [each for each in submissions if each.name not in placed]
+        new = [each for each in submissions if each.name not in queued]
         if new:
-            placed |= {each.name: command for each, command in zip(new, self._accept(session, new), strict=True)}
-        return [placed[each.name] for each in submissions]
+            queued |= {each.name: command for each, command in zip(new, self._accept(session, new), strict=True)}
+        return [queued[each.name] for each in submissions]
 
     def _accept(self, session: Session, submissions: Sequence[CommandSubmission]) -> list[Command]:
         found = commands.contexts_of_new(session, [(each.device_id, each.request.path) for each in submissions])
-        accepted = [self._accepted(session, each, context) for each, context in zip(submissions, found, strict=True)]
+        accepted = [self._check(session, each, context) for each, context in zip(submissions, found, strict=True)]
         numbers = commands.insert(session, [command for _, command in accepted])
         values = []
         for number, (context, command) in zip(numbers, accepted, strict=True):
-            for path, content, current in self._written(session, context, number, command.request):
+            for path, content, current in self._written_values(session, context, number, command.request):
                 value = write_accepted(
                     current,
                     command_id=number,
@@ -235,13 +235,13 @@ class CommandService:
             session.publish(WAITING, command.device_id)
         return [command for _, command in accepted]
 
-    def _accepted(
+    def _check(
         self, session: Session, submission: CommandSubmission, context: CommandContext | None
     ) -> tuple[CommandContext, Command]:
-        """The device and resource of a command, and the command to queue.
+        """Return the context of a command, and the command to queue.
 
         Raises:
-            ApiError: It cannot be queued.
+            ApiError: The command cannot be queued.
         """
         device_id, request = submission.device_id, submission.request
         if context is None:
@@ -253,8 +253,8 @@ class CommandService:
         if context.unfinished >= QUEUE_LIMIT:
             raise ApiError(
                 429,
-                f"{QUEUE_LIMIT} commands wait for this device already; wait until one has been answered or has expired."
-                " Those that nobody waits for so long may expire sooner: place them with expiry_seconds",
+                f"{QUEUE_LIMIT} commands wait for this device already; wait until one has completed or expired."
+                " To let commands expire sooner, submit them with expiry_seconds",
                 reason="QUEUE_IS_FULL",
             )
         now = self._clock.now()
@@ -272,7 +272,7 @@ class CommandService:
         )
 
     def _fail(self, session: Session, command: Command, failure: Failure) -> None:
-        """End a command without a response of the device."""
+        """Complete a command without a response of the device."""
         (context,) = commands.contexts_of_ending(session, [command])
         if context is not None:
             self._complete(session, [self._completion(command, context, failure.value)])
@@ -284,19 +284,19 @@ class CommandService:
         outcome: tuple[int, str | None],
         response: DeviceResponse | None = None,
     ) -> _Completion:
-        # The clock may have been set back meanwhile, or be that of another server.
+        # The clock may have been set back since, or be the clock of another server.
         return _Completion(command, context, outcome, max(self._clock.now(), command.requested_at), response)
 
     def _complete(self, session: Session, completed: Sequence[_Completion]) -> None:
-        """Store the ends of commands, each of another device."""
+        """Store the completions of commands, each of another device."""
         now = self._clock.now()
         commands.finish(session, [each.command.command_id for each in completed], now)
-        noted = self._finish_writes(session, [each for each in completed if each.command.request.is_write], now)
+        recorded = self._finish_writes(session, [each for each in completed if each.command.request.is_write], now)
         done = [(each.command, each.response) for each in completed if each.outcome[1] is None]
-        noted |= self._report(session, done, now)
+        recorded |= self._report(session, done, now)
         responded = {each.context.device_id for each in completed if each.response is not None}
-        if responded - noted:
-            devices.record_contact(session, sorted(responded - noted), now)
+        if responded - recorded:
+            devices.record_contact(session, sorted(responded - recorded), now)
         responses = [
             (each.command.app_id, each.command.device_id, _response(each))
             for each in completed
@@ -305,7 +305,7 @@ class CommandService:
         self._log.append(session, ASYNC_RESPONSES, responses)
 
     def _store_late(self, session: Session, command: Command, response: DeviceResponse | None) -> None:
-        """Store the response to a command that has ended before."""
+        """Store the response to a command that has ended already."""
         if response is None or not response.outcome.is_of_device or devices.find(session, command.device_id) is None:
             return
         now = self._clock.now()
@@ -315,7 +315,7 @@ class CommandService:
     def _report(
         self, session: Session, done: Iterable[tuple[Command, DeviceResponse | None]], now: Instant
     ) -> set[str]:
-        """Store the values that reads returned, and the contact of their devices, whose ids are returned."""
+        """Store the values that reads returned and the contact with their devices. Return the ids of these devices."""
         values = [
             (value, response.responded_at or now, False)
             for command, response in done
@@ -327,11 +327,11 @@ class CommandService:
         return {value.device_id for value, *_ in values}
 
     def _finish_writes(self, session: Session, completed: Sequence[_Completion], now: Instant) -> set[str]:
-        """Store how writes ended, and the contact of devices that responded; returns the ids of all these devices."""
+        """Store the outcomes of writes and the contact with devices that responded. Return the ids of all devices."""
         written = [
             (each, path, content, _desired_after(each, current))
             for each in completed
-            for path, content, current in self._written(
+            for path, content, current in self._written_values(
                 session, each.context, each.command.command_id, each.command.request
             )
         ]
@@ -362,10 +362,10 @@ class CommandService:
                 listener(session, batch)
         return {device_id for device_id, _ in revisions}
 
-    def _written(
+    def _written_values(
         self, session: Session, context: CommandContext, command_id: int, request: CommandRequest
     ) -> Iterator[tuple[str, Content, DesiredState | None]]:
-        """The values that a write sets, by path, and the desired ones before; several for an object instance."""
+        """Yield path, new value and previous desired value of a write; several for an object instance."""
         if not request.is_write:
             return
         content = Content(request.payload or b"", request.content_type or DEFAULT_CONTENT_TYPE)
@@ -374,7 +374,7 @@ class CommandService:
             return
         split_instance = self._splitter_of(session, context.device_id)
         if split_instance is None:
-            # It was accepted by a server that had the device's backend, and ends in one that has not.
+            # A server with the device's backend accepted the command, and this server does not have that backend.
             for path, desired in resources.desired_by(session, context.device_id, command_id):
                 yield path, Content(desired.value, desired.content_type), desired
             return
@@ -386,7 +386,11 @@ class CommandService:
             yield path, each, resources.desired(session, context.device_id, path)
 
     def check_instance(self, session: Session, device_id: str, path: str) -> None:
-        """Refuse a path that is no resource of the device, nor an object instance that it reads and writes."""
+        """Check that a path is an object instance that the device reads and writes.
+
+        Raises:
+            ApiError: It is not (400).
+        """
         parts = parse_path(path)
         is_instance = parts.instance_id is not None and parts.resource_id is None
         if not (is_instance and resources.has_instance(session, device_id, path)):
@@ -401,13 +405,13 @@ class CommandService:
         raise ApiError.of_field("uri", message, reason="RESOURCE_NOT_FOUND")
 
     def _splitter_of(self, session: Session, device_id: str) -> SplitInstance | None:
-        """The function that splits an object instance of a device; ``None`` where it has single resources only."""
+        """Return the function that splits object instances of a device; ``None`` if it has single resources only."""
         device = devices.find(session, device_id)
         return None if device is None else self._split_instance(device.backend)
 
 
 def _disjoint(items: Sequence[T], keys_of: Callable[[T], Collection[str]]) -> Iterator[list[T]]:
-    """Split items, in their order, into groups in which no two have a key in common."""
+    """Split items, in order, into groups in which no two items have a common key."""
     group: list[T] = []
     keys: set[str] = set()
     for item in items:
@@ -426,7 +430,7 @@ def _desired_after(completion: _Completion, current: DesiredState | None) -> Des
 
 
 def _response(completion: _Completion) -> dict[str, Any]:
-    """The async response that the application gets."""
+    """Return the async response for the application."""
     command, content = completion.command, completion.response.content if completion.response else None
     status, category = completion.outcome
     return messages.async_response(
@@ -444,12 +448,12 @@ def _response(completion: _Completion) -> dict[str, Any]:
 
 
 def _failure_at_expiry(command: Command) -> Failure:
-    """The failure of a command that expires. A device that got it before, and did not respond, may have acted."""
+    """Return the failure of an expired command. After an attempt without response, the device may have acted."""
     return Failure.TIMEOUT if command.attempts else Failure.EXPIRED
 
 
 def _read_values(command: Command, response: DeviceResponse, content: Content, now: Instant) -> list[ReceivedValue]:
-    """The value that a read brought, or those of an object instance."""
+    """Return the value of a read, or the values of an object instance."""
     parts = ((command.request.path, content),) if response.parts is None else response.parts
     return [reported_value(command.device_id, path, each, now, "read") for path, each in parts]
 
@@ -457,21 +461,25 @@ def _read_values(command: Command, response: DeviceResponse, content: Content, n
 def reported_value(
     device_id: str, path: str, content: Content, now: Instant, origin: Origin, changed_at: Instant | None = None
 ) -> ReceivedValue:
-    """A value as the mirror stores it; ``changed_at`` is the time in the device's notification, if it has one."""
+    """Return a value to store; ``changed_at`` is the time in the device's notification, if it has one."""
     max_age = content.max_age_seconds
     expires_at = after_seconds(now, max_age) if max_age is not None else None
     return ReceivedValue(content.payload, content.content_type, origin, now, expires_at, device_id, path, changed_at)
 
 
-def _find_placed(session: Session, submission: CommandSubmission, free_since: Instant) -> Command | None:
-    """The request, if it is there already; one that was answered at ``free_since`` or before counts no more."""
-    placed = commands.find(session, submission.app_id, submission.async_id)
-    if placed is None or commands.delete_if_finished(session, placed.command_id, free_since):
+def _find_queued(session: Session, submission: CommandSubmission, expired_at: Instant) -> Command | None:
+    """Return the command that was queued under this async-id, unless it completed at ``expired_at`` or before.
+
+    Raises:
+        ApiError: The async-id belongs to another request (409).
+    """
+    queued = commands.find(session, submission.app_id, submission.async_id)
+    if queued is None or commands.delete_if_finished(session, queued.command_id, expired_at):
         return None
-    if (placed.device_id, placed.request) != (submission.device_id, submission.request):
+    if (queued.device_id, queued.request) != (submission.device_id, submission.request):
         raise ApiError(
             409,
-            f"async-id: {submission.async_id!r} stands for another request of the last 24 h; take a new one",
+            f"async-id: {submission.async_id!r} was used for another request in the last 24 h; use a new one",
             fields=[("async-id", "already used for another request")],
         )
-    return placed
+    return queued

@@ -1,4 +1,4 @@
-"""What devices do, and what the mirror shows of them. Source: specification 2, 3.2, 3.3; wire.md 1 and 6."""
+"""Stores device events and reads the mirror. Source: specification 2, 3.2, 3.3; wire.md 1 and 6."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import AnnouncedResource, ReceivedValue, ResourceRow
 from mirror_server.store.session import Session, Subscribers
 
-_MOST_BYTES = 64 * 1024 * 1024
+_MAX_BYTES = 64 * 1024 * 1024
 
 Cached = TypeVar("Cached", bound=Sized)
 
@@ -41,53 +41,53 @@ _KINDS: Mapping[str, RegistrationKind] = {
     DE_REGISTRATIONS: "deregistration",
     REGISTRATIONS_EXPIRED: "expired",
 }
-"""What the listeners call it."""
+"""The kind of change for listeners, by the kind of log entry."""
 
 
 class LruCache(Generic[Cached]):
-    """A cache with a bound in bytes; what was not used for the longest time goes first.
+    """A least-recently-used cache with a limit in bytes.
 
     Args:
-        most_bytes: How much is held.
+        max_bytes: The limit.
     """
 
-    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
-        self._most_bytes = most_bytes
-        self._held: OrderedDict[Hashable, Cached] = OrderedDict()
-        self._held_bytes = 0
+    def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._entries: OrderedDict[Hashable, Cached] = OrderedDict()
+        self._size_bytes = 0
         self._lock = threading.Lock()
 
     def get(self, key: Hashable) -> Cached | None:
-        """What is held under the key."""
+        """Return the value of a key; ``None`` if it is not cached."""
         with self._lock:
-            found = self._held.get(key)
+            found = self._entries.get(key)
             if found is not None:
-                self._held.move_to_end(key)
+                self._entries.move_to_end(key)
             return found
 
     def put(self, key: Hashable, encoded: Cached) -> None:
-        """Hold it."""
+        """Store a value, and evict the values that were not used for the longest time."""
         with self._lock:
-            replaced = self._held.pop(key, None)
-            self._held_bytes += len(encoded) - (0 if replaced is None else len(replaced))
-            self._held[key] = encoded
-            while self._held_bytes > self._most_bytes:
-                self._held_bytes -= len(self._held.popitem(last=False)[1])
+            replaced = self._entries.pop(key, None)
+            self._size_bytes += len(encoded) - (0 if replaced is None else len(replaced))
+            self._entries[key] = encoded
+            while self._size_bytes > self._max_bytes:
+                self._size_bytes -= len(self._entries.popitem(last=False)[1])
 
 
 class EncodedObject(NamedTuple):
-    """What E1 tells of a device, encoded, and a tag of it: two of the same content have the same tag."""
+    """The encoded device object of E1, and its entity tag, which depends on the content alone."""
 
     content: bytes
     tag: str
 
 
 Encode = Callable[[DeviceRow, Sequence[ResourceRow], str | None], bytes]
-"""Encodes a device as it is told to an application, ``None`` for one that placed no write there that failed."""
+"""Encodes a device for an application; ``None`` stands for all applications without a failed write on it."""
 
 
 class DirectoryEntry(NamedTuple):
-    """A device of the directory, and what extensions tell of it."""
+    """A device of the directory, with the members that extensions add."""
 
     device: DeviceRow
     members: dict[str, Any]
@@ -95,11 +95,11 @@ class DirectoryEntry(NamedTuple):
 
 @dataclass(slots=True)
 class _CachedObject:
-    """A device object as applications get it, and when it was known to be current.
+    """The cached encoding of a device object, and when it was known to be current.
 
     Attributes:
-        for_others: The object for all applications but those of ``for_issuers``.
-        for_issuers: The object for each application whose write failed, with the reason.
+        for_others: The object for all applications except those in ``for_issuers``.
+        for_issuers: The object for each application with a failed write, which includes the error category.
         revision: The revision of the device.
         version: The version of the database at which this was the device's newest revision.
         as_of: The number of the mirror's last change at that time.
@@ -116,29 +116,29 @@ class _CachedObject:
 
 
 class TooManyResources(Exception):
-    """A device has more resources than are to be read now; its id is the argument."""
+    """A device has more resources than the caller allows; the argument is its id."""
 
 
 class DeviceService:
-    """Stores what devices do, and reads the mirror.
+    """Stores device events and reads the mirror.
 
     Device connections call :meth:`registered`, :meth:`registration_updated`, :meth:`deregistered`, :meth:`contact`,
-    :meth:`observed` and :meth:`observation_ended`. A future of these is done when the change is on disk.
+    :meth:`observed` and :meth:`observation_ended`. Their futures are done when the change is on disk.
 
     Args:
-        database: Where the mirror is.
+        database: The database with the mirror.
         clock: Domain time.
-        log: Where registration events go.
+        log: The log to which registration events are appended.
         listeners: Called with registrations, reported values and deleted devices.
-        commands: Ends the commands of a device that leaves.
+        commands: Fails the commands of a device that deregisters.
         subscriptions: Applies presubscription rules.
         contact: Called with the id of a device that can be reached.
-        expiry_due: Called with the instant at which a registration ends unless it is updated.
+        expiry_due: Called with the instant at which a registration expires unless it is updated.
 
     Attributes:
-        on_resumed: Called in a transaction when devices can again, at each start too, with the instant since when they
-            could not; before any registration ends.
-        on_describe: Called in the transaction that reads devices of the directory, for more members of them, by id.
+        on_resumed: Called in a transaction after an interruption and at each start, with the instant at which the
+            interruption started; before any registration expires.
+        on_describe: Called in the transaction that reads devices of the directory, for additional members by device id.
     """
 
     def __init__(
@@ -176,57 +176,59 @@ class DeviceService:
         *,
         most: int = stored_resources.NO_LIMIT - 1,
     ) -> EncodedObject:
-        """A device and all its resources, as of one instant, encoded; what has not changed since is not encoded again.
+        """Return a device and all its resources, encoded, as of one instant. An unchanged device comes from the cache.
 
         Args:
-            app_id: The application it is told to. Why a write failed is told to the one that placed it, and to no
-                other; see specification 3.1 and 7.
+            app_id: The application that gets it. Only the application that submitted a write gets the error category
+                of its failure; see specification 3.1 and 7.
             device_id: The device.
             encode: Encodes it.
-            version: That of the database, asked for since the request came.
-            most: How many resources are read and encoded at most.
+            version: The version of the database, read after the request arrived.
+            most: The maximum number of resources to read and encode.
 
         Raises:
             ApiError: There is no such device (404).
-            TooManyResources: It has more, which would have to be read and encoded.
+            TooManyResources: More resources would have to be read and encoded.
         """
         cached = self._cache.get(device_id)
         if cached is None or version is None or cached.version != version:
-            # Before the device is read, so that later changes count as changes since.
+            # Read before the device, so that later changes count as changes after ``as_of``.
             as_of = self._last_change_at(version)
             if cached is None or not self._is_unchanged(device_id, cached.as_of, as_of):
-                known_revision = devices.NO_REVISION if cached is None else cached.revision
+                cached_revision = devices.NO_REVISION if cached is None else cached.revision
                 found = self._database.query(
-                    lambda session: devices.object_of(session, device_id, most=most + 1, known_revision=known_revision)
+                    lambda session: devices.object_of(
+                        session, device_id, most=most + 1, cached_revision=cached_revision
+                    )
                 )
                 if found is None:
                     raise unknown_device(device_id)
                 if len(found[1]) > most:
                     raise TooManyResources(device_id)
-                if cached is None or found[0].revision != known_revision:
+                if cached is None or found[0].revision != cached_revision:
                     cached = _encode_for_all(encode, *found)
                     self._cache.put(device_id, cached)
             cached.version, cached.as_of = version, as_of
         return cached.for_issuers.get(app_id, cached.for_others)
 
     def _is_unchanged(self, device_id: str, since: int | None, until: int | None) -> bool:
-        """Whether a device did not change after one change up to another, as far as this process knows."""
+        """Whether this process knows that a device did not change after ``since`` up to ``until``."""
         return since is not None and until is not None and self._database.changes.is_unchanged(device_id, since, until)
 
     def _last_change_at(self, version: Hashable | None) -> int | None:
         """Return the number of the mirror's last change, read once for each version of the database.
 
-        ``None`` where other processes change devices too, whose changes this one does not know.
+        ``None`` on a shared database, because this process does not know the changes of others.
         """
         if version is None or self._database.is_shared:
             return None
-        seen = self._last_change
-        if seen is None or seen[0] != version:
-            seen = self._last_change = version, self._database.query(Session.last_revision)
-        return seen[1]
+        cached = self._last_change
+        if cached is None or cached[0] != version:
+            cached = self._last_change = version, self._database.query(Session.last_revision)
+        return cached[1]
 
     def described(self, device_id: str) -> DirectoryEntry:
-        """A device of the directory, with what extensions tell of it.
+        """Return a device of the directory, with the members that extensions add.
 
         Raises:
             ApiError: There is no such device (404).
@@ -235,7 +237,7 @@ class DeviceService:
             return self.describe(session, [require_device(session, device_id)])[0]
 
     def device(self, device_id: str) -> DeviceRow:
-        """A device of the directory.
+        """Return a device of the directory.
 
         Raises:
             ApiError: There is no such device (404).
@@ -243,7 +245,7 @@ class DeviceService:
         return self._database.query(lambda session: require_device(session, device_id))
 
     def announced(self, device_id: str, *, most: int = stored_resources.NO_LIMIT - 1) -> list[AnnouncedResource]:
-        """The resources a device has now.
+        """Return the resources that a device has now.
 
         Raises:
             ApiError: There is no such device (404).
@@ -259,26 +261,29 @@ class DeviceService:
     def page(
         self, conditions: Sequence[Condition], *, after: str | None, descending: bool, limit: int, count: bool
     ) -> tuple[list[DirectoryEntry], int | None]:
-        """Up to ``limit + 1`` devices of the directory (one more tells that there is more), and their number."""
+        """Return up to ``limit + 1`` devices, and the number of all matches if ``count``.
+
+        The additional device shows that there is another page.
+        """
         with self._database.read() as session:
             rows = devices.page(session, conditions, after=after, descending=descending, limit=limit + 1)
             return self.describe(session, rows), devices.count(session, conditions) if count else None
 
     def describe(self, session: Session, rows: Sequence[DeviceRow]) -> list[DirectoryEntry]:
-        """Devices of the directory, with what extensions tell of them."""
-        told = [describe(session, rows) for describe in self.on_describe]
+        """Return devices of the directory, with the members that extensions add."""
+        added = [describe(session, rows) for describe in self.on_describe]
         return [
-            DirectoryEntry(row, dict(chain(*(each.get(row.device_id, {}).items() for each in told)))) for row in rows
+            DirectoryEntry(row, dict(chain(*(each.get(row.device_id, {}).items() for each in added)))) for row in rows
         ]
 
     def estimated_count(self) -> int:
-        """Return about how many devices the directory has, an estimate that takes no time."""
+        """Return an estimate of the number of devices, without counting them."""
         return self._database.query(devices.estimated_count)
 
     def registered(self, registration: Registration) -> Future[str]:
-        """A device made a full registration; the future has its device id.
+        """Store a full registration; the future has the device id.
 
-        The future raises :class:`NameTaken` where a device of another backend has the name.
+        The future raises :class:`NameTaken` if a device of another backend has the endpoint name.
         """
 
         def work(session: Session) -> str:
@@ -286,7 +291,7 @@ class DeviceService:
             devices.put(session, row)
             subscriptions.reset_device(session, row.device_id)
             stored_resources.announce(session, row.device_id, registration.resources)
-            self._announced(session, row, REGISTRATIONS, state_change=not was_registered)
+            self._publish_registration(session, row, REGISTRATIONS, state_change=not was_registered)
             session.after_commit(lambda: self._contact(row.device_id))
             return row.device_id
 
@@ -300,9 +305,9 @@ class DeviceService:
         lifetime_seconds: int | None = None,
         queue_mode: bool | None = None,
     ) -> Future[None]:
-        """A device updated its registration; what is ``None`` stays: its structure, lifetime and queue mode.
+        """Store an update of a registration. ``None`` keeps the resources, the lifetime or the queue mode.
 
-        The future raises :class:`NotRegistered` for a device whose registration ended.
+        The future raises :class:`NotRegistered` if the registration has ended.
         """
 
         def work(session: Session) -> None:
@@ -319,13 +324,13 @@ class DeviceService:
             devices.record_contact(session, [device_id], now)
             if resources is not None:
                 stored_resources.announce(session, device_id, resources)
-            self._announced(session, row, REG_UPDATES, state_change=False)
+            self._publish_registration(session, row, REG_UPDATES, state_change=False)
             session.after_commit(lambda: self._contact(device_id))
 
         return self._database.submit_durable(work, conflict_keys=(device_id, logs.EVERY))
 
     def deregistered(self, device_id: str) -> Future[None]:
-        """A device left."""
+        """Store that a device deregistered, and fail its commands."""
 
         def work(session: Session) -> None:
             row = devices.find(session, device_id)
@@ -337,7 +342,7 @@ class DeviceService:
         return self._database.submit_durable(work)
 
     def contact(self, device_id: str) -> None:
-        """A device can be reached from now on: what waits for it is delivered."""
+        """Record that a device can be reached, and deliver its pending commands."""
         now = self._clock.now()
         self._database.submit_durable(
             lambda session: devices.record_contact(session, [device_id], now), conflict_keys=(device_id,)
@@ -345,44 +350,44 @@ class DeviceService:
         self._contact(device_id)
 
     def observed(self, observations: Sequence[Observation]) -> Future[None]:
-        """Values came from devices without a command."""
-        # Where nobody else writes it is alone in any case, and thousands come in a second.
+        """Store values that devices sent without a command."""
+        # Without other processes no key is needed, and thousands of values arrive per second.
         conflict_keys = {logs.EVERY, *(each.device_id for each in observations)} if self._database.is_shared else None
         return self._database.enqueue(
             self._observe, items=observations, until_stored=True, by_leader=True, conflict_keys=conflict_keys
         )
 
     def observation_ended(self, device_id: str, path: str) -> Future[None]:
-        """A device ended the observation of a resource by itself."""
+        """Store that a device ended the observation of a resource by itself."""
         return self._database.submit_durable(
             lambda session: subscriptions.observation_ended(session, device_id, path), conflict_keys=(device_id,)
         )
 
     def interrupt(self) -> None:
-        """Nothing can be stored, so devices cannot update their registrations: end none until :meth:`resume`."""
+        """Let no registration expire until :meth:`resume`, because no update of a registration can be stored."""
         if self._interrupted_at is None:
             self._interrupted_at = self._clock.now()
 
     def resume(self, session: Session) -> None:
-        """Storing works again after an interruption or a start: registrations end in time again.
+        """Let registrations expire again, after an interruption or a start.
 
-        Extensions give devices the time to update theirs. Before a start, the server last ran when it last stored
-        something.
+        Extensions give devices time to update their registrations. At a start, the newest stored instant counts as
+        the start of the interruption.
         """
         since = self._interrupted_at or maintenance.newest_instant(session, self._database.storages)
         session.after_commit(self.forget_interruption)
-        for tell in self.on_resumed:
-            tell(session, since or self._clock.now())
+        for notify in self.on_resumed:
+            notify(session, since or self._clock.now())
 
     def forget_interruption(self) -> None:
-        """End registrations in time again."""
+        """Let registrations expire again, without a transaction."""
         self._interrupted_at = None
 
     def expire_registrations(self, session: Session) -> bool:
-        """End the registrations that were not updated in time; commands go on waiting.
+        """End the registrations that were not updated in time. Commands continue to wait.
 
         Returns:
-            False during an interruption, which this may be the first work after: nothing ends then.
+            False if nothing expired because of an interruption. This may be the first work after it.
         """
         if self._interrupted_at is not None:
             return False
@@ -391,7 +396,7 @@ class DeviceService:
         return True
 
     def delete_silent_since(self, session: Session, instant: Instant) -> None:
-        """Delete the devices whose last connection was before the instant; what waits for them ends first."""
+        """Fail the commands of the devices whose last contact was before the instant, then delete the devices."""
         silent = devices.silent_since(session, instant)
         for device_id in silent:
             self._commands.cancel_all(session, device_id)
@@ -403,22 +408,22 @@ class DeviceService:
 
     def _observe(self, session: Session, observations: Sequence[Observation]) -> None:
         now = self._clock.now()
-        told = list(_in_order(observations, subscriptions.subscribers(session, [each[:2] for each in observations])))
-        self._subscriptions.notify(session, told)
+        events = list(_in_order(observations, subscriptions.subscribers(session, [each[:2] for each in observations])))
+        self._subscriptions.notify(session, events)
         values = [
             (_observed_value(each, at, now, subscribers), each.changed_at, each.is_published)
-            for each, at, subscribers in told
+            for each, at, subscribers in events
         ]
         self._listeners.report(session, values, contact_at=now)
 
     def _row_of(self, session: Session, registration: Registration) -> tuple[DeviceRow, bool]:
-        """The device as it is from now on, and whether it was registered before."""
-        known = devices.find_by_endpoint_name(session, registration.endpoint_name)
-        if known and known.backend != registration.backend:
+        """Return the device after the registration, and whether it was registered before."""
+        existing = devices.find_by_endpoint_name(session, registration.endpoint_name)
+        if existing and existing.backend != registration.backend:
             raise NameTaken(registration.endpoint_name)
         now = self._clock.now()
         row = DeviceRow(
-            device_id=known.device_id if known else registration.device_id or uuid.uuid4().hex,
+            device_id=existing.device_id if existing else registration.device_id or uuid.uuid4().hex,
             endpoint_name=registration.endpoint_name,
             endpoint_type=registration.endpoint_type,
             registered=1,
@@ -430,12 +435,12 @@ class DeviceService:
             registration_expires_at=after_seconds(now, registration.lifetime_seconds),
             backend=registration.backend,
         )
-        return row, bool(known and known.registered)
+        return row, bool(existing and existing.registered)
 
-    def _announced(self, session: Session, row: DeviceRow, kind: str, *, state_change: bool) -> None:
-        """What a registration and its update have in common: rules are checked, and applications are told.
+    def _publish_registration(self, session: Session, row: DeviceRow, kind: str, *, state_change: bool) -> None:
+        """Apply the rules and notify the applications, after a registration or its update.
 
-        A full registration ends single subscriptions, of which each application hears in its own entry.
+        A full registration ends single subscriptions. The entry of each application lists its own.
         """
         self._subscriptions.presubscribe(session, row.device_id)
         now = self._clock.now()
@@ -453,7 +458,7 @@ class DeviceService:
         )
         own = {app_id: {"ended-subscriptions": paths} for app_id, paths in ended.items()}
         self._log.append_for_each(session, kind, row.device_id, event, own)
-        self._tell_listeners(session, row, kind, now, state_change=state_change)
+        self._notify_listeners(session, row, kind, now, state_change=state_change)
         session.after_commit(lambda: self._expiry_due(after_seconds(now, row.lifetime_seconds)))
 
     def _end_registration(self, session: Session, row: DeviceRow, kind: str) -> None:
@@ -463,9 +468,11 @@ class DeviceService:
         subscriptions.reset_device(session, device_id)
         event = messages.leaving(device_id=device_id, endpoint_name=row.endpoint_name, at=now)
         self._log.append_for_each(session, kind, device_id, event)
-        self._tell_listeners(session, row, kind, now, state_change=bool(row.registered))
+        self._notify_listeners(session, row, kind, now, state_change=bool(row.registered))
 
-    def _tell_listeners(self, session: Session, row: DeviceRow, kind: str, at: Instant, *, state_change: bool) -> None:
+    def _notify_listeners(
+        self, session: Session, row: DeviceRow, kind: str, at: Instant, *, state_change: bool
+    ) -> None:
         if self._listeners.registration_changed:
             revision = session.note_change(())
             batch = [RegistrationChange(revision, _KINDS[kind], row, at, state_change)]
@@ -476,7 +483,7 @@ class DeviceService:
 def _in_order(
     observations: Iterable[Observation], subscribed: Mapping[tuple[str, str], Subscribers]
 ) -> Iterator[tuple[Observation, Instant, Subscribers]]:
-    """What came from devices that are known; no time told of a resource is before the one that was told last."""
+    """Yield the observations of known devices, with times that never go back for a resource."""
     for each in observations:
         subscribers = subscribed.get(each[:2])
         if subscribers is not None:
@@ -490,14 +497,14 @@ def _in_order(
 def _observed_value(
     observation: Observation, changed_at: Instant, now: Instant, subscribers: Subscribers
 ) -> ReceivedValue:
-    # What is not auto-observed was sent because of a subscription, be it one that has ended meanwhile.
+    # A value that is not auto-observed was sent because of a subscription, which may have ended since.
     is_unsolicited = observation.is_unsolicited or subscribers.auto_observed
     origin: Origin = "auto_observation" if is_unsolicited and not subscribers.app_ids else "subscription"
     return reported_value(observation.device_id, observation.path, observation.content, now, origin, changed_at)
 
 
 def _encode_for_all(encode: Encode, device: DeviceRow, resources: Sequence[ResourceRow]) -> _CachedObject:
-    """Encode a device once, and once more for each application that gets the reason why its own write failed."""
+    """Encode a device once, and again for each application that gets the error category of its failed write."""
 
     def encoded(app_id: str | None) -> EncodedObject:
         content = encode(device, resources, app_id)
@@ -509,10 +516,10 @@ def _encode_for_all(encode: Encode, device: DeviceRow, resources: Sequence[Resou
 
 
 def require_device(session: Session, device_id: str) -> DeviceRow:
-    """The device with this id.
+    """Return the device with this id.
 
     Raises:
-        ApiError: There is none (404).
+        ApiError: There is no such device (404).
     """
     row = devices.find(session, device_id)
     if row is None:

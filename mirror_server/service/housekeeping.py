@@ -1,4 +1,4 @@
-"""What happens because time passes: expiry, retention, trimming. Source: specification 2.1 and 8; wire.md 2 and 4."""
+"""Scheduled work: expiry and retention. Source: specification 2.1 and 8; wire.md 2 and 4."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from mirror_server.store import commands, devices, logs
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
-_ROUND_SECONDS = 3600
-_DEVICES_KEPT_MONTHS = 6
+_CLEANUP_SECONDS = 3600
+_DEVICE_RETENTION_MONTHS = 6
 
 
 class DeadlineTimer:
-    """Makes a call at the earliest of the instants it was told of, and then asks for the next one."""
+    """Calls a function at the earliest of the requested instants. The function then requests the next one."""
 
     def __init__(self, clock: Clock, action: Callable[[], None]) -> None:
         self._clock = clock
@@ -28,7 +28,7 @@ class DeadlineTimer:
         self._lock = threading.Lock()
 
     def at_latest(self, instant: Instant | None) -> None:
-        """See to it that the call is made no later than at the instant; ``None`` asks for nothing."""
+        """Call the function at the instant or earlier; ``None`` requests nothing."""
         with self._lock:
             if instant is None or (self._timer is not None and self._timer.due_at <= instant):
                 return
@@ -36,8 +36,8 @@ class DeadlineTimer:
                 self._timer.cancel()
             self._timer = self._clock.call_at(instant, self._due)
 
-    def forget(self) -> None:
-        """Make no call until told of an instant again."""
+    def cancel(self) -> None:
+        """Call nothing until an instant is requested again."""
         with self._lock:
             if self._timer is not None:
                 self._timer.cancel()
@@ -50,15 +50,15 @@ class DeadlineTimer:
 
 
 class Housekeeping:
-    """Ends commands and registrations in time, and deletes what is kept long enough.
+    """Ends expired commands and registrations, and deletes data after its retention period.
 
     Args:
-        database: What is looked after.
+        database: The database to maintain.
         clock: Domain time.
-        command_service: Ends the commands whose time is over.
-        device_service: Ends registrations, and deletes devices.
-        keep_log_seconds: How long log entries are kept.
-        every_hour: Called every hour with the present instant, to have extensions delete what they kept long enough.
+        command_service: Ends expired commands.
+        device_service: Ends registrations and deletes devices.
+        keep_log_seconds: The retention period of log entries.
+        every_hour: Called every hour with the current instant, so that extensions delete their old data.
     """
 
     def __init__(
@@ -79,24 +79,24 @@ class Housekeeping:
         self._every_hour = every_hour
         self.commands = DeadlineTimer(clock, self.expire_commands)
         self.registrations = DeadlineTimer(clock, self.expire_registrations)
-        self._next_round = DeadlineTimer(clock, self._round)
+        self._cleanup = DeadlineTimer(clock, self._clean_up)
 
     def start(self) -> None:
-        """Look at once at what became due while the server was down, and from now on at what becomes due."""
+        """Do what became due while the server was down, and start the timers."""
         self.expire_commands()
         self.expire_registrations()
-        self._round()
+        self._clean_up()
 
     def stop(self) -> None:
-        """Look after nothing, until started again."""
-        for deadline in (self.commands, self.registrations, self._next_round):
-            deadline.forget()
+        """Stop the timers until the next start."""
+        for deadline in (self.commands, self.registrations, self._cleanup):
+            deadline.cancel()
 
     def expire_commands(self) -> None:
-        """End the commands whose time is over, and see when the next one's is."""
+        """End the expired commands, and set the timer for the next one."""
 
         def work(session: Session) -> None:
-            # One instant for both, so that nothing becomes due unseen in between.
+            # One instant for both, so that no command expires unnoticed in between.
             now = self._clock.now()
             self._command_service.expire(session, now)
             next_at = commands.next_expiry(session, now)
@@ -105,7 +105,7 @@ class Housekeeping:
         self._database.submit_durable(work)
 
     def expire_registrations(self) -> None:
-        """End the registrations whose time is over, and see when the next one's is."""
+        """End the expired registrations, and set the timer for the next one."""
 
         def work(session: Session) -> None:
             if self._device_service.expire_registrations(session):
@@ -114,15 +114,16 @@ class Housekeeping:
 
         self._database.submit_durable(work)
 
-    def _round(self) -> None:
+    def _clean_up(self) -> None:
+        # Deletion cannot be undone, so it does not follow a clock that may have been set wrong.
         now = self._clock.sure_now()
-        kept_since = after_seconds(now, -self._keep_log_seconds)
+        oldest_at = after_seconds(now, -self._keep_log_seconds)
 
         def work(session: Session) -> None:
-            self._device_service.delete_silent_since(session, months_before(now, _DEVICES_KEPT_MONTHS))
+            self._device_service.delete_silent_since(session, months_before(now, _DEVICE_RETENTION_MONTHS))
             commands.delete_finished(session, after_seconds(now, -ASYNC_ID_SECONDS))
-            logs.drop_older(session, kept_since)
+            logs.drop_older(session, oldest_at)
 
         self._database.submit_durable(work)
         self._every_hour(now)
-        self._next_round.at_latest(after_seconds(self._clock.now(), _ROUND_SECONDS))
+        self._cleanup.at_latest(after_seconds(self._clock.now(), _CLEANUP_SECONDS))

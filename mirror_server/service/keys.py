@@ -1,7 +1,8 @@
-"""Access keys: made, shown once, renewed, recognised. Only the hash of a key's secret is stored. Source: wire.md 0.
+"""Access keys: create, renew and authenticate. Only the hash of a key's secret is stored. Source: wire.md 0.
 
-Who fails again and again is told 429 for a while. The right key is always let in, also where somebody else failed with
-its id, which is no secret: 256 random bits are not guessed, and to be slowed down is for who does not have them.
+A client that sends wrong keys repeatedly gets 429 for a while. The right key is always accepted, even after failures of
+others with its id, which is not secret. 256 random bits cannot be guessed, so only clients without the secret need to
+be slowed down.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from mirror_server.store.session import Session
 _KEY = re.compile(r"ak_([0-9a-f]{16})_([\w-]{43})", re.ASCII)
 _BEARER = re.compile(r"bearer +(\S+) *\Z", re.IGNORECASE)
 _MALFORMED = "malformed access key; a key begins with ak_ and is shown when it is created"
-_UNKNOWN = "unknown or revoked access key; an operator makes one with 'mirror-server keys create NAME'"
+_UNKNOWN = "unknown or revoked access key; an operator creates one with 'mirror-server keys create NAME'"
 _WINDOW_SECONDS = 60
 
 
 class Scope(StrEnum):
-    """What a key may be used for."""
+    """A permission of a key."""
 
     READ = "read"
     WRITE = "write"
@@ -45,23 +46,23 @@ DEFAULT_SCOPES = (Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
 
 
 def create(database: Database, name: str, scopes: Iterable[Scope], at: Instant) -> str:
-    """Store a new key; gives the key itself, which cannot be had again."""
+    """Store a new key and return it. It cannot be shown again."""
     key = generate_key(secrets.token_hex(8))
     store_key(database, key, name, scopes, at)
     return key
 
 
 def renew(database: Database, name: str, overlap_seconds: float, at: Instant) -> str:
-    """Another secret for a key in use; gives the new key, which cannot be had again.
+    """Give a key in use a new secret and return the new key. It cannot be shown again.
 
-    The application stays what it is, with its log, rules, subscriptions, webhook and positions. The key it had is good
-    for the overlap, and so are those before where they are still good, but none of them for longer.
+    The application keeps its log, rules, subscriptions, webhook and positions. The previous key stays valid for the
+    overlap. Earlier keys that are still valid end with the overlap at the latest.
 
     Args:
-        database: Where the keys are.
-        name: The key's id, or the name it alone has of the keys in use.
-        overlap_seconds: How long the key it had is still good.
-        at: The present, by the clock of the system.
+        database: The database with the keys.
+        name: The key's id, or its name if that is unique among the keys in use.
+        overlap_seconds: How long the previous key stays valid.
+        at: The current instant, by the clock of the system.
 
     Raises:
         LookupError: No key in use has this id or name, or several have this name.
@@ -87,22 +88,22 @@ def _key_in_use(session: Session, name: str) -> str:
 
 
 def store_key(database: Database, key: str, name: str, scopes: Iterable[Scope], at: Instant) -> None:
-    """Store a key that was made elsewhere.
+    """Store a key.
 
     Raises:
-        ValueError: It has not the form of a key.
+        ValueError: It does not have the form of a key.
     """
     key_id, secret = parse_key(key)
-    words = " ".join(sorted(set(scopes)))
-    stored = StoredKey(key_id, name, hash_of(secret), words, created_at=at, revoked_at=None)
+    scope_names = " ".join(sorted(set(scopes)))
+    stored = StoredKey(key_id, name, hash_of(secret), scope_names, created_at=at, revoked_at=None)
     database.write(lambda session: keys.put(session, stored))
 
 
 def parse_key(key: str) -> tuple[str, str]:
-    """The id and the secret of a key.
+    """Return the id and the secret of a key.
 
     Raises:
-        ValueError: It has not the form of a key.
+        ValueError: It does not have the form of a key.
     """
     parts = _KEY.fullmatch(key)
     if parts is None:
@@ -116,42 +117,42 @@ def generate_key(key_id: str) -> str:
 
 
 def hash_of(secret: str) -> bytes:
-    """What is stored of a secret."""
+    """Return the hash of a secret that is stored."""
     # The secret has 256 random bits, so a fast hash is enough: nothing shorter than the secret can be guessed.
     return hashlib.sha256(secret.encode("ascii")).digest()
 
 
 class Authenticator:
-    """Recognises keys, and slows down who guesses them.
+    """Authenticates keys, and slows down clients that guess them.
 
     Args:
-        database: Where the keys are.
+        database: The database with the keys.
         failures_per_minute: How often one client may fail with one key, or with keys that do not exist.
-        now: The clock of the system, by which an operator renews keys also where the clock is manual.
+        now: The clock of the system, by which operators renew keys even if domain time is manual.
     """
 
     def __init__(self, database: Database, failures_per_minute: int, now: Callable[[], Instant] = wall_time) -> None:
         self._database = database
         self._now = now
-        self._seen: dict[str, tuple[Hashable, StoredKey]] = {}
+        self._cache: dict[str, tuple[Hashable, StoredKey]] = {}
         self._failures_per_minute = failures_per_minute
-        # By client and key, in their order: when the minute after the first failure ends, and how many there were.
+        # By client and key, oldest first: the end of the minute after the first failure, and the number of failures.
         self._failures: dict[tuple[str, str], tuple[float, int]] = {}
         self._failures_lock = threading.Lock()
 
     def authenticate(
         self, authorization: str | None, client: Callable[[], str], version: Hashable | None = None
     ) -> tuple[str, frozenset[Scope]]:
-        """The application behind an ``Authorization`` header and what its key may be used for.
+        """Return the application of an ``Authorization`` header, and the scopes of its key.
 
         Args:
             authorization: The header.
-            client: Tells the client's address; asked only when the key is wrong.
-            version: That of the database, asked for since the request came; a key is looked up once for each.
+            client: Returns the client's address; called only if the key is wrong.
+            version: The version of the database, read after the request arrived. A key is read once per version.
 
         Raises:
-            ApiError: The header is missing or malformed, or the key unknown or revoked (401), or one that is there
-                was wrong too often (429).
+            ApiError: The header is missing or malformed, or the key is unknown or revoked (401), or the client sent
+                wrong keys too often (429).
         """
         bearer = _BEARER.match(authorization or "")
         if bearer is None:
@@ -163,46 +164,46 @@ class Authenticator:
         stored = self._find(key_id, version)
         if stored is None:
             raise self._failed(client(), "", _UNKNOWN)
-        if not self._is_good(stored, hash_of(parts[2])):
+        if not self._matches(stored, hash_of(parts[2])):
             raise self._failed(client(), stored.key_id, _UNKNOWN)
         return stored.key_id, _scopes(stored.scopes)
 
     def still_admits(self, authorization: str | None, version: Hashable | None = None) -> bool:
-        """Whether a header that was valid is valid at this moment; failures are not counted.
+        """Whether a header that was valid is still valid. Failures are not counted.
 
         Args:
             authorization: The header.
-            version: That of the database, read a moment ago; without it, it is read now.
+            version: The version of the database, read a moment ago; ``None`` to read it now.
         """
         parts = _sent_key(authorization)
         return parts is not None and self.is_valid(parts[1], hash_of(parts[2]), version)
 
     def is_valid(self, key_id: str, secret_hash: bytes, version: Hashable | None = None) -> bool:
-        """Whether the secret with this hash is one of the key at this moment; see :meth:`still_admits`."""
+        """Whether the secret with this hash is valid for the key at this moment; see :meth:`still_admits`."""
         stored = self._find(key_id, version or self._database.version())
-        return stored is not None and self._is_good(stored, secret_hash)
+        return stored is not None and self._matches(stored, secret_hash)
 
-    def _is_good(self, stored: StoredKey, given: bytes) -> bool:
+    def _matches(self, stored: StoredKey, secret_hash: bytes) -> bool:
         if stored.revoked_at is not None:
             return False
-        # Others than the newest are looked for only when it is not that one.
-        if hmac.compare_digest(stored.secret_hash, given):
+        # Former secrets are read only if the newest one does not match.
+        if hmac.compare_digest(stored.secret_hash, secret_hash):
             return True
         former = self._database.query(lambda session: keys.former_secrets(session, stored.key_id, self._now()))
-        return any(hmac.compare_digest(each.secret_hash, given) for each in former)
+        return any(hmac.compare_digest(each.secret_hash, secret_hash) for each in former)
 
     def _find(self, key_id: str, version: Hashable | None) -> StoredKey | None:
-        seen, stored = self._seen.get(key_id, (None, None))
-        if stored is not None and version is not None and version == seen:
+        cached_version, stored = self._cache.get(key_id, (None, None))
+        if stored is not None and version is not None and version == cached_version:
             return stored
         stored = self._database.query(lambda session: keys.find(session, key_id))
-        # Keys that are not there are not held: anybody may name as many as they like.
+        # Unknown keys are not cached, because clients can invent any number of them.
         if stored is not None and version is not None:
-            self._seen[key_id] = (version, stored)
+            self._cache[key_id] = (version, stored)
         return stored
 
     def _failed(self, client: str, key_id: str, message: str) -> ApiError:
-        # Real time, not domain time: a clock that stands still would never let anybody in again.
+        # Real time, not domain time: with a manual clock the limit would never end.
         now = time.time()
         with self._failures_lock:
             while self._failures and next(iter(self._failures.values()))[0] <= now:
@@ -220,7 +221,7 @@ class Authenticator:
 
 
 def sent_secret_hash(authorization: str | None) -> bytes:
-    """The hash of the secret in an ``Authorization`` header; empty where there is no key in it."""
+    """Return the hash of the secret in an ``Authorization`` header; empty if it has no key."""
     parts = _sent_key(authorization)
     return b"" if parts is None else hash_of(parts[2])
 

@@ -1,4 +1,4 @@
-"""Bounds on what takes long: slots for open responses, and threads for reads that would hold up the event loop."""
+"""Limits for slow work: slots for open responses, and threads for reads that would block the event loop."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mirror_server.store.conditions import Condition, is_subquery
 
 T = TypeVar("T")
 
-# An application has one read at a time, so that one thread is left for the others however long that takes.
+# Each application has one read at a time, so that a slow one leaves a thread for the others.
 _THREADS = 2
-_MOST_WAITING = 256
-_MOST_DOWNLOADS = 8
-_AGAIN_SECONDS = 1
+_MAX_WAITING = 256
+_MAX_DOWNLOADS = 8
+_RETRY_SECONDS = 1
 
 # Measured on one core of a small virtual machine.
 _LONG_MICROSECONDS = 4000
@@ -32,19 +32,19 @@ _RETURNED_MICROSECONDS = 25
 
 
 def takes_long(conditions: Sequence[Condition], *, rows: int, returned: int = 0, counts: bool = False) -> bool:
-    """Whether a list is expected to hold an event loop for longer than other requests should wait.
+    """Whether a list is expected to block the event loop for too long.
 
     Args:
-        conditions: What is selected.
-        rows: How many rows there are to select from.
-        returned: How many of them the response has at most.
-        counts: Whether all that are selected are counted too.
+        conditions: The conditions of the selection.
+        rows: The number of rows to select from.
+        returned: The maximum number of rows in the response.
+        counts: Whether all selected rows are counted too.
     """
     if any(is_subquery(condition.column) for condition in conditions):
         return True
     values = sum(len(condition.values) for condition in conditions)
-    named = [len(each.values) for each in conditions if each.comparison == "IN" and each.is_unique]
-    scanned = min(rows, *named) if named else rows
+    indexed = [len(each.values) for each in conditions if each.comparison == "IN" and each.is_unique]
+    scanned = min(rows, *indexed) if indexed else rows
     returned = min(returned, scanned)
     microseconds: float = returned * _RETURNED_MICROSECONDS + values * _VALUE_MICROSECONDS
     microseconds += len(conditions) * _CONDITION_MICROSECONDS
@@ -60,59 +60,60 @@ class Slots:
     """Slots that any thread may acquire and release.
 
     Args:
-        most: How many there are.
-        share: Which part of them one application may have, up to 1; one slot it may have in any case.
-        what: What takes them, for a message: ``polls, streams and websockets are open``.
-        reason: The error word where there is none.
-        again_seconds: When it may be tried again then.
+        limit: The number of slots.
+        share: The share of them that one application may have, up to 1. It may have at least one slot.
+        what: The use of the slots, for an error message: ``polls, streams and websockets are open``.
+        reason: The ``reason`` of the error if no slot is free.
+        retry_seconds: When to retry after that error.
     """
 
-    def __init__(self, most: int, share: float, *, what: str, reason: str, again_seconds: int) -> None:
-        self._most = most
-        self._most_of_one = max(1, math.ceil(most * share))
+    def __init__(self, limit: int, share: float, *, what: str, reason: str, retry_seconds: int) -> None:
+        self._limit = limit
+        self._application_limit = max(1, math.ceil(limit * share))
         self._what = what
         self._reason = reason
-        self._again_seconds = again_seconds
-        self._taken: Counter[str] = Counter()
+        self._retry_seconds = retry_seconds
+        self._used: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     @classmethod
-    def of_polls(cls, most: int, share: float) -> Slots:
-        """Those of polls, event streams and websockets."""
-        return cls(most, share, what="polls, streams and websockets are open", reason="TOO_MANY_POLLS", again_seconds=5)
+    def of_polls(cls, limit: int, share: float) -> Slots:
+        """Return slots for polls, event streams and websockets."""
+        what = "polls, streams and websockets are open"
+        return cls(limit, share, what=what, reason="TOO_MANY_POLLS", retry_seconds=5)
 
     @classmethod
     def of_downloads(cls, share: float) -> Slots:
-        """Those of what keeps a connection to the database for as long as it is sent."""
+        """Return slots for downloads, which hold a connection to the database while they are sent."""
         what = "snapshots and histories are being sent"
-        return cls(_MOST_DOWNLOADS, share, what=what, reason="TOO_MANY_SNAPSHOTS", again_seconds=2)
+        return cls(_MAX_DOWNLOADS, share, what=what, reason="TOO_MANY_SNAPSHOTS", retry_seconds=2)
 
     @property
     def in_use(self) -> bool:
-        """Whether any is taken."""
-        return bool(self._taken)
+        """Whether any slot is in use."""
+        return bool(self._used)
 
     def acquire(self, app_id: str) -> ApiError | None:
-        """Acquire a slot for an application; what is given says why none is free (429)."""
+        """Acquire a slot for an application; return the error (429) if none is free."""
         with self._lock:
-            own = self._taken.get(app_id, 0)
-            if own >= self._most_of_one:
-                return self._api_error(f"{own} {self._what} with this key, as many as one may have; end one first")
-            if self._taken.total() >= self._most:
-                return self._api_error(f"{self._most} {self._what} on this server, as many as there can be")
-            self._taken[app_id] += 1
+            own = self._used.get(app_id, 0)
+            if own >= self._application_limit:
+                return self._api_error(f"{own} {self._what} with this key, which is the limit of a key; end one first")
+            if self._used.total() >= self._limit:
+                return self._api_error(f"{self._limit} {self._what} on this server, which is its limit")
+            self._used[app_id] += 1
         return None
 
     def release(self, app_id: str) -> None:
         """Release a slot of the application."""
         with self._lock:
-            self._taken[app_id] -= 1
-            if not self._taken[app_id]:
-                del self._taken[app_id]
+            self._used[app_id] -= 1
+            if not self._used[app_id]:
+                del self._used[app_id]
 
     def _api_error(self, message: str) -> ApiError:
         cure = "or try again in a moment"
-        return ApiError(429, f"{message}, {cure}", reason=self._reason, retry_after_seconds=self._again_seconds)
+        return ApiError(429, f"{message}, {cure}", reason=self._reason, retry_after_seconds=self._retry_seconds)
 
 
 class LongRead(Future[T]):
@@ -127,42 +128,42 @@ class LongRead(Future[T]):
 
 
 class LongReads:
-    """Reads for requests that wait for them; the applications take turns, and each has its reads in order.
+    """Runs slow reads for requests. Applications take turns, and the reads of each run in order.
 
-    The next read of an application starts when the result of the one before was released. So results that clients do
-    not take need no memory.
+    The next read of an application starts when the previous result was released. So results that clients do not read
+    do not pile up in memory.
 
     Args:
         share: The share of all waiting reads that one application may have.
     """
 
     def __init__(self, share: float) -> None:
-        what = "questions that take long are being answered"
-        self._slots = Slots(_MOST_WAITING, share, what=what, reason="TOO_MANY_QUESTIONS", again_seconds=_AGAIN_SECONDS)
-        # Each application is in the queue of the threads once at most.
+        what = "slow reads are waiting or running"
+        self._slots = Slots(_MAX_WAITING, share, what=what, reason="TOO_MANY_QUESTIONS", retry_seconds=_RETRY_SECONDS)
+        # Each application is in the queue of the threads at most once.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="long-reads")
         self._waiting: defaultdict[str, deque[LongRead[Any]]] = defaultdict(deque)
-        # The applications that are in this queue, or have a read that was not released.
+        # The applications that are in this queue, or have a read that is not released.
         self._busy: set[str] = set()
         self._lock = threading.Lock()
 
-    def begin(self, app_id: str, read: Callable[[], T]) -> LongRead[T]:
-        """Start a read as soon as it is its turn; :meth:`release` it in any case.
+    def submit(self, app_id: str, read: Callable[[], T]) -> LongRead[T]:
+        """Queue a read, which starts when it is its turn. Always :meth:`release` it.
 
         Raises:
-            ApiError: Too many wait (429).
+            ApiError: Too many reads wait (429).
         """
         api_error = self._slots.acquire(app_id)
         if api_error is not None:
             raise api_error
-        begun = LongRead(app_id, read)
+        submitted = LongRead(app_id, read)
         with self._lock:
-            self._waiting[app_id].append(begun)
+            self._waiting[app_id].append(submitted)
             self._start_next(app_id)
-        return begun
+        return submitted
 
     def release(self, read: LongRead[Any]) -> None:
-        """Drop a read whose result is not needed any more, started or not. A second call does nothing."""
+        """Drop a read whose result is no longer needed, started or not. A second call does nothing."""
         with self._lock:
             if read.is_released:
                 return
@@ -175,7 +176,7 @@ class LongReads:
         self._slots.release(read.app_id)
 
     def close(self) -> None:
-        """Start no more reads, and wait for those that have started."""
+        """Cancel the queued reads, and wait for those that have started."""
         with self._lock:
             waiting = [each for reads in self._waiting.values() for each in reads]
             self._waiting.clear()
@@ -184,7 +185,7 @@ class LongReads:
         self._threads.shutdown()
 
     def _start_next(self, app_id: str) -> None:
-        """Queue an application that has a read to start; under the lock."""
+        """Queue an application that has a read to start. The caller holds the lock."""
         if app_id in self._busy:
             return
         if self._waiting[app_id]:
@@ -202,7 +203,7 @@ class LongReads:
         try:
             if read.set_running_or_notify_cancel():
                 read.set_result(read.read())
-        except Exception as error:  # for whoever waits for it
+        except Exception as error:  # raised where the result is awaited
             read.set_exception(error)
         with self._lock:
             read.has_run = True
@@ -210,6 +211,6 @@ class LongReads:
                 self._end(app_id)
 
     def _end(self, app_id: str) -> None:
-        """Let the next read of an application start; under the lock."""
+        """Start the next read of an application. The caller holds the lock."""
         self._busy.discard(app_id)
         self._start_next(app_id)

@@ -63,21 +63,25 @@ class SubscriptionService:
         app_id: str,
         text: str,
         *,
-        was_seen: Callable[[str], bool] | None = None,
-        also: Callable[[Session, str], T] | None = None,
+        matches_tag: Callable[[str], bool] | None = None,
+        then: Callable[[Session, str], T] | None = None,
     ) -> Future[T | None]:
         """Replace the application's rules; the future is done when they are on disk.
 
-        Subscriptions that the former ones made go on until the device registers again.
-        ``was_seen`` tells whether the client has seen the rules with a tag; the future raises a ApiError (412) if it
-        has not seen the present ones. ``also`` is called with the application in the transaction, and the future has
-        its result.
+        Subscriptions of the previous rules continue until the device registers again.
+
+        Args:
+            app_id: The application.
+            text: The new rules as JSON.
+            matches_tag: Whether the request's ``If-Match`` has a tag. If it does not have the tag of the current
+                rules, the future raises an ApiError (412).
+            then: Called with the application in the same transaction. The future has its result.
         """
 
         def work(session: Session) -> T | None:
-            _require_seen(session, app_id, was_seen)
+            _require_tag(session, app_id, matches_tag)
             subscriptions.put_rules(session, app_id, text)
-            return None if also is None else also(session, app_id)
+            return None if then is None else then(session, app_id)
 
         return self._database.submit(work)
 
@@ -108,8 +112,8 @@ class SubscriptionService:
         Returns:
             The position of the first rule that matches, by path.
         """
-        known_text, index = self._indexes.get(app_id, ("", None))
-        if index is None or known_text != text:
+        indexed_text, index = self._indexes.get(app_id, ("", None))
+        if index is None or indexed_text != text:
             index = RuleIndex(orjson.loads(text))
             self._indexes[app_id] = text, index
         return index.positions(
@@ -122,8 +126,8 @@ class SubscriptionService:
     def subscribe(self, app_id: str, device_id: str, path: str) -> Future[None]:
         """Subscribe an application to one resource.
 
-        The future raises a ApiError: 404 unknown device, 400 when the device is not registered, has no such
-        resource, or does not let it be observed.
+        The future raises an ApiError: 404 unknown device, 400 if the device is not registered, has no such resource,
+        or does not allow to observe it.
         """
 
         def work(session: Session) -> None:
@@ -159,8 +163,8 @@ class SubscriptionService:
         if response is None or not response.outcome.is_of_device:
             return
         devices.record_contact(session, [job.device_id], self._clock.now())
-        path = job.ask.path
-        if not isinstance(job.ask, Observe):
+        path = job.command.path
+        if not isinstance(job.command, Observe):
             subscriptions.forgotten(session, job.device_id, path)
         elif response.outcome is not Outcome.DONE:
             subscriptions.refused(session, job.device_id, path)
@@ -177,16 +181,18 @@ class SubscriptionService:
         if device is None:
             return
         now = self._clock.now()
-        waited = subscriptions.accepted(session, device_id, path, now)
-        known = resources.stored_value(session, device_id, path)
+        waiting = subscriptions.accepted(session, device_id, path, now)
+        stored = resources.stored_value(session, device_id, path)
         if response.content is None:
-            event, app_ids = _stored_value(device_id, path, known), waited
+            event, app_ids = _observation_of(device_id, path, stored), waiting
         else:
-            changed_at = max(response.responded_at or now, known.changed_at or 0)
+            changed_at = max(response.responded_at or now, stored.changed_at or 0)
             value = reported_value(device_id, path, response.content, now, "subscription", changed_at)
             self._listeners.report(session, [(value, response.responded_at or now, False)])
             app_ids = (
-                subscriptions.subscribed_applications(session, device_id, path) if _is_news(known, response) else waited
+                subscriptions.subscribed_applications(session, device_id, path)
+                if _is_change(stored, response)
+                else waiting
             )
             event = Observation(device_id, path, response.content, changed_at)
         if event is not None:
@@ -203,11 +209,11 @@ def _tagged(rules: str | None) -> tuple[str, str]:
     return text, hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _require_seen(session: Session, app_id: str, was_seen: Callable[[str], bool] | None) -> None:
-    if was_seen is None or was_seen(_tagged(subscriptions.rules(session, app_id))[1]):
+def _require_tag(session: Session, app_id: str, matches_tag: Callable[[str], bool] | None) -> None:
+    if matches_tag is None or matches_tag(_tagged(subscriptions.rules(session, app_id))[1]):
         return
     message = (
-        "the rules of this key are not those of this ETag any more; GET /v2/subscriptions for the present ones and"
+        "the rules of this key are not those of this ETag any more; GET /v2/subscriptions for the current ones and"
         " their ETag, change those, and send them with it"
     )
     raise ApiError(412, f"If-Match: {message}", reason=RULES_CHANGED, fields=[("If-Match", message)])
@@ -231,9 +237,9 @@ def _entries(observed: Iterable[tuple[Observation, Instant, Subscribers]]) -> It
             yield app_id, observation.device_id, event
 
 
-def _stored_value(device_id: str, path: str, known: resources.StoredValue) -> Observation | None:
+def _observation_of(device_id: str, path: str, stored: resources.StoredValue) -> Observation | None:
     """Return the reported value of the mirror, with its own time and freshness; ``None`` if there is none."""
-    value, content_type, origin, reported_at, expires_at, changed_at = known
+    value, content_type, origin, reported_at, expires_at, changed_at = stored
     if value is None or content_type is None or reported_at is None:
         return None
     max_age_seconds = None if expires_at is None else (expires_at - reported_at) // 1000
@@ -242,13 +248,13 @@ def _stored_value(device_id: str, path: str, known: resources.StoredValue) -> Ob
     return Observation(device_id, path, Content(value, content_type, max_age_seconds), at)
 
 
-def _is_news(known: resources.StoredValue, response: DeviceResponse) -> bool:
-    """Whether an initial value is a change without an observation event yet; a read may have brought it before."""
-    if response.content is None or response.content.payload != known.value:
+def _is_change(stored: resources.StoredValue, response: DeviceResponse) -> bool:
+    """Whether an initial value is a change without an observation event. A read may have stored the value before."""
+    if response.content is None or response.content.payload != stored.value:
         return True
-    if known.origin != "read" or known.changed_at is None or response.responded_at is None:
+    if stored.origin != "read" or stored.changed_at is None or response.responded_at is None:
         return False
-    return response.responded_at > known.changed_at
+    return response.responded_at > stored.changed_at
 
 
 def _check_observable(session: Session, device_id: str, path: str) -> None:
@@ -256,7 +262,7 @@ def _check_observable(session: Session, device_id: str, path: str) -> None:
     if device is None:
         raise unknown_device(device_id)
     if not device.registered:
-        message = "the device is not registered; a presubscription rule subscribes it as soon as it is"
+        message = "the device is not registered; a presubscription rule subscribes to it as soon as it registers"
         raise ApiError(400, message, reason="DEVICE_NOT_REGISTERED")
     observable = {resource.path: resource.observable for resource in resources.announced(session, device_id)}
     if path not in observable:

@@ -1,7 +1,8 @@
-"""The database: its schema, every SQL statement of the core, and the one writer.
+"""The database: its schema, every SQL statement of the core, and the single writer.
 
-Begin with ``session`` (what a statement can do), ``writer`` (group commit) and ``database`` (opening and reading).
-``devices``, ``resources``, ``subscriptions``, ``commands``, ``logs`` and ``keys`` hold the statements about what they
-are named after, written once in the SQL that databases share. ``backend`` is what a kind of database offers, ``sqlite``
-is one; ``schema`` and ``migrations`` make the tables. It may import ``core`` and wire models alone.
+Begin with ``session`` (a connection and its statements), ``writer`` (group commit) and ``database`` (open and read).
+``devices``, ``resources``, ``subscriptions``, ``commands``, ``logs`` and ``keys`` contain the statements for their
+tables, in the SQL that all supported databases share. ``backend`` is the interface of a kind of database, and
+``sqlite`` implements it. ``schema`` and ``migrations`` create the tables. The package imports only ``core`` and wire
+models.
 """

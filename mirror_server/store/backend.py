@@ -1,7 +1,7 @@
-"""A kind of database: its URL, what it has to offer the store, and what can go wrong with it.
+"""The interface of a kind of database: its URL, its operations and its errors.
 
-``LOCATIONS`` has the kinds, by the scheme of the URL. A :class:`Location` opens a :class:`Backend`; all else in the
-store is the same for every kind. Loaded with every command, so it imports nothing that takes long.
+``LOCATIONS`` has the kinds, by the scheme of the URL. A :class:`Location` opens a :class:`Backend`; the rest of the
+store is the same for every kind. Every command loads this module, so it imports nothing slow.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ Extensions add theirs, see :func:`mirror_server.hooks.locations`.
 
 
 def path_of(url: str) -> Path:
-    """The file a URL names.
+    """Return the file of a URL.
 
     Raises:
-        DatabaseError: It is no URL of a file.
+        DatabaseError: It is not the URL of a file.
     """
-    # One in memory would be another one for each of the server's connections.
+    # A database in memory would be a separate one for each connection of the server.
     if not url.startswith(_SQLITE) or url in {_SQLITE, f"{_SQLITE}:memory:"}:
         raise no_url(url)
     return Path(url.removeprefix(_SQLITE))
 
 
 def no_url(url: str) -> DatabaseError:
-    """The error for what is no URL of a database that this server opens."""
+    """Return the error for a URL that this server cannot open."""
     if url.startswith(("postgresql://", "postgres://")):
         return DatabaseError(
-            f"cannot use the database {shown(url)}: the extension postgresql is not there; put its folder back, or"
+            f"cannot use the database {shown(url)}: the extension postgresql is missing; restore its folder, or"
             f" write the database as sqlite:///FILE, like {DEFAULT_URL}"
         )
     return DatabaseError(
@@ -58,7 +58,7 @@ def no_url(url: str) -> DatabaseError:
 
 
 def shown(url: str) -> str:
-    """The URL without its password."""
+    """Return the URL without its password."""
     return re.sub(r"(?<=://)([^/?@:]*):[^/?]*@", r"\1@", re.sub(r"([?&]password=)[^&]*", r"\1...", url))
 
 
@@ -67,182 +67,184 @@ class DatabaseError(Exception):
 
 
 class AlreadyServed(DatabaseError):
-    """Another process serves the database, which only one can."""
+    """Another process serves the database, and only one can."""
 
 
 class StorageFailed(DatabaseError):
-    """A change could not be stored, because the disk or the file does not take it; nothing of it was done."""
+    """A change could not be stored because of the disk or the file. It was rolled back."""
 
 
 class NotLeader(DatabaseError):
-    """A change was not stored, because another process leads now and goes on from what is stored."""
+    """A change was not stored, because another process is the leader now and continues from the stored state."""
 
 
 class TooMuchWaiting(DatabaseError):
-    """A change was not taken, because too many wait for the disk already; nothing of it was done."""
+    """A change was rejected before it started, because too many others wait to be stored."""
 
 
 MOST_EXAMPLES = 20
-"""How many of a kind of violation are shown."""
+"""The maximum number of examples of a kind of violation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One kind of thing that is wrong with a database: how often, and where the first ones are."""
+    """One kind of inconsistency in a database: how often it occurs, and where the first occurrences are."""
 
     kind: str
     count: int
     examples: Sequence[str]
 
     def __str__(self) -> str:
-        """A line for the kind, and one for each example."""
+        """Return a line for the kind, and one for each example."""
         left = self.count - len(self.examples)
         more = [f"  and {left:,} more"] if left else []
         return "\n".join([f"{self.kind}: {self.count:,}", *(f"  {example}" for example in self.examples), *more])
 
 
 class Backend(Protocol):
-    """An open database of one kind: many read, one thread writes."""
+    """An open database of one kind. Many threads read, one thread writes."""
 
     process_id: str
-    """Tells this process from the others."""
+    """Identifies this process among those on the database."""
 
     is_shared: bool
     """Whether other processes may serve it too."""
 
     @property
     def writing(self) -> Session:
-        """The session of the thread that writes, between ``begin`` and ``commit`` or ``undo``."""
+        """The session of the writing thread, between ``begin`` and ``commit`` or ``undo``."""
 
     @property
     def is_leader(self) -> bool:
-        """Whether in the transaction that is open this process is the leader, or no others are there."""
+        """Whether this process is the leader in the open transaction. Always true if no others can serve it."""
 
     def begin(self, conflict_keys: Collection[str] | None) -> None:
-        """Begin a transaction that writes.
+        """Begin a write transaction.
 
-        When this returns, no other is open anywhere on the database that touches any of the same; none at all with
-        ``None``. See :meth:`mirror_server.store.writer.Writer.enqueue`.
+        When this returns, no other open transaction on the database has a key in common with this one. With ``None``
+        there is no other at all. See :meth:`mirror_server.store.writer.Writer.enqueue`.
         """
 
     def begin_work(self) -> None:
-        """Begin a part of the transaction, which may be undone alone until the next one begins."""
+        """Begin a part of the transaction that can be rolled back alone, until the next part begins."""
 
     def undo_work(self) -> None:
-        """Undo what the part did."""
+        """Roll back the current part."""
 
     def commit(self) -> None:
-        """Put the transaction on disk."""
+        """Commit the transaction to disk."""
 
     def undo(self) -> None:
-        """Undo the transaction, if there still is one."""
+        """Roll back the transaction, if there still is one."""
 
     def is_of_storage(self, error: BaseException) -> bool:
-        """Whether the disk, the file or the connection is to blame, not what was asked of the database."""
+        """Whether the disk, the file or the connection caused an error, and not the statement."""
 
     def read(self, *, with_revision: bool = False) -> AbstractContextManager[Session]:
-        """A session that sees one state of the database for as long as it is open.
+        """Return a session that sees one state of the database while it is open.
 
-        Which changes it sees, it knows only where that was asked for: see :meth:`Session.last_revision`.
+        :meth:`Session.last_revision` is available only with ``with_revision``.
         """
 
     def version(self) -> Hashable:
         """Return a token that changes with every commit of any process."""
 
     def query(self, statement: Callable[[Session], T]) -> T:
-        """Run one statement that only reads, without a transaction around it."""
+        """Run one read-only statement outside a transaction."""
 
     def purge(self) -> bool:
-        """Bring what was deleted out of the files, as far as that can be done while others use the database.
+        """Remove deleted data from the files, as far as possible while others use the database.
 
         Returns:
-            Whether it could be done: false when somebody reads for long.
+            False if a long read prevented it.
         """
 
     def damage(self, session: Session) -> list[Violation]:
-        """Find what this kind of database itself calls wrong with what it holds."""
+        """Return the results of the database's own integrity check."""
 
     def backup(self, path: Path) -> None:
         """Copy the database, as of one instant, into a new file.
 
         Raises:
-            DatabaseError: It cannot be written, or this kind of database has tools of its own for that.
+            DatabaseError: The file cannot be written, or this kind of database has its own backup tools.
         """
 
     def is_served(self) -> bool:
-        """Whether a process serves it, perhaps this one."""
+        """Whether a process serves it; this one counts too."""
 
     def hurry(self) -> None:
-        """The program ends: wait for nothing that may not come."""
+        """Stop waiting for anything that may never happen, because the program ends."""
 
     def close(self) -> None:
         """Close all connections."""
 
 
 class Location(ABC):
-    """A database as its URL names it; by default one that is no file, and that several processes may serve.
+    """A database that is identified by a URL and not open yet.
+
+    By default it is not a file, and several processes may serve it.
 
     Args:
         url: The URL.
 
     Raises:
-        DatabaseError: The URL is not written as its kind has to be.
+        DatabaseError: The URL does not have the form of its kind.
     """
 
     is_file = False
     """Whether it is a file of this machine."""
 
     coordinator: str | None = None
-    """The class of the coordinator, as ``module:name``, where several processes may serve it."""
+    """The class of the coordinator, as ``module:name``, if several processes may serve it."""
 
     def __init__(self, url: str) -> None:
         self.url = url
 
     @abstractmethod
-    def open(self, branches: Sequence[Branch], *, must_exist: bool, as_it_is: bool) -> Backend:
+    def open(self, branches: Sequence[Branch], *, must_exist: bool, keep_schema: bool) -> Backend:
         """Open it; see :class:`mirror_server.store.database.Database`."""
 
     def file(self) -> Path:
-        """The file.
+        """Return the file.
 
         Raises:
-            DatabaseError: It is none.
+            DatabaseError: The database is not a file.
         """
         raise DatabaseError("this is for SQLite files only")
 
     def begin_serving(self) -> Callable[[], None]:
-        """Begin to serve it, where that takes the only process; gives what lets another one do so.
+        """Lock it for this process if only one may serve it. Return a function that releases the lock.
 
         Raises:
             AlreadyServed: Another process serves it.
-            DatabaseError: That cannot be found out.
+            DatabaseError: The lock cannot be checked.
         """
         return lambda: None
 
     def alone(self) -> AbstractContextManager[bool]:
-        """Whether no server serves it, and none begins to while this lasts; false where that is not known."""
+        """Prevent servers from starting on it, and return whether none runs; false if that is not known."""
         return nullcontext(enter_result=False)
 
     def damage(self) -> list[Violation]:
-        """Find what is wrong with its files, so that it cannot be opened.
+        """Return the damage of its files that prevents opening it.
 
         Raises:
-            DatabaseError: They cannot be read for another reason.
+            DatabaseError: The files cannot be read for another reason.
         """
         return []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """The tables of an extension. Everything here is called in a transaction.
+    """The tables of an extension. All functions are called in a transaction.
 
     Attributes:
-        branch: The migrations that make them.
-        violations: What may be wrong, and a statement for each that gives a row for each place where it is so.
-        erase: Deletes all that is stored of a device, by its id and its endpoint name (``None`` for a device that is
-            not known); gives how many rows by what they were. The device itself goes afterwards.
-        end_application: Deletes what goes on without a request of an application, by its id.
-        newest_instant: The latest instant at which anything is stored to have happened; ``None`` where nothing is.
+        branch: The migrations that create the tables.
+        violations: Kinds of inconsistencies, each with a statement that returns a row per occurrence.
+        erase: Deletes all rows of a device, by its id and its endpoint name (``None`` for an unknown device). Returns
+            the number of rows, by their meaning. The device itself is deleted afterwards.
+        end_application: Deletes the ongoing work for an application, by its id.
+        newest_instant: Returns the instant of the newest stored event; ``None`` if there is none.
     """
 
     branch: Branch

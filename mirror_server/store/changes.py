@@ -78,11 +78,11 @@ class RegistrationChange(NamedTuple):
 
 @dataclass(slots=True)
 class Listeners:
-    """The listeners of each kind of change. A batch is not built where nobody listens.
+    """The listeners of each kind of change. A batch is not built without listeners.
 
     Attributes:
         values_reported: Called with the values of one group of changes.
-        write_finished: Called with the ends of writes of one group of changes.
+        write_finished: Called with the completed writes of one group of changes.
         registration_changed: Called with the registrations that changed.
         devices_deleted: Called with device ids, before the rows of these devices are deleted.
     """
@@ -104,7 +104,7 @@ class Listeners:
         Args:
             session: The transaction.
             values: The values, each with :attr:`Reported.changed_at` and :attr:`Reported.is_published`.
-            contact_at: When they came, where that is not noted otherwise.
+            contact_at: The time of the contact with the devices, unless the caller records it.
         """
         first = resources.report(session, [value for value, *_ in values], contact_at=contact_at)
         if values and self.values_reported:

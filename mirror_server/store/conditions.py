@@ -1,4 +1,4 @@
-"""Filters of lists, and what they are in SQL."""
+"""Filters of lists, and their translation to SQL."""
 
 from __future__ import annotations
 
@@ -13,9 +13,14 @@ from mirror_server.store.session import Row, Session
 class Condition:
     """A filter of a list: a column of its table, an SQL comparison and its values.
 
-    ``of`` is what the parameter ``:of`` stands for in a column that is an expression. ``among`` is SQL that holds of
-    all it may select, and is found by an index where the column is not; ``{}`` stands for the values. ``is_unique`` is
-    whether no two rows have the same value in the column, which has an index then.
+    Attributes:
+        column: A column or an SQL expression.
+        comparison: The SQL operator.
+        values: The values to compare with.
+        of: The value of the parameter ``:of`` in an expression.
+        among: An additional SQL condition that an index supports, if the column has no index. It holds for all rows of
+            the result; ``{}`` stands for the values.
+        is_unique: Whether the column has a unique index.
     """
 
     column: str
@@ -27,12 +32,12 @@ class Condition:
 
 
 def is_subquery(column: str) -> bool:
-    """Whether a column is a subquery, which is run for each row and takes long where there are many."""
+    """Whether a column is a subquery, which runs for each row and is slow for many rows."""
     return "(SELECT " in column
 
 
 def where_of(conditions: Sequence[Condition]) -> tuple[list[str], dict[str, Any]]:
-    """The conditions in SQL, and the values of the parameters in them."""
+    """Return the conditions in SQL, and their parameters."""
     clauses = []
     parameters: dict[str, Any] = {}
     for index, condition in enumerate(conditions):
@@ -50,7 +55,7 @@ def where_of(conditions: Sequence[Condition]) -> tuple[list[str], dict[str, Any]
 
 
 def clause(where: Sequence[str]) -> str:
-    """The clause that begins with WHERE; none where there is no condition."""
+    """Return the WHERE clause; an empty text without conditions."""
     return f" WHERE {' AND '.join(where)}" if where else ""
 
 
@@ -64,7 +69,7 @@ def page_of(
     descending: bool,
     limit: int,
 ) -> list[Row]:
-    """Up to ``limit`` rows of a statement that meet all conditions, ordered by a key, beginning behind ``after``."""
+    """Return up to ``limit`` rows that meet all conditions, ordered by a key and starting after ``after``."""
     where, parameters = where_of(conditions)
     if after is not None:
         where.append(f"{key} {'<' if descending else '>'} :after")
@@ -74,6 +79,6 @@ def page_of(
 
 
 def count_of(session: Session, table: str, conditions: Sequence[Condition]) -> int:
-    """How many rows of a table meet all conditions."""
+    """Return how many rows of a table meet all conditions."""
     where, parameters = where_of(conditions)
     return int(session.scalar(f"SELECT count(*) FROM {table}{clause(where)}", **parameters))

@@ -1,4 +1,4 @@
-"""Opening a database by its URL: any number of threads read, one writes."""
+"""Open a database by its URL. Any number of threads read, one thread writes."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ T = TypeVar("T")
 
 
 class Database(Writer):
-    """An open database: any number of threads read it, and the thread of the writer writes.
+    """An open database: any number of threads read it, and the writer's thread writes.
 
     Args:
-        url: ``sqlite:///relative/file.db`` or ``sqlite:////absolute/file.db``; the file is made where there is none.
-            Or a URL of a kind that an extension opens.
-        storages: What extensions store in it. The tables of other extensions stay as they are.
-        core: The migrations of the core, where they are others than those of this program.
-        must_exist: Whether no file is made: that of a mistyped name would be an empty database.
-        as_it_is: Whether the schema of an older version stays, so that the database is copied as it is.
+        url: ``sqlite:///relative/file.db`` or ``sqlite:////absolute/file.db``; the file is created if it does not
+            exist. Or a URL of a kind that an extension opens.
+        storages: The tables of extensions. Tables of other extensions stay unchanged.
+        core: The migrations of the core, if not those of this program.
+        must_exist: Whether a missing file is an error. Otherwise a mistyped name creates an empty database.
+        keep_schema: Whether to keep the schema of an older version, for a copy of the database.
 
     Attributes:
-        storages: What extensions store in it.
+        storages: The tables of extensions.
         is_shared: Whether other processes may serve it at the same time, and change devices too.
         process_id: Identifies this process among those on the database.
-        changes: The devices that this process changed lately.
+        changes: The devices that this process changed recently.
 
     Raises:
         DatabaseError: The URL is of another kind, or the database cannot be opened or written.
@@ -45,20 +45,20 @@ class Database(Writer):
         *,
         core: Branch | None = None,
         must_exist: bool = False,
-        as_it_is: bool = False,
+        keep_schema: bool = False,
     ) -> None:
         self.storages = storages
         branches = [core or schema.CORE, *(storage.branch for storage in storages)]
-        super().__init__(location_of(url).open(branches, must_exist=must_exist, as_it_is=as_it_is))
+        super().__init__(location_of(url).open(branches, must_exist=must_exist, keep_schema=keep_schema))
         self.is_shared = self.backend.is_shared
         self.process_id = self.backend.process_id
         self.changes = self.backend.writing.changes
 
     def read(self, *, with_revision: bool = False) -> AbstractContextManager[Session]:
-        """A session that sees one state of the database for as long as it is open.
+        """Return a session that sees one state of the database while it is open.
 
         Args:
-            with_revision: Whether it is to know up to which change it sees all; see :meth:`Session.last_revision`.
+            with_revision: Whether :meth:`Session.last_revision` is needed.
 
         Raises:
             StorageFailed: The database cannot be reached.
@@ -66,9 +66,9 @@ class Database(Writer):
         return self.backend.read(with_revision=with_revision)
 
     def version(self) -> Hashable:
-        """Return a token that changes with every commit, perhaps also one in another database of the same server.
+        """Return a token that changes with every commit. Commits in other databases of the cluster may change it too.
 
-        What was read after it was asked for need not be read again for as long as it stays the same.
+        Data that was read after the token stays current while the token stays the same.
 
         Raises:
             StorageFailed: The database cannot be reached.
@@ -76,7 +76,7 @@ class Database(Writer):
         return self.backend.version()
 
     def query(self, statement: Callable[[Session], T]) -> T:
-        """Run one statement that only reads; it sees one state of the database without a transaction around it.
+        """Run one read-only statement outside a transaction. A single statement sees one state of the database.
 
         Raises:
             StorageFailed: The database cannot be reached.
@@ -90,10 +90,10 @@ class Database(Writer):
     def submit_durable(
         self, work: Callable[[Session], T], *, by_leader: bool = True, conflict_keys: Collection[str] | None = None
     ) -> Future[T]:
-        """Run ``work``, and where it cannot be stored, again and again until it can; see :meth:`Writer.enqueue`.
+        """Run ``work``, and retry until it is stored; see :meth:`Writer.enqueue`.
 
-        What happened to devices and channels is the business of the leader, and dropped when this process leads no
-        more.
+        With ``by_leader`` it is dropped if this process is no longer the leader, which alone stores the events of
+        devices and channels.
         """
         return self.enqueue(work, until_stored=True, by_leader=by_leader, conflict_keys=conflict_keys)
 
@@ -102,14 +102,14 @@ class Database(Writer):
         return self.submit(work).result(timeout_seconds)
 
     def on(self, kind: str, handler: Callable[..., None]) -> None:
-        """Have this called when a signal of a kind is published, given what each of several is about.
+        """Call a handler when signals of a kind are published, with the subject of each. It must not block.
 
-        It must not block; see :meth:`Session.publish`.
+        See :meth:`Session.publish`.
         """
         self.backend.writing.handlers[kind] = handler
 
     def violations(self) -> list[Violation]:
-        """Find what is wrong with what is stored."""
+        """Return the inconsistencies of the stored data."""
         with self.read() as session:
             return [*maintenance.violations(session, self.storages), *self.backend.damage(session)]
 
@@ -121,10 +121,10 @@ class Database(Writer):
 
 
 def location_of(url: str) -> Location:
-    """The database that a URL names, not opened yet.
+    """Return the location of a database, by its URL. It is not opened.
 
     Raises:
-        DatabaseError: The URL is of no kind in :data:`~mirror_server.store.backend.LOCATIONS`.
+        DatabaseError: The scheme is not in :data:`~mirror_server.store.backend.LOCATIONS`.
     """
     scheme, mark, _ = url.partition("://")
     if not mark or scheme not in LOCATIONS:

@@ -1,4 +1,4 @@
-"""Devices as the directory knows them. Source: specification 2.1; wire.md 6."""
+"""The devices of the directory. Source: specification 2.1; wire.md 6."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from mirror_server.store.session import Session
 
 @dataclass(frozen=True, slots=True)
 class DeviceRow:
-    """A device as the directory knows it; ``registered`` and ``queue_mode`` are 0 or 1.
+    """A device of the directory; ``registered`` and ``queue_mode`` are 0 or 1.
 
-    ``backend`` is the name of the kind of connection it registered by. ``revision`` is the number of the last change of
-    its device object; see :meth:`Session.note_change`.
+    ``backend`` is the name of the backend through which it registered. ``revision`` is the number of the last change
+    of its device object; see :meth:`Session.note_change`.
     """
 
     device_id: str
@@ -37,19 +37,19 @@ DEVICE_COLUMNS = ", ".join(DeviceRow.__slots__)
 
 
 def find(session: Session, device_id: str) -> DeviceRow | None:
-    """The device with this id."""
+    """Return the device with this id."""
     row = session.row(f"SELECT {DEVICE_COLUMNS} FROM devices WHERE device_id = :device_id", device_id=device_id)
     return DeviceRow(*row) if row else None
 
 
 def find_by_endpoint_name(session: Session, endpoint_name: str) -> DeviceRow | None:
-    """The device with this endpoint name."""
+    """Return the device with this endpoint name."""
     row = session.row(f"SELECT {DEVICE_COLUMNS} FROM devices WHERE endpoint_name = :name", name=endpoint_name)
     return DeviceRow(*row) if row else None
 
 
 def put(session: Session, device: DeviceRow) -> None:
-    """Store a device that made a full registration; its creation time stays what it was."""
+    """Store a device after a full registration. A known device keeps its creation time."""
     session.run(
         "INSERT INTO devices (device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
         " created_at, updated_at, last_contact_at, registration_expires_at, backend, number)"
@@ -67,7 +67,7 @@ def put(session: Session, device: DeviceRow) -> None:
 
 
 def rename(session: Session, device_id: str, endpoint_name: str) -> None:
-    """Give a device another endpoint name, which no other one has."""
+    """Give a device another endpoint name, which no other device may have."""
     session.run(
         "UPDATE devices SET endpoint_name = :endpoint_name WHERE device_id = :device_id",
         device_id=device_id,
@@ -77,7 +77,7 @@ def rename(session: Session, device_id: str, endpoint_name: str) -> None:
 
 
 def put_registration(session: Session, device: DeviceRow, at: Instant) -> None:
-    """Store whether a device is registered, its lifetime, which starts at this instant, and its mode."""
+    """Store whether a device is registered, its queue mode, and its lifetime, which starts at this instant."""
     session.run(
         "UPDATE devices SET registered = :registered, lifetime_seconds = :lifetime_seconds, queue_mode = :queue_mode,"
         " updated_at = :at, registration_expires_at = :expires_at WHERE device_id = :device_id",
@@ -92,7 +92,7 @@ def put_registration(session: Session, device: DeviceRow, at: Instant) -> None:
 
 
 def record_contact(session: Session, device_ids: Iterable[str], at: Instant) -> None:
-    """Note that something came from these devices."""
+    """Store the instant of the last contact with these devices."""
     session.run_many(
         "UPDATE devices SET last_contact_at = ? WHERE device_id = ? AND last_contact_at < ?",
         [(at, device_id, at) for device_id in device_ids],
@@ -102,30 +102,30 @@ def record_contact(session: Session, device_ids: Iterable[str], at: Instant) -> 
 def page(
     session: Session, conditions: Sequence[Condition], *, after: str | None, descending: bool, limit: int
 ) -> list[DeviceRow]:
-    """Up to ``limit`` devices that meet all conditions, by id, beginning behind the id ``after``."""
+    """Return up to ``limit`` devices that meet all conditions, ordered by id and starting after the id ``after``."""
     select = f"SELECT {DEVICE_COLUMNS} FROM devices"
     rows = page_of(session, select, "device_id", conditions, after=after, descending=descending, limit=limit)
     return [DeviceRow(*row) for row in rows]
 
 
 def count(session: Session, conditions: Sequence[Condition]) -> int:
-    """How many devices meet all conditions."""
+    """Return how many devices meet all conditions."""
     return count_of(session, "devices", conditions)
 
 
 def estimated_count(session: Session) -> int:
-    """Return about how many devices there are, without counting them; more where some were deleted."""
+    """Estimate the number of devices without counting them. Deleted devices make the estimate too high."""
     return int(session.scalar("SELECT coalesce(max(number), 0) FROM devices"))
 
 
 def next_registration_expiry(session: Session) -> Instant | None:
-    """When the next registration ends unless it is updated."""
+    """Return when the next registration expires unless it is updated."""
     instant: Instant | None = session.scalar("SELECT min(registration_expires_at) FROM devices WHERE registered = 1")
     return instant
 
 
 def with_expired_registration(session: Session, now: Instant) -> list[DeviceRow]:
-    """The registered devices whose registration was not updated in time."""
+    """Return the registered devices whose registration was not updated in time."""
     rows = session.rows(
         f"SELECT {DEVICE_COLUMNS} FROM devices WHERE registered = 1 AND registration_expires_at <= :now", now=now
     )
@@ -133,15 +133,15 @@ def with_expired_registration(session: Session, now: Instant) -> list[DeviceRow]
 
 
 def silent_since(session: Session, instant: Instant) -> list[str]:
-    """The ids of the devices whose last connection was before the instant."""
-    # Without an index, which each value from a device would have to update. This runs once an hour, and reads 100,000
-    # devices in 15 ms.
+    """Return the ids of the devices whose last contact was before the instant."""
+    # Without an index, which every value from a device would have to update. This runs once an hour, and reads
+    # 100,000 devices in 15 ms.
     rows = session.rows("SELECT device_id FROM devices WHERE last_contact_at < :instant", instant=instant)
     return [device_id for (device_id,) in rows]
 
 
 def delete(session: Session, device_id: str) -> None:
-    """Delete a device with all that belongs to it."""
+    """Delete a device with all its rows."""
     session.note_change([device_id])
     session.run("DELETE FROM devices WHERE device_id = :device_id", device_id=device_id)
     session.note_change([device_id])
@@ -153,7 +153,7 @@ _OBJECT = (
     f" {', '.join(f'r.{name}' for name in ResourceRow._fields)}"
     " FROM devices d LEFT JOIN resources r ON r.device_id = d.device_id AND d.revision <> :known"
     " WHERE d.device_id = :device_id"
-    # Else what was changed last may come at the end, and each time another object.
+    # Without this, the order depends on the last update, and the encoded object changes with it.
     " ORDER BY r.path LIMIT :most"
 )
 NO_REVISION = -1
@@ -164,13 +164,13 @@ DeviceObject = tuple[DeviceRow, list[ResourceRow]]
 
 
 def object_of(
-    session: Session, device_id: str, *, most: int = NO_LIMIT, known_revision: int = NO_REVISION
+    session: Session, device_id: str, *, most: int = NO_LIMIT, cached_revision: int = NO_REVISION
 ) -> DeviceObject | None:
-    """Return the device with this id and up to ``most`` of the resources it ever introduced, by one statement.
+    """Return the device with this id and up to ``most`` of the resources it ever announced, by one statement.
 
-    A device that is still at ``known_revision`` is returned without its resources.
+    A device whose revision is still ``cached_revision`` is returned without its resources.
     """
-    rows = session.rows(_OBJECT, device_id=device_id, known=known_revision, most=most)
+    rows = session.rows(_OBJECT, device_id=device_id, known=cached_revision, most=most)
     if not rows:
         return None
     own = [ResourceRow._make(row[_DEVICE_WIDTH:]) for row in rows if row[_PATH] is not None]

@@ -10,7 +10,7 @@ from mirror_server.store.session import Session
 
 @dataclass(frozen=True, slots=True)
 class StoredKey:
-    """An access key as the database holds it; ``scopes`` are words joined by a space."""
+    """A stored access key; ``scopes`` are names joined by a space."""
 
     key_id: str
     name: str
@@ -25,14 +25,14 @@ _COLUMNS = ", ".join(StoredKey.__slots__)
 
 @dataclass(frozen=True, slots=True)
 class FormerSecret:
-    """A secret that a renewed key had before; it holds until the instant."""
+    """A previous secret of a renewed key, valid until an instant."""
 
     secret_hash: bytes
     ends_at: Instant
 
 
 def put(session: Session, key: StoredKey) -> None:
-    """Add a key; one with this id that is there gets its secret alone and its scopes and is in use again."""
+    """Add a key. An existing key with this id gets the secret, loses its former ones, and is no longer revoked."""
     _end_former(session, key.key_id)
     session.run(
         "INSERT INTO access_keys (key_id, name, secret_hash, scopes, created_at)"
@@ -44,18 +44,18 @@ def put(session: Session, key: StoredKey) -> None:
 
 
 def find(session: Session, key_id: str) -> StoredKey | None:
-    """The key with this id, revoked or not."""
+    """Return the key with this id, revoked or not."""
     row = session.row(f"SELECT {_COLUMNS} FROM access_keys WHERE key_id = :key_id", key_id=key_id)
     return StoredKey(*row) if row else None
 
 
 def list_all(session: Session) -> list[StoredKey]:
-    """All keys, the oldest first."""
+    """Return all keys, oldest first."""
     return [StoredKey(*row) for row in session.rows(f"SELECT {_COLUMNS} FROM access_keys ORDER BY created_at, key_id")]
 
 
 def revoke(session: Session, key_id: str, at: Instant) -> bool:
-    """Make a key useless from now on; false if there is none with this id that is still in use."""
+    """Revoke a key. Return false if no key in use has this id."""
     _end_former(session, key_id)
     changed = session.run(
         "UPDATE access_keys SET revoked_at = :at WHERE key_id = :key_id AND revoked_at IS NULL", key_id=key_id, at=at
@@ -64,7 +64,7 @@ def revoke(session: Session, key_id: str, at: Instant) -> bool:
 
 
 def renew(session: Session, key_id: str, secret_hash: bytes, at: Instant, ends_at: Instant) -> None:
-    """Give a key another secret; the one it had, and those before, hold until ``ends_at`` at the latest."""
+    """Give a key a new secret. Its previous secrets are valid until ``ends_at`` at the latest."""
     session.run(
         "INSERT INTO former_secrets (key_id, secret_hash, ends_at)"
         " SELECT key_id, secret_hash, :ends_at FROM access_keys WHERE key_id = :key_id",
@@ -85,7 +85,7 @@ def renew(session: Session, key_id: str, secret_hash: bytes, at: Instant, ends_a
 
 
 def former_secrets(session: Session, key_id: str, at: Instant) -> list[FormerSecret]:
-    """The secrets a key had before that still hold, the one that holds longest first."""
+    """Return the previous secrets of a key that are still valid, the longest valid first."""
     rows = session.rows(
         "SELECT secret_hash, ends_at FROM former_secrets WHERE key_id = :key_id AND ends_at > :at"
         " ORDER BY ends_at DESC",

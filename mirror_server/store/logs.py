@@ -1,4 +1,4 @@
-"""The notification logs and webhooks, one of each for an application. Source: wire.md 4."""
+"""Notification logs and webhooks. Each application has one log and at most one webhook. Source: wire.md 4."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mirror_server.core.instants import Instant
 from mirror_server.store.session import Session
 
 EVERY = "logs"
-"""The name that work touches which appends to a log or changes where it stands; which logs, it finds when it is run."""
+"""The conflict key of work that appends to logs or moves their positions. Which logs is known only when it runs."""
 
 COUNT = (
     "UPDATE logs SET last_seq = last_seq + :count, stored_bytes = stored_bytes + :size,"
@@ -33,20 +33,20 @@ class LogState:
 
     @property
     def waiting(self) -> int:
-        """How many entries follow the position."""
+        """The number of entries after the position."""
         return (self.last_seq - self.position) % NUMBERS_LEFT_OUT
 
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """The last number of a log, and the bytes it holds."""
+    """The last number of a log, and its size in bytes."""
 
     last_seq: int
     stored_bytes: int
 
 
 def create(session: Session, app_id: str) -> None:
-    """Keep the notifications of an application from now on."""
+    """Create the log of an application, so that its notifications are stored from now on."""
     session.run("INSERT INTO logs (app_id) VALUES (:app_id) ON CONFLICT (app_id) DO NOTHING", app_id=app_id)
 
 
@@ -57,7 +57,7 @@ def state(session: Session, app_id: str) -> LogState | None:
 
 
 def applications(session: Session) -> list[str]:
-    """The applications whose notifications are kept."""
+    """Return the applications that have a log."""
     return [row[0] for row in session.rows("SELECT app_id FROM logs ORDER BY app_id")]
 
 
@@ -65,7 +65,7 @@ def applications(session: Session) -> list[str]:
 def append(
     session: Session, app_id: str, entries: Sequence[tuple[str, bytes]], *, kind: str, at: Instant, read_seq: int
 ) -> LogEnd | None:
-    """Add entries of one kind, each as device id and body; ``None`` where no log is kept for the application.
+    """Append entries of one kind, each as device id and body. Return ``None`` if the application has no log.
 
     ``read_seq`` is stored with them, see :func:`note_read`.
     """
@@ -97,7 +97,7 @@ _READ = (
 
 
 def read(session: Session, app_id: str, after: int, limit: int, most_bytes: int) -> tuple[int, list[Entry]]:
-    """Return the last number of a log, 0 where there is none, and up to ``limit`` entries after a number.
+    """Return the last number of a log, 0 without a log, and up to ``limit`` entries after a number.
 
     The entry that reaches ``most_bytes`` is the last one.
     """
@@ -111,12 +111,12 @@ def set_position(session: Session, app_id: str, position: int) -> None:
 
 
 def note_read(session: Session, app_id: str, seq: int) -> None:
-    """Note that readers with positions of their own were given what is up to this number."""
+    """Record that a reader with its own position received the entries up to this number."""
     session.run("UPDATE logs SET read_seq = :seq WHERE app_id = :app_id AND read_seq < :seq", app_id=app_id, seq=seq)
 
 
 def skip_read(session: Session, app_id: str) -> None:
-    """Move the position of the server's channels behind what readers with positions of their own were given."""
+    """Move the position of the server's channels past the entries that readers with their own positions received."""
     session.run(
         "UPDATE logs SET position = read_seq WHERE app_id = :app_id AND position < read_seq",
         app_id=app_id,
@@ -124,10 +124,10 @@ def skip_read(session: Session, app_id: str) -> None:
 
 
 def skip_lost_numbers(session: Session) -> None:
-    """Count on from beyond every number anyone may know: of a database that went back.
+    """Skip all entry numbers that readers may know, after a backup was restored.
 
-    Who had read further than the backup would pass over what has those numbers now; so all who were not at an earlier
-    end are told of a gap. The server's own channels, which were at the end, are there again.
+    A reader that had read beyond the backup would otherwise miss the entries that get those numbers again. With the
+    skip, all such readers get a gap. The server's own channels that were at the end move along.
     """
     session.run(
         "UPDATE logs SET last_seq = last_seq + :lost,"
@@ -143,24 +143,24 @@ def set_polled(session: Session, app_id: str, *, polled: bool) -> None:
 
 
 def drop_older(session: Session, older_than: Instant) -> None:
-    """Delete from all logs what was logged before the instant."""
+    """Delete the entries of all logs that were logged before the instant."""
     with_older = session.rows(
         "SELECT app_id FROM logs WHERE :older_than > (SELECT logged_at FROM notifications"
         " WHERE notifications.app_id = logs.app_id ORDER BY seq LIMIT 1) ORDER BY app_id",
         older_than=older_than,
     )
     for (app_id,) in with_older:
-        kept = session.scalar(
+        first_seq = session.scalar(
             "SELECT min(seq) FROM notifications WHERE app_id = :app_id AND logged_at >= :older_than",
             app_id=app_id,
             older_than=older_than,
         )
         last_seq = session.scalar("SELECT last_seq FROM logs WHERE app_id = :app_id", app_id=app_id)
-        _delete_up_to(session, app_id, last_seq if kept is None else kept - 1)
+        _delete_up_to(session, app_id, last_seq if first_seq is None else first_seq - 1)
 
 
 def drop_bytes(session: Session, app_id: str, surplus_bytes: int) -> None:
-    """Delete the oldest entries of a log, at least ``surplus_bytes`` of them."""
+    """Delete the oldest entries of a log, at least ``surplus_bytes`` in total."""
     seq = session.scalar(
         "SELECT min(seq) FROM (SELECT seq, sum(length(body)) OVER (ORDER BY seq) AS total"
         " FROM notifications WHERE app_id = :app_id) AS running WHERE total >= :surplus_bytes",
@@ -182,7 +182,7 @@ def _delete_up_to(session: Session, app_id: str, seq: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WebhookRow:
-    """A webhook: its registration as JSON, and how its delivery stands."""
+    """A webhook: its registration as JSON, and the state of its delivery."""
 
     registration: str
     registered_at: Instant
@@ -197,18 +197,18 @@ _WEBHOOK_COLUMNS = ", ".join(WebhookRow.__slots__)
 
 
 def webhook(session: Session, app_id: str) -> WebhookRow | None:
-    """The webhook of an application."""
+    """Return the webhook of an application."""
     row = session.row(f"SELECT {_WEBHOOK_COLUMNS} FROM callbacks WHERE app_id = :app_id", app_id=app_id)
     return WebhookRow(*row) if row else None
 
 
 def with_webhook(session: Session) -> list[str]:
-    """The applications with a webhook."""
+    """Return the applications that have a webhook."""
     return [row[0] for row in session.rows("SELECT app_id FROM callbacks ORDER BY app_id")]
 
 
 def put_webhook(session: Session, app_id: str, registration: str, at: Instant) -> None:
-    """Register a webhook, in the place of the one before; its delivery begins anew, without failures."""
+    """Register a webhook in place of the previous one, and reset its delivery state."""
     session.run(
         "INSERT INTO callbacks (app_id, registration, registered_at) VALUES (:app_id, :registration, :at)"
         " ON CONFLICT (app_id) DO UPDATE SET registration = excluded.registration,"
@@ -221,12 +221,12 @@ def put_webhook(session: Session, app_id: str, registration: str, at: Instant) -
 
 
 def delete_webhook(session: Session, app_id: str) -> bool:
-    """Remove a webhook; false if there is none."""
+    """Delete a webhook. Return false if there is none."""
     return session.run("DELETE FROM callbacks WHERE app_id = :app_id", app_id=app_id) == 1
 
 
 def webhook_succeeded(session: Session, app_id: str, at: Instant) -> None:
-    """Note that a message arrived."""
+    """Record a successful delivery."""
     session.run(
         "UPDATE callbacks SET last_success_at = :at, failures = 0, last_error = NULL, next_attempt_at = NULL,"
         " failing_since = NULL WHERE app_id = :app_id",
@@ -238,7 +238,7 @@ def webhook_succeeded(session: Session, app_id: str, at: Instant) -> None:
 def webhook_failed(
     session: Session, app_id: str, *, failures: int, error: str, at: Instant, next_attempt_at: Instant
 ) -> None:
-    """Note that a message did not arrive, and when it is sent again."""
+    """Record a failed delivery, and when it is retried."""
     session.run(
         "UPDATE callbacks SET failures = :failures, last_error = :error, next_attempt_at = :next_attempt_at,"
         " failing_since = coalesce(failing_since, :at) WHERE app_id = :app_id",

@@ -1,4 +1,4 @@
-"""Maintenance of a whole database: erase a device, end an application, check the invariants."""
+"""Maintenance of a database: erase a device, end an application, check consistency."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from mirror_server.store import logs, subscriptions
 from mirror_server.store.backend import MOST_EXAMPLES, Storage, Violation
 from mirror_server.store.session import Session
 
-_COUNTED_SINCE: Instant = 1_767_225_600_000
-"""2026-01-01; numbers that begin there are whole ones in every JSON for 4000 years."""
-_MOST_IN_A_MILLISECOND = 64
+_REVISION_EPOCH: Instant = 1_767_225_600_000
+"""2026-01-01. With this epoch, revisions stay exact integers in every JSON parser for 4000 years."""
+_MAX_CHANGES_PER_MILLISECOND = 64
 """More changes than any mirror stores."""
-_LOST_AT_MOST = 2**32
-"""More changes than were ever made after one backup; 2 million times as many are whole numbers in every JSON."""
+_MAX_LOST_CHANGES = 2**32
+"""More changes than were ever made after one backup. JSON integers are exact for 2 million times as many."""
 
 _OF_AN_APPLICATION = ("callbacks", "presubscriptions", "subscriptions", "notifications", "logs")
 _OF_A_DEVICE = ("notifications", "commands", "subscriptions", "resources", "devices")
 
 
 def erase_device(session: Session, device_id: str, storages: Iterable[Storage]) -> dict[str, int]:
-    """Delete all that is stored of a device, the notification logs and rules that name it included.
+    """Delete all data of a device, including notifications and rules that name it.
 
     Returns:
-        How many rows of each table, how many rules, and what extensions have erased.
+        The number of deleted rows by table, of deleted rules, and of rows that extensions deleted.
     """
     name = session.scalar("SELECT endpoint_name FROM devices WHERE device_id = :device_id", device_id=device_id)
     rules = _erase_rules(session, device_id, name)
@@ -35,7 +35,7 @@ def erase_device(session: Session, device_id: str, storages: Iterable[Storage]) 
         if storage.erase is not None:
             rows |= storage.erase(session, device_id, name)
     if name is not None:
-        # What is kept of its object elsewhere holds no more.
+        # Invalidates cached copies of its object.
         session.note_change([device_id])
     session.run(
         "UPDATE logs SET stored_bytes = stored_bytes - (SELECT coalesce(sum(length(body)), 0) FROM notifications n"
@@ -50,44 +50,44 @@ def erase_device(session: Session, device_id: str, storages: Iterable[Storage]) 
 
 
 def _erase_rules(session: Session, device_id: str, name: str | None) -> int:
-    """Delete the presubscription rules that are about this device alone, of all applications; gives their number."""
-    # A rule for more devices whose names begin alike is none that names this one.
+    """Delete the presubscription rules of all applications for this device alone. Return their number."""
+    # A rule with a prefix that matches other devices too does not name this device.
     names = {device_id, f"{device_id}*", name or device_id}
     erased = 0
     for app_id, text in subscriptions.all_rules(session).items():
         rules = orjson.loads(text)
-        kept = [rule for rule in rules if rule.get("endpoint-name") not in names]
-        if len(kept) < len(rules):
-            subscriptions.put_rules(session, app_id, orjson.dumps(kept).decode())
-        erased += len(rules) - len(kept)
+        remaining = [rule for rule in rules if rule.get("endpoint-name") not in names]
+        if len(remaining) < len(rules):
+            subscriptions.put_rules(session, app_id, orjson.dumps(remaining).decode())
+        erased += len(rules) - len(remaining)
     return erased
 
 
-def begin_counting(session: Session, at: Instant) -> None:
-    """Begin to count changes in a new database, beyond the numbers of all that were begun before this instant.
+def initialize_revisions(session: Session, at: Instant) -> None:
+    """Start the change counter of a new database above the counters of all older databases.
 
-    So a table that was taken of another mirror, with the same address and devices of the same names, is taken anew, as
-    nothing here is as old: what a lost database had counted says nothing of this one.
+    So a client's table from another mirror, with the same address and device names, is read again completely: the
+    revisions of a lost database are all lower than those of the new one.
     """
-    first = max(at - _COUNTED_SINCE, 0) * _MOST_IN_A_MILLISECOND
+    first = max(at - _REVISION_EPOCH, 0) * _MAX_CHANGES_PER_MILLISECOND
     session.run("UPDATE revisions SET last_revision = :first WHERE last_revision = 0", first=first)
 
 
 def skip_lost_numbers(session: Session) -> None:
-    """Count on from beyond all that anyone may know, in a database that went back to an earlier state.
+    """Skip all numbers that clients may know, after a database was restored to an earlier state.
 
-    What was counted after a backup was made is lost with it, but not to those who have read it. If it were counted once
-    more, they would take a change that they do not know for one they do.
+    The changes after a backup are lost with a restore, but clients may have read them. If their numbers were used
+    again, clients would take a new change for one that they have.
     """
-    session.run("UPDATE revisions SET last_revision = last_revision + :lost", lost=_LOST_AT_MOST)
+    session.run("UPDATE revisions SET last_revision = last_revision + :lost", lost=_MAX_LOST_CHANGES)
     session.run("UPDATE devices SET revision = (SELECT last_revision FROM revisions)")
     logs.skip_lost_numbers(session)
 
 
 def end_application(session: Session, app_id: str, storages: Iterable[Storage]) -> None:
-    """Delete what goes on without a request of an application whose key is revoked: nothing is sent to it any more.
+    """Delete the channels, rules and subscriptions of an application whose key is revoked.
 
-    What it asked of devices is done; nobody hears the answers.
+    Its device requests are still carried out, but their responses are discarded.
     """
     device_ids = session.rows("SELECT DISTINCT device_id FROM subscriptions WHERE app_id = :app_id", app_id=app_id)
     for storage in storages:
@@ -129,13 +129,13 @@ _VIOLATIONS = {
 
 
 def violations(session: Session, storages: Iterable[Storage]) -> Iterator[Violation]:
-    """Find what is wrong with the database, with the rows concerned."""
+    """Yield the inconsistencies of the database, with the affected rows."""
     for statements in (_VIOLATIONS, *(storage.violations for storage in storages)):
         yield from found_in(session, statements)
 
 
 def found_in(session: Session, statements: Mapping[str, str]) -> Iterator[Violation]:
-    """The kinds of violations whose statement gives a row for each place where it is so."""
+    """Run a statement for each kind of violation, which returns a row per occurrence, and yield those with rows."""
     for kind, statement in statements.items():
         limited = f"SELECT found.*, count(*) OVER () FROM ({statement}) AS found LIMIT {MOST_EXAMPLES}"
         if rows := session.rows(limited):
@@ -143,13 +143,13 @@ def found_in(session: Session, statements: Mapping[str, str]) -> Iterator[Violat
 
 
 def newest_instant(session: Session, storages: Iterable[Storage]) -> Instant | None:
-    """The latest instant at which anything is stored to have happened; ``None`` where nothing is."""
+    """Return the instant of the newest stored event; ``None`` if there is none."""
     instant: Instant | None = session.scalar(
         "SELECT max(at) FROM (SELECT max(last_contact_at) AS at FROM devices"
         " UNION ALL SELECT max(requested_at) FROM commands WHERE finished_at IS NULL"
         " UNION ALL SELECT max(logged_at) FROM logs JOIN notifications"
         " ON notifications.app_id = logs.app_id AND seq = last_seq) AS found"
     )
-    asked = [storage.newest_instant for storage in storages if storage.newest_instant is not None]
-    instants = [instant, *(newest(session) for newest in asked)]
+    extensions = [storage.newest_instant for storage in storages if storage.newest_instant is not None]
+    instants = [instant, *(newest(session) for newest in extensions)]
     return max((each for each in instants if each is not None), default=None)

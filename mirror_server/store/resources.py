@@ -15,19 +15,19 @@ DESIRED_COLUMNS = (
     "desired_command_id, desired_app_id, desired_value, desired_content_type, desired_status, desired_at,"
     " requested_at, desired_updated_at, desired_category"
 )
-"""The columns from which :func:`desired_of` makes a desired value."""
+"""The columns that :func:`desired_of` reads."""
 
 
 class ResourceRow(NamedTuple):
     """A resource of a device object; its fields are columns of the table.
 
-    :data:`mirror_sdk.wire.snapshot.COLUMNS` says how those that are members of the interface are sent.
-    ``desired_category`` is for the application ``desired_app_id`` alone.
+    :data:`mirror_sdk.wire.snapshot.COLUMNS` describes how the members of the interface are serialized. Only the
+    application ``desired_app_id`` may get ``desired_category``.
 
-    ``reported_revision`` and ``desired_revision`` are the numbers of the changes that made the reported and the desired
-    part what they are; that of a write is ``None`` at an earlier instant when it waited. ``subscribed`` is ``None``
-    where it is not known, of an earlier instant. ``acknowledged_at`` and ``acknowledged_by`` are set where a write
-    failed and someone acknowledged it.
+    ``reported_revision`` and ``desired_revision`` are the numbers of the last changes of the reported and the desired
+    part. In the state at an earlier instant, ``desired_revision`` is ``None`` for a write that was pending then, and
+    ``subscribed`` is ``None`` because it is not known. ``acknowledged_at`` and ``acknowledged_by`` are set when a
+    failed write was acknowledged.
     """
 
     path: str
@@ -56,9 +56,9 @@ RESOURCE_COLUMNS = ", ".join(ResourceRow._fields)
 
 
 class ReceivedValue(NamedTuple):
-    """A value that was received from a device, and by what it came.
+    """A value that was received from a device, and its origin.
 
-    ``changed_at`` is the time that its observation event tells; ``None`` for a value that was read.
+    ``changed_at`` is the time in its observation event; ``None`` for a value that was read.
     """
 
     value: bytes
@@ -76,23 +76,23 @@ REPORT = (
     " reported_expires_at = ?, reported_revision = ?, changed_at = COALESCE(?, changed_at)"
     " WHERE device_id = ? AND path = ?"
 )
-"""Updates one resource; the parameters stand in the order of :func:`_row_of`.
+"""Updates one resource; the parameters have the order of :func:`_row_of`.
 
 :func:`report` may run it twice for a value, and skips a value that a later one of the same call replaces. So it must
-not add to what the row holds: a count would be wrong. The extension postgresql rewrites it for many rows
-(``store/statements.py``): it takes the type of each parameter from the column before it, and adds the revision counter
-to every column whose name ends in ``revision``.
+not increment a column of the row. The extension postgresql rewrites it for many rows (``store/statements.py``): it
+takes the type of each parameter from the column before it, and adds the revision counter to every column whose name
+ends in ``revision``.
 """
 
 
 def _row_of(reported: ReceivedValue, revision: int) -> Row:
-    """A value as :data:`REPORT` takes it."""
+    """Return the parameters of :data:`REPORT` for a value."""
     value, content_type, origin, at, expires_at, device_id, path, changed_at = reported
     return value, content_type, origin, at, expires_at, revision, changed_at, device_id, path
 
 
 class StoredValue(NamedTuple):
-    """The last value of a resource, and the device's time in its last observation event."""
+    """The stored value of a resource, and the device's time in its last observation event."""
 
     value: bytes | None = None
     content_type: str | None = None
@@ -106,7 +106,7 @@ class StoredValue(NamedTuple):
 class AnnouncedResource:
     """A resource as a device announces it when it registers.
 
-    ``auto_observed`` where the device sends changes without a subscription.
+    ``auto_observed`` is true if the device sends changes without a subscription.
     """
 
     path: str
@@ -121,7 +121,7 @@ NO_LIMIT = 2**31 - 1
 
 
 def find(session: Session, device_id: str, path: str) -> ResourceRow | None:
-    """A resource, if the device has ever introduced it."""
+    """Return a resource; ``None`` if the device has never announced it."""
     row = session.row(
         f"SELECT {RESOURCE_COLUMNS} FROM resources WHERE device_id = :device_id AND path = :path",
         device_id=device_id,
@@ -131,7 +131,7 @@ def find(session: Session, device_id: str, path: str) -> ResourceRow | None:
 
 
 def announced(session: Session, device_id: str, *, most: int = NO_LIMIT) -> list[AnnouncedResource]:
-    """Up to ``most`` of the resources the device has now."""
+    """Return up to ``most`` of the resources that the device has now."""
     rows = session.rows(
         "SELECT path, resource_type, content_type, observable, auto_observed FROM resources"
         " WHERE device_id = :device_id AND present = 1 LIMIT :most",
@@ -142,9 +142,9 @@ def announced(session: Session, device_id: str, *, most: int = NO_LIMIT) -> list
 
 
 def announce(session: Session, device_id: str, announced_now: Iterable[AnnouncedResource]) -> None:
-    """Take the device's structure into the mirror: new resources are added, none is ever removed."""
+    """Store the resources that a device announced. New ones are added, and none is ever removed."""
     rows = [
-        # A resource that the device sends unasked can be subscribed, even if the device does not say so.
+        # An auto-observed resource can be subscribed to, even if the device does not declare it observable.
         (device_id, r.path, r.resource_type, r.content_type, int(r.observable or r.auto_observed), int(r.auto_observed))
         for r in announced_now
     ]
@@ -161,7 +161,7 @@ def announce(session: Session, device_id: str, announced_now: Iterable[Announced
 
 
 def has_instance(session: Session, device_id: str, path: str) -> bool:
-    """Whether the device has ever introduced a resource of this object instance."""
+    """Whether the device has ever announced a resource of this object instance."""
     return bool(
         session.scalar(
             "SELECT 1 FROM resources WHERE device_id = :device_id AND path > :first AND path < :last LIMIT 1",
@@ -173,7 +173,7 @@ def has_instance(session: Session, device_id: str, path: str) -> bool:
 
 
 def stored_value(session: Session, device_id: str, path: str) -> StoredValue:
-    """Return the last value of a resource; an empty one where there is none."""
+    """Return the stored value of a resource, with ``None`` in all fields if there is none."""
     row = session.row(
         "SELECT reported_value, reported_content_type, reported_origin, reported_at, reported_expires_at, changed_at"
         " FROM resources WHERE device_id = :device_id AND path = :path",
@@ -184,35 +184,35 @@ def stored_value(session: Session, device_id: str, path: str) -> StoredValue:
 
 
 def report(session: Session, values: Sequence[ReceivedValue], *, contact_at: Instant | None = None) -> int:
-    """Store values that were received from devices; of several of one resource nobody will see any but the last.
+    """Store values that were received from devices. Only the last of several values of one resource is written.
 
     Args:
         session: The transaction.
         values: The values, in the order in which they were received.
-        contact_at: When they came, where that is not noted otherwise.
+        contact_at: The time of the contact with the devices, unless the caller records it.
 
     Returns:
         The revision of the first value; each of the others has the next one.
     """
     device_ids = [value.device_id for value in values]
-    last = {(value.device_id, value.path): place for place, value in enumerate(values)}
+    last = {(value.device_id, value.path): index for index, value in enumerate(values)}
 
     def rows(first: int) -> list[Row]:
-        return [_row_of(values[place], first + place) for place in last.values()]
+        return [_row_of(values[index], first + index) for index in last.values()]
 
     first, stored = session.note_change_with(device_ids, REPORT, rows, contact_at=contact_at)
     if stored < len(last):
         session.run_many(
             "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable)"
             " VALUES (?, ?, 1, '', ?, 1) ON CONFLICT (device_id, path) DO NOTHING",
-            [(*resource, values[place].content_type) for resource, place in last.items()],
+            [(*resource, values[index].content_type) for resource, index in last.items()],
         )
         session.run_many(REPORT, rows(first))
     return first
 
 
 def desired_of(row: Row) -> DesiredState | None:
-    """The desired value in a row of :data:`DESIRED_COLUMNS`; ``None`` where there is none."""
+    """Return the desired value in a row of :data:`DESIRED_COLUMNS`; ``None`` if it has none."""
     command_id, app_id, value, content_type, status, *rest = row
     return (
         None if status is None else DesiredState(command_id, app_id, value, content_type, DesiredStatus(status), *rest)
@@ -220,7 +220,7 @@ def desired_of(row: Row) -> DesiredState | None:
 
 
 def desired(session: Session, device_id: str, path: str) -> DesiredState | None:
-    """The last desired value of a resource."""
+    """Return the last desired value of a resource."""
     row = session.row(
         f"SELECT {DESIRED_COLUMNS} FROM resources WHERE device_id = :device_id AND path = :path",
         device_id=device_id,
@@ -230,7 +230,7 @@ def desired(session: Session, device_id: str, path: str) -> DesiredState | None:
 
 
 def desired_by(session: Session, device_id: str, command_id: int) -> list[tuple[str, DesiredState]]:
-    """The desired values that a command set and no later one has, with their paths."""
+    """Return the paths and desired values that a command set and no later command replaced."""
     rows = session.rows(
         f"SELECT path, {DESIRED_COLUMNS} FROM resources WHERE device_id = :device_id"
         " AND desired_command_id = :command_id",
@@ -241,7 +241,7 @@ def desired_by(session: Session, device_id: str, command_id: int) -> list[tuple[
 
 
 class DesiredUpdate(NamedTuple):
-    """A desired value, and of which resource."""
+    """A desired value of a resource."""
 
     device_id: str
     path: str
@@ -253,16 +253,16 @@ DESIRE = (
     " desired_status = ?, desired_at = ?, requested_at = ?, desired_updated_at = ?, desired_category = ?,"
     " desired_revision = ?, acknowledged_at = NULL, acknowledged_by = NULL WHERE device_id = ? AND path = ?"
 )
-"""Updates one resource; the parameters stand in the order of :func:`_row_of_desired`. See also :data:`REPORT`."""
+"""Updates one resource; the parameters have the order of :func:`_row_of_desired`. See also :data:`REPORT`."""
 
 
 def put_desired(session: Session, values: Sequence[DesiredUpdate], *, contact_at: Instant | None = None) -> int:
-    """Store the desired values of resources, at least one, each of another resource.
+    """Store desired values, each of another resource. At least one is needed.
 
     Args:
         session: The transaction.
         values: The values.
-        contact_at: The instant of the last contact of their devices, if that changes too.
+        contact_at: The time of a contact with their devices, if there was one.
 
     Returns:
         The revision of the first value; each of the others has the next one.
@@ -276,8 +276,8 @@ def put_desired(session: Session, values: Sequence[DesiredUpdate], *, contact_at
 
 
 def _row_of_desired(value: DesiredUpdate, revision: int) -> tuple[bytes | str | int | None, ...]:
-    """A value as :data:`DESIRE` takes it."""
-    device_id, path, of = value
-    command = (of.command_id, of.app_id, of.value, of.content_type, int(of.status))
-    times = (of.desired_at, of.requested_at, of.status_updated_at)
-    return (*command, *times, of.category, revision, device_id, path)
+    """Return the parameters of :data:`DESIRE` for a value."""
+    device_id, path, desired = value
+    command = (desired.command_id, desired.app_id, desired.value, desired.content_type, int(desired.status))
+    times = (desired.desired_at, desired.requested_at, desired.status_updated_at)
+    return (*command, *times, desired.category, revision, device_id, path)

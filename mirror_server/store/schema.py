@@ -1,6 +1,6 @@
-"""The schema of a database: a line of migrations for the core, and one for each extension that stores something.
+"""The schema of a database: a branch of migrations for the core, and one for each extension with tables.
 
-Each has a version of its own in the database, so that an extension can be added, left out and added again.
+Each branch has its own version in the database, so that an extension can be added, left out and added again.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import NamedTuple
 from mirror_server.store.backend import DatabaseError
 
 TABLE = "mirror_schema"
-"""The table that holds the version of each branch."""
+"""The table with the version of each branch."""
 
 VERSIONS = f"SELECT branch, version FROM {TABLE}"
 
 UPGRADE_SECONDS = 60
-"""How long one process waits for another one that changes the schema."""
+"""How long a process waits for another one that upgrades the schema."""
 
 
 class Branch(NamedTuple):
-    """A line of migrations, that of the core or of an extension.
+    """A sequence of migrations, of the core or of an extension.
 
-    A migration is a file of the folder with statements for SQLite, named by the version of the schema it makes:
-    ``0001.sql``, ``0002.sql``. The extension of another kind of database translates them.
+    A migration is a file with SQLite statements. Its name is the version of the schema that it creates: ``0001.sql``,
+    ``0002.sql``. The extension for another kind of database translates the statements.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Branch(NamedTuple):
 
     @property
     def migrations(self) -> list[Path]:
-        """Its migrations, in the order in which they are applied."""
+        """The migrations, in the order in which they are applied."""
         return sorted(self.folder.glob("[0-9]*.sql"))
 
     @property
@@ -45,37 +45,37 @@ CORE = Branch("core", Path(__file__).parent / "migrations")
 
 
 def outdated(name: str, branches: Iterable[Branch], found: Mapping[str, str]) -> list[Branch]:
-    """Return the branches that a database lacks or has an older version of.
+    """Return the branches that are missing in a database, or have an older version there.
 
     Args:
-        name: The database, for a message.
-        branches: Those it is to have.
-        found: The versions it has, by the name of the branch.
+        name: The database, for an error message.
+        branches: The branches that this program needs.
+        found: The versions in the database, by the name of the branch.
 
     Raises:
-        DatabaseError: It has a newer version of one of them.
+        DatabaseError: The database has a newer version of a branch.
     """
-    behind = []
+    old = []
     for branch in branches:
         version, newest = found.get(branch.name, ""), branch.newest
         if version > newest:
             schema = "its schema" if branch.name == "core" else f"its schema of {branch.name}"
             raise DatabaseError(
-                f"the database {name} was written by a newer version ({schema} is {version}, and the newest this one"
-                f" knows is {newest}); install that one, or restore a backup from before"
+                f"the database {name} was written by a newer version ({schema} is {version}, and this version knows"
+                f" {newest} at most); install the newer version, or restore an older backup"
             )
         if version < newest:
-            behind.append(branch)
-    return behind
+            old.append(branch)
+    return old
 
 
 def upgrade(run: Callable[[str], object], branches: Iterable[Branch], found: Mapping[str, str]) -> None:
-    """Apply, in order, the migrations that a database lacks. The caller holds the transaction.
+    """Apply, in order, the migrations that are missing in a database. The caller holds the transaction.
 
     Args:
-        run: Executes a text of statements for SQLite.
-        branches: Those to bring to their newest versions.
-        found: The versions it has, by the name of the branch.
+        run: Executes a script of SQLite statements.
+        branches: The branches to upgrade to their newest versions.
+        found: The versions in the database, by the name of the branch.
     """
     run(f"CREATE TABLE IF NOT EXISTS {TABLE} (branch TEXT NOT NULL PRIMARY KEY, version TEXT NOT NULL);")
     for branch in branches:

@@ -1,14 +1,14 @@
-"""One connection to the database, and what a piece of work inside a transaction can do with it.
+"""A connection to the database, with the operations that work in a transaction can use.
 
-It also counts the changes: one counter for the mirror, and on each device where it stood at its own last change.
-Whatever changes what a device object shows notes it with :meth:`Session.note_change`, in the same transaction. So a
-reader that knows a number can ask for the devices that have changed since, and who holds what was made of a device
-knows whether it still holds. What was reported of a resource, and what is desired of it, each bear the number of the
-change that made them what they are, so that it can be told which came first where their times are the same.
+It also counts changes. The mirror has one counter, the revision, and each device has the revision of its last change.
+Code that changes the content of a device object calls :meth:`Session.note_change` in the same transaction. So a reader
+can request the devices that changed since a revision, and a cache knows whether its copy is current. The reported and
+the desired value of a resource have the revisions of their own last changes, which give their order if their times are
+equal.
 
-The counter looks like a row. Where several transactions write beside each other it is a sequence that all take from. A
-device has its numbers in the order in which they were given all the same; :meth:`Session.last_revision` gives the
-number up to which all changes are seen, and some of those behind it may be.
+The counter is a row in SQLite. In databases with concurrent transactions it is a sequence, and the revisions of one
+device still increase. :meth:`Session.last_revision` returns the revision up to which all changes are visible; some
+later changes may be visible too.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Row = tuple[Any, ...]
 Parameters = Mapping[str, Any] | Sequence[Any]
 """Values of a statement: by name for ``:name``, in order for ``?``."""
 
-_MOST_PARAMETERS = 500
-_ROWS_OF_A_STATEMENT = 40
-"""More cost as much for each row, and leave more that are inserted one by one."""
+_MAX_PARAMETERS = 500
+_ROWS_PER_STATEMENT = 40
+"""Larger statements are not faster per row, and leave more rows that are inserted one by one."""
 
 COUNT = "UPDATE revisions SET last_revision = last_revision + :count RETURNING last_revision"
 _NOTE = (
@@ -40,15 +40,15 @@ _NOTE = (
 )
 
 EXTENSIONS = "extensions"
-"""The setting that names the extensions that the last server to lead had, with blanks between."""
+"""The setting with the names of the last leader's extensions, separated by spaces."""
 
 MANUAL_CLOCK = "manual_clock_now"
-"""The setting that holds the instant of a manual clock, in milliseconds."""
+"""The setting with the instant of a manual clock, in milliseconds."""
 
 LEADER = "leader"
-"""The setting that holds the token of the leader, which is new each time a process takes over.
+"""The setting with the token of the leader, which changes each time a process becomes the leader.
 
-There is none where one process serves alone.
+It does not exist if a single process serves the database.
 """
 
 # The kinds of signals that a transaction publishes; see Session.publish.
@@ -56,23 +56,23 @@ LOG = "log"
 """The log of an application has a new entry, or ended."""
 
 WAITING = "waiting"
-"""Something waits for a device."""
+"""A device has pending work."""
 
 AGAIN = "again"
-"""A device is to be asked what waits for it, also what it left unanswered before."""
+"""A device has pending work, and commands that it did not respond to before are sent again."""
 
 EXPIRY = "expiry"
 """A command expires at an instant."""
 
 
-_MOST_DEVICES = 100_000
+_MAX_DEVICES = 100_000
 
 
 class RecentChanges:
-    """The devices that this process changed lately, so that a copy of one can be used without asking the database.
+    """The devices that this process changed recently, so that cached copies can be used without a query.
 
-    It has the last changes without a gap, and of each device the last of them. A change that another process made is a
-    number that is missing here; from the next one on it is counted anew. Used by any thread.
+    It has the latest changes without a gap, and the last of them for each device. A change by another process leaves a
+    gap in the numbers, and the record restarts after it. Used by any thread.
     """
 
     def __init__(self) -> None:
@@ -81,32 +81,32 @@ class RecentChanges:
         self._lock = threading.Lock()
 
     def note(self, revision: int, device_ids: Iterable[str], count: int = 1) -> None:
-        """Note a change of these devices that is on disk; ``revision`` is the last of its ``count`` numbers."""
+        """Record a committed change of these devices; ``revision`` is the last of its ``count`` numbers."""
         with self._lock:
-            if revision != self._until + count or len(self._last) > _MOST_DEVICES:
+            if revision != self._until + count or len(self._last) > _MAX_DEVICES:
                 self._since = revision - count
                 self._last.clear()
             self._until = revision
             self._last.update(dict.fromkeys(device_ids, revision))
 
     def is_unchanged(self, device_id: str, since: int, until: int) -> bool:
-        """Whether a device is known not to have changed after the change ``since`` up to the change ``until``."""
+        """Whether it is known that a device did not change after revision ``since`` up to revision ``until``."""
         with self._lock:
             is_known = self._since <= since and until <= self._until
             return is_known and self._last.get(device_id, 0) <= since
 
 
-_MOST_SUBSCRIBERS = 50_000
-"""So many take some 20 MB; beyond that all are forgotten."""
+_MAX_SUBSCRIBERS = 50_000
+"""Takes about 20 MB. Beyond it the cache is cleared."""
 
 
 @dataclass(slots=True)
 class Subscribers:
-    """The applications that are subscribed to a resource, and what else an observation event of it needs.
+    """The applications that are subscribed to a resource, and further data for its observation events.
 
     Attributes:
         endpoint_name: The endpoint name of its device.
-        app_ids: The applications with a subscription of it, while the device observes it for any of them.
+        app_ids: The applications with a subscription to it, if the device observes it for any of them.
         auto_observed: Whether the device sends it without a subscription.
         changed_at: The device's time in the last observation event; the code that sends another one updates it here.
     """
@@ -120,22 +120,22 @@ class Subscribers:
 class SubscriberCache:
     """A cache of the subscribers of each resource, by device id and path. Lookups are frequent, changes are rare.
 
-    Only the thread that writes uses it.
+    Only the writing thread uses it.
     """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], Subscribers] = {}
+        self._entries: dict[tuple[str, str], Subscribers] = {}
         self._version: Hashable | None = None
 
     def as_of(self, version: Hashable | None) -> dict[tuple[str, str], Subscribers]:
-        """What is known at this version, to be added to; with ``None``, or another version than before, nothing."""
-        if version is None or version != self._version or len(self._known) > _MOST_SUBSCRIBERS:
-            self._known, self._version = {}, version
-        return self._known
+        """Return the cached entries, to which the caller may add. A new version, or ``None``, clears them first."""
+        if version is None or version != self._version or len(self._entries) > _MAX_SUBSCRIBERS:
+            self._entries, self._version = {}, version
+        return self._entries
 
-    def forget(self) -> None:
-        """Forget all, because what was noted was undone."""
-        self._known, self._version = {}, None
+    def clear(self) -> None:
+        """Clear the cache, because changes that it reflects were rolled back."""
+        self._entries, self._version = {}, None
 
 
 class Cursor(Protocol):
@@ -143,16 +143,16 @@ class Cursor(Protocol):
 
     @property
     def rowcount(self) -> int:
-        """How many rows it changed."""
+        """The number of changed rows."""
 
     def fetchone(self) -> Any:
-        """The next row, or ``None``."""
+        """Return the next row, or ``None``."""
 
     def fetchmany(self, size: int, /) -> list[Any]:
-        """So many of the next rows, or fewer at the end."""
+        """Return up to ``size`` of the next rows."""
 
     def fetchall(self) -> list[Any]:
-        """All rows that are left."""
+        """Return all remaining rows."""
 
 
 class DatabaseConnection(Protocol):
@@ -166,15 +166,15 @@ class DatabaseConnection(Protocol):
 
 
 class Session:
-    """Runs statements; named parameters stand in the statement as ``:name``.
+    """Runs statements. Named parameters are written ``:name``.
 
-    Where there are many, they stand as ``?`` and are given in order: SQLite looks for each name among all.
+    Statements with many parameters use ``?``, because SQLite searches all names for each parameter.
 
     Attributes:
-        changes: Which devices it changed lately.
-        subscribers: The subscribers of resources that were looked up.
-        handlers: What is called when a signal of a kind is published, given what each of several is about. Signals of
-            other processes that arrive together are handled kind by kind, in the order in which the kinds stand here.
+        changes: The devices that it changed recently.
+        subscribers: The cached subscribers of resources.
+        handlers: The handler of each kind of signal, called with the subjects of one or more signals. Signals of other
+            processes that arrive together are handled kind by kind, in the order of this mapping.
     """
 
     def __init__(self, connection: DatabaseConnection) -> None:
@@ -185,65 +185,65 @@ class Session:
         self.handlers: dict[str, Callable[..., None]] = {}
 
     def subscribers_version(self) -> Hashable | None:
-        """Return a token that changes when the subscribers of a resource may have, in this transaction or before.
+        """Return a token that changes whenever subscribers may have changed, in this transaction or before.
 
-        ``None`` where that is not to be had cheaply.
+        ``None`` if the database has no cheap way to know.
         """
         return None
 
     def rows(self, statement: str, **parameters: Any) -> list[Row]:
-        """All rows of the result."""
+        """Return all rows of the result."""
         return self._connection.execute(statement, parameters).fetchall()
 
     def rows_of(self, statement: str, values: Sequence[Any]) -> list[Row]:
-        """All rows of the result of a statement with a ``?`` for each of the values."""
+        """Return all rows of the result of a statement with a ``?`` for each value."""
         return self._connection.execute(statement, values).fetchall()
 
     def each(self, statement: str, size: int, **parameters: Any) -> Iterator[list[Row]]:
-        """The rows of the result, ``size`` of them at a time, so that they need not all be held at once."""
+        """Yield the rows of the result in batches of ``size``, so that they are not all in memory at once."""
         cursor = self._connection.execute(statement, parameters)
         while rows := cursor.fetchmany(size):
             yield rows
 
     def row(self, statement: str, **parameters: Any) -> Row | None:
-        """The first row of the result, or ``None``."""
+        """Return the first row of the result, or ``None``."""
         row: Row | None = self._connection.execute(statement, parameters).fetchone()
         return row
 
     def scalar(self, statement: str, **parameters: Any) -> Any:
-        """The first column of the first row, or ``None``."""
+        """Return the first column of the first row, or ``None``."""
         row = self.row(statement, **parameters)
         return None if row is None else row[0]
 
     def run(self, statement: str, **parameters: Any) -> int:
-        """Execute the statement; gives the number of rows it changed."""
+        """Execute a statement and return the number of changed rows."""
         return self._connection.execute(statement, parameters).rowcount
 
     def run_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> int:
-        """Execute a statement with ``?`` once for each row of values; gives the number of rows they changed."""
+        """Execute a statement with ``?`` once for each row of values. Return the total number of changed rows."""
         return self._connection.executemany(statement, rows).rowcount if rows else 0
 
     def last_revision(self) -> int:
-        """The number of the last change it sees; it sees all before that one too."""
+        """Return the revision up to which all changes are visible to this session."""
         return int(self.scalar("SELECT last_revision FROM revisions"))
 
     def note_change(self, device_ids: Iterable[str], *, contact_at: Instant | None = None, count: int = 1) -> int:
-        """Note that the device objects of these devices are not what they were, and perhaps that they were heard of.
+        """Record a change of the device objects of these devices, and optionally a contact with them.
 
         Args:
-            device_ids: The devices; without any, what happened shows on none of them.
-            contact_at: When they were heard of.
-            count: How many numbers this takes, for as many things that happened one after the other.
+            device_ids: The devices; empty for an event that is not visible in any device object.
+            contact_at: The instant of the contact.
+            count: How many revisions to allocate, for as many successive changes.
 
         Returns:
-            The number of the change, the last one of these.
+            The revision of the change; the last one of several.
         """
-        known = dict.fromkeys(device_ids)
+        changed = dict.fromkeys(device_ids)
         revision = int(self.scalar(COUNT, count=count))
-        # One by one: for a statement that changes several rows SQLite keeps a copy of each page, and where it is kept
-        # from that, it is faster only as long as these devices stand side by side.
-        self.run_many(_NOTE, [(revision, contact_at, device_id) for device_id in known])
-        self.after_commit(partial(self.changes.note, revision, known, count))
+        # Row by row: SQLite copies each page for a statement that updates several rows. Without the copies, such a
+        # statement is faster only while these devices are adjacent.
+        self.run_many(_NOTE, [(revision, contact_at, device_id) for device_id in changed])
+        self.after_commit(partial(self.changes.note, revision, changed, count))
         return revision
 
     def note_change_with(
@@ -254,28 +254,28 @@ class Session:
         *,
         contact_at: Instant | None = None,
     ) -> tuple[int, int]:
-        """Note a change as :meth:`note_change` does, with a number for each of the devices as they stand, and make it.
+        """Record a change like :meth:`note_change`, with a revision for each device in order, and run its update.
 
         Args:
-            device_ids: The devices, some perhaps several times.
-            change: An update of one row, with ``?`` for each value; a column ending in ``revision`` gets a number.
-            rows: Gives the values of each row, given the first of the numbers.
-            contact_at: When they were heard of.
+            device_ids: The devices. One may occur several times.
+            change: An update of one row, with ``?`` for each value; a column ending in ``revision`` gets the revision.
+            rows: Returns the values of each row, given the first revision.
+            contact_at: The instant of a contact with the devices.
 
         Returns:
-            The first of the numbers, and how many rows the update changed.
+            The first revision, and the number of changed rows.
         """
         count = len(device_ids)
         first = self.note_change(device_ids, contact_at=contact_at, count=count) - count + 1
         return first, self.run_many(change, rows(first))
 
     def setting(self, name: str) -> str | None:
-        """A single value that outlives a restart."""
+        """Return a stored setting; ``None`` if it is not set."""
         value: str | None = self.scalar("SELECT value FROM settings WHERE name = :name", name=name)
         return value
 
     def put_setting(self, name: str, value: str) -> None:
-        """Store a single value that outlives a restart."""
+        """Store a setting, which survives a restart."""
         self.run(
             "INSERT INTO settings (name, value) VALUES (:name, :value)"
             " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
@@ -284,9 +284,9 @@ class Session:
         )
 
     def probe(self) -> None:
-        """Write something: only what is really written shows that the disk takes it.
+        """Write something, to check that the disk accepts writes.
 
-        Another value each time, because SQLite writes no page for one that stays what it is.
+        The value changes each time, because SQLite does not write a page for an unchanged value.
         """
         self.run(
             "INSERT INTO settings (name, value) VALUES ('probe', 'odd') ON CONFLICT (name) DO UPDATE"
@@ -294,69 +294,69 @@ class Session:
         )
 
     def rows_of_each(self, statement: str, each: Sequence[Mapping[str, Any]], **common: Any) -> list[list[Row]]:
-        """All rows of the result for each of several sets of parameters of the same names, and those common to all."""
+        """Return the rows of the result for each set of parameters; ``common`` is added to each set."""
         return [self.rows(statement, **own, **common) for own in each]
 
     def insert_many(self, into: str, common: Sequence[Any], rows: Sequence[Sequence[Any]]) -> None:
-        """Insert rows, many with one statement.
+        """Insert rows, many per statement.
 
         Args:
-            into: The table with its columns; those that are the same in all rows come first.
-            common: The values of these, which are handed over once for many rows.
+            into: The table with its columns. The columns with common values come first.
+            common: The values that all rows share, which are passed once for many rows.
             rows: The other values of each row.
         """
         begin = 0
-        # Of few sizes, because a statement of each is prepared.
-        for size in (_ROWS_OF_A_STATEMENT, 1):
-            whole = len(rows) - (len(rows) - begin) % size
-            if begin < whole:
+        # Only two sizes, because each size is a separate prepared statement.
+        for size in (_ROWS_PER_STATEMENT, 1):
+            end = len(rows) - (len(rows) - begin) % size
+            if begin < end:
                 self._connection.executemany(
-                    f"INSERT INTO {into} VALUES {_numbered(len(common), len(rows[0]), size)}",
-                    [[*common, *chain.from_iterable(rows[each : each + size])] for each in range(begin, whole, size)],
+                    f"INSERT INTO {into} VALUES {_placeholders(len(common), len(rows[0]), size)}",
+                    [[*common, *chain.from_iterable(rows[each : each + size])] for each in range(begin, end, size)],
                 )
-                begin = whole
+                begin = end
 
     def after_commit(self, effect: Callable[[], None]) -> None:
-        """Have ``effect`` called when the transaction is on disk; never when it is rolled back. It must not block."""
+        """Call ``effect`` after the commit, and not at all after a rollback. It must not block."""
         self._effects.append(effect)
 
-    def publish(self, kind: str, what: str = "", *, here: Callable[[], None] | None = None) -> None:
-        """Signal a change when the transaction is on disk: its handler is called, in every process on the database.
+    def publish(self, kind: str, subject: str = "", *, here: Callable[[], None] | None = None) -> None:
+        """Publish a signal after the commit. Its handler is called in every process on the database.
 
         Args:
             kind: The kind of the signal, which selects the handler; such as :data:`LOG`.
-            what: What the signal is about, in one line.
-            here: Called in this process in place of the handler, when this process knows more than the signal says.
+            subject: The subject of the signal, in one line.
+            here: Called in this process instead of the handler, if this process knows more than the signal contains.
         """
         if here is None and kind in self.handlers:
-            here = partial(self.handlers[kind], what)
+            here = partial(self.handlers[kind], subject)
         if here is not None:
             self.after_commit(here)
 
     def mark(self) -> int:
-        """The number of effects so far, for :meth:`forget_effects`."""
+        """Return the number of effects so far, for :meth:`discard_effects`."""
         return len(self._effects)
 
-    def forget_effects(self, mark: int) -> None:
-        """Drop the effects that were added after the mark, and what was noted meanwhile: the work was undone."""
+    def discard_effects(self, mark: int) -> None:
+        """Discard the effects after the mark and the cached subscribers, because the work was rolled back."""
         del self._effects[mark:]
-        self.subscribers.forget()
+        self.subscribers.clear()
 
     def take_effects(self) -> list[Callable[[], None]]:
-        """All effects, which are then forgotten."""
+        """Remove and return all effects."""
         effects, self._effects = self._effects, []
         return effects
 
 
 @lru_cache
-def _numbered(common: int, own: int, size: int) -> str:
-    """The parameters of so many rows by their numbers, of which so many are the same in each."""
+def _placeholders(common: int, own: int, size: int) -> str:
+    """Return numbered placeholders for ``size`` rows of ``common`` shared values and ``own`` values of each row."""
     shared = "".join(f"?{number}, " for number in range(1, common + 1))
     firsts = range(common + 1, common + size * own + 1, own)
-    return ", ".join(f"({shared}{', '.join(f'?{first + place}' for place in range(own))})" for first in firsts)
+    return ", ".join(f"({shared}{', '.join(f'?{first + index}' for index in range(own))})" for first in firsts)
 
 
-def parts(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    """The values in parts that are small enough to be parameters of one statement."""
-    for begin in range(0, len(values), _MOST_PARAMETERS):
-        yield values[begin : begin + _MOST_PARAMETERS]
+def batches(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield the values in batches that are small enough for the parameters of one statement."""
+    for begin in range(0, len(values), _MAX_PARAMETERS):
+        yield values[begin : begin + _MAX_PARAMETERS]

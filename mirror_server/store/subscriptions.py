@@ -13,7 +13,7 @@ from functools import singledispatch
 from itertools import chain
 
 from mirror_server.core.instants import Instant
-from mirror_server.store.session import Row, Session, Subscribers, parts
+from mirror_server.store.session import Row, Session, Subscribers, batches
 
 _FORGOTTEN = (
     "SELECT s.device_id, s.path, s.position FROM subscriptions s"
@@ -32,10 +32,10 @@ WANTED = (
     f" AND state = 'wanted' UNION ALL SELECT path, position FROM ({_FORGOTTEN} AND s.device_id = :device_id)"
     " AS forgotten) AS asked GROUP BY path"
 )
-"""The resources of a device that need a subscribe command, with the position of their rule, by which they are sent."""
+"""The resources of a device that need a subscribe command, with the position of their rule, which gives the order."""
 
 UNWANTED = f"SELECT path FROM resources r WHERE device_id = :device_id AND observing = 1 AND {_NOT_KEPT_UP}"
-"""The resources that a device observes though nobody is subscribed to them any more."""
+"""The resources that a device still observes without a subscription."""
 
 SUBSCRIBERS = (
     "WITH wanted (device_id, path) AS ({})"
@@ -45,21 +45,21 @@ SUBSCRIBERS = (
     " LEFT JOIN subscriptions s ON s.device_id = wanted.device_id AND s.path = wanted.path"
     " AND r.subscribed = 1 AND s.state <> 'ended'"
 )
-"""The applications subscribed to resources, one a row; the resources are to be put in."""
+"""The applications subscribed to resources, one per row. The placeholder stands for the resources."""
 
 PRESUBSCRIBE = (
     "INSERT INTO subscriptions (device_id, path, app_id, single, state, position) {}"
     " ON CONFLICT (device_id, path, app_id) DO UPDATE SET single = 0, state = 'wanted', ended_at = NULL,"
     " position = excluded.position WHERE subscriptions.state = 'ended'"
 )
-"""Makes subscriptions of resources that rules match; the values are to be put in."""
+"""Inserts subscriptions to resources that rules match. The placeholder stands for the values."""
 
 RETRY_REFUSED = (
     "UPDATE subscriptions SET state = 'wanted' WHERE state = 'refused' AND EXISTS (SELECT 1 FROM resources r"
     " WHERE r.device_id = subscriptions.device_id AND r.path = subscriptions.path"
     " AND present = 1 AND observable = 1)"
 )
-"""Makes refused subscriptions wanted again, if the device has the resource; to be completed with the devices."""
+"""Makes refused subscriptions wanted again if the device has the resource. Append a condition for the devices."""
 
 
 def rules(session: Session, app_id: str) -> str | None:
@@ -93,8 +93,7 @@ def add_presubscribed(session: Session, app_id: str, device_id: str, positions: 
         session: The transaction.
         app_id: The application.
         device_id: The device.
-        positions: The paths, each with the position of the first rule that matches it. A device is asked for those of a
-            lower one first.
+        positions: The position of the first matching rule, by path. Subscribe commands are sent in this order.
     """
     session.run_many(
         PRESUBSCRIBE.format("VALUES (?, ?, ?, 0, 'wanted', ?)"),
@@ -178,7 +177,7 @@ def note_ended(session: Session, device_id: str, at: Instant) -> dict[str, list[
 
 
 def clear_ended(session: Session, device_id: str) -> None:
-    """Mark the resources of a device that nobody is subscribed to any more as not subscribed."""
+    """Mark the resources of a device without remaining subscriptions as not subscribed."""
     session.run(
         f"UPDATE resources AS r SET subscribed = 0 WHERE device_id = :device_id AND subscribed = 1 AND {_NOT_KEPT_UP}",
         device_id=device_id,
@@ -187,7 +186,7 @@ def clear_ended(session: Session, device_id: str) -> None:
 
 
 def devices_with_work(session: Session) -> list[str]:
-    """Return the devices for which a subscribe command or the end of an observation waits."""
+    """Return the devices with observations to start or to cancel."""
     rows = session.rows(
         "SELECT device_id FROM subscriptions WHERE state = 'wanted'"
         f" UNION SELECT device_id FROM ({_FORGOTTEN}) AS forgotten"
@@ -197,10 +196,9 @@ def devices_with_work(session: Session) -> list[str]:
 
 
 def accepted(session: Session, device_id: str, path: str, at: Instant) -> list[str]:
-    """Note that a device accepted a subscribe command; return the applications that waited for that.
+    """Store that a device accepted a subscribe command. Return the applications that waited for it.
 
-    The device observes now, for whichever application the command was sent. So the applications that it had refused
-    are among them.
+    The device observes the resource now for all applications, including those with a refused subscription.
     """
     rows = session.rows(
         "UPDATE subscriptions SET state = 'active'"
@@ -238,7 +236,7 @@ def refused(session: Session, device_id: str, path: str) -> None:
 
 
 def forgotten(session: Session, device_id: str, path: str) -> None:
-    """Note that a device does not observe a resource, or may not; it is asked again where it should."""
+    """Store that a device may not observe a resource any more. If it should, the subscribe command is sent again."""
     session.run(
         "UPDATE resources SET observing = 0 WHERE device_id = :device_id AND path = :path",
         device_id=device_id,
@@ -247,34 +245,34 @@ def forgotten(session: Session, device_id: str, path: str) -> None:
 
 
 def observation_ended(session: Session, device_id: str, path: str) -> None:
-    """Note that a device ended an observation by itself; the command is sent again as if it had refused it."""
+    """Store that a device ended an observation by itself, which counts as a refused subscribe command."""
     forgotten(session, device_id, path)
     refused(session, device_id, path)
 
 
 def subscribers(session: Session, resources: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Subscribers]:
-    """Return the subscribers of resources, by device id and path; nothing for a device that is not known.
+    """Return the subscribers of resources, by device id and path, without those of unknown devices.
 
-    The result may have further resources, which were looked up before.
+    The result may include other resources that are cached.
     """
-    found = session.subscribers.as_of(session.subscribers_version())
-    unknown = [resource for resource in dict.fromkeys(resources) if resource not in found]
-    for rows in subscriber_rows(session, unknown):
+    cached = session.subscribers.as_of(session.subscribers_version())
+    missing = [resource for resource in dict.fromkeys(resources) if resource not in cached]
+    for rows in subscriber_rows(session, missing):
         for device_id, path, endpoint_name, auto_observed, changed_at, app_id in rows:
             new = Subscribers(endpoint_name, [], bool(auto_observed), changed_at)
-            of_resource = found.setdefault((device_id, path), new)
+            entry = cached.setdefault((device_id, path), new)
             if app_id is not None:
-                of_resource.app_ids.append(app_id)
-    return found
+                entry.app_ids.append(app_id)
+    return cached
 
 
 @singledispatch
-def subscriber_rows(session: Session, wanted: Sequence[tuple[str, str]]) -> Iterator[list[Row]]:
-    """Yield the rows of :data:`SUBSCRIBERS` for resources, each given as device id and path."""
-    for some in parts(wanted):
-        # Of few sizes, because a statement of each is prepared; nothing is equal to NULL.
-        size = 1 << (len(some) - 1).bit_length()
-        values = [*chain.from_iterable(some), *[None] * (2 * (size - len(some)))]
+def subscriber_rows(session: Session, resources: Sequence[tuple[str, str]]) -> Iterator[list[Row]]:
+    """Yield the rows of :data:`SUBSCRIBERS` for resources, each as device id and path."""
+    for batch in batches(resources):
+        # Padded to few sizes, because each is a separate prepared statement. Nothing equals the NULLs.
+        size = 1 << (len(batch) - 1).bit_length()
+        values = [*chain.from_iterable(batch), *[None] * (2 * (size - len(batch)))]
         yield session.rows_of(SUBSCRIBERS.format(f"VALUES {', '.join(['(?, ?)'] * size)}"), values)
 
 

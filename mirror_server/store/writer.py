@@ -1,4 +1,4 @@
-"""Group commit: one thread runs all work that waits in one transaction, and answers when it is on disk."""
+"""Group commit: one thread runs all waiting work in one transaction, and completes its futures after the commit."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from mirror_server.store.backend import Backend, NotLeader, StorageFailed, TooMu
 
 _log = logging.getLogger(__name__)
 
-MOST_WAITING = 5000
-"""How much work may wait; what does not submit_durable is refused beyond that."""
-_LARGEST_GROUP = 500
+MAX_WAITING = 5000
+"""How much work may wait. Beyond it, work without ``until_stored`` is rejected."""
+_MAX_GROUP = 500
 _RETRY_SECONDS = 1.0
 _RESPONSES_SECONDS = 0.001
 
@@ -30,15 +30,15 @@ class _Work:
     until_stored: bool
     by_leader: bool
     items: Sequence[Any] | None
-    """The arguments of one run, with those of other work of the same kind; ``None`` where it is run alone."""
+    """Arguments that can be combined with those of other work of the same kind; ``None`` to run it alone."""
     conflict_keys: Collection[str] | None
     result: Any = None
     error: BaseException | None = None
 
     def resolve(self) -> None:
-        """Give the result to whoever waits for it."""
+        """Complete the future."""
         future, error = self.future, self.error
-        # The traceback of an error leads to this: garbage that Python would have to look for.
+        # The traceback of an error refers to this object: without the deletion it would be cyclic garbage.
         del self.future, self.error
         if not future.set_running_or_notify_cancel():
             return
@@ -49,17 +49,17 @@ class _Work:
 
 
 class Writer:
-    """The only one who writes; work runs in the order it was submitted.
+    """The single writer of a database. Work runs in the order in which it was submitted.
 
     Args:
-        backend: Where it is written.
+        backend: The database.
 
     Attributes:
-        backend: Where it is written.
-        wait_for_responses: Waits, at most this many seconds, until the responses to committed work have been sent;
-            called before the callbacks of :meth:`after_group`.
-        interrupted: Called when storing begins to fail.
-        resumed: Called when storing works again.
+        backend: The database.
+        wait_for_responses: Waits until the responses to committed work are sent, for at most the given seconds. Called
+            before the callbacks of :meth:`after_group`.
+        interrupted: Called when writes start to fail.
+        resumed: Called when writes succeed again.
     """
 
     wait_for_responses: Callable[[float], object]
@@ -92,8 +92,8 @@ class Writer:
     ) -> Future[Any]:
         """Run work in a transaction.
 
-        The future gives its result when the transaction is on disk. If the work raises, what it wrote is undone, its
-        effects are dropped, and the future raises the same; the other work of the transaction is not touched.
+        The future completes when the transaction is on disk. If the work raises, its writes are rolled back, its
+        effects are discarded, and the future raises the same error. Other work in the transaction is not affected.
 
         Args:
             run: The work, called with the session. It may run more than once; earlier attempts are rolled back.
@@ -106,38 +106,38 @@ class Writer:
                 Work of other processes without a common key may run concurrently and commit between two of its
                 statements. ``None`` if it must run alone.
 
-        The future raises :class:`StorageFailed` where the work cannot be stored, and :class:`TooMuchWaiting` where too
-        much waits; :class:`NotLeader` where another process has taken over.
+        The future raises :class:`StorageFailed` if the work cannot be stored, :class:`TooMuchWaiting` if too much work
+        waits, and :class:`NotLeader` if another process has become the leader.
         """
         future: Future[Any] = Future()
         with self._changed:
-            if not until_stored and self._unfinished >= MOST_WAITING:
+            if not until_stored and self._unfinished >= MAX_WAITING:
                 future.set_exception(TooMuchWaiting(f"{self._unfinished} changes wait to be stored"))
                 return future
-            # Counted before it is queued, so that the count is not 0 while work is on its way.
+            # Counted before it is queued, so that the count is never 0 while work is about to be queued.
             self._unfinished += 1
         self._queue.put(_Work(run, future, until_stored, by_leader, items, conflict_keys))
         return future
 
     def after_group(self, effect: Callable[[], None]) -> None:
-        """Call ``effect`` behind all effects of the transaction that is told now; at once in another thread."""
+        """Call ``effect`` after all effects of the current transaction. On another thread, call it at once."""
         if threading.current_thread() is self._thread:
             self._last_effects.append(effect)
         else:
             effect()
 
     def count_waiting(self) -> int:
-        """How much work is submitted and not done."""
+        """Return the amount of submitted work that is not finished."""
         return self._unfinished
 
     def settle(self, timeout_seconds: float = 30) -> bool:
-        """Wait until nothing is left to do, the effects of what was done and what they submitted included."""
+        """Wait until all work is finished, including effects and the work that they submit. Return false on timeout."""
         with self._changed:
             return self._changed.wait_for(lambda: self._unfinished == 0, timeout_seconds)
 
     def close(self) -> None:
-        """Finish what was submitted, then stop; what still cannot be stored is given up."""
-        # The end stands behind all that was submitted, which is done first.
+        """Finish the submitted work, then stop. Work that cannot be stored fails."""
+        # The marker is queued after all submitted work, which is finished first.
         self._queue.put(None)
         self._thread.join()
 
@@ -148,19 +148,19 @@ class Writer:
                 continue
             self._postponed = []
             self._process(group)
-            # Behind the effects: what they submitted is counted by now, so that who settles waits for it too.
+            # After the effects, so that ``settle`` also waits for the work that they submitted.
             with self._changed:
                 self._unfinished -= len(group) - len(self._postponed)
                 self._changed.notify_all()
 
     def _next_group(self) -> list[_Work]:
-        """Return the work that waits, or nothing when postponed work is due again; note the end."""
+        """Return the waiting work, or nothing if postponed work is due for a retry. Stop after the end marker."""
         group: list[_Work] = []
         try:
             item = self._queue.get(timeout=_RETRY_SECONDS if self._postponed else None)
             while item is not None:
                 group.append(item)
-                if len(group) == _LARGEST_GROUP:
+                if len(group) == _MAX_GROUP:
                     return group
                 item = self._queue.get_nowait()
         except queue.Empty:
@@ -182,19 +182,19 @@ class Writer:
         for work in group:
             if work not in self._postponed:
                 work.resolve()
-        # Nobody is told of anything before it is on disk: a crash could take it back.
+        # Effects run after the commit only, because a crash before it would undo the changes that they report.
         for effect in effects:
             _perform_effect(effect)
         if self._last_effects:
-            # They run on other threads, which else may get the core, or the interpreter, when all of this is done.
+            # The responses are sent by other threads, which may otherwise not run before all of these effects.
             self.wait_for_responses(_RESPONSES_SECONDS)
         while self._last_effects:
             _perform_effect(self._last_effects.popleft())
 
     def _perform_all(self, group: list[_Work]) -> None:
-        """Run the work; if some of it fails, all of it once more, each apart, which costs more."""
+        """Run the work combined. If that fails, run all of it again one by one, which is slower."""
         try:
-            for works in _together(group):
+            for works in _combined(group):
                 self._perform(works)
         except Exception as error:
             if self.backend.is_of_storage(error):
@@ -226,21 +226,21 @@ class Writer:
             self._perform([work])
         except Exception as error:
             if self.backend.is_of_storage(error):
-                # The transaction may be gone already, and with it all others of the group.
+                # The whole transaction may be rolled back already, with all other work of the group.
                 raise
             self.backend.undo_work()
-            self._session.forget_effects(mark)
+            self._session.discard_effects(mark)
             work.error = error
 
     def _undo(self) -> None:
-        self._session.forget_effects(0)
+        self._session.discard_effects(0)
         try:
             self.backend.undo()
         except Exception:
             _log.debug("no transaction to roll back", exc_info=True)
 
     def _fail(self, group: list[_Work], error: Exception) -> None:
-        """Note of all work that it could not be stored, but of what until_stored, which is done again."""
+        """Fail the work of a group, and postpone the work that is retried until it is stored."""
         failure = error
         if not self.backend.is_of_storage(error):
             _log.error("a transaction could not be committed; its work was undone", exc_info=error)
@@ -248,7 +248,9 @@ class Writer:
             reason = str(error).partition("\n")[0]
             failure = StorageFailed(f"cannot store: {reason}")
             if not self._is_failing:
-                _log.error("cannot store (%s); requests that change something are refused until it can be done", reason)
+                _log.error(
+                    "cannot store (%s); requests that change something are rejected until it works again", reason
+                )
                 _perform_effect(self.interrupted)
             self._is_failing = True
             self._postponed = [work for work in group if work.until_stored and not self._is_closing]
@@ -263,14 +265,14 @@ class Writer:
 
 
 @dataclass(slots=True)
-class _Part:
-    """Work of one kind that is run at once, and what it touches; ``None`` where it has to be alone."""
+class _Batch:
+    """Work of one kind that is run at once, and its conflict keys; ``None`` if it conflicts with everything."""
 
     works: list[_Work]
     conflict_keys: set[str] | None
 
-    def meets(self, work: _Work) -> bool:
-        """Whether other work touches any of the same, so that the order of the two matters."""
+    def conflicts_with(self, work: _Work) -> bool:
+        """Whether other work has a conflict key in common, so that the order of the two matters."""
         return (
             self.conflict_keys is None
             or work.conflict_keys is None
@@ -278,7 +280,7 @@ class _Part:
         )
 
     def add(self, work: _Work) -> None:
-        """Run this with the others."""
+        """Add work to the batch."""
         self.works.append(work)
         if work.conflict_keys is None:
             self.conflict_keys = None
@@ -286,31 +288,31 @@ class _Part:
             self.conflict_keys.update(work.conflict_keys)
 
 
-def _together(group: Sequence[_Work]) -> list[list[_Work]]:
-    """The work of a group in its order, but what may be run together with earlier work of its kind is run with that."""
-    parts: list[_Part] = []
+def _combined(group: Sequence[_Work]) -> list[list[_Work]]:
+    """Return the work of a group in order, with work combined into earlier batches of its kind where possible."""
+    batches: list[_Batch] = []
     for work in group:
-        part = _part_for(work, parts) if work.items is not None else None
-        if part is None:
-            part = _Part([], set())
-            parts.append(part)
-        part.add(work)
-    return [part.works for part in parts]
+        batch = _batch_for(work, batches) if work.items is not None else None
+        if batch is None:
+            batch = _Batch([], set())
+            batches.append(batch)
+        batch.add(work)
+    return [batch.works for batch in batches]
 
 
-def _part_for(work: _Work, parts: Sequence[_Part]) -> _Part | None:
-    """The part that work can be run with: the last one of its kind, if none behind that touches any of the same."""
-    for part in reversed(parts):
-        first = part.works[0]
+def _batch_for(work: _Work, batches: Sequence[_Batch]) -> _Batch | None:
+    """Return the last batch of the same kind, unless a batch after it conflicts with the work."""
+    for batch in reversed(batches):
+        first = batch.works[0]
         if first.items is not None and first.run == work.run:
-            return part
-        if part.meets(work):
+            return batch
+        if batch.conflicts_with(work):
             return None
     return None
 
 
 def _conflict_keys_of(group: Sequence[_Work]) -> set[str] | None:
-    """Return what the work of a group touches together; ``None`` where some of it has to be alone."""
+    """Return the conflict keys of a group; ``None`` if some of its work must run alone."""
     conflict_keys = [work.conflict_keys for work in group]
     return (
         None if None in conflict_keys else set(chain.from_iterable(each for each in conflict_keys if each is not None))

@@ -243,7 +243,7 @@ def _open_poll(parts: Services, application: str, process_id: str | None, hold_s
     with ExitStack() as undo:
         undo.callback(close)
         waiting = polls.count_waiting(application)
-        reading = parts.long_reads.begin(application, read) if waiting > _QUICK_ENTRIES else None
+        reading = parts.long_reads.submit(application, read) if waiting > _QUICK_ENTRIES else None
         undo.pop_all()
     if reading is not None:
         return when_long_read(reading, deliver, close=close, takes=True)

@@ -120,7 +120,7 @@ def when_read(
     """
     if not is_long:
         return render(read())
-    return when_long_read(services().long_reads.begin(app_id(), read), render, discard=discard)
+    return when_long_read(services().long_reads.submit(app_id(), read), render, discard=discard)
 
 
 def when_deleted(stored: Future[bool], missing: ApiError) -> Response:

@@ -32,7 +32,7 @@ def put_presubscriptions() -> Response:
         check_query(())
     rules = read_body(PresubscriptionRules)
     text = orjson.dumps(rules.model_dump(mode="json", by_alias=True, exclude_unset=True)).decode()
-    stored = services().subscriptions.put_rules(app_id(), text, was_seen=_was_seen(), also=also)
+    stored = services().subscriptions.put_rules(app_id(), text, matches_tag=_was_seen(), then=also)
 
     def accepted(applied: Future[None] | None = None) -> Response:
         return empty_response(202) if applied is None else when_stored(applied, accepted)
@@ -61,7 +61,7 @@ def delete_presubscriptions() -> Response:
 
     ``If-Match`` is an extension.
     """
-    stored = services().subscriptions.put_rules(app_id(), "[]", was_seen=_was_seen())
+    stored = services().subscriptions.put_rules(app_id(), "[]", matches_tag=_was_seen())
     return when_stored(stored, lambda _: empty_response())
 
 

@@ -94,7 +94,7 @@ class DeviceSide:
         listed = [{"resource-path": [f"/9/9{number}*"]} for number in range(rules)]
         began, longest = time.perf_counter(), 0.0
         put = partial(self._services.part(RuleApplier).rules_put, apply_now=True)
-        stored = self._services.subscriptions.put_rules(app_id, json.dumps(listed), also=put)
+        stored = self._services.subscriptions.put_rules(app_id, json.dumps(listed), then=put)
         while not stored.done() or self._is_applying():
             asked = time.perf_counter()
             self._services.database.write(Session.probe)

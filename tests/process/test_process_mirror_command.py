@@ -132,6 +132,7 @@ def test_rejections_are_one_line_with_commands_of_the_shell(run, light, words):
     result = run(*(word.format(light=light) for word in words), status=1)
     assert REFUSED[words].format(light=light) in result.stderr
     assert len(result.stderr.splitlines()) == 1
+    assert "client." not in result.stderr
 
 
 def test_no_device_failure_names_python_arguments(monkeypatch):

@@ -116,6 +116,7 @@ def test_errors_of_history_commands_are_one_line(shell, times, tmp_path):
         found = shell(*words)
         assert (found.exit_code, len(found.stderr.splitlines())) == (1, 1), words
         assert told in found.stderr
+        assert "pass begin=" not in found.stderr, words
     assert not file.exists()
 
 

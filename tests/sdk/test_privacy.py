@@ -367,3 +367,8 @@ def test_id_and_equal_name_have_different_pseudonyms():
     either = mirror(pd.DataFrame({"device": [ID, NAME], "device_id": [ID] * 2, "endpoint_name": [NAME] * 2}))
     found = either.pseudonymize(KEY)
     assert found["device"].tolist() == [found["device_id"][0], found["endpoint_name"][0]]
+
+
+def test_equal_numbers_have_equal_pseudonyms():
+    pseudonyms = Pseudonyms(KEY)
+    assert pseudonyms.number("place", -0.0) == pseudonyms.number("place", 0.0)

@@ -147,6 +147,12 @@ def test_a_refreshed_table_is_that_of_a_new_snapshot(client, simulator, mirror, 
         pd.testing.assert_frame_equal(frame, copy)
 
 
+def test_a_table_that_lost_its_times_is_refreshed_in_utc(client, ids):
+    snapshot = client.fleet.snapshot(tz="Asia/Tokyo")
+    refreshed = snapshot[["device_id", "path", "reported_num"]].mirror.refresh(client)
+    pd.testing.assert_frame_equal(refreshed, client.fleet.snapshot())
+
+
 def test_only_what_has_changed_is_fetched(client_over, plain, ids):
     sizes = []
 

@@ -28,7 +28,7 @@ def test_what_a_device_never_had_is_an_unknown_resource(client, device_id, devic
         assert not str(caught.value).startswith(("'", '"')), call
         if isinstance(caught.value, APIError):
             assert (caught.value.status, caught.value.reason) == (400, "RESOURCE_NOT_FOUND"), call
-            assert "lists those it has" in caught.value.message
+            assert "client.devices.resources(device) returns those it has" in str(caught.value)
 
 
 def failure_of(client, device, path):

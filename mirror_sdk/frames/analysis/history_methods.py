@@ -46,19 +46,18 @@ class HistoryMethods:
     ) -> pd.DataFrame:
         """Compute statistics of each resource by bins of time, for a history or events table.
 
-        v(t) is the value of the resource at t, held until the next row. It is known on the set K of instants, never
-        across a gap or a silence; see :class:`~mirror_sdk.frames.MirrorAccessor`. For a bin B, which has its begin and
-        not its end, with ``|X|`` for how long a set of instants is:
+        Each value holds until the next one, but not across a gap or a silence, where it is unknown; see
+        :class:`~mirror_sdk.frames.MirrorAccessor`. A bin contains its begin and not its end:
 
-        - ``time_weighted_mean`` = the integral of v(t) over K and B, by ``|K and B|``; of booleans the
-          share that is true.
-        - ``min``, ``max`` = the least and the greatest of v(t) over K and B, and of the values with a time in B; of
-          booleans 0 and 1.
-        - ``last`` = the last value that was known in B for some time, at its end or before.
-        - ``count`` = how many values have a time (``changed_at``) in B, also those that changed nothing, and those
-          of one time.
-        - ``duration`` = for each value w that was known: ``|{t in K and B: v(t) = w}|``.
-        - ``covered`` = ``|K and B| / |B|``, in every table.
+        - ``time_weighted_mean`` is the mean of the known values of the bin, each weighted by how long it held. For
+          booleans it is the share of the known time in which the value was true.
+        - ``min`` and ``max`` are the least and the greatest of the values that were known in the bin or have a time in
+          it. For booleans they are 0 or 1.
+        - ``last`` is the last value that was known in the bin for some time, at its end or before.
+        - ``count`` is how many values have a time (``changed_at``) in the bin. It includes values that changed nothing,
+          and several of one time.
+        - ``duration`` is how long each value held in the bin, for each known value.
+        - ``covered``, in every table, is the part of the bin in which a value was known, from 0 to 1.
 
         If a device changed the unit of a resource (column ``unit``), a :class:`~mirror_sdk.UnitWarning` says so, and
         ``time_weighted_mean``, ``min`` and ``max`` are NA in a bin with several units. An unknown unit (NA) counts as
@@ -120,12 +119,13 @@ class HistoryMethods:
     ) -> pd.DataFrame:
         """Measure how long a resource was open, on or above a threshold, for a history or events table.
 
-        Let R be the time from ``begin`` up to ``end``, K the instants at which v(t) is known (see
-        :class:`~mirror_sdk.frames.MirrorAccessor`), and c the condition. Then:
+        Each value holds until the next one, but not across a gap or a silence; see
+        :class:`~mirror_sdk.frames.MirrorAccessor`. Of the time from ``begin`` up to ``end``:
 
-        - ``duration`` = ``|{t in K and R: c(v(t))}|``, ``known`` = ``|K and R|``, ``share`` = duration / known;
-        - an interval is a part of that set without a break; ``intervals`` is their number and ``longest`` the length of
-          the longest one.
+        - ``known`` is how long any value is known, and ``duration`` how long the value meets the condition. ``share``
+          is ``duration`` divided by ``known``.
+        - ``intervals`` is the number of intervals without a break in which the value meets the condition, and
+          ``longest`` is the length of the longest one.
 
         Args:
             path: The resource; ``*`` at the end matches anything.
@@ -486,8 +486,8 @@ class HistoryMethods:
     ) -> pd.DataFrame:
         """Find values that stayed the same, such as of stuck sensors, for a history or events table.
 
-        An interval is a longest part, without a break, of the time from ``begin`` up to ``end`` in which v(t) is known
-        and has one value (see :class:`~mirror_sdk.frames.MirrorAccessor`). A row is one that is longer than
+        An interval is the longest time without a break, from ``begin`` up to ``end``, in which the value is known and
+        stays the same (see :class:`~mirror_sdk.frames.MirrorAccessor`). A row is one that is longer than
         ``longer_than``. No interval extends across a gap or a silence: ``silence_limit`` distinguishes a silent device
         from one that reports the same value. ``count`` is that of :meth:`resample` in [begin, end).
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from mirror_server.store.session import Session
 
 _MEANING = (
-    " With `apply=now` they are applied to the registered devices, too: that they are to be is on disk with the 202,"
-    " which waits about a second for it. In a large fleet the rest follows, also after a restart of the service, unless"
-    " rules are put or deleted before. `apply` is an extension."
+    " With `apply=now` the rules are also applied to the devices that are registered now. The 202 waits about a second"
+    " for this. In a large fleet the rest follows later, even after a restart of the server, unless the rules are"
+    " replaced or deleted before. `apply` is an extension."
 )
 
 
@@ -67,7 +67,7 @@ def interface_described(document: dict[str, Any]) -> None:
         {
             "name": "apply",
             "in": "query",
-            "description": "With `now`, devices that are registered now are checked at once.",
+            "description": "With `now`, the rules are applied at once to the devices that are registered now.",
             "schema": {"type": "string", "enum": ["now"]},
             "x-extension": True,
         },

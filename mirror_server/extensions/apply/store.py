@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from mirror_server.store.devices import DEVICE_COLUMNS, DeviceRow
-from mirror_server.store.session import Row, Session, parts
+from mirror_server.store.session import Row, Session, batches
 from mirror_server.store.subscriptions import PRESUBSCRIBE, RETRY_REFUSED
 
 
@@ -94,7 +94,7 @@ def behind(session: Session, device_id: str, path: str, *, most: int) -> list[tu
 def registered(session: Session, device_ids: Sequence[str]) -> list[DeviceRow]:
     """Those of these devices that are registered now."""
     rows: list[Row] = []
-    for some in parts(device_ids):
+    for some in batches(device_ids):
         marks = ", ".join("?" * len(some))
         rows += session.rows_of(
             f"SELECT {DEVICE_COLUMNS} FROM devices WHERE registered = 1 AND device_id IN ({marks})", some

@@ -72,13 +72,13 @@ _UNVERSIONED = "mirror.unversioned"
 
 @extends
 def help_topics() -> dict[str, str]:
-    """What those programs are told."""
+    """Add the topics about older calls and third-party programs."""
     return {"older-calls": __name__, "programs": f"{__name__}.programs"}
 
 
 @extends
 def build(services: Services) -> Sequence[object]:
-    """What holds back requests whose programs do not know their async-id yet."""
+    """Return the service that delays requests until their programs know the async-id."""
     from mirror_server.extensions.compat.held_requests import HeldRequests
 
     return [HeldRequests(services)]
@@ -86,7 +86,7 @@ def build(services: Services) -> Sequence[object]:
 
 @extends
 def blueprints() -> list[Blueprint]:
-    """The older calls."""
+    """Return the routes of the older calls."""
     from mirror_server.extensions.compat import device_calls, views
 
     return [views.routes, device_calls.routes]
@@ -94,8 +94,8 @@ def blueprints() -> list[Blueprint]:
 
 @extends
 def interface_described(document: dict[str, Any]) -> None:
-    """Tell the other names of paths."""
-    document["info"]["description"] += "\n`x-unversioned` means the same path, which older programs ask for.\n"
+    """Add the paths without a version to the OpenAPI document."""
+    document["info"]["description"] += "\n`x-unversioned` is another name of the same path, for older programs.\n"
     for path, operations in document["paths"].items():
         if (other_name := unversioned(path)) is not None:
             for operation in operations.values():
@@ -104,7 +104,7 @@ def interface_described(document: dict[str, Any]) -> None:
 
 @extends
 def rewrite_path(environ: dict[str, Any], path: str) -> str | None:
-    """Put the newest version in front of a path that has none."""
+    """Add the newest version to a path that has none."""
     if not is_unversioned(path):
         return None
     environ[_UNVERSIONED] = True
@@ -118,6 +118,6 @@ def response_ready(
     route: tuple[str, str],
     seconds: float,  # noqa: ARG001 - the signature of the hook
 ) -> None:
-    """Answer rules that were put without a version with the one code for a success that those programs take."""
+    """Respond with 204 to rules at the path without a version: those programs accept no other success code."""
     if response.status_code == 202 and route == ("PUT", "/v2/subscriptions") and _UNVERSIONED in environ:
         response.status_code = 204

@@ -1,4 +1,4 @@
-"""Requests to devices as programs written for the first versions of the public API place them. Source: wire.md 9."""
+"""Device requests in the format of the first versions of the public API. Source: wire.md 9."""
 
 from __future__ import annotations
 
@@ -51,29 +51,30 @@ _ONLY_NO = words("false", default="false")
 _OLDER = (
     Parameter(
         "noResp",
-        "With `true` nobody is told how the request ends, and the answer is 204; 409 for a device in queue mode.",
+        "With `true` the result of the request is not reported to anyone, and the response is 204; 409 for a device in"
+        " queue mode.",
         words("true", "false", default="false"),
     ),
-    Parameter("sync", "Whether to wait for the device: only without.", _ONLY_NO),
+    Parameter("sync", "Wait for the device. Not supported: only `false` is accepted.", _ONLY_NO),
 )
 _FROM_CACHE = Parameter(
     "cacheOnly",
-    "Have what the mirror holds for the answer, and ask the device for nothing.",
+    "With `true` the response is the value stored in the mirror, and nothing is sent to the device.",
     words("true", "false", default="false"),
 )
 _NOT_FROM_CACHE = Parameter(
-    "cacheOnly", "Whether the answer is to come from the cache: only when it is read.", _ONLY_NO
+    "cacheOnly", "Use the stored value. Only reads support this, so only `false` is accepted.", _ONLY_NO
 )
 _RULES = tuple(
-    Parameter(name, "A notification rule, in the place of a value.", TEXT | {"pattern": NUMBER_PATTERN})
+    Parameter(name, "A notification rule, instead of a value.", TEXT | {"pattern": NUMBER_PATTERN})
     for name in NOTIFICATION_RULES
 )
-_NO_NOTIFICATION = ResponseSpec(204, "Accepted with `noResp`, and on disk; nobody is told how it ends.")
-_VALUE = "A value as it is, in the format that `Content-Type` tells."
+_NO_NOTIFICATION = ResponseSpec(204, "Accepted with `noResp`, and on disk; the result is not reported.")
+_VALUE = "The raw value, in the format of `Content-Type`."
 
 
 def _raw(example: str) -> BodySpec:
-    """A body that is not looked into: in JSON it may be anything."""
+    """Describe a body that is not validated: it can be anything, also in JSON."""
     return BodySpec(media_type="*/*", schema={"description": _VALUE}, example=example)
 
 
@@ -85,28 +86,28 @@ routes = Blueprint("older_device_calls", __name__)
 @without_head
 @described(
     "Device requests",
-    ResponseSpec(200, "What the mirror holds, with `cacheOnly`.", text_of("*/*", "21.5", _VALUE)),
+    ResponseSpec(200, "With `cacheOnly`: the stored value.", text_of("*/*", "21.5", _VALUE)),
     _ACCEPTED,
     _NO_NOTIFICATION,
-    ResponseSpec(205, "With `cacheOnly`: the mirror holds no value, or none that is fresh."),
+    ResponseSpec(205, "With `cacheOnly`: there is no stored value, or none that is fresh."),
     parameters=(_FROM_CACHE, *_OLDER),
     errors=(409,),
 )
 def read_resource(device_id: str, path: str) -> Response:
-    """Have a device read a resource, as older programs ask for it.
+    """Read a resource from a device (an older call).
 
-    As ``POST /v2/device-requests/{device_id}`` with ``GET``, and an async-id that the server makes. With ``cacheOnly``
-    the answer is the value itself, in the format it has, as long as it is fresh by what the device said; without a word
-    of the device it is fresh until the next one comes.
+    Same as ``POST /v2/device-requests/{device_id}`` with ``GET`` and a generated async-id. With ``cacheOnly`` the
+    response is the stored value itself, in its own format, while it is fresh by the max-age of the device. Without a
+    max-age it is fresh until the next value arrives.
     """
     is_from_cache = query_flag("cacheOnly")
     _check_older()
-    asked = CommandRequest("GET", read_path(path))
+    command_request = CommandRequest("GET", read_path(path))
     if not is_from_cache:
-        return _place(device_id, asked)
+        return _place(device_id, command_request)
     if query_flag("noResp"):
-        raise ApiError.of_field("noResp", "the answer comes from the cache, and at once; leave one of them out")
-    return _cached(device_id, asked.path)
+        raise ApiError.of_field("noResp", "cannot be combined with cacheOnly; remove one of the two")
+    return _cached(device_id, command_request.path)
 
 
 @routes.put("/v2/endpoints/<device_id>/<path:path>")
@@ -121,23 +122,25 @@ def read_resource(device_id: str, path: str) -> Response:
     errors=(409,),
 )
 def write_resource(device_id: str, path: str) -> Response:
-    """Have a device write a resource, as older programs ask for it.
+    """Write a resource on a device (an older call).
 
-    As ``POST /v2/device-requests/{device_id}`` with ``PUT``, and an async-id that the server makes. The body is the
-    value as it is, ``text/plain`` where no ``Content-Type`` tells another format; one number, text or boolean in JSON
-    is written as plain text. Without a body the parameters set notification rules.
+    Same as ``POST /v2/device-requests/{device_id}`` with ``PUT`` and a generated async-id. The body is the raw value in
+    the format of ``Content-Type``, by default ``text/plain``. A single number, text or boolean in JSON is written as
+    plain text. Without a body the parameters set notification rules.
     """
     _check_older(is_cacheable=False)
     rules = _read_rules()
     payload = read_raw_body()
     if rules and payload:
-        raise ApiError.of_field("body", "notification rules in the query go without a value; leave one of them out")
+        raise ApiError.of_field(
+            "body", "cannot be combined with notification rules in the query; remove one of the two"
+        )
     if rules:
         return _place(device_id, CommandRequest("PUT", read_path(path), query=rules))
     if not payload:
-        message = "empty; a write needs the value to write. POST /v2/device-requests/{id} writes an empty one"
+        message = "empty; send the value to write. To write an empty value, use POST /v2/device-requests/{id}"
         raise ApiError.of_field("body", message)
-    payload, content_type = _as_device_takes_it(payload, _read_content_type() or DEFAULT_CONTENT_TYPE)
+    payload, content_type = _json_to_plain_text(payload, _read_content_type() or DEFAULT_CONTENT_TYPE)
     return _place(device_id, CommandRequest("PUT", read_path(path), payload=payload, content_type=content_type))
 
 
@@ -153,10 +156,10 @@ def write_resource(device_id: str, path: str) -> Response:
     errors=(409,),
 )
 def execute_resource(device_id: str, path: str) -> Response:
-    """Have a device execute a resource, as older programs ask for it.
+    """Execute a resource on a device (an older call).
 
-    As ``POST /v2/device-requests/{device_id}`` with ``POST``, and an async-id that the server makes. The body is the
-    argument, if there is one.
+    Same as ``POST /v2/device-requests/{device_id}`` with ``POST`` and a generated async-id. The body is the optional
+    argument.
     """
     _check_older(is_cacheable=False)
     payload = read_raw_body() or None
@@ -168,16 +171,16 @@ def execute_resource(device_id: str, path: str) -> Response:
 @requires(Scope.WRITE, query=("noResp", "sync"))
 @described("Device requests", parameters=_OLDER)
 def delete_resource(device_id: str, path: str) -> Response:
-    """Refused: nothing is deleted of a device."""
+    """Always fails: nothing on a device can be deleted."""
     # Source: specification 2.1.
-    message = f"DELETE is not to be had of /{path} of the device {device_id!r}: nothing is deleted of a device"
-    raise ApiError(400, f"{message}. Write it, execute it, or have the device remove it")
+    message = f"DELETE is not supported for /{path} of the device {device_id!r}: nothing on a device can be deleted"
+    raise ApiError(400, f"{message}. Write it, execute it, or remove it on the device itself")
 
 
-def _place(device_id: str, asked: CommandRequest) -> Response:
-    """Queue a request as it is by default: the server makes its async-id, which nobody needs who wants no answer."""
+def _place(device_id: str, command_request: CommandRequest) -> Response:
+    """Queue a request with the default options and a generated async-id, which is not returned with ``noResp``."""
     is_silent = query_flag("noResp")
-    submission = CommandSubmission(app_id(), device_id, asked, uuid4().hex, is_silent=is_silent)
+    submission = CommandSubmission(app_id(), device_id, command_request, uuid4().hex, is_silent=is_silent)
     if is_silent:
         return place(submission, Handling(_reject_queue_mode, _respond_empty))
     return place(submission, services().part(HeldRequests).hold(submission))
@@ -186,13 +189,13 @@ def _place(device_id: str, asked: CommandRequest) -> Response:
 def _reject_queue_mode(_session: Session, context: CommandContext) -> None:
     if context.queue_mode:
         device = f"the device {context.device_id!r}"
-        message = f"{device} is in queue mode, and what it takes later has to be answered; leave it out"
+        message = f"{device} is in queue mode and responds later, so its result has to be reported; remove noResp"
         raise ApiError(409, f"noResp: {message}", fields=[("noResp", message)])
 
 
 def _respond_empty(stored: Future[Command], accepted: Callable[[Command], Response]) -> Response:
     def response(command: Command) -> Response:
-        # The line in the log has the async-id.
+        # Called only to add the async-id to the log line of this request.
         accepted(command)
         return empty_response()
 
@@ -200,64 +203,66 @@ def _respond_empty(stored: Future[Command], accepted: Callable[[Command], Respon
 
 
 def _cached(device_id: str, path: str) -> Response:
-    """The value that the mirror holds, while it is fresh.
+    """Respond with the stored value while it is fresh, else with 205.
 
     Raises:
-        ApiError: There is no such device (404) or no such resource of it (400).
+        ApiError: The device (404) or its resource (400) is unknown.
     """
     parts = services()
     with parts.database.read() as session:
         if devices.find(session, device_id) is None:
             raise unknown_device(device_id)
-        found = resources.find(session, device_id, path)
-        if found is None:
+        resource = resources.find(session, device_id, path)
+        if resource is None:
             parts.commands.check_instance(session, device_id, path)
-    expires_at = None if found is None else found.reported_expires_at
-    if found is None or found.reported_value is None or (expires_at is not None and expires_at <= parts.clock.now()):
+    expires_at = None if resource is None else resource.reported_expires_at
+    is_expired = expires_at is not None and expires_at <= parts.clock.now()
+    if resource is None or resource.reported_value is None or is_expired:
         return empty_response(205)
-    content_type = found.reported_content_type or DEFAULT_CONTENT_TYPE
-    # What a device named may be no content type, and no header may have it.
+    content_type = resource.reported_content_type or DEFAULT_CONTENT_TYPE
+    # A device can report any text as content type, which must not get into a header.
     is_type = _MEDIA_TYPE.fullmatch(content_type)
-    return Response(found.reported_value, content_type=content_type if is_type else _BYTES)
+    return Response(resource.reported_value, content_type=content_type if is_type else _BYTES)
 
 
 def _check_older(*, is_cacheable: bool = True) -> None:
-    """Refuse what an older call may ask for and cannot have.
+    """Reject options of older calls that are not supported.
 
     Raises:
-        ApiError: It is to be answered at once, or from a cache that does not hold what is asked for (400).
+        ApiError: The request wants to wait for the device, or to use the cache for something other than a read (400).
     """
     if query_flag("sync"):
-        raise ApiError.of_field("sync", "a device is not waited for; leave it out, the answer comes as a notification")
+        message = "waiting for the device is not supported; remove it, the response arrives as a notification"
+        raise ApiError.of_field("sync", message)
     if not is_cacheable and query_flag("cacheOnly"):
-        raise ApiError.of_field("cacheOnly", "only what is read can come from a cache; leave it out")
+        raise ApiError.of_field("cacheOnly", "only reads can use the cache; remove it")
 
 
 def _read_rules() -> str:
-    """The notification rules in the query, as the device gets them; empty where there are none."""
-    given = [(name, query_text(name)) for name in NOTIFICATION_RULES]
-    for name, value in given:
+    """Return the notification rules in the query in the format for the device; empty if there are none."""
+    rules = [(name, query_text(name)) for name in NOTIFICATION_RULES]
+    for name, value in rules:
         if value is not None and not _NUMBER.fullmatch(value):
-            raise ApiError.of_field(name, f"{value!r} is no number; write a rule like {name}=5")
-    return "&".join(f"{name}={value}" for name, value in given if value is not None)
+            raise ApiError.of_field(name, f"{value!r} is not a number; write a rule like {name}=5")
+    return "&".join(f"{name}={value}" for name, value in rules if value is not None)
 
 
 def _read_content_type() -> str | None:
-    """The content type of the body, ``None`` where it has none."""
-    given = request.headers.get("Content-Type")
-    if not given:
+    """Return the content type of the body, ``None`` if it has none."""
+    content_type = request.headers.get("Content-Type")
+    if not content_type:
         return None
-    if len(given) > MAX_MEDIA_TYPE or not _MEDIA_TYPE.fullmatch(given):
-        message = f"{given[:MAX_MEDIA_TYPE]!r} is no content type of {MAX_MEDIA_TYPE} characters at most"
+    if len(content_type) > MAX_MEDIA_TYPE or not _MEDIA_TYPE.fullmatch(content_type):
+        message = f"{content_type[:MAX_MEDIA_TYPE]!r} is not a content type of at most {MAX_MEDIA_TYPE} characters"
         raise ApiError.of_field("Content-Type", f"{message}; write it like text/plain")
-    return given
+    return content_type
 
 
-def _as_device_takes_it(payload: bytes, content_type: str) -> tuple[bytes, str]:
-    """A value and its content type; a text, number or boolean in JSON is plain text, since no device has it so.
+def _json_to_plain_text(payload: bytes, content_type: str) -> tuple[bytes, str]:
+    """Convert a text, number or boolean in JSON to plain text, because devices do not support JSON for these.
 
-    Some programs send every value as JSON, and some declare JSON for every text. A body that is not JSON is plain
-    text; an object, a list or null stays as it is.
+    Some programs send every value as JSON, and some declare JSON for every text. So a body that is not JSON is plain
+    text. An object, a list or null is not converted.
     """
     if request.mimetype != "application/json":
         return payload, content_type

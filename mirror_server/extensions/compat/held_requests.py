@@ -1,6 +1,6 @@
-"""Holds back device requests with a server-made async-id until the 202 that carries the id was sent.
+"""Delays device requests with a generated async-id until the 202 response with the id has been sent.
 
-A program that learns the id from the 202 passes over a response that comes sooner, and waits for ever.
+A program learns the id from the 202. It would ignore a device's response that arrives earlier, and wait forever.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from mirror_server.server import Services
 
 HELD = "untold"
-"""The signal that a held request was queued: the device, a space, the async-id."""
+"""The signal that a delayed request was queued: the device id, a space, the async-id."""
 
 RELEASED = "told"
-"""The signal that a request is held no longer, with its async-id."""
+"""The signal that a request is no longer delayed, with its async-id."""
 
 _LONGEST_SECONDS = 1
 _MANY_WAITING = QUEUE_LIMIT // 2
@@ -39,16 +39,16 @@ _MANY_WAITING = QUEUE_LIMIT // 2
 
 @dataclass(slots=True)
 class _Held:
-    """A request that is held, and what ends that at the latest, once it is stored."""
+    """A delayed request. Once it is stored, the timer ends the delay."""
 
     device_id: str
     timer: Timer | None = None
 
 
 class HeldRequests:
-    """What is held back, in this process and in others on its database.
+    """The delayed requests of this process and of others on its database.
 
-    It is in memory alone: after a restart nobody waits for the id any more, and all that waits is delivered.
+    They are in memory only. After a restart no client waits for an id, and all queued requests are delivered.
     """
 
     def __init__(self, services: Services) -> None:
@@ -63,16 +63,16 @@ class HeldRequests:
 
     @extends
     def device_request(self, submission: CommandSubmission) -> Handling | None:
-        """Hold back a request whose application gave no async-id."""
+        """Delay a request without an async-id of the application."""
         return None if "async-id" in request.args else self.hold(submission)
 
     def hold(self, submission: CommandSubmission) -> Handling:
-        """Hold back a request that is about to be queued, until its 202 was sent or nobody is there to take it."""
+        """Delay a request that is about to be queued until its 202 was sent or its client is gone."""
         device_id, async_id = submission.device_id, submission.async_id
 
         def queued(session: Session, context: CommandContext) -> None:
             if context.unfinished >= _MANY_WAITING:
-                self._make_room(session, device_id)
+                self._release_oldest(session, device_id)
             self._hold(device_id, async_id)
             session.publish(HELD, f"{device_id} {async_id}", here=partial(self._stored, device_id, async_id))
 
@@ -85,7 +85,7 @@ class HeldRequests:
         if stored.done() and stored.exception() is not None:
             self._release(async_id)
             return
-        # The writer takes it behind the request itself, and wakes the device on its own thread.
+        # The writer runs this after the transaction of the request, and wakes the device on its own thread.
         self._database.submit_durable(
             lambda session: self._publish_release(session, device_id, async_id), by_leader=False, conflict_keys=()
         )
@@ -94,8 +94,11 @@ class HeldRequests:
         session.publish(RELEASED, async_id)
         session.publish(WAITING, device_id)
 
-    def _make_room(self, session: Session, device_id: str) -> None:
-        """Let what waits shrink: who places so many at once has the oldest 202, and would else be refused."""
+    def _release_oldest(self, session: Session, device_id: str) -> None:
+        """Release the oldest delayed request of a device, so that its queue does not fill up.
+
+        A client that sends this many requests at once has received the oldest 202 already.
+        """
         with self._lock:
             oldest = next((each for each, held in self._held.items() if held.device_id == device_id), None)
         if oldest is not None:
@@ -107,7 +110,7 @@ class HeldRequests:
             self._dispatcher.held.add(async_id)
 
     def _stored(self, device_id: str, async_id: str) -> None:
-        """It is on disk: from now on it is held for a second at most, whatever becomes of its client or process."""
+        """End the delay of a stored request after at most a second, even if its client or process is gone."""
         due_at = after_seconds(self._clock.now(), _LONGEST_SECONDS)
         timer = self._clock.call_at(due_at, lambda: self._give_up(device_id, async_id))
         with self._lock:
@@ -118,14 +121,14 @@ class HeldRequests:
         timer.cancel()
 
     def _hold_of_other(self, *requests: str) -> None:
-        """Hold back requests that another process has stored, each given as device id, a space and async-id."""
+        """Delay requests that another process has stored; each is a device id, a space and an async-id."""
         for each in requests:
             device_id, async_id = each.split(" ")
             self._hold(device_id, async_id)
             self._stored(device_id, async_id)
 
     def _release(self, *async_ids: str) -> None:
-        """Hold them no longer; their devices are yet to be woken."""
+        """End the delay of these requests. The caller has to wake their devices."""
         for async_id in async_ids:
             with self._lock:
                 held = self._held.pop(async_id, None)

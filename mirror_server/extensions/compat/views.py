@@ -41,7 +41,7 @@ routes = Blueprint("older_calls", __name__)
     ),
 )
 def list_rest_versions() -> Response:
-    """The versions that stand in front of paths."""
+    """List the version prefixes of paths."""
     return json_response(REST_VERSIONS)
 
 
@@ -49,13 +49,13 @@ def list_rest_versions() -> Response:
 @requires(Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
 @described("Operation", ResponseSpec(200, "Quotas and counts.", json_of(Limits, "no quotas")))
 def get_limits() -> Response:
-    """The quotas of an application, of which there are none."""
-    database, asker = services().database, app_id()
+    """Get the quotas of an application. They are never reached, because there are none."""
+    database, application = services().database, app_id()
 
     def read() -> Response:
         with database.read() as session:
             counts = {
-                "transaction-count": _count_entries(session, asker),
+                "transaction-count": _count_entries(session, application),
                 "endpoint-count": devices.count(session, [_REGISTERED]),
             }
         return json_response({"transaction-quota": NO_QUOTA, "endpoint-quota": NO_QUOTA, **counts})
@@ -72,27 +72,27 @@ def get_limits() -> Response:
     parameters=(_TYPE,),
 )
 def list_endpoints() -> Response:
-    """The registered devices, in one list.
+    """List the registered devices in one response.
 
-    An older call: ``GET /v3/devices`` has pages, filters, and devices that are not registered.
+    This is an older call. ``GET /v3/devices`` has pages and filters, and includes devices that are not registered.
     """
     endpoint_type = query_text("type")
     conditions = [_REGISTERED]
     if endpoint_type is not None:
         conditions.append(Condition("endpoint_type", "IN", (endpoint_type,)))
-    parts, is_admitted, asker = services(), g.still_admits, app_id()
-    api_error = parts.download_slots.acquire(asker)
+    parts, is_admitted, application = services(), g.still_admits, app_id()
+    api_error = parts.download_slots.acquire(application)
     if api_error is not None:
         raise api_error
     with ExitStack() as stack:
-        stack.callback(partial(parts.download_slots.release, asker))
+        stack.callback(partial(parts.download_slots.release, application))
         chunks = _endpoints(stack.enter_context(parts.database.read()), conditions)
         release = stack.pop_all().close
     return Download(chunks, is_admitted=is_admitted, release=release, content_type="application/json", headers={})
 
 
 def _endpoints(session: Session, conditions: Sequence[Condition]) -> Generator[bytes]:
-    """Some devices a chunk, all as of one instant; without its last bracket the list has broken off."""
+    """Yield the devices in chunks, all as of one instant. A list without its closing bracket was aborted."""
     before, after = b"[", None
     while page := devices.page(session, conditions, after=after, descending=False, limit=_DEVICES_AT_A_TIME):
         listed = orjson.dumps([_endpoint(device) for device in page])
@@ -111,7 +111,7 @@ def _endpoint(device: DeviceRow) -> dict[str, Any]:
 
 
 def _count_entries(session: Session, app_id: str) -> int:
-    """How many entries of an application's log are kept: their numbers have no gaps but those of a restore."""
+    """Return the number of entries in an application's log. Their numbers have no gaps, except those of a restore."""
     found = logs.state(session, app_id)
     first_seq = session.scalar("SELECT min(seq) FROM notifications WHERE app_id = :app_id", app_id=app_id)
     return 0 if found is None or first_seq is None else (found.last_seq - int(first_seq) + 1) % NUMBERS_LEFT_OUT

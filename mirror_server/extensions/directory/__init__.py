@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 
 @extends
 def settings() -> type:
-    """How long device events are kept, and how many."""
+    """Return the settings for device events."""
     return DirectorySettings
 
 
 @extends
 def help_topics() -> dict[str, str]:
-    """What is kept, and its limits."""
+    """Add the topic of the directory."""
     return {"directory": __name__}
 
 
 @extends
 def storage() -> Storage:
-    """Its tables."""
+    """Return the tables of the directory."""
     from mirror_server.extensions.directory.store import maintenance
     from mirror_server.store.backend import Storage
     from mirror_server.store.schema import Branch
@@ -61,7 +61,7 @@ def storage() -> Storage:
 
 @extends
 def build(services: Services) -> Sequence[object]:
-    """What answers its routes, and writes and deletes device events."""
+    """Return the directory service and the filters."""
     from mirror_server.extensions.directory.filters import DeviceFilters
     from mirror_server.extensions.directory.service import DirectoryService
 
@@ -72,7 +72,7 @@ def build(services: Services) -> Sequence[object]:
 
 @extends
 def blueprints() -> list[Blueprint]:
-    """Its routes."""
+    """Return the routes of the directory."""
     from mirror_server.extensions.directory import device_views, views
 
     return [device_views.routes, views.routes]
@@ -80,9 +80,11 @@ def blueprints() -> list[Blueprint]:
 
 @extends
 def describe_devices(session: Session, devices: Sequence[DeviceRow]) -> Mapping[str, Mapping[str, Any]]:
-    """What people say of them."""
+    """Return the names, descriptions and attributes that users have set."""
     from mirror_server.extensions.directory.described import members
     from mirror_server.extensions.directory.store import descriptions
 
-    told = descriptions.of_devices(session, [device.device_id for device in devices])
-    return {device.device_id: members(device, told[device.device_id]) for device in devices if device.device_id in told}
+    by_id = descriptions.of_devices(session, [device.device_id for device in devices])
+    return {
+        device.device_id: members(device, by_id[device.device_id]) for device in devices if device.device_id in by_id
+    }

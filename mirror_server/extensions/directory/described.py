@@ -1,4 +1,4 @@
-"""The members of a device of the directory that people say."""
+"""The members of a device that users can set."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from mirror_server.store.devices import DeviceRow
 from mirror_server.views import serialize
 
 
-def members(device: DeviceRow, told: Description) -> dict[str, Any]:
-    """The members of a device that are other than without what was said of it."""
-    found: dict[str, Any] = {"custom_attributes": told.attributes}
-    if told.name is not None:
-        found["name"] = told.name
-    if told.description is not None:
-        found["description"] = told.description
-    if told.updated_at is not None and told.updated_at > device.updated_at:
-        found["etag"] = serialize.timestamp(told.updated_at)
-    return found
+def members(device: DeviceRow, description: Description) -> dict[str, Any]:
+    """Return the members of a device that its description changes."""
+    changed: dict[str, Any] = {"custom_attributes": description.attributes}
+    if description.name is not None:
+        changed["name"] = description.name
+    if description.description is not None:
+        changed["description"] = description.description
+    if description.updated_at is not None and description.updated_at > device.updated_at:
+        changed["etag"] = serialize.timestamp(description.updated_at)
+    return changed

@@ -1,4 +1,4 @@
-"""Names, descriptions, attributes, connections and contacts of devices. Source: wire.md 6."""
+"""Views for names, descriptions, attributes, connections and contacts of devices. Source: wire.md 6."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from flask import Blueprint, Response, g
 
 from mirror_sdk.wire.directory import NOT_KEPT, Device, DeviceConnection, DeviceContacts, DeviceUpdate
 from mirror_server.extensions.directory.echoed_fields import read_echoed, reject_if_match, require_unchanged
-from mirror_server.extensions.directory.service import DirectoryDevice as Found
-from mirror_server.extensions.directory.service import DirectoryService
+from mirror_server.extensions.directory.service import DirectoryDevice, DirectoryService
 from mirror_server.extensions.directory.store.descriptions import Description
 from mirror_server.service.devices import DirectoryEntry
 from mirror_server.service.keys import Scope
@@ -22,12 +21,12 @@ from mirror_server.views.responses import json_response, when_stored
 from mirror_server.views.serialize import device, timestamp
 
 _DESCRIBES = {"name", "description", "custom_attributes"}
-_WHOSE = {
-    "id": "the id of a device stays what it is",
-    "endpoint_name": "a device names itself when it registers",
-    "endpoint_type": "a device says its type itself when it registers",
-    "state": "a device registers and deregisters by itself",
-    "queue_mode": "a device says so itself when it registers",
+_READ_ONLY_BECAUSE = {
+    "id": "the id of a device cannot change",
+    "endpoint_name": "a device sets its endpoint name itself when it registers",
+    "endpoint_type": "a device sets its type itself when it registers",
+    "state": "a device registers and deregisters itself",
+    "queue_mode": "a device sets its queue mode itself when it registers",
 }
 _DESCRIBED = ResponseSpec(200, "The device as it is now.", json_of(Device, "with what people say of it"))
 _DESCRIPTION = json_of(DeviceUpdate, "what people say of it", "nothing any more", "a whole device sent back")
@@ -39,11 +38,11 @@ routes = Blueprint("device_directory", __name__)
 @requires(Scope.WRITE)
 @described("Directory", _DESCRIBED, body=_DESCRIPTION)
 def put_device(device_id: str) -> Response:
-    """Say something of a device: a name, a description, custom attributes.
+    """Set the name, description and custom attributes of a device.
 
-    What is not given stays. An empty name or description takes away the one that was set; custom attributes replace all
-    there are. What the device or the service tells may be sent back as it is, and is refused when it is another.
-    :data:`NOT_KEPT` may be there without a value. All applications share what is said.
+    Absent members do not change. An empty name or description removes the one that was set. Custom attributes replace
+    all existing ones. Read-only members can be sent with their current value, and are rejected with another one.
+    :data:`NOT_KEPT` can be sent without a value. All applications share these descriptions.
     """
     return _describe(device_id)
 
@@ -52,7 +51,7 @@ def put_device(device_id: str) -> Response:
 @requires(Scope.WRITE)
 @described("Directory", _DESCRIBED, body=_DESCRIPTION)
 def patch_device(device_id: str) -> Response:
-    """The same as PUT."""
+    """Set the name, description and custom attributes of a device, same as PUT."""
     return _describe(device_id)
 
 
@@ -69,41 +68,42 @@ def patch_device(device_id: str) -> Response:
 )
 @leader_only()
 def get_device_connection(device_id: str) -> Response:
-    """How a device is connected.
+    """Get the connection of a device.
 
-    By which protocols, whether a request would reach it now, and when it was last heard. Where its messages come from
-    is told to a key with the scope ``admin`` only.
+    The response contains its protocols, whether it is reachable now, and its last contact. Only a key with the scope
+    ``admin`` gets the address of the device.
     """
-    found = services().part(DirectoryService).connection(device_id)
-    return json_response(connection_content(found, with_address=Scope.ADMIN in g.scopes))
+    directory_device = services().part(DirectoryService).connection(device_id)
+    return json_response(connection_content(directory_device, with_address=Scope.ADMIN in g.scopes))
 
 
 @routes.get("/v3/devices/<device_id>/contacts")
 @requires(Scope.READ)
 @described("Directory", ResponseSpec(200, "The instants.", json_of(DeviceContacts, "four contacts")), is_extension=True)
 def get_device_contacts(device_id: str) -> Response:
-    """When a device was heard lately, as far as this application was told of it.
+    """Get the recent contacts of a device that this application was notified of.
 
-    Shortly before its last contact, out of what the application's notification log still holds. Nothing counts as read
-    by it.
+    They are the ones shortly before its last contact, from the application's notification log. No entry counts as read
+    because of this request.
     """
-    heard_at = services().part(DirectoryService).contacts(app_id(), device_id)
-    told = {"object": "device-contacts", "device_id": device_id, "heard_at": [timestamp(at) for at in heard_at]}
-    return json_response(told)
+    contacts = services().part(DirectoryService).contacts(app_id(), device_id)
+    content = {"object": "device-contacts", "device_id": device_id, "heard_at": [timestamp(at) for at in contacts]}
+    return json_response(content)
 
 
-def connection_content(found: Found, *, with_address: bool) -> dict[str, Any]:
-    """How a device is connected, as far as that is known; its address where asked for."""
-    told: dict[str, Any] = {"object": "device-connection", "device_id": found.device.device_id}
-    if found.connection is not None:
-        members = asdict(found.connection)
+def connection_content(directory_device: DirectoryDevice, *, with_address: bool) -> dict[str, Any]:
+    """Return the connection of a device as JSON, as far as it is known."""
+    device_row = directory_device.device
+    content: dict[str, Any] = {"object": "device-connection", "device_id": device_row.device_id}
+    if directory_device.connection is not None:
+        members = asdict(directory_device.connection)
         if not with_address:
             del members["address"]
-        told |= {name: value for name, value in members.items() if value is not None}
-    told |= {"reachable": found.is_reachable, "lifetime_seconds": found.device.lifetime_seconds}
-    if found.device.registered:
-        told["registration_expires_at"] = timestamp(found.device.registration_expires_at)
-    return told | {"last_contact_at": timestamp(found.device.last_contact_at)}
+        content |= {name: value for name, value in members.items() if value is not None}
+    content |= {"reachable": directory_device.is_reachable, "lifetime_seconds": device_row.lifetime_seconds}
+    if device_row.registered:
+        content["registration_expires_at"] = timestamp(device_row.registration_expires_at)
+    return content | {"last_contact_at": timestamp(device_row.last_contact_at)}
 
 
 def _describe(device_id: str) -> Response:
@@ -122,9 +122,9 @@ def _changed(found: DirectoryEntry, told: Description, sent: Mapping[str, Any]) 
         ApiError: What was sent besides is not what the device has (400).
     """
     others = {name: value for name, value in sent.items() if name not in _DESCRIBES}
-    require_unchanged(others, device(found), _WHOSE)
+    require_unchanged(others, device(found), _READ_ONLY_BECAUSE)
     if "name" in sent:
-        # It is what the device is called without a name of its own, and what it goes on to be called by.
+        # The endpoint name is the default name, so setting it removes the custom name.
         own = sent["name"] not in {None, "", found.device.endpoint_name}
         told = replace(told, name=sent["name"] if own else None)
     if "description" in sent:

@@ -1,4 +1,4 @@
-"""What programs send back with what they change: they read a whole object, change a member, and send it all."""
+"""Read-only fields that clients send back unchanged: they read an object, change a member, and send all of it."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ from mirror_server.views.requests import check_body, read_json
 
 M = TypeVar("M", bound=BaseModel)
 
-_STALE = "this is not what it has now; leave it out, or read the object again and send what is there"
+_STALE = "not the current value; remove this member, or read the object again and send the current value"
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 _TIMES = {"created_at", "updated_at", "etag", "bootstrapped_timestamp", "last_contact_at"}
 
 
 def read_echoed(model: type[M], *, not_kept: Collection[str], unchanged: Mapping[str, Any] = MappingProxyType({})) -> M:
-    """Return the request's body, which may have members that the model lacks.
+    """Return the request's body, which can have members that the model lacks.
 
     Args:
-        model: What it has to be without these.
-        not_kept: Members of the public API that have no value here; they may be sent without one.
-        unchanged: Members with their present values; they may be sent with these, or without a value.
+        model: The model of the body without these members.
+        not_kept: Members of the public API that have no value here; they can be sent without a value.
+        unchanged: Read-only members with their current values; they can be sent with these, or without a value.
 
     Raises:
-        ApiError: It is not JSON (400, 415), does not fit the model, or one of these members has another value (400).
+        ApiError: The body is not JSON (400, 415), does not match the model, or one of these members has another value
+            (400).
     """
     content = read_json()
     if isinstance(content, dict):
         for name in not_kept:
             if content.pop(name, None) not in _EMPTY:
-                raise ApiError.of_field(name, "not kept here, which is about what devices tell; leave it out")
+                raise ApiError.of_field(name, "not supported, because this server has no such data; remove this member")
         for name, value in unchanged.items():
             if content.pop(name, None) not in (None, value):
                 raise ApiError.of_field(name, _STALE)
@@ -43,34 +44,34 @@ def read_echoed(model: type[M], *, not_kept: Collection[str], unchanged: Mapping
 
 
 def reject_if_match() -> None:
-    """Refuse a condition that is not read here: nothing is to be changed against it.
+    """Reject ``If-Match``, which is not supported here. Ignoring it could overwrite a change of another client.
 
     Raises:
-        ApiError: There is one (400).
+        ApiError: The request has this header (400).
     """
     if "If-Match" in request.headers:
-        told = "it is not read here; send the `etag` that you read in the body: nothing is changed if it is another now"
-        raise ApiError.of_field("If-Match", told)
+        message = "not supported here; send the `etag` that you read in the body: if it has changed, nothing is changed"
+        raise ApiError.of_field("If-Match", message)
 
 
-def require_unchanged(sent: Mapping[str, Any], present: Mapping[str, Any], whose: Mapping[str, str]) -> None:
-    """Let members that cannot be changed be sent as they are.
+def require_unchanged(sent: Mapping[str, Any], current: Mapping[str, Any], reasons: Mapping[str, str]) -> None:
+    """Check that read-only members have their current values.
 
     Args:
-        sent: What was sent of them; ``None`` is nothing.
-        present: The object as it is now.
-        whose: Of members that something else changes, who or what does.
+        sent: The read-only members of the body; ``None`` counts as absent.
+        current: The object as it is now.
+        reasons: Why a member is read-only, for those where this is not obvious.
 
     Raises:
-        ApiError: One of them is another (400).
+        ApiError: One of them has another value (400).
     """
     for name, value in sent.items():
-        if value is not None and not _is_same(name, value, present[name]):
-            raise ApiError.of_field(name, f"{whose[name]}; leave it out" if name in whose else _STALE)
+        if value is not None and not _is_same(name, value, current[name]):
+            raise ApiError.of_field(name, f"{reasons[name]}; remove this member" if name in reasons else _STALE)
 
 
-def _is_same(name: str, sent: Any, present: Any) -> bool:
+def _is_same(name: str, sent: Any, current: Any) -> bool:
     # Programs write times with more or fewer digits than they read.
     if name in _TIMES:
-        return read_instant(name, sent) == read_instant(name, present)
-    return bool(sent == present)
+        return read_instant(name, sent) == read_instant(name, current)
+    return bool(sent == current)

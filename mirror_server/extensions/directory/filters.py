@@ -1,4 +1,4 @@
-"""The directory's filters, in both spellings. Source: wire.md 6."""
+"""The directory's filters: as separate query parameters, and inside ``filter``. Source: wire.md 6."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ from mirror_server.views.requests import PAGING
 
 _COMPARISONS = {
     "eq": ("IN", "equal to this"),
-    "neq": ("NOT IN", "other than this"),
+    "neq": ("NOT IN", "not equal to this"),
     "in": ("IN", "one of these, separated by commas"),
     "nin": ("NOT IN", "none of these, separated by commas"),
-    "gte": (">=", "this or above"),
-    "lte": ("<=", "this or below"),
-    "gt": (">", "above this"),
-    "lt": ("<", "below this"),
+    "gte": (">=", "greater than or equal to this"),
+    "lte": ("<=", "less than or equal to this"),
+    "gt": (">", "greater than this"),
+    "lt": ("<", "less than this"),
 }
-_OWN_OPERATORS = {"gt", "lt"}
-"""Those that the public API lacks."""
-# The database nests as many conditions as there are filters, and refuses to go deeper than a thousand.
+_EXTENSION_OPERATORS = {"gt", "lt"}
+"""The operators that the public API lacks."""
+# The database nests one condition per filter, and rejects more than a thousand levels.
 _MOST_FILTERS = 100
-# What people say of devices is looked up for each device and each of these.
-_MOST_SAID = 10
-# The time to bind them grows with the square of their number.
+# Each of these filters needs a lookup for each device.
+_MOST_LOOKUP_FILTERS = 10
+# The time to bind the values grows with the square of their number.
 _MOST_VALUES = 1000
 _UNKNOWN = -1
 
 ReadValue = Callable[[str, str], str | int]
-"""Reads a value out of a text; the first argument is the filter's name, for a refusal."""
+"""Parses a value; the first argument is the filter's name, for error messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """By what a list can be filtered.
+    """The fields by which a list can be filtered.
 
     Attributes:
-        columns: In which column of a table each field is.
-        readers: How the values of a field are read that are no texts.
-        not_kept: Fields of the public API that nothing here has a value of.
-        attributes: The field whose name is followed by that of a custom attribute, where there is one.
-        unique: Fields of which no two rows have the same value.
+        columns: The column of each field.
+        readers: The parsers of fields whose values are not text.
+        not_kept: Fields of the public API that are always empty here.
+        attributes: The prefix of filters by a custom attribute, if the list has them.
+        unique: Fields whose values are unique.
     """
 
     columns: Mapping[str, str]
@@ -63,20 +63,20 @@ class Fields:
 
 
 def read_moment(name: str, text: str) -> Instant:
-    """An instant as filters have it: also without punctuation, ``20161130T162512Z``, as the public API takes it.
+    """Parse an instant; as in the public API also without punctuation, ``20161130T162512Z``.
 
     Raises:
-        ApiError: It is none (400).
+        ApiError: The text is not an instant (400).
     """
-    found = _SHORT_INSTANT.fullmatch(text)
-    return read_instant(name, "{}-{}-{}T{}:{}:{}Z".format(*found.groups()) if found else text)
+    match = _SHORT_INSTANT.fullmatch(text)
+    return read_instant(name, "{}-{}-{}T{}:{}:{}Z".format(*match.groups()) if match else text)
 
 
 def read_truth(name: str, text: str) -> int:
-    """1 for ``True`` and 0 for ``False``, in any case, as the programs of several languages write them.
+    """Parse ``True`` as 1 and ``False`` as 0. Case does not matter, because programming languages differ.
 
     Raises:
-        ApiError: It is neither (400).
+        ApiError: The text is neither (400).
     """
     if text.lower() not in _TRUTHS:
         raise ApiError.of_field(name, f"{text!r} is neither True nor False")
@@ -85,7 +85,7 @@ def read_truth(name: str, text: str) -> int:
 
 def _read_state(name: str, text: str) -> int:
     if text not in STATES:
-        raise ApiError.of_field(name, f"{text!r} is no state; write {' or '.join(STATES)}")
+        raise ApiError.of_field(name, f"{text!r} is not a state; use {' or '.join(STATES)}")
     return _STATES.get(text, _UNKNOWN)
 
 
@@ -118,52 +118,54 @@ DIRECTORY = Fields(
 _SCHEMAS: dict[ReadValue | None, Schema] = {read_moment: INSTANT, read_truth: FLAG, _read_state: words(*STATES)}
 
 
-def filter_parameters(what: str, example: str, fields: Fields, more: str = "") -> tuple[Parameter, ...]:
-    """The filters of a list in its description.
+def filter_parameters(plural: str, example: str, fields: Fields, more: str = "") -> tuple[Parameter, ...]:
+    """Describe the filters of a list for the OpenAPI document.
 
     Args:
-        what: What it is a list of: ``devices``.
-        example: Of what ``filter`` takes.
-        fields: By what can be filtered.
-        more: What is to be known besides.
+        plural: The name of the items: ``devices``.
+        example: An example of ``filter``.
+        fields: The fields.
+        more: Further text for ``filter``.
     """
-    together = Parameter("filter", f"Filters in one parameter, encoded like a query: `{example}`.{more}", TEXT)
-    return together, *(_described(name, operator, what, fields) for name in fields.columns for operator in _COMPARISONS)
+    combined = Parameter("filter", f"Filters in one parameter, encoded like a query: `{example}`.{more}", TEXT)
+    return combined, *(
+        _describe(name, operator, plural, fields) for name in fields.columns for operator in _COMPARISONS
+    )
 
 
-def _described(name: str, operator: str, what: str, fields: Fields) -> Parameter:
+def _describe(name: str, operator: str, plural: str, fields: Fields) -> Parameter:
     schema = _SCHEMAS.get(fields.readers.get(name), TEXT)
     if operator in {"in", "nin"}:
-        # Times and states in a list are checked too, one by one.
+        # Each time or state in a list is validated too.
         schema = {"type": "array", "items": schema, "minItems": 1}
     _, meaning = _COMPARISONS[operator]
-    is_extension = operator in _OWN_OPERATORS
-    return Parameter(f"{name}__{operator}", f"Only {what} whose `{name}` is {meaning}.", schema, is_extension)
+    is_extension = operator in _EXTENSION_OPERATORS
+    return Parameter(f"{name}__{operator}", f"Only {plural} whose `{name}` is {meaning}.", schema, is_extension)
 
 
-_OF_DEVICES = (
-    " A filter is a parameter of its own (`state__eq=registered` or `state=registered`) or stands here; each may be"
-    " there several times, and all have to hold. Any other parameter is taken for a filter, and refused when there is"
-    " none of that name. `custom_attributes__NAME` filters by a custom attribute; a device without it has an empty one."
-    f" Fields that the public API has of its other services ({', '.join(f'`{name}`' for name in NOT_KEPT)}) are taken,"
-    " and empty of every device."
+_ABOUT_DEVICE_FILTERS = (
+    " A filter is a parameter of its own (`state__eq=registered` or `state=registered`), or part of this parameter."
+    " Filters can be repeated, and a device has to match all of them. Every other parameter is read as a filter, and"
+    " rejected if there is no filter of that name. `custom_attributes__NAME` filters by a custom attribute, which is"
+    " empty for a device without it. Fields of other services of the public API"
+    f" ({', '.join(f'`{name}`' for name in NOT_KEPT)}) are accepted, and empty for every device."
 )
 
 
 def device_parameters(fields: Fields) -> tuple[Parameter, ...]:
-    """The filters of all that selects devices as the directory does, in its description."""
-    return filter_parameters("devices", "state%3Dregistered%26endpoint_type%3DLight", fields, _OF_DEVICES)
+    """Describe the filters of every operation that selects devices."""
+    return filter_parameters("devices", "state%3Dregistered%26endpoint_type%3DLight", fields, _ABOUT_DEVICE_FILTERS)
 
 
 class DeviceFilters:
-    """Reads filters of devices, by the fields of the directory and by those that extensions add."""
+    """Parses filters of devices: by the fields of the directory, and by those that extensions add."""
 
     def __init__(self, extensions: Extensions) -> None:
         self._extensions = extensions
 
     @cached_property
     def fields(self) -> Fields:
-        """By what devices can be filtered.
+        """The fields by which devices can be filtered.
 
         Raises:
             CannotServe: Two fields have the same name.
@@ -179,51 +181,54 @@ class DeviceFilters:
 
     @extends
     def started(self) -> None:
-        """Refuse two fields of the same name."""
+        """Fail if two fields have the same name.
+
+        Raises:
+            CannotServe: Two fields have the same name.
+        """
         _ = self.fields
 
     @extends
     def device_conditions(self, given: Sequence[tuple[str, str]], own: Collection[str]) -> list[Condition]:
-        """Any parameter is taken for a filter."""
+        """Read each of these parameters as a filter."""
         return read_filters(given, self.fields, own=own)
 
     @extends
     def device_filters(self) -> Sequence[Parameter]:
-        """All filters."""
+        """Describe all filters."""
         return device_parameters(self.fields)
 
 
 def read_filters(
     parameters: Iterable[tuple[str, str]], fields: Fields, *, own: Collection[str] = ()
 ) -> list[Condition]:
-    """The conditions in query parameters of their own (``state__eq=registered``) and in ``filter=...``.
+    """Return the conditions of separate filters (``state__eq=registered``) and of those in ``filter=...``.
 
     Args:
-        parameters: The parameters that are taken for filters.
-        fields: By what can be filtered.
-        own: The other parameters that can stand in the query, to name them to who wrote one that is not known.
+        parameters: The parameters that are filters.
+        fields: The fields of the list.
+        own: The names of the other supported parameters, for the message about an unknown filter.
 
     Raises:
-        ApiError: A filter is unknown, its value cannot be one, or there are too many (400).
+        ApiError: A filter is unknown, its value is invalid, or there are too many (400).
     """
-    unfolded = list(_unfolded(parameters))
-    if len(unfolded) > _MOST_FILTERS:
-        raise ApiError(
-            400, f"{len(unfolded)} filters; {_MOST_FILTERS} is the limit, and __in takes many values at once"
-        )
-    conditions = [_condition(name, value, fields, own) for name, value in unfolded]
-    said = sum(is_subquery(condition.column) for condition in conditions)
-    if said > _MOST_SAID:
-        looked_up = ", ".join(name for name, column in fields.columns.items() if is_subquery(column))
-        message = f"{said} filters by {looked_up} or attributes; {_MOST_SAID} is the limit"
-        raise ApiError(400, f"{message}, and __in and __nin take many values at once")
+    expanded = list(_expand(parameters))
+    if len(expanded) > _MOST_FILTERS:
+        raise ApiError(400, f"{len(expanded)} filters; the limit is {_MOST_FILTERS}. Use __in for several values")
+    conditions = [_condition(name, value, fields, own) for name, value in expanded]
+    lookups = sum(is_subquery(condition.column) for condition in conditions)
+    if lookups > _MOST_LOOKUP_FILTERS:
+        names = ", ".join(name for name, column in fields.columns.items() if is_subquery(column))
+        message = f"{lookups} filters by {names} or attributes; the limit is {_MOST_LOOKUP_FILTERS}"
+        raise ApiError(400, f"{message}. Use __in and __nin for several values")
     count = sum(len(condition.values) for condition in conditions)
     if count > _MOST_VALUES:
-        raise ApiError(400, f"{count} values in the filters; {_MOST_VALUES} is the limit, so ask for a part at a time")
+        message = f"{count} values in the filters; the limit is {_MOST_VALUES}. Split them into several requests"
+        raise ApiError(400, message)
     return conditions
 
 
-def _unfolded(parameters: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def _expand(parameters: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     for name, value in parameters:
         if name == "filter":
             yield from parse_qsl(value, keep_blank_values=True)
@@ -232,29 +237,29 @@ def _unfolded(parameters: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]
 
 
 def _condition(name: str, text: str, fields: Fields, own: Collection[str]) -> Condition:
-    named, mark, operator = name.rpartition("__")
-    if operator not in FILTER_OPERATORS or not mark:
-        named, operator = name, "eq"
+    field_name, separator, operator = name.rpartition("__")
+    if operator not in FILTER_OPERATORS or not separator:
+        field_name, operator = name, "eq"
     texts = text.split(",") if operator in {"in", "nin"} else [text]
     comparison, _ = _COMPARISONS[operator]
-    if named in fields.columns:
-        read = fields.readers.get(named)
+    if field_name in fields.columns:
+        read = fields.readers.get(field_name)
         values = tuple(texts) if read is None else tuple(read(name, part) for part in texts)
-        column = fields.columns[named]
+        column = fields.columns[field_name]
         is_name = column == descriptions.NAME and comparison == "IN"
         among = descriptions.AMONG_NAMES if is_name else None
-        return Condition(column, comparison, values, among=among, is_unique=named in fields.unique)
-    if named in fields.not_kept:
+        return Condition(column, comparison, values, among=among, is_unique=field_name in fields.unique)
+    if field_name in fields.not_kept:
         nothing = descriptions.NOTHING if comparison in {"IN", "NOT IN"} else descriptions.NEVER
         return Condition(nothing, comparison, tuple(texts))
-    kind, mark, attribute = named.partition("__")
-    if attribute and kind == fields.attributes:
+    prefix, _, attribute = field_name.partition("__")
+    if attribute and prefix == fields.attributes:
         return Condition(descriptions.ATTRIBUTE, comparison, tuple(texts), of=attribute)
-    known = [*fields.columns, *([f"{fields.attributes}__NAME"] if fields.attributes else [])]
+    supported = [*fields.columns, *([f"{fields.attributes}__NAME"] if fields.attributes else [])]
     message = (
-        f"unknown filter; known are {', '.join(known)}, each alone or with"
-        f" {', '.join(f'__{known}' for known in FILTER_OPERATORS)}"
+        f"unknown filter; supported: {', '.join(supported)}, each alone or with"
+        f" {', '.join(f'__{operator}' for operator in FILTER_OPERATORS)}"
     )
     if own:
-        message += f"; what is no filter is {', '.join(own)}"
+        message += f"; supported parameters other than filters: {', '.join(own)}"
     raise ApiError.of_field(name, message)

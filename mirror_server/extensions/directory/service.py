@@ -1,4 +1,4 @@
-"""What the directory has besides the list of devices. Source: wire.md 6 and 9."""
+"""Operations of the directory, except the list of devices itself. Source: wire.md 6 and 9."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from mirror_server.store.session import Session
 _RANDOM_BYTES = 10
 _EVENTS_AT_ONCE = 5000
 _ROWS_FOR_CONTACTS = 2000
-"""How many entries of a log are looked at for the contacts of a device; that takes about a millisecond."""
+"""Maximum number of log entries to search for the contacts of a device; this takes about a millisecond."""
 _MOST_CONTACTS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryDevice:
-    """A device of the directory, how it is connected where its backend knows it, and whether a command would arrive."""
+    """A device of the directory, its connection if its backend knows it, and whether a command would reach it."""
 
     device: DeviceRow
     connection: ConnectionStatus | None
@@ -46,11 +46,11 @@ class DirectoryService:
     """Descriptions, connections and contacts of devices, saved queries and device events. All applications share them.
 
     Args:
-        database: Where they are.
+        database: The database.
         clock: Domain time.
         devices: The devices.
-        backends: The ways to them.
-        settings: How long device events are kept, and how many.
+        backends: The device backends.
+        settings: The retention of device events.
     """
 
     def __init__(
@@ -89,20 +89,20 @@ class DirectoryService:
         return self._database.submit(work)
 
     def connection(self, device_id: str) -> DirectoryDevice:
-        """How a device is connected.
+        """Return a device and its connection.
 
         Raises:
-            ApiError: There is no such device (404).
+            ApiError: The device is unknown (404).
         """
         device = self._devices.device(device_id)
         is_reachable = bool(device.registered) and self._backends.is_reachable(device_id)
         return DirectoryDevice(device, self._backends.describe(device_id), is_reachable)
 
     def contacts(self, app_id: str, device_id: str) -> list[Instant]:
-        """When values that a device sent were told to an application lately, the oldest first.
+        """Return when an application was recently notified of values from a device, oldest first.
 
         Raises:
-            ApiError: There is no such device (404).
+            ApiError: The device is unknown (404).
         """
         with self._database.read() as session:
             last_contact_at = require_device(session, device_id).last_contact_at
@@ -111,28 +111,28 @@ class DirectoryService:
             )
 
     def query(self, query_id: str) -> DeviceQueryRow:
-        """A saved query.
+        """Return a saved query.
 
         Raises:
-            ApiError: There is none with this id (404).
+            ApiError: There is no query with this id (404).
         """
         return self._database.query(lambda session: _known(session, query_id))
 
     def queries(
         self, conditions: Sequence[Condition], *, after: str | None, descending: bool, limit: int, count: bool
     ) -> tuple[list[DeviceQueryRow], int | None]:
-        """Up to ``limit + 1`` saved queries (one more tells that there is more), and their number."""
+        """Return up to ``limit + 1`` saved queries (the extra one shows that there are more), and their number."""
         with self._database.read() as session:
             rows = device_queries.page(session, conditions, after=after, descending=descending, limit=limit + 1)
             return rows, device_queries.count(session, conditions) if count else None
 
     def save_query(self, name: str, query: str) -> Future[DeviceQueryRow]:
-        """Save a query; the future raises a ApiError where its name is taken, or there are too many (400)."""
+        """Save a query. The future raises an ApiError if its name exists, or there are too many (400)."""
 
         def work(session: Session) -> DeviceQueryRow:
             _require_free(session, name)
             if device_queries.count(session) >= MAX_QUERIES:
-                raise ApiError(400, f"{MAX_QUERIES} queries are saved, which is the limit; delete one first")
+                raise ApiError(400, f"the limit of {MAX_QUERIES} saved queries is reached; delete one first")
             now = self._clock.now()
             row = DeviceQueryRow(_new_id(now), name, query, created_at=now, updated_at=now)
             device_queries.put(session, row)
@@ -141,11 +141,11 @@ class DirectoryService:
         return self._database.submit(work)
 
     def change_query(self, query_id: str, change: Callable[[DeviceQueryRow], DeviceQueryRow]) -> Future[DeviceQueryRow]:
-        """Change a saved query; the future raises a ApiError where it is not there (404) or its name is taken (400).
+        """Change a saved query. The future raises an ApiError if it does not exist (404) or its name exists (400).
 
         Args:
             query_id: The query.
-            change: Makes it anew of what it was, and may refuse to.
+            change: Returns the changed query, or raises an ApiError.
         """
 
         def work(session: Session) -> DeviceQueryRow:
@@ -162,7 +162,7 @@ class DirectoryService:
         return self._database.submit(work)
 
     def delete_query(self, query_id: str) -> Future[None]:
-        """Delete a saved query; the future raises a ApiError where it is not there (404)."""
+        """Delete a saved query. The future raises an ApiError if it does not exist (404)."""
 
         def work(session: Session) -> None:
             if not device_queries.delete(session, query_id):
@@ -171,31 +171,31 @@ class DirectoryService:
         return self._database.submit(work)
 
     def event(self, revision: int) -> DeviceEventRow | None:
-        """What became of a registration; ``None`` where nothing with this number is kept."""
+        """Return the device event with this number, ``None`` if it is not stored."""
         return self._database.query(lambda session: device_events.find(session, revision))
 
     def events(
         self, conditions: Sequence[Condition], *, after: int | None, descending: bool, limit: int, count: bool
     ) -> tuple[list[DeviceEventRow], int | None]:
-        """Up to ``limit + 1`` device events (one more tells that there is more), and their number."""
+        """Return up to ``limit + 1`` device events (the extra one shows that there are more), and their number."""
         with self._database.read() as session:
             rows = device_events.page(session, conditions, after=after, descending=descending, limit=limit + 1)
             return rows, device_events.count(session, conditions) if count else None
 
     @extends
     def registration_changed(self, session: Session, batch: Sequence[RegistrationChange]) -> None:
-        """Store a device event for each registration that began, was updated or ended."""
+        """Store a device event for each registration that started, was updated or ended."""
         for each in batch:
             device_id = each.device.device_id
             device_events.add(session, each.revision, device_id, each.kind, each.at, state_change=each.state_change)
 
     @extends
     def every_hour(self, now: Instant) -> None:
-        """Delete device events that were kept long enough, and those that are too many."""
+        """Delete device events that exceed the maximum age or number."""
         self._drop_events(after_seconds(now, -self._settings.keep_device_events_seconds))
 
     def _drop_events(self, before: Instant) -> None:
-        """A part at a time: one piece of work holds up all others."""
+        """Delete expired events in batches, because each transaction delays all others."""
 
         def work(session: Session) -> None:
             dropped = device_events.drop(
@@ -216,13 +216,13 @@ def _known(session: Session, query_id: str) -> DeviceQueryRow:
 
 def _require_free(session: Session, name: str) -> None:
     if device_queries.find_by_name(session, name) is not None:
-        raise ApiError.of_field("name", f"there is a query {name!r} already; change that one, or choose another name")
+        raise ApiError.of_field("name", f"a query {name!r} already exists; change that one, or choose another name")
 
 
 def _unknown_query(query_id: str) -> ApiError:
-    return ApiError(404, f"no saved query with the id {query_id!r}; GET /v3/device-queries lists those that are there")
+    return ApiError(404, f"no saved query with the id {query_id!r}; GET /v3/device-queries lists all queries")
 
 
 def _new_id(now: Instant) -> str:
-    # By the order of ids lists are in the order of creation, as those of the public API are.
+    # Starts with the time, so that lists by id are in the order of creation, as in the public API.
     return f"{now:012x}{secrets.token_hex(_RANDOM_BYTES)}"

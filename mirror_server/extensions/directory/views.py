@@ -1,4 +1,4 @@
-"""Saved queries and device events. Source: wire.md 9."""
+"""Views for saved queries and device events. Source: wire.md 9."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _NONE = -1
 
 
 def _read_event_id(_name: str, text: str) -> int:
-    # As with devices, an id that nothing has is no fault of a filter.
+    # As for devices, a filter by an id that does not exist matches nothing, and is not an error.
     return int(text, 16) if _EVENT_ID.fullmatch(text) else _NONE
 
 
@@ -112,9 +112,9 @@ routes = Blueprint("directory", __name__)
     "Directory", ResponseSpec(200, "A page.", json_of(DeviceQueryPage, "with the total count")), parameters=_QUERY_LIST
 )
 def list_device_queries() -> Response:
-    """The saved filters of the directory, page by page.
+    """List the saved filters of the directory, page by page.
 
-    All applications share them. Filters as in ``GET /v3/devices``.
+    All applications share them. The parameters are as in ``GET /v3/devices``.
     """
     paging = query_paging()
     conditions = read_filters(paging.filters, _OF_QUERIES, own=PAGING)
@@ -125,14 +125,14 @@ def list_device_queries() -> Response:
 @requires(Scope.WRITE)
 @described(
     "Directory",
-    ResponseSpec(201, "It is saved.", _QUERY),
+    ResponseSpec(201, "The filter is saved.", _QUERY),
     body=json_of(DeviceQueryBody, "lights that are registered"),
 )
 def post_device_query() -> Response:
     """Save a filter of the directory.
 
-    ``query`` is what ``filter`` of ``GET /v3/devices`` takes, and is checked as that is; to use a saved filter, read it
-    and send it there. A name is taken once. :data:`MAX_QUERIES` are saved at most.
+    ``query`` has the format of ``filter`` in ``GET /v3/devices``, and is validated in the same way. To use a saved
+    filter, read it and pass it as ``filter``. Names are unique. At most :data:`MAX_QUERIES` filters can be saved.
     """
     body = read_echoed(DeviceQueryBody, not_kept=("description",))
     _check_query(body.query)
@@ -144,7 +144,7 @@ def post_device_query() -> Response:
 @requires(Scope.READ)
 @described("Directory", ResponseSpec(200, "The query.", _QUERY))
 def get_device_query(query_id: str) -> Response:
-    """A saved filter of the directory."""
+    """Get a saved filter of the directory."""
     return json_response(_query(services().part(DirectoryService).query(query_id)))
 
 
@@ -154,7 +154,7 @@ def get_device_query(query_id: str) -> Response:
 def put_device_query(query_id: str) -> Response:
     """Change a saved filter.
 
-    What is not given stays. What the service tells may be sent back as it is.
+    Absent members do not change. Read-only members can be sent with their current value.
     """
     return _change(query_id)
 
@@ -163,13 +163,13 @@ def put_device_query(query_id: str) -> Response:
 @requires(Scope.WRITE)
 @described("Directory", _CHANGED_QUERY, body=_QUERY_UPDATE)
 def patch_device_query(query_id: str) -> Response:
-    """The same as PUT."""
+    """Change a saved filter, same as PUT."""
     return _change(query_id)
 
 
 @routes.delete("/v3/device-queries/<query_id>")
 @requires(Scope.WRITE)
-@described("Directory", ResponseSpec(204, "It is there no more."))
+@described("Directory", ResponseSpec(204, "The filter is deleted."))
 def delete_device_query(query_id: str) -> Response:
     """Delete a saved filter."""
     return when_stored(services().part(DirectoryService).delete_query(query_id), lambda _: empty_response())
@@ -179,11 +179,11 @@ def delete_device_query(query_id: str) -> Response:
 @requires(Scope.READ, query=None)
 @described("Directory", _EVENT_PAGE, parameters=_EVENT_LIST)
 def list_device_events() -> Response:
-    """What became of the registrations of devices, page by page.
+    """List the starts, updates and ends of registrations, page by page.
 
-    The oldest first; ``order=DESC`` begins with what is newest. Filters as in ``GET /v3/devices``; ``event_type`` is
-    ``registration``, ``reg_update``, ``deregistration`` or ``expired``, and no other word matches. It is kept for a
-    while, a month where the operator says nothing else.
+    The oldest events come first; ``order=DESC`` starts with the newest. Filters are as in ``GET /v3/devices``.
+    ``event_type`` is ``registration``, ``reg_update``, ``deregistration`` or ``expired``; any other word matches
+    nothing. By default, events are stored for 30 days.
     """
     return _events()
 
@@ -192,7 +192,7 @@ def list_device_events() -> Response:
 @requires(Scope.READ)
 @described("Directory", _ONE_EVENT)
 def get_device_event(event_id: str) -> Response:
-    """What became of a registration once."""
+    """Get a device event."""
     return _event(event_id)
 
 
@@ -200,7 +200,7 @@ def get_device_event(event_id: str) -> Response:
 @requires(Scope.READ, query=None)
 @described("Directory", _EVENT_PAGE, parameters=_EVENT_LIST)
 def list_device_log() -> Response:
-    """The older path of ``GET /v3/device-events``."""
+    """List device events by the older path of ``GET /v3/device-events``."""
     return _events()
 
 
@@ -208,7 +208,7 @@ def list_device_log() -> Response:
 @requires(Scope.READ)
 @described("Directory", _ONE_EVENT)
 def get_device_log_entry(event_id: str) -> Response:
-    """The older path of ``GET /v3/device-events/{event_id}``."""
+    """Get a device event by the older path of ``GET /v3/device-events/{event_id}``."""
     return _event(event_id)
 
 
@@ -224,7 +224,7 @@ def _events() -> Response:
 def _event(event_id: str) -> Response:
     row = services().part(DirectoryService).event(_read_event_id("id", event_id))
     if row is None:
-        message = f"no device event with the id {event_id!r}; GET /v3/device-events lists those that are kept"
+        message = f"no device event with the id {event_id!r}; GET /v3/device-events lists the stored events"
         raise ApiError(404, message)
     return json_response(_event_content(row))
 
@@ -232,15 +232,17 @@ def _event(event_id: str) -> Response:
 def _event_number(name: str, text: str) -> int:
     number = _read_event_id(name, text)
     if number == _NONE:
-        raise ApiError.of_field(name, f"{text!r} is no id of a device event; give the id of the last one of a page")
+        raise ApiError.of_field(
+            name, f"{text!r} is not the id of a device event; send the id of the last one of a page"
+        )
     return number
 
 
 def _check_query(query: str) -> None:
-    """Check that a query is one that the directory takes.
+    """Check that the directory supports a query.
 
     Raises:
-        ApiError: It is not (400).
+        ApiError: The query is invalid (400).
     """
     try:
         read_filters([("filter", query)], services().part(DeviceFilters).fields)
@@ -258,19 +260,19 @@ def _change(query_id: str) -> Response:
 
 
 def _changed(row: DeviceQueryRow, sent: Mapping[str, Any]) -> DeviceQueryRow:
-    """A query as it is from now on.
+    """Return the changed query.
 
     Raises:
-        ApiError: What was sent besides is not what the query has (400).
+        ApiError: A read-only member has another value than the query has (400).
     """
     others = {name: value for name, value in sent.items() if name not in {"name", "query"}}
-    require_unchanged(others, _query(row), {"id": "the id of a query stays what it is"})
+    require_unchanged(others, _query(row), {"id": "the id of a query cannot change"})
     name, query = sent.get("name"), sent.get("query")
     return replace(row, name=row.name if name is None else name, query=row.query if query is None else query)
 
 
 def _query(row: DeviceQueryRow) -> dict[str, Any]:
-    """A saved query."""
+    """Return a saved query as JSON."""
     return {
         "object": "device-query",
         "id": row.query_id,
@@ -283,7 +285,7 @@ def _query(row: DeviceQueryRow) -> dict[str, Any]:
 
 
 def _event_content(row: DeviceEventRow) -> dict[str, Any]:
-    """What became of a registration."""
+    """Return a device event as JSON."""
     kind, at = KINDS[row.kind], timestamp(row.at)
     return {
         "object": "device-event",

@@ -1,11 +1,12 @@
-"""More about device requests: conditional writes, waiting for the response, the waiting ones, acknowledged failures.
+"""Conditional writes, waiting for responses, the list of pending requests, and acknowledged failures.
 
-- ``If-Match`` with a write: nothing is queued where the desired value is not the one that the writer saw.
-- ``Prefer: wait=SECONDS`` (RFC 7240): the 202 is sent when the request has ended, and has the response in it.
-- ``GET /v2/device-requests`` lists the requests of the application that have not ended.
-- ``POST /v3/devices/{id}/echo/acknowledgements`` notes that someone saw that a write failed.
+- ``If-Match`` with a write queues nothing if the desired value has changed since the writer read it.
+- ``Prefer: wait=SECONDS`` (RFC 7240) delays the 202 until the request has ended, and includes the response.
+- ``GET /v2/device-requests`` lists the pending requests of the application.
+- ``POST /v3/devices/{id}/echo/acknowledgements`` records that someone has seen a failed write.
 
-Without it ``Prefer`` changes nothing and ``If-Match`` is refused. Begin with ``waits``. Source: wire.md 1 and 2.
+Without this extension ``Prefer`` has no effect and ``If-Match`` is rejected. Start reading at ``waits``.
+Source: wire.md 1 and 2.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 @extends
 def build(services: Services) -> Sequence[object]:
-    """What reads the two headers of a device request."""
+    """Return the services that read the two headers of a device request."""
     from mirror_server.extensions.requests.conditional import ConditionalWrites
     from mirror_server.extensions.requests.waits import PendingResponses
 
@@ -34,7 +35,7 @@ def build(services: Services) -> Sequence[object]:
 
 @extends
 def blueprints() -> list[Blueprint]:
-    """Its routes."""
+    """Return the routes of this extension."""
     from mirror_server.extensions.requests import views
 
     return [views.routes]
@@ -42,7 +43,7 @@ def blueprints() -> list[Blueprint]:
 
 @extends
 def described_besides() -> dict[str, tuple[Sequence[ResponseSpec], Sequence[Parameter]]]:
-    """A device request takes the two headers."""
+    """Add the two headers to the description of a device request."""
     from mirror_server.extensions.requests import conditional, waits
 
     return {"place_device_request": ([waits.ENDED, conditional.CHANGED], [conditional.IF_MATCH, waits.PREFER])}

@@ -1,4 +1,4 @@
-"""The waiting device requests of an application, and acknowledging a failed write. Source: wire.md 1 and 2."""
+"""Lists pending device requests, and acknowledges failed writes. Source: wire.md 1 and 2."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from mirror_server.views.requests import (
 from mirror_server.views.responses import empty_response, page_response, when_stored
 
 _PAGING = (
-    Parameter("limit", "How many requests at most.", whole_number(MIN_LIMIT, MAX_LIMIT, DEFAULT_LIMIT)),
-    Parameter("after", "The async-id of the last request of the page before.", TEXT),
+    Parameter("limit", "Maximum number of requests.", whole_number(MIN_LIMIT, MAX_LIMIT, DEFAULT_LIMIT)),
+    Parameter("after", "The async-id of the last request of the previous page.", TEXT),
 )
 _WAITING_PAGE = ResponseSpec(
     200,
-    "A page; the values of writes are not shown.",
+    "A page, without the values of writes.",
     json_of(WaitingRequestPage, "one that waits and one that the device has in hand"),
 )
 
@@ -48,7 +48,7 @@ routes = Blueprint("more_device_requests", __name__)
 @described("Device requests", _WAITING_PAGE, parameters=_PAGING, is_extension=True)
 @leader_only()
 def list_waiting_requests() -> Response:
-    """The requests of this application that have no answer yet, oldest first."""
+    """List the pending requests of this application, oldest first."""
     return _waiting(None)
 
 
@@ -57,7 +57,7 @@ def list_waiting_requests() -> Response:
 @described("Device requests", _WAITING_PAGE, parameters=_PAGING, is_extension=True)
 @leader_only()
 def list_waiting_requests_of_device(device_id: str) -> Response:
-    """The requests of this application for one device that have no answer yet, oldest first."""
+    """List the pending requests of this application to one device, oldest first."""
     return _waiting(device_id)
 
 
@@ -65,25 +65,25 @@ def list_waiting_requests_of_device(device_id: str) -> Response:
 @requires(Scope.WRITE)
 @described(
     "Mirror",
-    ResponseSpec(204, "It is acknowledged."),
+    ResponseSpec(204, "The failed write is acknowledged."),
     body=json_of(AcknowledgementBody, "with the name of the key", "for somebody else"),
     errors=(409,),
     is_extension=True,
 )
 def acknowledge_failed_write(device_id: str) -> Response:
-    """Acknowledge a failed write, so that it does not count as failed any more.
+    """Acknowledge a failed write, so that it no longer counts as failed.
 
-    The desired value shows when and by whom until the next write. A write that was acknowledged before stays as it is.
-    The reason ``NO_FAILED_WRITE`` (409) says that the last write has not failed, or is another one than that of
-    ``revision``.
+    Until the next write, the desired value contains the time of the acknowledgement and who made it. Acknowledging a
+    write again changes nothing. The ``reason`` of the 409 is ``NO_FAILED_WRITE``: the last write has not failed, or its
+    revision is not ``revision``.
     """
     body = read_body(AcknowledgementBody)
-    clock, asker, path = services().clock, app_id(), body.resource_path
+    clock, application, path = services().clock, app_id(), body.resource_path
 
     def work(session: Session) -> None:
         if _failed(session, device_id, path, body.revision).acknowledged_at is None:
-            key = keys.find(session, asker)
-            by = body.by or (key.name if key else asker)
+            key = keys.find(session, application)
+            by = body.by or (key.name if key else application)
             store.acknowledge(session, device_id, path, by=by, at=clock.now())
 
     return when_stored(services().database.submit(work), lambda _: empty_response())
@@ -96,17 +96,17 @@ def _waiting(device_id: str | None) -> Response:
             require_device(session, device_id)
         last = commands.find(session, app_id(), paging.after) if paging.after is not None else None
         if paging.after is not None and last is None:
-            raise ApiError.of_field("after", f"no request with the async-id {paging.after!r}; begin again without it")
+            raise ApiError.of_field("after", f"no request with the async-id {paging.after!r}; start again without it")
         number = last.command_id if last else 0
-        # One more tells that there is more.
-        found = store.waiting(session, app_id(), device_id=device_id, after=number, limit=paging.limit + 1)
+        # The extra one shows that there are more.
+        commands_found = store.waiting(session, app_id(), device_id=device_id, after=number, limit=paging.limit + 1)
     in_flight = services().dispatcher.in_flight()
-    waiting = [_waiting_request(each, with_device=each.command_id in in_flight) for each in found]
+    waiting = [_waiting_request(each, with_device=each.command_id in in_flight) for each in commands_found]
     return page_response(paging, waiting, None)
 
 
 def _waiting_request(command: Command, *, with_device: bool) -> dict[str, Any]:
-    """A device request that waits; never what it writes."""
+    """Return a pending device request, without the value that it writes."""
     request = command.request
     return {
         "object": "device-request",
@@ -122,15 +122,16 @@ def _waiting_request(command: Command, *, with_device: bool) -> dict[str, Any]:
 
 
 def _failed(session: Session, device_id: str, path: str, revision: int | None) -> ResourceRow:
-    """The resource, whose last write has failed.
+    """Return the resource whose last write has failed.
 
     Raises:
-        ApiError: The device (404) or the resource (400) is unknown, or the write did not fail or is another one (409).
+        ApiError: The device (404) or the resource (400) is unknown. Or the last write has not failed, or has another
+            revision (409).
     """
     require_device(session, device_id)
     resource = resources.find(session, device_id, path)
     if resource is None:
-        message = f"the device has no resource {path}; GET /v2/endpoints/{device_id} lists those it has"
+        message = f"the device has no resource {path}; GET /v2/endpoints/{device_id} lists its resources"
         raise ApiError.of_field("resource_path", message, reason="RESOURCE_NOT_FOUND")
     if resource.desired_status != DesiredStatus.FAILURE:
         status = "none" if resource.desired_status is None else DesiredStatus(resource.desired_status).name.lower()
@@ -139,6 +140,6 @@ def _failed(session: Session, device_id: str, path: str, revision: int | None) -
         )
         raise ApiError(409, message, reason=NO_FAILED_WRITE, fields=[("resource_path", message)])
     if revision not in (None, resource.desired_revision):
-        message = f"{desired_revision_of(resource)}, not {revision}; read the resource again and decide again"
+        message = f"{desired_revision_of(resource)}, not {revision}; read the resource again before you acknowledge it"
         raise ApiError(409, message, reason=NO_FAILED_WRITE, fields=[("revision", message)])
     return resource

@@ -1,4 +1,4 @@
-"""``Prefer: wait``: a device request is answered when it has ended, with its response. Source: wire.md 2; RFC 7240."""
+"""``Prefer: wait``: delays the 202 of a device request until it has ended. Source: wire.md 2; RFC 7240."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ if TYPE_CHECKING:
     from mirror_server.server import Services
 
 Pending: TypeAlias = Future[LogEntry | None]
-"""Done with the async response as it is in the log; ``None`` where there is none to wait for."""
+"""Resolves to the async response in the log; ``None`` if there is none to wait for."""
 
 _SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 PREFER = header(
     PREFER_HEADER,
-    "With `wait=SECONDS` (RFC 7240) the 202 is held back until the request has ended, and tells how; for so long at"
-    f" most, and {MAX_WAIT_SECONDS} s. Only with an `async-id` that was not used before; a server that cannot wait"
-    " sends its 202 at once.",
+    "With `wait=SECONDS` (RFC 7240) the 202 is delayed until the request has ended, and includes the result. It is"
+    f" delayed for at most this time, and at most {MAX_WAIT_SECONDS} s. Only with an `async-id` that was not used"
+    " before. A server that cannot wait sends its 202 at once.",
 )
 _PREFERENCE_APPLIED = header(
     PREFERENCE_APPLIED_HEADER,
-    "`wait=SECONDS` where the answer to the request was waited for and is there (RFC 7240).",
+    "`wait=SECONDS` if the server waited and the response is included (RFC 7240).",
     TEXT | {"pattern": "^wait=[0-9]+$"},
 )
 ENDED = ResponseSpec(
     202,
-    "Accepted, and on disk; with `Prefer: wait` maybe ended, too.",
+    "Accepted, and on disk. With `Prefer: wait` the request may also have ended.",
     json_of(DeviceRequestAccepted, "202", "202 with the answer"),
     headers=(*OF_ACCEPTED, _PREFERENCE_APPLIED),
 )
 
 
 class PendingResponses:
-    """The requests whose 202 is held back, by application and async-id; several may wait for the same."""
+    """The requests whose 202 is delayed, by application and async-id. Several can wait for the same one."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -64,9 +64,9 @@ class PendingResponses:
 
     @extends
     def device_request(self, submission: CommandSubmission) -> Handling | None:
-        """Hold back the 202 of a request that prefers to wait."""
+        """Delay the 202 of a request that prefers to wait."""
         seconds = _read_seconds() if "async-id" in request.args else 0
-        # It is held without a thread, or not at all; and the leader alone knows first of responses.
+        # Only where waiting takes no thread, and only in the leader, which receives the responses of devices.
         if not (seconds and PARK in request.environ and self._services.is_leader()):
             return None
         pending, is_admitted = Pending(), g.still_admits
@@ -79,10 +79,10 @@ class PendingResponses:
 
             def complete(entry: LogEntry | None = None) -> Response:
                 if not stored.done():
-                    # The time is over, or the same request of before has ended: its own 202 still waits for the disk.
+                    # The timeout is over, or the first request with this id has ended. The 202 waits for the disk.
                     return when_stored(stored, lambda _: complete(entry))
                 if entry is None or not is_admitted():
-                    # The request was accepted, and repeating it would be wrong; its result is not for an invalid key.
+                    # An invalid key does not get the result, but still the 202, so that the request is not repeated.
                     return accepted(stored.result())
                 response = accepted(stored.result(), **{"async-response": shown(entry, CURSOR_EXTRAS)})
                 response.headers[PREFERENCE_APPLIED_HEADER] = f"wait={seconds}"
@@ -96,7 +96,7 @@ class PendingResponses:
     def responses_added(
         self, session: Session, app_id: str, entries: Sequence[Mapping[str, Any]], first_seq: int, at: Instant
     ) -> None:
-        """Answer the requests that wait for these responses, once they are on disk."""
+        """Complete the requests that wait for these responses, once they are on disk."""
         if not self._waiting:
             return
         for seq, entry in enumerate(entries, first_seq):
@@ -106,28 +106,28 @@ class PendingResponses:
                 session.after_commit(partial(self.resolve, name, response))
 
     def resolve(self, name: tuple[str, str], response: LogEntry | None) -> None:
-        """Answer those who wait for a response; ``None`` that there is none to wait for."""
+        """Complete the requests that wait for a response; ``None`` means that there is none to wait for."""
         with self._lock:
             waiting = self._waiting.pop(name, set())
         for pending in waiting:
-            # It may have been cancelled at this moment.
+            # It may have just been cancelled.
             with suppress(InvalidStateError):
                 pending.set_result(response)
 
     def _add(self, name: tuple[str, str], pending: Pending) -> None:
         with self._lock:
             self._waiting.setdefault(name, set()).add(pending)
-        # Not under the lock, which the callback takes.
+        # Outside the lock, because the callback acquires it.
         pending.add_done_callback(partial(self._forget, name))
 
     def _stored(self, name: tuple[str, str], pending: Pending, stored: Future[Command]) -> None:
         error = stored.exception()
-        # Nobody may wait any more.
+        # The client may be gone already.
         with suppress(InvalidStateError):
             if error is not None:
                 pending.set_exception(error)
             elif pending not in self._waiting.get(name, ()) and not pending.done():
-                # It was queued before: its response may be there already, and would be waited for in vain.
+                # A repeated request: its response may be in the log already, so it would wait in vain.
                 self.resolve(name, None)
                 pending.set_result(None)
 
@@ -140,11 +140,11 @@ class PendingResponses:
 
 
 def _read_seconds() -> int:
-    """For how long the client would wait for the response; what cannot be read is no wish."""
-    for wish in parse_list_header(request.headers.get(PREFER_HEADER, "")):
-        name, _, value = wish.partition(";")[0].partition("=")
+    """Return how long the client prefers to wait. An invalid preference is ignored, as RFC 7240 requires."""
+    for preference in parse_list_header(request.headers.get(PREFER_HEADER, "")):
+        name, _, value = preference.partition(";")[0].partition("=")
         if name.strip().lower() == "wait":
             seconds = value.strip().strip('"')
-            # Of several the first one counts.
+            # The first of several counts.
             return min(int(seconds), MAX_WAIT_SECONDS) if _SECONDS.fullmatch(seconds) else 0
     return 0

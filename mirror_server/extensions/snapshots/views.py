@@ -57,14 +57,13 @@ from mirror_server.views.responses import when_read
 _NONE: tuple[None, Iterator[Row]] = (None, iter(()))
 _AS_OF = Parameter(
     "as_of",
-    "The fleet as it was at this instant, out of the history. Of a reported value it is the device's own time that"
-    " counts, so that what came late stands where it belongs. Not with `changed_after`.",
+    "The fleet as it was at this time, from the history. Reported values count from the time of the device's own clock,"
+    " so that values that arrived late are included. Cannot be combined with `changed_after`.",
     INSTANT,
 )
 _CHANGED_AFTER = Parameter(
     "changed_after",
-    "The `revision` of an earlier snapshot: of a device that has not changed since, the answer tells only that it is"
-    " there.",
+    "The `revision` of an earlier snapshot. For a device that has not changed since, only its id is returned.",
     whole_number(0),
 )
 _PARAMETERS = (PATTERNS, _AS_OF, _CHANGED_AFTER, COMPRESSION)
@@ -72,10 +71,10 @@ _OWN = tuple(one.name for one in _PARAMETERS)
 _OWN_OF_RANGES = "devices_per_range"
 _DEVICES_PER_RANGE = Parameter(
     _OWN_OF_RANGES,
-    f"How many devices a range is to have. More than {MAX_RANGES} ranges are refused.",
+    f"Number of devices per range. The limit is {MAX_RANGES} ranges.",
     whole_number(1, MAX_DEVICES_PER_RANGE, DEFAULT_DEVICES_PER_RANGE),
 )
-_TOTAL = header(TOTAL_HEADER, "How many devices the answer has.", whole_number(0))
+_TOTAL = header(TOTAL_HEADER, "Number of devices in the response.", whole_number(0))
 
 routes = Blueprint("snapshots", __name__)
 
@@ -85,29 +84,31 @@ routes = Blueprint("snapshots", __name__)
 @without_head
 @described(
     "Mirror",
-    ResponseSpec(200, "The device objects, as they are made.", *FORMS, headers=(_TOTAL,)),
+    ResponseSpec(200, "The device objects, as a stream.", *FORMS, headers=(_TOTAL,)),
     parameters=_PARAMETERS,
     selects_devices=True,
     errors=(404, 406),
     is_extension=True,
 )
 def get_snapshot() -> Response:
-    """Every device object of a selection, all as of one instant.
+    """Get all device objects of a selection, all as of the same instant.
 
-    As NDJSON, a device object a line, or as an Arrow IPC stream with a row a device and its resources in a list, as the
-    header ``Accept`` asks; NDJSON by default. The last line, or the metadata ``mirror.end`` of the last batch, tells
-    how many devices there were: an answer without it has broken off. Devices are selected as in ``GET /v3/devices``;
-    any other parameter is taken for a filter. With ``as_of`` it comes out of the history: 404 where none is kept, 400
-    with ``oldest_at`` before what is kept, and without ``Mirror-Total``; what the history does not tell, whether a
-    resource was subscribed, for how long its value was fresh and whether a failed write was acknowledged, is null or
-    left out, and ``reported_at`` is the time of the change by the device's clock (``changed_at`` of the history), so it
-    is never after ``as_of``.
+    The response is NDJSON with one device object per line, or an Arrow IPC stream with one row per device and its
+    resources in a list. The header ``Accept`` selects the format; NDJSON is the default. The last line, or the metadata
+    ``mirror.end`` of the last batch, contains the number of devices; a response without it is incomplete. Devices are
+    selected as in ``GET /v3/devices``: every other parameter is a filter.
+
+    With ``as_of`` the data comes from the history. The response is 404 if the server stores no history, and 400 with
+    ``oldest_at`` if the time is before its start. There is no ``Mirror-Total``. Members that the history does not
+    contain are null or absent: whether a resource was subscribed, how long its value was fresh, and whether a failed
+    write was acknowledged. ``reported_at`` is the time of the change by the device's clock (``changed_at`` of the
+    history), so it is never after ``as_of``.
     """
     form, compression = accepted_format("a snapshot"), query_compression()
     instant = query_instant("as_of")
     if instant is not None:
         if "changed_after" in request.args:
-            message = "is of the fleet as it is, and so not to be had with as_of; leave one of them out"
+            message = "cannot be combined with as_of; remove one of the two"
             raise ApiError.of_field("changed_after", message)
         return _snapshot_at(instant, form, compression)
     arrow_stream = _arrow_stream() if form == ARROW else None
@@ -134,11 +135,11 @@ def get_snapshot() -> Response:
     is_extension=True,
 )
 def get_device_ranges() -> Response:
-    """The ids of a selection in ranges, so that it can be taken in parts.
+    """Divide the ids of a selection into ranges, to read its snapshot in parts.
 
-    A part is taken with ``id__gt`` and ``id__lte``. Ranges leave nothing out: a device that registers later is in one
-    of them. Each part is a snapshot of its own; all devices as of one instant are in a whole snapshot alone. Devices
-    are selected as in ``GET /v3/devices``; any other parameter is taken for a filter.
+    Read a part with ``id__gt`` and ``id__lte``. The ranges cover all ids, so a device that registers later is in one of
+    them too. Each part is a snapshot as of its own instant. Devices are selected as in ``GET /v3/devices``: every other
+    parameter is a filter.
     """
     if request.method == "HEAD":
         raise ApiError(405, "ranges have no head to show; use GET")

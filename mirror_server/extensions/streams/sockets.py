@@ -16,7 +16,7 @@ import orjson
 from mirror_sdk.wire.routes import CURSOR_HEADER, GAP_HEADER, TIME_HEADER
 from mirror_server.core.errors import ApiError
 from mirror_server.core.instants import Instant
-from mirror_server.notifications.log import MOST_ENTRIES, EntryWaiter, NotificationLog, Page
+from mirror_server.notifications.log import MAX_ENTRIES, EntryWaiter, NotificationLog, Page
 
 MOST_AT_ONCE = 200
 """How many entries a websocket that catches up gets in one message: others wait while it is made."""
@@ -156,9 +156,7 @@ class ReaderSocket:
         return page.once(self._frame_of)
 
 
-def read_page(
-    log: NotificationLog, app_id: str, after: int, more: EntryWaiter | None, most: int = MOST_ENTRIES
-) -> Page:
+def read_page(log: NotificationLog, app_id: str, after: int, more: EntryWaiter | None, most: int = MAX_ENTRIES) -> Page:
     """What follows the number ``after``, at most so many entries; see :meth:`Socket.take`.
 
     Raises:

@@ -22,13 +22,13 @@ from mirror_server.views.requests import app_id, read_body, read_integer, requir
 from mirror_server.views.responses import error_response_to, json_response, when_deleted, when_stored
 
 _frame_of = partial(reader_frame, show_instant=serialize.timestamp)
-_BEGIN = Parameter("after", "Behind which number to begin; at the end of the log by default.", POSITION)
+_BEGIN = Parameter("after", "Start after this number; by default at the end of the log.", POSITION)
 _LAST_EVENT_ID = header(
-    "Last-Event-ID", "The same, as a client sends it that comes back; it goes before `after`.", whole_number(0)
+    "Last-Event-ID", "The same for a client that reconnects. Takes precedence over `after`.", whole_number(0)
 )
 _OWN_POSITION = Parameter(
     "after",
-    "The position of a reader that keeps its own: the number behind which to begin, or `latest`.",
+    "The position of a reader that stores its own position: start after this number, or at `latest`.",
     POSITION,
     is_extension=True,
 )
@@ -68,19 +68,18 @@ def reject_elsewhere(_: WebsocketMismatch) -> Response:
 @without_head
 @described(
     "Notifications",
-    ResponseSpec(200, "A stream that does not end by itself.", text_of("text/event-stream", EXAMPLE)),
+    ResponseSpec(200, "A stream without an end.", text_of("text/event-stream", EXAMPLE)),
     parameters=(_BEGIN, _LAST_EVENT_ID),
     errors=(429,),
     is_extension=True,
 )
 def stream_events() -> Response:
-    """The notification log as server-sent events.
+    """Stream the notification log as server-sent events.
 
-    Each entry is an event: its number is the ``id``, the list it belongs to the ``event`` (``async-responses``,
-    ``notifications``, ``registrations``, ``reg-updates``, ``de-registrations``, ``registrations-expired``), its JSON
-    the ``data``. What is gone from the log is an event named ``gap`` with the first and the last number that is
-    missing. A comment every 15 seconds shows that the stream lives. A client that comes back with ``Last-Event-ID``
-    misses nothing.
+    Each entry is an event. Its number is the ``id``, its list is the ``event`` (``async-responses``, ``notifications``,
+    ``registrations``, ``reg-updates``, ``de-registrations``, ``registrations-expired``), and its JSON is the ``data``.
+    For entries that are no longer in the log, there is an event ``gap`` with the first and the last missing number. A
+    comment every 15 seconds keeps the connection alive. A client that reconnects with ``Last-Event-ID`` misses nothing.
     """
     log = services().log
     return EventStream(log, app_id(), _read_last_event_id(log), is_admitted=g.still_admits)
@@ -90,20 +89,20 @@ def stream_events() -> Response:
 @requires(*ANY_USE)
 @described(
     "Notifications",
-    ResponseSpec(200, "It was there already, and stays.", _OPEN_WEBSOCKET),
+    ResponseSpec(200, "The channel existed already, and was changed.", _OPEN_WEBSOCKET),
     ResponseSpec(
         201,
-        "It is registered, and waits for its socket.",
+        "The channel is registered; its websocket can be opened.",
         json_of(WebsocketChannel, "registered, no socket open"),
     ),
     body=json_of(WebsocketRegistration, "everything"),
     is_body_optional=True,
 )
 def put_websocket() -> Response:
-    """Register a websocket channel, or change how the one there is writes.
+    """Register a websocket channel, or change the message format of the existing one.
 
-    A body is optional. The socket itself is opened by ``GET /v2/notification/websocket-connect``. A key with a channel
-    of another type is refused.
+    The body is optional. ``GET /v2/notification/websocket-connect`` opens the websocket itself. A key that has a
+    channel of another type is rejected.
     """
     registration = read_body(WebsocketRegistration) if request.get_data() else WebsocketRegistration()
     application, parts = app_id(), services()
@@ -125,7 +124,7 @@ def put_websocket() -> Response:
 @requires(*ANY_USE)
 @described("Notifications", ResponseSpec(200, "The channel.", _OPEN_WEBSOCKET), errors=(404,))
 def get_websocket() -> Response:
-    """Whether the socket of the websocket channel is open, and how many entries wait for it."""
+    """Get the state of the websocket channel: whether it is connected, and the number of entries that wait."""
     return _websocket_channel(services().part(Websockets), app_id())
 
 
@@ -133,7 +132,7 @@ def get_websocket() -> Response:
 @requires(*ANY_USE)
 @described("Notifications", ResponseSpec(204, "There is no websocket channel any more."), errors=(404,))
 def delete_websocket() -> Response:
-    """Remove the websocket channel, and close its socket with the code 1001."""
+    """Delete the websocket channel, and close its websocket with the code 1001."""
     return when_deleted(services().part(Websockets).delete(app_id()), _no_websocket())
 
 
@@ -144,7 +143,7 @@ def delete_websocket() -> Response:
 @without_head
 @described(
     "Notifications",
-    ResponseSpec(101, "It is open: from here on websocket is spoken."),
+    ResponseSpec(101, "The websocket is open."),
     parameters=(_OWN_POSITION,),
     errors=(426, 429),
 )

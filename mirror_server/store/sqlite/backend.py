@@ -104,7 +104,7 @@ class SqliteBackend:
         path: The file, which is made where there is none.
         branches: What it is to have the newest schema of, the core first. Nothing is done to tables of others.
         must_exist: Whether none is made.
-        as_it_is: Whether its schema stays that of an older version, to be copied.
+        keep_schema: Whether to keep the schema of an older version, for a copy.
 
     Raises:
         DatabaseError: The file cannot be opened or written, or is not there though it must be, or another process
@@ -112,7 +112,7 @@ class SqliteBackend:
     """
 
     def __init__(
-        self, path: Path, branches: Sequence[Branch], *, must_exist: bool = False, as_it_is: bool = False
+        self, path: Path, branches: Sequence[Branch], *, must_exist: bool = False, keep_schema: bool = False
     ) -> None:
         self._path = path
         self._file: tuple[int, int] | None = None
@@ -125,14 +125,14 @@ class SqliteBackend:
             with suppress(FileExistsError):
                 # SQLite fills it; nobody else may read it, nor the files SQLite puts beside it.
                 path.touch(mode=0o600, exist_ok=False)
-            _bring_to_newest_schema(path, branches, as_it_is=as_it_is)
+            _bring_to_newest_schema(path, branches, keep_schema=keep_schema)
             self._connection = self._connect()
             self._connection.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
             self._connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
             self._file = identity_of(path)
         except (sqlite3.Error, OSError) as error:
             raise unopened(path, error) from error
-        self.writing = Session(self._connection) if as_it_is else _Writer(self._connection)
+        self.writing = Session(self._connection) if keep_schema else _Writer(self._connection)
         self._idle_readers: list[_Reader] = []
 
     process_id = "the only one"
@@ -264,7 +264,7 @@ class SqliteBackend:
         return connection
 
 
-def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, as_it_is: bool) -> None:
+def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_schema: bool) -> None:
     """Make the schema in a new file, or change that of an older one; where others do so now, wait for them.
 
     Either is one transaction from the look at what is there, so that whatever interrupts it changes nothing.
@@ -274,7 +274,7 @@ def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, as_it_is:
         if complaints := complaints_of(connection, "quick_check(1)"):
             raise DatabaseError(f"cannot open the database {path}: {complaints[0]}; {DAMAGED_CURE}")
         found = _versions(connection)
-        if not schema.outdated(str(path), branches, found) or (as_it_is and found):
+        if not schema.outdated(str(path), branches, found) or (keep_schema and found):
             return
         connection.execute("PRAGMA secure_delete = ON")
         connection.execute("BEGIN IMMEDIATE")
@@ -337,9 +337,9 @@ class SqliteLocation(Location):
         super().__init__(url)
         self._path = path_of(url)
 
-    def open(self, branches: Sequence[Branch], *, must_exist: bool, as_it_is: bool) -> Backend:
+    def open(self, branches: Sequence[Branch], *, must_exist: bool, keep_schema: bool) -> Backend:
         """See :class:`Location`."""
-        return SqliteBackend(self._path, branches, must_exist=must_exist, as_it_is=as_it_is)
+        return SqliteBackend(self._path, branches, must_exist=must_exist, keep_schema=keep_schema)
 
     def file(self) -> Path:
         """See :class:`Location`."""

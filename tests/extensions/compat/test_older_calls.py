@@ -83,7 +83,7 @@ def test_the_description_tells_the_other_names(server):
 def test_a_list_has_no_head_and_so_many_are_sent_at_once(server, key, refused):
     server.add_device(key, "d")
     assert server.call(key, "HEAD", ENDPOINTS).status_code == 405
-    open_ones = [server.call(key, "GET", ENDPOINTS) for _ in range(long_reads._MOST_DOWNLOADS // 2)]
+    open_ones = [server.call(key, "GET", ENDPOINTS) for _ in range(long_reads._MAX_DOWNLOADS // 2)]
     assert refused(server.call(key, "GET", ENDPOINTS), 429).reason == "TOO_MANY_SNAPSHOTS"
     for one in open_ones:
         one.close()

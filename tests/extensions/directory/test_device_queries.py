@@ -66,11 +66,11 @@ def test_invalid_query_is_400_with_its_field(server, key, refused, save, unchang
         ({"name": "a\n", "query": ""}, "name", "cannot be shown"),
         ({"name": "a", "query": f"id={'a' * 1000}"}, "query", "at most 1000"),
         ({"name": "a", "query": "colour=red"}, "query", "colour"),
-        ({"name": "a", "query": "state=broken"}, "query", "is no state"),
+        ({"name": "a", "query": "state=broken"}, "query", "is not a state"),
         ({"name": "a", "query": "nonsense"}, "query", "unknown filter"),
         ({"name": "a", "query": {"state": "registered"}}, "query", "must be a text"),
         ({"name": "a", "query": "id=a\n"}, "query", "cannot be shown"),
-        ({"name": "a", "query": "", "description": "x"}, "description", "leave it out"),
+        ({"name": "a", "query": "", "description": "x"}, "description", "remove this member"),
         ({"name": "a", "query": "", "owner": "x"}, "owner", "unknown field"),
     ]
     of_new = [

@@ -151,7 +151,7 @@ def test_response_breaks_off_without_its_end_when_the_key_is_revoked(server, key
 
 
 def test_only_some_are_sent_at_once_and_an_ended_one_makes_room(server, key, devices, refused):
-    most, open_ones, paths = long_reads._MOST_DOWNLOADS, [], (SNAPSHOT, HISTORY)
+    most, open_ones, paths = long_reads._MAX_DOWNLOADS, [], (SNAPSHOT, HISTORY)
     for one in (key, server.key()):
         open_ones += [ask(server, one, path, buffered=False) for path in paths * (most // 4)]
         for path in paths:

@@ -356,7 +356,7 @@ def test_a_time_that_is_none_is_refused_with_how_to_write_it():
         ("-1d", "is no time"),
         ("", "is no time"),
         ("0", "too short"),
-        ("59s", "too short; write a minute or more"),
+        ("59s", "too short; use at least one minute"),
     ):
         refused = read_options("--keep-history", text)
         assert refused.exit_code == 2

@@ -164,11 +164,11 @@ def test_a_page_that_has_changed_takes_the_place_of_what_it_was(server, key, ids
         rows, end = arrow_of(server, key)
         assert arrow_of(server, key)[0] == rows
         arrow_of(server, key, f"changed_after={end.revision}")
-        assert len(cache._held) == 1
+        assert len(cache._entries) == 1
 
 
 def test_an_lru_cache_stays_within_its_bound():
-    held = LruCache(most_bytes=10)
+    held = LruCache(max_bytes=10)
     held.put("a", b"1234")
     held.put("b", b"1234")
     assert held.get("a") == b"1234"
@@ -216,7 +216,7 @@ def test_ranges_hold_what_comes_later_and_only_what_is_selected(server, key, ids
 
 def test_too_many_ranges_are_refused_with_what_would_do(server, key, ids, monkeypatch):
     monkeypatch.setattr("mirror_server.extensions.snapshots.views.MAX_RANGES", 2)
-    for _ in range(2 * long_reads._MOST_DOWNLOADS):
+    for _ in range(2 * long_reads._MAX_DOWNLOADS):
         answer = server.call(key, "GET", f"{RANGES}?devices_per_range=1")
         assert (answer.status_code, answer.json["fields"][0]["name"]) == (400, "devices_per_range")
     assert "at least 2" in answer.json["message"]

@@ -38,7 +38,7 @@ def test_behind_a_change_of_another_process_nothing_before_it_is_known(changes):
 
 
 def test_of_very_many_devices_the_oldest_changes_are_forgotten(changes, monkeypatch):
-    monkeypatch.setattr(session, "_MOST_DEVICES", 2)
+    monkeypatch.setattr(session, "_MAX_DEVICES", 2)
     changes.note(10, ["c"])
     assert unchanged(changes, ("d", 9, 10)) == [True]
     changes.note(11, ["d"])

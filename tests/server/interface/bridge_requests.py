@@ -132,7 +132,7 @@ def take(reads: LongReads, read: Any) -> Any:
 def busy(server: Any) -> Iterator[None]:
     """All threads for what takes long are at work until this ends."""
     reads, end = server.services.long_reads, threading.Event()
-    begun = [reads.begin(f"nobody-{number}", lambda: end.wait(60)) for number in range(long_reads._THREADS)]
+    begun = [reads.submit(f"nobody-{number}", lambda: end.wait(60)) for number in range(long_reads._THREADS)]
     try:
         yield
     finally:

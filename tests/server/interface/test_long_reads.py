@@ -96,13 +96,13 @@ async def test_who_goes_away_leaves_nothing_behind(server, bridge, key, device, 
 
 async def test_one_application_has_a_share_and_leaves_the_others(server, bridge, key, device):
     with busy(server):
-        most = long_reads._MOST_WAITING // 2
+        most = long_reads._MAX_WAITING // 2
         held = [await Request(bridge, key, LIST, LOOKED_UP).begin() for _ in range(most)]
         refused = await Request(bridge, key, LIST, LOOKED_UP).begin()
         assert refused.status == 429
         told = refused.json
         assert told["reason"] == "TOO_MANY_QUESTIONS"
-        assert f"{most} questions that take long are being answered with this key" in told["message"]
+        assert f"{most} slow reads are waiting or running with this key" in told["message"]
         assert (await Request(bridge, key, LIST, b"named=lamp").begin()).status == 200
         other = await Request(bridge, server.key(), LIST, LOOKED_UP).begin()
         assert other.status is None
@@ -129,9 +129,9 @@ def test_applications_take_turns_however_many_reads_one_of_them_has(server, monk
     reads = server.services.long_reads = LongReads(share=1)
     begun = []
     with busy(server):
-        many = [reads.begin("many", partial(begun.append, f"many {number}")) for number in range(5)]
-        canceled = reads.begin("many", partial(begun.append, "canceled"))
-        few = [reads.begin("few", partial(begun.append, f"few {number}")) for number in range(2)]
+        many = [reads.submit("many", partial(begun.append, f"many {number}")) for number in range(5)]
+        canceled = reads.submit("many", partial(begun.append, "canceled"))
+        few = [reads.submit("few", partial(begun.append, f"few {number}")) for number in range(2)]
         reads.release(canceled)
     for each in (many[0], few[0], many[1], few[1], *many[2:]):
         take(reads, each)
@@ -142,9 +142,9 @@ def test_applications_take_turns_however_many_reads_one_of_them_has(server, monk
 
 def test_reads_of_one_application_leave_a_thread_to_the_others(server):
     reads, end = server.services.long_reads, threading.Event()
-    held = [reads.begin("many", lambda: end.wait(60)) for _ in range(long_reads._THREADS)]
+    held = [reads.submit("many", lambda: end.wait(60)) for _ in range(long_reads._THREADS)]
     try:
-        assert take(reads, reads.begin("few", lambda: "read")) == "read"
+        assert take(reads, reads.submit("few", lambda: "read")) == "read"
         assert not held[-1].running()
     finally:
         end.set()
@@ -158,11 +158,11 @@ def test_read_that_is_released_while_it_runs_gives_its_turn_when_it_ends(server)
         has_begun.set()
         return end.wait(60)
 
-    left = reads.begin("one", read)
+    left = reads.submit("one", read)
     assert has_begun.wait(60)
     for _ in range(2):
         reads.release(left)
-    following = reads.begin("one", lambda: "read")
+    following = reads.submit("one", lambda: "read")
     assert not following.running()
     end.set()
     assert take(reads, following) == "read"
@@ -171,8 +171,8 @@ def test_read_that_is_released_while_it_runs_gives_its_turn_when_it_ends(server)
 def test_a_read_that_fails_gives_its_error_and_its_turn(server):
     reads = server.services.long_reads
     with pytest.raises(ZeroDivisionError):
-        take(reads, reads.begin("one", lambda: 1 / 0))
-    assert take(reads, reads.begin("one", lambda: "read")) == "read"
+        take(reads, reads.submit("one", lambda: 1 / 0))
+    assert take(reads, reads.submit("one", lambda: "read")) == "read"
 
 
 async def test_plain_poll_whose_client_leaves_while_it_is_read_takes_nothing(server, bridge, key, long_log):

@@ -86,15 +86,15 @@ def test_what_another_process_commits_is_seen_by_the_next_request(server):
     assert read(server, key, device).status_code == 401
 
 
-def test_device_at_a_known_revision_is_read_without_its_resources(server, key):
+def test_device_at_a_cached_revision_is_read_without_its_resources(server, key):
     paths = ["/3303/0/5700", "/3303/1/5700"]
     device_id = server.add_device(key, "one", *({"path": path} for path in paths))
     with server.services.database.read() as session:
         device, resources = devices.object_of(session, device_id)
         assert [resource.path for resource in resources] == paths
         assert devices.object_of(session, device_id, most=1) == (device, resources[:1])
-        assert devices.object_of(session, device_id, known_revision=device.revision) == (device, [])
-        assert devices.object_of(session, device_id, known_revision=device.revision - 1)[1] == resources
+        assert devices.object_of(session, device_id, cached_revision=device.revision) == (device, [])
+        assert devices.object_of(session, device_id, cached_revision=device.revision - 1)[1] == resources
         assert devices.object_of(session, "unknown") is None
 
 
@@ -126,7 +126,7 @@ def test_what_waits_for_a_device_is_read_by_one_statement_in_its_order(server):
     found = database.query(partial(commands.pending_work, device_ids=device_ids, now=now))
     for device_id in ("one", "other"):
         each = found[device_id]
-        assert (each.wanted, each.unwanted) == (["/2/0/0", "/3/0/0", "/1/0/0"], ["/5/0/0", "/6/0/0"])
+        assert (each.to_observe, each.to_cancel) == (["/2/0/0", "/3/0/0", "/1/0/0"], ["/5/0/0", "/6/0/0"])
         assert each.command.async_id == f"{device_id} r1"
     assert found["idle"] == found["unknown"] == PendingWork([], [], None)
 

@@ -86,7 +86,7 @@ def play(server: Any, seed: int, run: Run) -> list[Any]:
         asked = [asked_at_random(chance, number, ids) for number in range(20 * turn, 20 * turn + 12)]
         # The same once more: it is the first that counts.
         asked += [asked[at] for at in (0, 3, 3)]
-        placed = run(server, services.commands._place, asked)
+        placed = run(server, services.commands._submit, asked)
         told.append([(command.app_id, command.async_id, command.requested_at) for command in placed])
         server.services.clock.advance(1)
         with services.database.read() as session:
@@ -137,8 +137,8 @@ def test_one_async_id_for_two_devices_in_one_group_is_a_conflict(server):
     asked = [
         CommandSubmission("a", device_id, CommandRequest("GET", PATHS[0]), "1") for device_id in add_devices(server, 2)
     ]
-    with pytest.raises(ApiError, match="'1' stands for another request"):
-        at_once(server, server.services.commands._place, asked)
+    with pytest.raises(ApiError, match="'1' was used for another request"):
+        at_once(server, server.services.commands._submit, asked)
 
 
 def test_as_many_wait_for_a_device_as_may_though_they_come_at_once(server, key):
@@ -157,7 +157,7 @@ def place_elsewhere(server: Any, key: str, ids: list[str]) -> None:
     placed = [CommandSubmission(key.split("_")[1], one, request, one) for one in ids]
     # Its own signals are those of another process.
     handler = server.services.database.backend.writing.handlers.pop(WAITING)
-    server.services.database.write(lambda session: server.services.commands._place(session, placed))
+    server.services.database.write(lambda session: server.services.commands._submit(session, placed))
     server.services.database.on(WAITING, handler)
 
 

@@ -26,7 +26,7 @@ def pass_months(server, key, monkeypatch):
 
     def advance(seconds):
         with monkeypatch.context() as patched:
-            patched.setattr(housekeeping, "_ROUND_SECONDS", DAY)
+            patched.setattr(housekeeping, "_CLEANUP_SECONDS", DAY)
             server.advance(key, seconds - 2 * DAY)
         server.advance(key, 2 * DAY)
 

@@ -20,7 +20,7 @@ def known_and_stored(server, device) -> tuple[Any, Any]:
     def work(session: Session) -> tuple[Any, Any]:
         wanted = [(device, TEMPERATURE)]
         known = copy(subscriptions.subscribers(session, wanted).get(wanted[0]))
-        session.subscribers.forget()
+        session.subscribers.clear()
         return known, copy(subscriptions.subscribers(session, wanted).get(wanted[0]))
 
     return server.services.database.write(work)

@@ -31,7 +31,7 @@ class Readers:
         self.log = NotificationLog(
             self.counted,
             server.services.clock,
-            most_bytes=1_000_000,
+            max_bytes=1_000_000,
             is_shared=is_shared,
             is_leader=lambda: True,
             monotonic=lambda: self.seconds,

@@ -64,7 +64,7 @@ DUE = {
 def test_a_call_is_made_at_its_instant_whatever_the_clock_does(
     clock, machine, seconds, before, not_yet, till_due, monkeypatch
 ):
-    monkeypatch.setattr("mirror_server.clock._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("mirror_server.clock._CHECK_SECONDS", 0.01)
 
     def take(steps):
         for change, by in steps:
@@ -160,7 +160,7 @@ def test_a_request_never_ends_before_it_began(running, machine):
 
 def looked_after(server: Any) -> None:
     """The round of the housekeeping that is due was done."""
-    server.services._housekeeping._round()
+    server.services._housekeeping._clean_up()
     assert server.services.database.settle(60)
 
 

@@ -213,8 +213,8 @@ def test_a_database_or_backup_of_a_newer_version_is_refused_with_a_cure(tmp_path
     for one in (url, f"sqlite:///{backup}"):
         databases.execute(one, f"UPDATE mirror_schema SET version = '9999' WHERE branch = '{branch.name}'")
     newer = (
-        f"was written by a newer version (its schema is 9999, and the newest this one knows is"
-        f" {branch.newest}); install that one"
+        f"was written by a newer version (its schema is 9999, and this version knows {branch.newest} at most);"
+        " install the newer version"
     )
     told = f"the database {shown(url).removeprefix('sqlite:///')} {newer}"
     for command in (["check"], ["keys", "list"], ["backup", tmp_path / "another.db"]):
@@ -239,7 +239,7 @@ def test_a_url_that_names_no_database_is_one_clear_error(monkeypatch):
     for url, told in (
         ("mysql://x", "write it as sqlite:///FILE"),
         ("sqlite:///:memory:", "write it as sqlite:///FILE"),
-        ("postgresql://me:secret@host/db", "postgresql://me@host/db: the extension postgresql is not there"),
+        ("postgresql://me:secret@host/db", "postgresql://me@host/db: the extension postgresql is missing"),
         ("postgres://me:secret@host/db", "write the database as sqlite:///FILE"),
     ):
         for arguments in (["keys", "list"], ["check"]):

@@ -12,7 +12,7 @@ from mirror_server.service import keys
 from mirror_server.service.keys import Scope
 from mirror_server.store.backend import StorageFailed, TooMuchWaiting, path_of
 from mirror_server.store.maintenance import violations
-from mirror_server.store.writer import MOST_WAITING
+from mirror_server.store.writer import MAX_WAITING
 
 LEVEL, EVERYTHING = "/3311/0/5851", "/v2/notification/pull?after=0&hold=0"
 CHANGES = {
@@ -107,7 +107,7 @@ def test_a_full_disk_refuses_what_does_not_fit_and_takes_what_does(server, key, 
 def test_too_much_that_waits_is_refused_before_it_is_taken(server, key, device, hold_writer):
     database = server.services.database
     with hold_writer(database):
-        for _ in range(MOST_WAITING):
+        for _ in range(MAX_WAITING):
             database.submit_durable(lambda session: None)
         answer = server.call(key, "PUT", "/v2/subscriptions", settled=False, json=[{"endpoint-type": "x"}])
         with pytest.raises(TooMuchWaiting):

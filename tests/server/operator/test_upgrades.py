@@ -141,7 +141,7 @@ def test_a_newer_version_of_an_extension_is_refused_before_anything_is_upgraded(
     url = databases.new_database_url(tmp_path)
     core, second = databases.next_core(tmp_path), databases.extension(tmp_path, 2)
     databases.open_before(url, second).close()
-    with pytest.raises(DatabaseError, match="its schema of labels is 0002, and the newest this one knows is 0001"):
+    with pytest.raises(DatabaseError, match="its schema of labels is 0002, and this version knows 0001"):
         Database(url, [*databases.STORAGES, Storage(branch=databases.extension(tmp_path, 1))], core=core)
     assert "names" not in databases.tables(url)
 
@@ -190,15 +190,15 @@ def test_a_disk_without_room_is_told_of_and_the_file_opens_when_there_is_some(ur
 
 
 @pytest.mark.sqlite
-@pytest.mark.parametrize("as_it_is", [False, True])
+@pytest.mark.parametrize("keep_schema", [False, True])
 @pytest.mark.parametrize(
     "table", ["places (name TEXT)", "devices (name TEXT)", "mirror_schema (branch TEXT, version TEXT)"]
 )
-def test_a_file_of_another_program_is_refused_and_left_as_it_is(tmp_path, table, as_it_is):
+def test_a_file_of_another_program_is_refused_and_left_as_it_is(tmp_path, table, keep_schema):
     path = tmp_path / "places.db"
     with closing(sqlite3.connect(path)) as other, other:
         other.execute(f"CREATE TABLE {table}")
     before = path.read_bytes()
     with pytest.raises(DatabaseError, match=r"places\.db: its tables are not a mirror's.*name another file"):
-        open_database(f"sqlite:///{path}", as_it_is=as_it_is)
+        open_database(f"sqlite:///{path}", keep_schema=keep_schema)
     assert path.read_bytes() == before

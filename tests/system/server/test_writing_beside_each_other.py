@@ -444,7 +444,7 @@ def test_of_two_that_ask_two_processes_for_the_same_at_once_one_gets_it(services
         ]
         queries = [each.part(DirectoryService).save_query(f"{turn}", f"id={at}") for at, each in enumerate(services)]
         rules = [
-            each.subscriptions.put_rules(app_id, f'[{{"endpoint-name":"{turn}-{at}"}}]', was_seen=tag.__eq__)
+            each.subscriptions.put_rules(app_id, f'[{{"endpoint-name":"{turn}-{at}"}}]', matches_tag=tag.__eq__)
             for at, each in enumerate(services)
         ]
         for code, futures in ((409, conflicts), (412, writes), (400, queries), (412, rules)):

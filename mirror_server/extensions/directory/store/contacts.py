@@ -1,4 +1,4 @@
-"""When a device was heard lately, as far as a notification log tells it. Source: wire.md 6."""
+"""Recent contacts of a device according to a notification log. Source: wire.md 6."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from mirror_server.store.session import Session
 def newest(
     session: Session, app_id: str, device_id: str, until: Instant, *, most_rows: int, most: int
 ) -> list[Instant]:
-    """The newest instants at which values that a device sent were logged, the oldest of them first.
+    """Return the newest instants at which values from a device were logged, the oldest of them first.
 
-    Only the last ``most_rows`` entries up to the instant ``until`` are looked through, so that a long log takes no
-    longer than a short one.
+    Only the last ``most_rows`` entries up to the instant ``until`` are searched, so that a long log takes no longer
+    than a short one.
     """
     end = _first_after(session, app_id, until)
     rows = session.rows(
@@ -32,7 +32,7 @@ def newest(
 
 
 def _first_after(session: Session, app_id: str, instant: Instant) -> int:
-    """The number of the first entry that was logged after an instant, or would be: entries stand in their order."""
+    """Return the number of the first entry after an instant, or the next number if there is none (binary search)."""
     found = logs.state(session, app_id)
     low, high = 1, 1 + (found.last_seq if found else 0)
     while low < high:

@@ -1,4 +1,4 @@
-"""Filters of the directory that were saved. Source: wire.md 9."""
+"""Saved filters of the directory. Source: wire.md 9."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COLUMNS = "query_id, name, query, created_at, updated_at"
 
 @dataclass(frozen=True, slots=True)
 class DeviceQueryRow:
-    """A saved filter; ``query_id`` is greater than that of any saved in an earlier millisecond."""
+    """A saved filter. Its ``query_id`` is greater than those of filters saved in an earlier millisecond."""
 
     query_id: str
     name: str
@@ -24,7 +24,7 @@ class DeviceQueryRow:
 
 
 def put(session: Session, row: DeviceQueryRow) -> None:
-    """Store a query, in the place of the one with its id; no other one has its name."""
+    """Store a query, and replace the one with the same id. Names are unique."""
     session.run(
         "INSERT INTO device_queries (query_id, name, query, created_at, updated_at)"
         " VALUES (:query_id, :name, :query, :created_at, :updated_at) ON CONFLICT (query_id) DO UPDATE SET"
@@ -38,36 +38,36 @@ def put(session: Session, row: DeviceQueryRow) -> None:
 
 
 def find(session: Session, query_id: str) -> DeviceQueryRow | None:
-    """The query with this id."""
+    """Return the query with this id, ``None`` if there is none."""
     row = session.row(f"SELECT {_COLUMNS} FROM device_queries WHERE query_id = :query_id", query_id=query_id)
     return DeviceQueryRow(*row) if row else None
 
 
 def find_by_name(session: Session, name: str) -> DeviceQueryRow | None:
-    """The query of this name."""
+    """Return the query with this name, ``None`` if there is none."""
     row = session.row(f"SELECT {_COLUMNS} FROM device_queries WHERE name = :name", name=name)
     return DeviceQueryRow(*row) if row else None
 
 
 def delete(session: Session, query_id: str) -> bool:
-    """Delete a query; tells whether it was there."""
+    """Delete a query, and return whether it existed."""
     return session.run("DELETE FROM device_queries WHERE query_id = :query_id", query_id=query_id) > 0
 
 
 def page(
     session: Session, conditions: Sequence[Condition], *, after: str | None, descending: bool, limit: int
 ) -> list[DeviceQueryRow]:
-    """Up to ``limit`` queries that meet all conditions, by id, beginning behind the id ``after``."""
+    """Return up to ``limit`` queries that match all conditions, by id, after the id ``after``."""
     select = f"SELECT {_COLUMNS} FROM device_queries"
     rows = page_of(session, select, "query_id", conditions, after=after, descending=descending, limit=limit)
     return [DeviceQueryRow(*row) for row in rows]
 
 
 def count(session: Session, conditions: Sequence[Condition] = ()) -> int:
-    """How many queries meet all conditions."""
+    """Return the number of queries that match all conditions."""
     return count_of(session, "device_queries", conditions)
 
 
 def list_all(session: Session) -> list[DeviceQueryRow]:
-    """All queries, by id."""
+    """Return all queries by id."""
     return [DeviceQueryRow(*row) for row in session.rows(f"SELECT {_COLUMNS} FROM device_queries ORDER BY query_id")]

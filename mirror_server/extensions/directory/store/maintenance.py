@@ -1,4 +1,4 @@
-"""Maintenance of what the directory stores: descriptions, saved queries and device events."""
+"""Maintenance of the directory's tables: descriptions, saved queries and device events."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ VIOLATIONS = {
         " WHERE device_id NOT IN (SELECT device_id FROM device_descriptions)"
     ),
 }
-"""The kinds of violations, and a statement for each that returns a row for each place where it is found."""
+"""The kinds of violations, and a statement for each that returns one row per violation."""
 
 _OPERATOR = re.compile(rf"__(?:{'|'.join(FILTER_OPERATORS)})\Z")
 
 
 def erase(session: Session, device_id: str, name: str | None) -> dict[str, int]:
-    """Delete all that is stored of a device; ``name`` is its endpoint name. Returns the number of rows by table."""
+    """Delete all data of a device; ``name`` is its endpoint name. Returns the number of rows by table."""
     queries = _erase_queries(session, device_id, name)
     rows = {
         table: session.run(f"DELETE FROM {table} WHERE device_id = :device_id", device_id=device_id)
@@ -40,42 +40,42 @@ def erase(session: Session, device_id: str, name: str | None) -> dict[str, int]:
 
 
 def newest_instant(session: Session) -> Instant | None:
-    """When the newest device event happened; ``None`` where there is none."""
+    """Return when the newest device event happened, ``None`` if there is none."""
     instant: Instant | None = session.scalar("SELECT max(at) FROM device_events")
     return instant
 
 
 def _erase_queries(session: Session, device_id: str, name: str | None) -> int:
-    """Take this device out of the saved filters that tell of it; gives the number of these.
+    """Remove a device from the saved filters that identify it, and return the number of these filters.
 
-    A filter in which no other device is named is deleted: without the condition it would select others. What is said of
-    the device tells of it as its names do, and so does the value of an attribute that no other device has. In the name
-    of a filter its names are replaced.
+    A device is identified by its names, its description, and attribute values that no other device has. If a condition
+    would become empty, the filter is deleted, because without the condition it would select other devices. In the name
+    of a filter, names of the device are replaced.
     """
-    told = descriptions.of_device(session, device_id)
-    names = {each for each in (device_id, name, told.name) if each is not None}
+    description = descriptions.of_device(session, device_id)
+    names = {each for each in (device_id, name, description.name) if each is not None}
     own = {
         f"{ATTRIBUTE_FILTER}__{attribute}": value
-        for attribute, value in told.attributes.items()
+        for attribute, value in description.attributes.items()
         if not descriptions.is_with_others(session, device_id, attribute, value)
     }
     mention = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, sorted(names)))})(?![\w-])")
     erased = 0
     for row in device_queries.list_all(session):
         conditions = parse_qsl(row.query, keep_blank_values=True)
-        left = [
-            (field, _without(value, {*names, told.description, own.get(_OPERATOR.sub("", field))}))
+        remaining = [
+            (field, _without(value, {*names, description.description, own.get(_OPERATOR.sub("", field))}))
             for field, value in conditions
         ]
-        shown = mention.sub(f"({row.query_id})", row.name)
-        if left == conditions and shown == row.name:
+        new_name = mention.sub(f"({row.query_id})", row.name)
+        if remaining == conditions and new_name == row.name:
             continue
         erased += 1
-        if any(value == "" != before for (_, before), (_, value) in zip(conditions, left, strict=True)):
+        if any(value == "" != before for (_, before), (_, value) in zip(conditions, remaining, strict=True)):
             device_queries.delete(session, row.query_id)
         else:
-            query = row.query if left == conditions else urlencode(left, safe=",")
-            device_queries.put(session, replace(row, name=shown, query=query))
+            query = row.query if remaining == conditions else urlencode(remaining, safe=",")
+            device_queries.put(session, replace(row, name=new_name, query=query))
     return erased
 
 

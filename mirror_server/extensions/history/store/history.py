@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from mirror_sdk.wire.device_object import Origin
 from mirror_server.core.instants import Instant
 from mirror_server.store.conditions import Condition, clause, where_of
-from mirror_server.store.session import EXTENSIONS, Row, Session, parts
+from mirror_server.store.session import EXTENSIONS, Row, Session, batches
 
 KINDS: tuple[tuple[str, str | None], ...] = (
     ("reported", "observation"),
@@ -272,7 +272,7 @@ def erase(session: Session, device_ids: Sequence[str]) -> int:
         The number of rows that were not sealed.
     """
     count = 0
-    for some in parts(device_ids):
+    for some in batches(device_ids):
         of_these = f"device_number IN (SELECT number FROM devices WHERE device_id IN ({', '.join('?' * len(some))}))"
         unsealed = "revision > (SELECT sealed_revision FROM history_state)"
         counted = session.rows_of(f"SELECT count(*) FROM history WHERE {unsealed} AND {of_these}", some)

@@ -16,7 +16,7 @@ class PostgresLocation(Location):
 
     coordinator = "mirror_server.extensions.postgresql.membership:Membership"
 
-    def open(self, branches: Sequence[Branch], *, must_exist: bool, as_it_is: bool) -> Backend:  # noqa: ARG002 - of files only
+    def open(self, branches: Sequence[Branch], *, must_exist: bool, keep_schema: bool) -> Backend:  # noqa: ARG002 - of files only
         """See :class:`Location`."""
         try:
             from mirror_server.extensions.postgresql.store.backend import PostgresBackend  # noqa: PLC0415 - needs psycopg
