@@ -57,7 +57,7 @@ _MAX_CONFLICT_KEYS = 256
 
 _ALONE = "NULL"
 # In one message each: who waits for a transaction does not wait for the ways of its process to the database.
-_BEGIN = "BEGIN; SELECT begin_writing({touched})"
+_BEGIN = "BEGIN; SELECT begin_writing({conflict_keys})"
 _END = "SELECT end_writing('{process_id}', {group}, {now}, ARRAY[{payloads}]::text[]); COMMIT"
 _UNDO = "ROLLBACK; SELECT pg_advisory_unlock_all()"
 _BEGIN_READING = "BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ"
