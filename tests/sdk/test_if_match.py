@@ -47,7 +47,7 @@ def test_another_write_since_is_told_with_the_resource_as_it_is(client, new_clie
         assert (error.status, error.reason) == (412, "DESIRED_CHANGED")
         assert error.resource == client.get_device(light)[LEVEL]
         assert (error.resource.desired_value, error.resource.desired.status) == (40, DesiredStatus.SUCCESS)
-        assert "write with its revision" in str(error)
+        assert "write with its current revision" in str(error)
     assert client.requests.list() == []
     client.write_value(light, LEVEL, 70, if_match=error.resource)
     assert client.get_device(light)[LEVEL].desired_value == 70
