@@ -58,7 +58,8 @@ class WithMembers:
     if not TYPE_CHECKING:  # which would believe that there are members of any name
 
         def __getattr__(self, name: str) -> object:
-            if name.startswith("_"):
+            # A group is missing only in an object whose __init__ has not run; a cure would read the groups again.
+            if name.startswith("_") or isinstance(getattr(type(self), name, None), unlocked_property):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             raise AttributeError(f"{self._expression} has no attribute {name!r}; {_cure(self, name)}")
 

@@ -108,3 +108,10 @@ def test_modules_show_their_public_names_alone():
     assert set(dir(mirror_sdk.testing)) == set(mirror_sdk.testing.__all__)
     dask = pytest.importorskip("mirror_sdk.dask")
     assert set(dir(dask)) == set(dask.__all__)
+
+
+def test_a_client_that_is_not_initialized_has_no_members():
+    client = MirrorClient.__new__(MirrorClient)
+    assert not hasattr(client, "room")
+    with pytest.raises(AttributeError, match="has no attribute 'devices'"):
+        _ = client.devices

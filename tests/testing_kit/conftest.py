@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from mirror_sdk import MirrorClient
+from mirror_sdk.testing.in_process import InProcessServer
 from mirror_sdk.testing.plugin import (
     clock,
     faults,
@@ -30,6 +32,20 @@ __all__ = [
 ]
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _modules_are_loaded(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Load the modules of the server and the client.
+
+    ``pytester`` forgets the modules that were first imported while it was in use. A later test would load them again,
+    and have a second class of each name.
+    """
+    server = InProcessServer(tmp_path_factory.mktemp("loaded"))
+    client = MirrorClient("http://mirror.test", server.new_key(["read"]), transport=server)
+    client.devices.list()
+    client.close()
+    server.stop()
 
 
 @pytest.fixture
