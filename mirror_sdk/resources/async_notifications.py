@@ -86,7 +86,7 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
         With a service that has no such log they raise :class:`~mirror_sdk.ChannelGone`.
 
         Args:
-            receiver: A :class:`~mirror_sdk.webhook.WebhookReceiver`, or the inbox of your own application, which must
+            receiver: A :class:`~mirror_sdk.WebhookReceiver`, or the inbox of your own application, which must
                 already respond to requests.
             url: The address at which the service calls it; a ``WebhookReceiver`` knows its own.
             timeout: Seconds the call may take, instead of the client's.

@@ -17,7 +17,7 @@ from mirror_sdk.wire.log_entries import NOTHING, Batch, Gap
 
 
 class CallbackReader(LogReader):
-    """Reads a :class:`~mirror_sdk.webhook.CallbackInbox` from a position of its own.
+    """Reads a :class:`~mirror_sdk.CallbackInbox` from a position of its own.
 
     If entries are missing before those that came, or nothing comes at all, it reads the service's log instead. So
     nothing is lost while the webhook of another program is registered.
