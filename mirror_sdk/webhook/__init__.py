@@ -3,8 +3,8 @@
 ``client.notifications.use_webhook(WebhookReceiver(...))`` switches from long polling to a webhook.
 ``client.notifications.use_long_polling()`` switches back. Events and responses arrive as they do with long polling.
 
-A :class:`~mirror_sdk.WebhookReceiver` listens on a port of its own. In a web application of your own, keep a :class:`~mirror_sdk.CallbackInbox`
-and pass each request to it. With Flask::
+A :class:`~mirror_sdk.WebhookReceiver` listens on a port of its own. In a web application of your own, keep a
+:class:`~mirror_sdk.CallbackInbox` and pass each request to it. With Flask::
 
     inbox = CallbackInbox()
 
