@@ -169,7 +169,7 @@ def test_no_table_is_held_of_which_a_part_is_yet_to_be_stored(processes):
         second.submit(partial(report, device_id="d1", value=b"new"), conflict_keys=("d1",)).result(60)
         assert (told()["d0"], told()["d1"]) == ([], [b"new"])
     assert told()["d0"] == told()["d1"] == [b"new"]
-    assert list(snapshots.encoded_pages._held), "what is whole is held"
+    assert list(snapshots.encoded_pages._entries), "what is whole is held"
 
 
 def test_later_pages_of_a_history_have_all_rows_that_its_first_one_saw(processes):
@@ -437,7 +437,7 @@ def test_of_two_that_ask_two_processes_for_the_same_at_once_one_gets_it(services
             first.commands.submit(CommandSubmission(app_id, lamp, CommandRequest("GET", PATH), f"{turn}")),
             second.commands.submit(CommandSubmission(app_id, other, CommandRequest("GET", PATH), f"{turn}")),
         ]
-        is_as_seen = partial(check_revision, app_id=app_id, seen=row.desired_revision or 0)
+        is_as_seen = partial(check_revision, app_id=app_id, expected=row.desired_revision or 0)
         writes = [
             each.commands.submit(CommandSubmission(app_id, lamp, write, f"{turn}-{at}", checks=(is_as_seen,)))
             for at, each in enumerate(services)
