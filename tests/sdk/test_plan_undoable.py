@@ -16,7 +16,7 @@ from mirror_sdk import AccessDenied, CallTimeout
 from mirror_sdk.plan.checks import Check, KnownDevice, check_all
 from mirror_sdk.plan.requested import RequestedWrite
 from mirror_sdk.plan.saved import load, save
-from mirror_sdk.resources import planner
+from mirror_sdk.resources import async_planner, planner
 from mirror_sdk.values import SENML_JSON, encode
 from mirror_sdk.wire.directory import Device
 from mirror_server.service.keys import Scope
@@ -98,8 +98,9 @@ def test_read_first_does_not_read_sleeping_devices(client, simulator):
 
 @pytest.mark.parametrize(("is_online", "told"), [(True, "(REJECTED)"), (False, "(no response)")])
 def test_failed_read_delays_the_plan_briefly_and_is_named(client, simulator, lights, monkeypatch, is_online, told):
-    monkeypatch.setattr(planner, "_LATE_SECONDS", 0.2)
-    monkeypatch.setattr(planner, "_POLL_SECONDS", 0.1)
+    for module in (async_planner, planner):
+        monkeypatch.setattr(module, "_LATE_SECONDS", 0.2)
+        monkeypatch.setattr(module, "_POLL_SECONDS", 0.1)
     simulator.set_answer(lights[1], "reject")
     simulator.set_online(lights[1], is_online)
     plan = client.plan(all_to(lights), read_first=True)
