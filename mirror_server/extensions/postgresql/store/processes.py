@@ -66,9 +66,7 @@ def call(session: Session, call_id: str) -> bytes | None:
 
 def put_response(session: Session, call_id: str, response: bytes) -> None:
     """Answer a call."""
-    session.run(
-        "UPDATE relayed_calls SET answer = :answer WHERE call_id = :call_id", call_id=call_id, answer=response
-    )
+    session.run("UPDATE relayed_calls SET answer = :answer WHERE call_id = :call_id", call_id=call_id, answer=response)
 
 
 def response(session: Session, call_id: str) -> bytes | None:
