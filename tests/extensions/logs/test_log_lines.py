@@ -237,7 +237,7 @@ def test_lines_beyond_the_queue_are_counted_and_reported_when_the_log_is_read_ag
     monkeypatch.setattr(handler, "_MOST_QUEUED", 100)
     reader, stream = unread
     log_to("json", stream)
-    # In a pipe with room, a slow thread could empty a full queue, and report some lost lines before the others are lost.
+    # In a pipe with room, a slow thread could empty a full queue, and report some lost lines too early.
     fill(stream)
     count = 0
     while lost_lines() < 7:
