@@ -143,7 +143,7 @@ def place(given: object) -> int | None:
     if given is None or is_count(given):
         return None if given is None else int(given)
     raise InvalidValue(
-        f"after={given!r} must be the number of an entry, as events.position tells it, or None for the end; of a text"
+        f"after={given!r} must be the number of an entry, such as events.position, or None for the end; of a text"
         " make one with int(...)"
     )
 

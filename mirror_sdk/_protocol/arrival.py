@@ -38,6 +38,6 @@ def pieces_of(answer: httpx.Response, deadline: Deadline) -> Generator[bytes]:
             return
         # A transport that is not ours knows of no deadline.
         if not deadline.left:
-            raise httpx.ReadTimeout("the answer had not ended")
+            raise httpx.ReadTimeout("the response had not ended")
         deadline.arrived(len(raw))
         yield from unpacking.pieces(raw)

@@ -92,12 +92,10 @@ class LogCursor:
             UnexpectedAnswer: These entries were read before, or their numbers are not valid.
         """
         if poll.message and self.position is not None and poll.cursor <= self.position:
-            raise UnexpectedAnswer(
-                f"a poll for what follows entry {self.position} was answered with entry {poll.cursor} again"
-            )
+            raise UnexpectedAnswer(f"a poll for what follows entry {self.position} returned entry {poll.cursor} again")
         entries = Entries(poll.message)
         if fault := entries.numbering_error(self.position, poll.cursor):
-            raise UnexpectedAnswer(f"in the answer to a poll {visible_line(fault)}")
+            raise UnexpectedAnswer(f"in the response to a poll {visible_line(fault)}")
         # Only after all checks: the next poll repeats an invalid response from the same position.
         self._backoff.succeeded()
         self.last_failure = None

@@ -107,11 +107,11 @@ class Operation(Generic[T_co]):
         status = answer.status_code
         if status in self.also_reads or 200 <= status < 300:
             if content_type(answer.headers) == _PAGE:
-                raise UnexpectedAnswer(f"{self.method} {self.path} was answered with a page{elsewhere(answer.headers)}")
+                raise UnexpectedAnswer(f"{self.method} {self.path} returned a page{elsewhere(answer.headers)}")
             return self.read(answer)
         if status >= 400:
             raise api_error(status, read_error_body(answer), _read_retry_after(answer))
-        raise UnexpectedAnswer(f"{self.method} {self.path} was answered with {status}{elsewhere(answer.headers)}")
+        raise UnexpectedAnswer(f"{self.method} {self.path} returned {status}{elsewhere(answer.headers)}")
 
 
 def read_json(validate: Callable[[bytes], T]) -> Callable[[HTTPResponse], T]:

@@ -738,7 +738,7 @@ def _read_uri_list(answer: HTTPResponse) -> list[str]:
         for path in paths:
             parse_path(path)
     except ValueError as exc:
-        raise UnexpectedAnswer(f"the answer is no list of resource paths: {visible_line(str(exc))}") from exc
+        raise UnexpectedAnswer(f"the response is no list of resource paths: {visible_line(str(exc))}") from exc
     return paths
 
 
@@ -763,7 +763,7 @@ def require_asked(filters: Mapping[str, str], field: str, found: Iterable[str | 
         for value in values:
             if not meets(value, expected):
                 raise UnexpectedAnswer(
-                    f"asked for devices with {name}={_shown(requested)}, and the answer has one with {field}"
+                    f"requested devices with {name}={_shown(requested)}, and the response has one with {field}"
                     f" {_shown(value)}"
                 )
 
@@ -780,7 +780,7 @@ _MEETS: dict[str, Callable[[Any, Any], bool]] = {
 
 def _require_device(asked: str | None, found: str) -> None:
     if found != asked:
-        raise UnexpectedAnswer(f"asked about device {_shown(asked)}, and the answer is about {_shown(found)}")
+        raise UnexpectedAnswer(f"requested device {_shown(asked)}, and the response is about {_shown(found)}")
 
 
 def _shown(text: object) -> str:
@@ -796,7 +796,7 @@ def _read_accepted(async_id: str, answer: HTTPResponse) -> Accepted:
     body = _read_object(answer.content) if answer.content.strip() else {}
     named = body.get("async-response-id", async_id)
     if named != async_id:
-        raise UnexpectedAnswer(f"asked for a request {async_id!r}, and the answer is about {_shown(named)}")
+        raise UnexpectedAnswer(f"requested a request {async_id!r}, and the response is about {_shown(named)}")
     return Accepted(
         at=read_instant(answer.headers.get(routes.REQUESTED_AT_HEADER)),
         expires_at=read_instant(answer.headers.get(routes.EXPIRES_AT_HEADER)),
@@ -832,13 +832,15 @@ def read_instant(header: str | None) -> datetime | None:
 def _read_poll(after: int | None, answer: HTTPResponse) -> Poll:
     cursor = answer.headers.get(routes.CURSOR_HEADER, "")
     if not cursor.isdecimal():
-        raise UnexpectedAnswer(f"the answer to a poll has no {routes.CURSOR_HEADER}; this service keeps no log to read")
+        raise UnexpectedAnswer(
+            f"the response to a poll has no {routes.CURSOR_HEADER}; this service keeps no log to read"
+        )
     if len(cursor) > routes.MAX_SEQ_DIGITS:
         raise UnexpectedAnswer(
-            f"the answer to a poll goes up to entry {cursor[: routes.MAX_SEQ_DIGITS]}...; no log is so long"
+            f"the response to a poll goes up to entry {cursor[: routes.MAX_SEQ_DIGITS]}...; no log is so long"
         )
     if after is not None and int(cursor) < after:
-        raise UnexpectedAnswer(f"asked for what follows entry {after}, and the answer goes up to {cursor} only")
+        raise UnexpectedAnswer(f"requested what follows entry {after}, and the response goes up to {cursor} only")
     message = _read_object(answer.content) if answer.status_code != 204 else {}
     return Poll(
         int(cursor),
@@ -852,9 +854,9 @@ def _read_object(content: bytes) -> Mapping[str, Any]:
     try:
         message = json.loads(content)
     except (ValueError, RecursionError) as exc:
-        raise UnexpectedAnswer(f"the answer is no JSON: {exc}") from exc
+        raise UnexpectedAnswer(f"the response is no JSON: {exc}") from exc
     if not isinstance(message, dict):
-        raise UnexpectedAnswer(f"the answer is a {type(message).__name__}, not an object")
+        raise UnexpectedAnswer(f"the response is a {type(message).__name__}, not an object")
     return message
 
 

@@ -66,7 +66,7 @@ def expected_revision(if_match: ExpectedValue) -> int:
         return NEVER_WRITTEN if if_match.desired is None else expected_revision(if_match.desired)
     if isinstance(if_match, DesiredValue):
         if if_match.revision is None:
-            raise InvalidValue("if_match: this service tells no revisions of desired values; write without if_match")
+            raise InvalidValue("if_match: this service has no revisions of desired values; write without if_match")
         return if_match.revision
     return _read_revision(if_match)
 
@@ -78,5 +78,5 @@ def _read_revision(given: object) -> int:
             f"if_match={given!r} must be a revision, a Resource or a DesiredValue; 0 stands for one never written"
         )
     if not 0 <= int(given) < _MOST_REVISIONS:
-        raise InvalidValue(f"if_match={given} is no revision; device[path].desired.revision tells it")
+        raise InvalidValue(f"if_match={given} is no revision; read it from device[path].desired.revision")
     return int(given)

@@ -51,7 +51,7 @@ class Unpacking:
     def __init__(self, headers: Mapping[str, str]) -> None:
         encoding = headers.get("Content-Encoding", "").strip().lower()
         if encoding not in {"", "identity", "gzip"}:
-            raise UnexpectedAnswer(f"the answer has the content encoding {encoding[:40]!r}, which was not asked for")
+            raise UnexpectedAnswer(f"the response has the content encoding {encoding[:40]!r}, which was not requested")
         self._packed = zlib.decompressobj(_GZIP) if encoding == "gzip" else None
 
     def pieces(self, raw: bytes) -> Iterator[bytes]:
@@ -68,7 +68,7 @@ class Unpacking:
         # After a full piece there may be more, even if no input is left.
         while raw or len(piece) == PIECE_BYTES:
             if raw and self._packed.eof:
-                raise UnexpectedAnswer("the answer goes on after the end of its compressed content")
+                raise UnexpectedAnswer("the response goes on after the end of its compressed content")
             try:
                 piece = self._packed.decompress(raw, PIECE_BYTES)
             except zlib.error as exc:
@@ -112,7 +112,7 @@ class Gathering:
     def _require(self, byte_count: int) -> None:
         if byte_count > self._most_bytes:
             raise UnexpectedAnswer(
-                f"the answer has more than {self._most_bytes} bytes after decompression, which is the limit"
+                f"the response has more than {self._most_bytes} bytes after decompression, which is the limit"
             )
 
 

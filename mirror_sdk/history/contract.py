@@ -67,7 +67,7 @@ class RowChecker:
         paths = _occurring(batch.column("path"))
         require_paths(paths)
         if others := [path for path in paths if not matches_any(patterns, path)]:
-            raise ContractError(f"asked for {', '.join(patterns or ())}, and the answer has {others[0]}")
+            raise ContractError(f"requested {', '.join(patterns or ())}, and the response has {others[0]}")
         # A gap may begin before the interval, and end after it.
         is_gap = pc.fill_null(pc.equal(batch.column("what").cast(pa.string()), "gap"), False)
         happened = batch.column("changed_at").cast(pa.int64()).filter(pc.invert(is_gap))

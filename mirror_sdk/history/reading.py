@@ -114,7 +114,7 @@ class HistoryReader:
         end: HistoryEnd | None = None
         for batch, metadata in read_batches(headers, body, self._limit, COLUMNS, _batches_of_lines):
             if self._left is not None and batch.num_rows > self._left:
-                raise UnexpectedAnswer("the history has more rows than were asked for")
+                raise UnexpectedAnswer("the history has more rows than were requested")
             with self._limit.checking():
                 table = self._table_of(self._rows.checked(batch))
                 after = metadata.get(AFTER_KEY, b"").decode() or None
@@ -170,7 +170,7 @@ class HistoryReader:
     def _finish(self, end: HistoryEnd) -> None:
         row_count = self._row_count - self._rows_before
         if end.row_count != row_count:
-            raise UnexpectedAnswer(f"the history has {row_count} rows and tells of {end.row_count}")
+            raise UnexpectedAnswer(f"the history has {row_count} rows but announces {end.row_count}")
         self._first_end = self._first_end or end
         if end.after is None:
             self._next_part()

@@ -124,7 +124,7 @@ def checked(batch: pa.RecordBatch, *, may_be_unchanged: bool, is_past: bool) -> 
     require_all("device_id", batch.column("device_id"))
     lists = batch.column("resources")
     if lists.null_count and not may_be_unchanged:
-        raise ContractError("devices that have not changed, which nobody asked for")
+        raise ContractError("devices that have not changed, which were not requested")
     counts = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     _check_resources(lists.flatten(), counts, is_past=is_past)
     _check_desired(batch.column("desired"), counts)

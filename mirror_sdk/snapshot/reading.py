@@ -154,7 +154,7 @@ def read_snapshot(
     _check_end(request, end)
     for announced in (end.device_count, total):
         if announced is not None and announced != read.received:
-            raise UnexpectedAnswer(f"the snapshot has {read.received} devices and tells of {announced}")
+            raise UnexpectedAnswer(f"the snapshot has {read.received} devices but announces {announced}")
     with limit.checking():
         taken_at = write_timestamp(end.taken_at)
     return SnapshotResult(
@@ -170,12 +170,12 @@ def read_snapshot(
 def _check_end(request: SnapshotRequest, end: SnapshotEnd) -> None:
     if request.revision is not None and (end.revision is None or end.revision < request.revision):
         raise UnexpectedAnswer(
-            f"asked for what follows revision {request.revision}, and the snapshot is of revision {end.revision}"
+            f"requested what follows revision {request.revision}, and the snapshot is of revision {end.revision}"
         )
     # A snapshot of the past has no revision, since no refresh can start from it.
     if request.as_of is not None and end.revision is not None:
         raise UnexpectedAnswer(
-            "asked for the state at an instant of the past, and the snapshot is of the present: this service is of a"
+            "requested the state at an earlier instant, and the snapshot is of the present: this service is of a"
             " version without a history"
         )
 
@@ -190,7 +190,7 @@ def _require_paths_match(patterns: Sequence[str], batch: pa.RecordBatch) -> None
     paths = batch.column("resources").flatten().field("path")
     for path in paths.dictionary.take(pc.unique(paths.indices)).to_pylist():
         if not matches_any(patterns, path):
-            raise ContractError(f"asked for {', '.join(patterns)}, and the answer has {path}")
+            raise ContractError(f"requested {', '.join(patterns)}, and the response has {path}")
 
 
 def _batches_of_lines(chunks: Iterator[list[bytearray]]) -> Iterator[Batch]:

@@ -80,5 +80,5 @@ def _read_ranges(answer: HTTPResponse) -> DeviceRanges:
     ends = [None, *(one.last for one in ranges.data)]
     begins = [*(one.after for one in ranges.data), None]
     if begins != ends or ranges.device_count != sum(one.device_count for one in ranges.data):
-        raise UnexpectedAnswer("the ranges of the answer are not those of one selection, each behind the one before")
+        raise UnexpectedAnswer("the ranges of the response are not those of one selection, each behind the one before")
     return ranges

@@ -54,7 +54,7 @@ def request_since(frame: pd.DataFrame, *, server: str) -> SnapshotRequest:
     selection = about.get("selection")
     if selection is None:
         raise InvalidValue(
-            "the table does not say what it shows; refresh the one that client.fleet.snapshot() gave, then join or"
+            "the table does not say what it shows; refresh the one that client.fleet.snapshot() returned, then join or"
             " change it. Where pandas dropped that of the same rows, frame.mirror.with_metadata_from(snapshot) brings"
             " it back"
         )
@@ -65,7 +65,7 @@ def request_since(frame: pd.DataFrame, *, server: str) -> SnapshotRequest:
         )
     if {"device_id", "path"} <= set(frame.columns) and frame.duplicated(["device_id", "path"]).any():
         raise InvalidValue(
-            "the table has a device's resource more than once; refresh the one that client.fleet.snapshot() gave"
+            "the table has a device's resource more than once; refresh the one that client.fleet.snapshot() returned"
         )
     try:
         return SnapshotRequest(

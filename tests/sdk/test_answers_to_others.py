@@ -37,7 +37,7 @@ def test_an_answer_about_another_device(client_over, simulator, ids, path, ask):
     simulator.set_online(ids[1], False)
     client.requests.begin_read(ids[1], TEMPERATURE)
     assert ask(client, ids[1])
-    with pytest.raises(UnexpectedAnswer, match=f"about device '{ids[0]}'.*about '{ids[1]}'"):
+    with pytest.raises(UnexpectedAnswer, match=f"requested device '{ids[0]}'.*about '{ids[1]}'"):
         ask(client, ids[0])
 
 
@@ -89,11 +89,11 @@ def test_a_snapshot_of_another_selection_or_time(client_over, plain, ids, is_arr
     client = client_over(change)
     whole = client.fleet.snapshot()
     assert whole["device_id"].nunique() == 3
-    with pytest.raises(UnexpectedAnswer, match=r"id__in.*the answer has one with id"):
+    with pytest.raises(UnexpectedAnswer, match=r"id__in.*the response has one with id"):
         client.fleet.snapshot(ids[:2])
     with pytest.raises(UnexpectedAnswer, match=r"endpoint_name__eq='a'.*endpoint_name"):
         client.fleet.snapshot(endpoint_name="a")
-    with pytest.raises(UnexpectedAnswer, match=f"asked for {TEMPERATURE}, {UNIT}, and the answer has"):
+    with pytest.raises(UnexpectedAnswer, match=f"requested {TEMPERATURE}, {UNIT}, and the response has"):
         client.fleet.snapshot(paths=[TEMPERATURE])
     assert client.fleet.snapshot(paths=["/*"]).shape == whole.shape
     plain.write_value(ids[0], LIGHT, False)

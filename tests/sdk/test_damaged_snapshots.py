@@ -119,7 +119,7 @@ DAMAGED = {
     "a path of too large a number": ([[resources(0, path="/3303/0/65536")]], "go from 0 to 65535"),
     "a resource that is none": ([[changed(resources=[None, *device(FULL)["resources"]])]], "1 of resources"),
     "a resource that may be subscribed": ([[resources(0, subscribed=None)]], "1 of subscribed"),
-    "an unchanged device": ([[changed(resources=None, desired=[])]], "nobody asked for"),
+    "an unchanged device": ([[changed(resources=None, desired=[])]], "were not requested"),
     "a desired value of the next device": ([[desired(resource=5), device(11)]], "not there"),
     "a desired value of no resource": ([[desired(resource=-1)]], "not there"),
     "two desired values": ([[changed(desired=device(FULL)["desired"] * 2)]], "the desired value"),
@@ -173,7 +173,7 @@ def test_lines_are_looked_at_likewise(refused):
         ([*reversed(devices), end], "twice or out of order"),
         ([devices[0], json.dumps(twice).encode() + b"\n", *devices[2:], end], "stands there twice"),
         ([devices[0], json.dumps(other).encode() + b"\n", *devices[2:], end], "is not a resource path"),
-        ([*devices, json.dumps(unchanged).encode() + b"\n", end], "nobody asked for"),
+        ([*devices, json.dumps(unchanged).encode() + b"\n", end], "were not requested"),
     ):
         refused(message, NDJSON, b"".join(lines))
 
@@ -181,7 +181,7 @@ def test_lines_are_looked_at_likewise(refused):
 @pytest.mark.parametrize("form", [ARROW, NDJSON])
 def test_as_many_devices_come_as_were_announced(answering, refused, form):
     content = ndjson_stream() if form == NDJSON else arrow_stream(streams.batches())
-    refused("12 devices and tells of 13", form, content, {"Mirror-Total": "13"})
+    refused("12 devices but announces 13", form, content, {"Mirror-Total": "13"})
     # What is no number announces nothing.
     assert len(answering(form, content, {"Mirror-Total": "9" * 5000}).fleet.snapshot()) == 30
 

@@ -78,7 +78,7 @@ def test_a_service_that_tells_no_revisions_is_not_trusted_with_it(client_of):
     body = {"device_id": "0" * 32, "created_at": "2026-11-20T12:37:49.000Z", "resources": [resource]}
     client = client_of(transport=httpx.MockTransport(lambda _: httpx.Response(200, json=body)))
     seen = client.get_device("0" * 32)[LEVEL]
-    with pytest.raises(InvalidValue, match="tells no revisions"):
+    with pytest.raises(InvalidValue, match="has no revisions"):
         client.requests.begin_write("0" * 32, LEVEL, 70, if_match=seen)
 
 
