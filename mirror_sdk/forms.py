@@ -1,4 +1,4 @@
-"""The forms of a table: a frame of pandas or Polars, or a table of Arrow."""
+"""Conversion of tables to their forms: a frame of pandas or Polars, or a table of Arrow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def to_pandas(tables: list[pa.Table], metadata: Mapping[str, object], *, tz: str | None = None) -> pd.DataFrame:
-    """Make a frame of the parts of a table; arguments and errors as for :func:`to_form`."""
+    """Convert the chunks of a table to a frame; arguments and errors as for :func:`to_form`."""
     from mirror_sdk.frames.columns import frame_of
     from mirror_sdk.tables.columns import concat_columns
 
@@ -26,10 +26,10 @@ def to_pandas(tables: list[pa.Table], metadata: Mapping[str, object], *, tz: str
 def to_form(
     tables: list[pa.Table], metadata: Mapping[str, object], *, as_: Form, tz: str | None
 ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
-    """Make a table of its parts, in the requested form.
+    """Combine the chunks of a table, in the requested form.
 
     Args:
-        tables: The parts, all of one schema. The list is emptied, so that memory holds them once.
+        tables: The chunks, all of one schema. The list is emptied, so that they are in memory only once.
         metadata: The metadata: ``attrs["mirror"]`` for pandas, the schema's metadata for Arrow, and none for Polars.
         as_: The form.
         tz: Time zone of the time columns; UTC by default.

@@ -13,11 +13,11 @@
 
 A pyarrow schema defines the columns, types and order of each table.
 
-Questions to a table
---------------------
+Analysis
+--------
 
 When this module is imported, every frame has the accessor ``mirror``
-(:class:`~mirror_sdk.frames.accessor.MirrorAccessor`). Type checkers take ``frame.mirror`` for a column.
+(:class:`~mirror_sdk.frames.accessor.MirrorAccessor`). Type checkers treat ``frame.mirror`` as a column.
 ``mirror(frame)`` is the same accessor in a form that they understand.
 
 - ``drift``: where desired and reported values differ, and why.

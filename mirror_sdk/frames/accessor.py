@@ -49,31 +49,32 @@ class _HasFleet(Protocol[T_co]):
 class MirrorAccessor(HistoryMethods):
     """Methods for state, events, history, requests and drift tables, and for any table with the columns they need.
 
-    The analysis over time takes a history or events table, also of a recording. A value is a step: v(t) is the value in
-    the last row of the resource at or before t (of several rows in one millisecond, the one that arrived last). It is
-    known at t unless an interval in which nothing is known began at or after that row, and at or before t:
+    The analysis over time needs a history or events table, also one of a recording. Values form a step function: v(t)
+    is the value in the last row of the resource at or before t. Of several rows in one millisecond, it is the one that
+    arrived last. The value is known at t unless an unknown interval began at or after that row, and at or before t:
 
     - a ``gap`` row: the service was down, or lost entries;
     - a ``deregistration`` or ``expired`` row of the device, until its next ``registration`` or ``reg_update``;
     - with ``silence_limit``, a silence of the device: no value, registration or update for longer than the limit. The
       interval begins when the limit is over.
 
-    A value from before such an interval is unknown in it and after it, until the resource is reported again. That may
-    also happen with an older time: by a device that is back and reports a value that has not changed since before it
-    left. A row with ``changed_at`` s that arrived at r gives the value at s, and again at r, from which on the value is
-    known, if
+    A value from before such an interval is unknown in it and after it, until the resource is reported again. The report
+    may have an older time: a device that returns may report a value that has not changed since before it left. A row
+    with ``changed_at`` s that arrived at r sets the value at s. It sets the value again at r, from which on the value
+    is known, if
 
     - an interval began in [s, r], and all that began until r ended at or before it;
     - the row arrived, in the order of the table, after the ``gap`` row or the registration that ended each;
     - no row of the resource has a time in (s, r].
 
-    A row that arrived while its device was leaving, or twice without an interval in between, is not repeated by that.
-    In a history of the service r is ``received_at``. In recordings and events tables ``received_at`` is by the clock of
-    the client and may be the same for many rows. There r is the newest registration, deregistration, expiry or end of a
-    gap that arrived before, so a repeated value is known from the return of its device on.
+    A row that arrived while its device was leaving does not repeat the value, nor does a second one without an interval
+    in between. In a history of the service, r is ``received_at``. In recordings and events tables, ``received_at`` is
+    by the clock of the client and may be the same for many rows. There, r is the newest registration, deregistration,
+    expiry or end of a gap that arrived before. So a repeated value is known from the return of its device on.
 
-    Opaque values, NaN and none are unknown. Times are the device's own (``changed_at``), or that of the receipt if the
-    device sent none. All rows of a device count, so choose resources by ``paths=``, not by dropping rows.
+    Opaque values, NaN and missing values are unknown. Times are the device's own (``changed_at``), or that of the
+    receipt if the device sent none. All rows of a device count, so select resources by ``paths=``, not by dropping
+    rows.
 
     Raises:
         InvalidValue: The table lacks a column; the message names it.
@@ -84,7 +85,7 @@ class MirrorAccessor(HistoryMethods):
 
     @property
     def value(self) -> pd.Series:
-        """One column of readable values: the reported ones of a state or drift table, else those that came.
+        """One column of readable values: the reported ones of a state or drift table, else the received ones.
 
         >>> client.read_value(station, "/3303/0/5700")
         21.5
@@ -105,7 +106,7 @@ class MirrorAccessor(HistoryMethods):
 
     @property
     def labels(self) -> pd.Series:
-        """What each row is called: the label of its resource, else its path.
+        """The label of the resource of each row, else its path.
 
         >>> client.state_frame([station]).mirror.labels.tolist()
         ['Temperature · Sensor Value']
@@ -118,7 +119,7 @@ class MirrorAccessor(HistoryMethods):
         return label.mask(label.isna(), path).rename("label")
 
     def in_zone(self, tz: str) -> pd.DataFrame:
-        """The same table with its times in another zone, such as ``Europe/Berlin``.
+        """Return the table with its times in another zone, such as ``Europe/Berlin``.
 
         >>> client.state_frame().mirror.in_zone("Europe/Berlin")["reported_at"].dtype
         datetime64[ms, Europe/Berlin]
@@ -126,12 +127,13 @@ class MirrorAccessor(HistoryMethods):
         return in_zone(self._frame, tz)
 
     def wide(self, *, columns: Literal["path", "label"] = "path") -> pd.DataFrame:
-        """One row per device and one column per resource.
+        """Pivot the table: one row per device and one column per resource.
 
-        A state table shows the reported values, see :func:`mirror_sdk.frames.wide`; a requests table how the last
-        request of each stands, a drift table its kinds. An events table has one row for each moment something changed,
-        and one column for each device and resource. What :meth:`resample` gave has one row for each bin, and one column
-        for each device and resource; of several statistics for each statistic, device and resource.
+        The cells of a state table are the reported values, see :func:`mirror_sdk.frames.wide`. Those of a requests
+        table are the status of the last request, those of a drift table its kinds. For an events table, the result has
+        one row for each instant of a change, and one column for each device and resource. For a result of
+        :meth:`resample` it has one row for each bin, and one column for each device and resource. With several
+        statistics it has one column for each statistic, device and resource.
 
         >>> client.state_frame(paths=["/3311/*"]).mirror.wide().columns.tolist()
         ['/3311/0/5850', '/3311/0/5851']
@@ -144,12 +146,10 @@ class MirrorAccessor(HistoryMethods):
             return wide(frame, columns=columns)
         if "bin" in frame:
             return self._wide_bins()
-        shown = "kind" if "kind" in frame else "status"
-        self._need(shown)
-        last = frame.drop_duplicates(["device_id", "path"], keep="last").astype({shown: object})
-        table = last.astype({"device_id": object, "path": object}).pivot(
-            index="device_id", columns="path", values=shown
-        )
+        cell = "kind" if "kind" in frame else "status"
+        self._need(cell)
+        last = frame.drop_duplicates(["device_id", "path"], keep="last").astype({cell: object})
+        table = last.astype({"device_id": object, "path": object}).pivot(index="device_id", columns="path", values=cell)
         return table.rename_axis(columns=None)
 
     def join(
@@ -160,17 +160,17 @@ class MirrorAccessor(HistoryMethods):
         how: How = "left",
         suffix: str = "_other",
     ) -> pd.DataFrame:
-        """This table with the columns of another one, which keeps what it is based on; ``merge`` of pandas drops that.
+        """Join another table to this one, and keep the metadata, which ``merge`` of pandas drops.
 
-        Of two tables of a mirror the result is as old as the older one, and complete only if both are; its ``server``
-        names both. With any other table, what this one is based on stays. Categories stay categories, and an index
-        with a name, such as that of :meth:`wide`, is a column like others.
+        If both tables have metadata, the result has the instant of the older one and the ``server`` of both, and it is
+        complete only if both are. With any other table, the metadata of this one stay. Categories stay categories, and
+        an index with a name, such as that of :meth:`wide`, becomes a column.
 
         Args:
             other: The other table; each of its rows that matches is a row of the result.
-            on: The columns that both have and that must be equal; ``device_id`` and ``path``, as far as both have
-                them, by default. A missing one equals nothing in a ``left`` and an ``inner`` join by a category.
-            how: Which rows stay where nothing matches: ``left`` those of this table, ``right``, ``inner``, ``outer``.
+            on: The columns to join on, which both tables must have; by default those of ``device_id`` and ``path`` that
+                both have. In a ``left`` or ``inner`` join by a category, a missing value matches nothing.
+            how: The rows to keep without a match: ``left`` those of this table, ``right``, ``inner``, ``outer``.
             suffix: Appended to the name of a column of the other table if this table has it too.
 
         Returns:
@@ -178,9 +178,9 @@ class MirrorAccessor(HistoryMethods):
             again.
 
         Raises:
-            ValueError: A column has values of another type in the other table, or the suffix makes no new name.
-            InvalidValue: A table lacks a column of ``on`` or has it twice, there is none to join by, or ``how`` is no
-                way to join.
+            ValueError: A column has values of another type in the other table, or the suffix leads to a name that
+                exists.
+            InvalidValue: A table lacks a column of ``on`` or has it twice, ``on`` is empty, or ``how`` is not a join.
 
         >>> rooms = pd.DataFrame({"endpoint_name": ["light-01"], "room": ["Hall"]})
         >>> state = client.state_frame([light])
@@ -191,15 +191,16 @@ class MirrorAccessor(HistoryMethods):
         return join(self._frame, other, on, how=how, suffix=suffix)
 
     def with_metadata_from(self, *originals: pd.DataFrame) -> pd.DataFrame:
-        """Return this table with the metadata of the tables it was made from, where pandas dropped it.
+        """Return this table with the metadata of its source tables, if pandas dropped it.
 
-        The metadata, ``attrs["mirror"]``, says when the table was taken, of how many devices, and if it is complete.
-        pandas keeps ``attrs`` when it selects, sorts, groups or changes columns and in Parquet, Feather and pickle
-        files; it drops them when it merges, joins, pivots or concatenates tables with different metadata and in
-        all other files.
+        The metadata, ``attrs["mirror"]``, has the instant of the table, the number of devices, and if it is complete.
+        pandas keeps ``attrs`` when it selects, sorts, groups or changes columns, and in Parquet, Feather and pickle
+        files. It drops them when it merges, joins or pivots tables, when it concatenates tables with different
+        metadata, and in all other files.
 
         Args:
-            *originals: The tables it was made from. Of several: as old as the oldest, and complete only if all are.
+            *originals: The source tables. For several, the result is as old as the oldest, and complete only if all
+                are.
 
         Raises:
             InvalidValue: None of them has metadata.
@@ -212,18 +213,18 @@ class MirrorAccessor(HistoryMethods):
         return with_metadata_from(self._frame, originals)
 
     def for_excel(self) -> pd.DataFrame:
-        r"""The same table as ``to_excel`` takes it, which needs openpyxl or another package that pandas names.
+        r"""Return the table for ``to_excel``, which needs openpyxl or another package that pandas names.
 
-        A sheet knows no time zones: a column of times is without one, and has it in its name, such as ``reported_at
-        (UTC)``. Spans are seconds, ``latency (s)``, bytes are hex digits. Integers of 16 digits and more are texts, and
-        so are times before March 1900, lists, and whatever else a cell does not take. A text that might be executed has
-        an apostrophe in front, as in the CSV of ``mirror``; a character that a sheet cannot hold is an escape, such as
-        ``\x1b``. An index with a name, such as that of :meth:`wide`, or of more than numbers is a column, and names
-        of several parts are one.
+        Excel has no time zones: a column of times has the zone in its name, such as ``reported_at (UTC)``. Durations
+        become seconds, ``latency (s)``, and bytes become hex digits. Integers of 16 digits and more become texts, and
+        so do times before March 1900, lists, and all values that a cell cannot store. A text that might be executed
+        starts with an apostrophe, as in the CSV of ``mirror``. A character that a sheet cannot store is an escape, such
+        as ``\x1b``. An index becomes a column if it has a name, such as that of :meth:`wide`, or does not consist of
+        numbers. Column names with several levels are joined.
 
         Raises:
             InvalidValue: The table has more than 1,048,575 rows or 16,384 columns, or a text of more than 32,767
-                characters, which Excel does not take.
+                characters: the limits of Excel.
 
         >>> sheet = client.state_frame().mirror.for_excel()
         >>> sheet.to_excel(folder / "state.xlsx", index=False)
@@ -233,14 +234,14 @@ class MirrorAccessor(HistoryMethods):
         return for_excel(self._frame)
 
     def to_html(self) -> str:
-        r"""The table as notebooks show it, for reports and for notebooks that are not IPython's.
+        r"""Return the table as notebooks display it, for reports and for notebooks without IPython.
 
-        Ids, paths and times stay in one line. ``—`` is what is missing. A header has the zone of its times, the unit
-        of its spans (``d``, ``h``, ``min`` or ``s``, by the longest that is shown), and the unit of its numbers where
-        all of the table are in one: of the columns ``..._num`` the one in ``unit``, of those of :meth:`wide` that of
-        the resource. Texts of devices are escaped, and what cannot be seen in them is an escape, such as ``\x1b``.
-        How many rows and columns there are, and how long texts may be, say the options of pandas: ``display.max_rows``,
-        ``min_rows``, ``max_columns``, ``max_colwidth``.
+        Ids, paths and times stay in one line. ``—`` stands for a missing value. The header of times has their zone, and
+        that of durations has their unit: ``d``, ``h``, ``min`` or ``s``, by the longest displayed one. The header of
+        numbers has their unit if it is the same in all rows. For the columns ``..._num`` it is that in ``unit``, for a
+        table of :meth:`wide` that of the resource. Texts of devices are escaped, and invisible characters become
+        escapes, such as ``\x1b``. The number of rows and columns and the length of texts depend on the options of
+        pandas: ``display.max_rows``, ``min_rows``, ``max_columns`` and ``max_colwidth``.
 
         >>> client.write_value(light, "/3311/0/5851", 40)
         >>> "desired_num (%)" in client.state_frame([light], paths=["/3311/0/5851"]).mirror.to_html()
@@ -249,11 +250,11 @@ class MirrorAccessor(HistoryMethods):
         return to_html(self._frame)
 
     def visible(self) -> pd.DataFrame:
-        r"""A copy to print in a terminal, in which nothing that a device wrote acts on the screen.
+        r"""Return a sanitized copy to print in a terminal, without control characters in the texts of devices.
 
-        ``print(frame)`` is of pandas, which writes the texts of devices as they are, with escape sequences, line ends
-        and marks that turn the direction of writing. In the copy these are escapes, such as ``\x1b`` and ``\u202e``;
-        columns of texts and categories have the dtype ``object``. The table itself keeps the data as it came.
+        With ``print(frame)``, pandas writes the texts of devices unchanged, with escape sequences, line ends and marks
+        that change the direction of writing. In the copy these are escapes, such as ``\x1b`` and ``\u202e``. Its
+        columns of texts and categories have the dtype ``object``. The table itself is not changed.
 
         >>> print(client.state_frame([light], paths=["/3311/0/5851"]).mirror.visible()["label"].to_string(index=False))
         Light Control · Dimmer
@@ -263,16 +264,16 @@ class MirrorAccessor(HistoryMethods):
     def pseudonymize(self, key: str | bytes, *, also: Iterable[str] = ()) -> pd.DataFrame:
         """Return the table with pseudonyms for personal data, to share it; see :mod:`mirror_sdk.privacy`.
 
-        Ids and names of devices, in the index too, and the values of the resources that are listed there. The report of
-        what was replaced stands in ``attrs["mirror"]["pseudonymized"]``.
+        Replaced are ids and names of devices, also in the index, and the values of the resources that are listed there.
+        ``attrs["mirror"]["pseudonymized"]`` has a report of the replacements.
 
         Args:
-            key: A text or bytes, of 16 bytes or more, that is kept secret. Tables of one key have the same pseudonyms.
-            also: Other texts to look for in those that stay, such as names of devices that are not in this table.
+            key: A secret text or bytes, of 16 bytes or more. Tables with one key have the same pseudonyms.
+            also: Other texts to search for in unchanged texts, such as names of devices that are not in this table.
 
         Raises:
-            InvalidValue: The key is too short or none, the table has pseudonyms already, or it has values and no column
-                says of which resources.
+            InvalidValue: The key is too short or missing, the table has pseudonyms already, or it has values and no
+                column with their resources.
 
         >>> key = "of the study of November, room 7"
         >>> state = client.state_frame(paths=["/3311/*"]).mirror.pseudonymize(key)
@@ -282,11 +283,11 @@ class MirrorAccessor(HistoryMethods):
         return pseudonymized_frame(self._frame, key, also=also)
 
     def refresh(self, client: _HasFleet[T_co]) -> T_co:
-        """The table of ``client.fleet.snapshot()`` as it would be now; only what changed is fetched.
+        """Return the current table of ``client.fleet.snapshot()``; only the changes are fetched.
 
-        With an :class:`~mirror_sdk.AsyncMirrorClient` it is to be awaited. The table itself stays as it is.
+        With an :class:`~mirror_sdk.AsyncMirrorClient`, await the result. The table itself is not changed.
 
-        Arguments and errors as for ``client.fleet.refresh()``.
+        Arguments and errors are those of ``client.fleet.refresh()``.
 
         >>> client.fleet.snapshot(paths=["/3303/*"]).mirror.refresh(client)["path"].tolist()
         ['/3303/0/5700']
@@ -302,7 +303,7 @@ class MirrorAccessor(HistoryMethods):
         unconfirmed: bool = False,
         acknowledged: bool = False,
     ) -> pd.DataFrame:
-        """The drift table of a state table; see :func:`mirror_sdk.frames.drift_frame`.
+        """Return the drift table of a state table; see :func:`mirror_sdk.frames.drift_frame`.
 
         >>> client.write_value(light, "/3311/0/5851", 40)
         >>> client.state_frame().mirror.drift()["kind"].tolist()
@@ -331,19 +332,19 @@ class MirrorAccessor(HistoryMethods):
         now: InstantLike | None = None,
         devices: Iterable[Device] | pd.DataFrame | None = None,
     ) -> pd.DataFrame:
-        """The rows of a state table whose value is older than ``age`` (``"1h"``, ``"30min"``), or their devices.
+        """Return the rows of a state table whose value is older than ``age`` (``"1h"``, ``"30min"``), or their devices.
 
         Args:
             age: How old a value may be.
-            by: ``"device"`` gives one row for each device with stale values, the longest silent first; see
+            by: ``"device"`` returns one row for each device with stale values, the longest silent first; see
                 :func:`mirror_sdk.frames.stale_devices` for its columns.
-            never_read: Whether what was never reported is stale too.
-            now: From which moment on it is counted back, by the mirror's clock; the moment of the table by default.
-            devices: What ``client.devices.list()`` gave, or its table: tells ``last_contact`` by device.
+            never_read: Whether values that were never reported are stale, too.
+            now: The end of ages, by the mirror's clock; the instant of the table by default.
+            devices: The result of ``client.devices.list()``, or its table; it has the ``last_contact`` of each device.
 
         Raises:
-            InvalidValue: ``age`` is no span of time, ``by`` is neither of the two, ``devices`` is not the directory,
-                ``now`` is naive, no moment is known, or ``reported_at`` holds no times.
+            InvalidValue: ``age`` is not a span of time, ``by`` is invalid, ``devices`` is not the directory, or ``now``
+                is naive. The table has no instant in its metadata, or ``reported_at`` has no times.
 
         >>> client.read_value(station, "/3303/0/5700")
         21.5
@@ -359,7 +360,7 @@ class MirrorAccessor(HistoryMethods):
         """
         self._need("reported_at")
         if by not in ("resource", "device"):
-            raise InvalidValue(f'by={by!r} is neither "resource" nor "device"; give one of these')
+            raise InvalidValue(f'by={by!r} must be "resource" or "device"')
         stale = stale_rows(self._frame, age, never_read=never_read, now=now)
         if by == "resource":
             return stale
@@ -367,20 +368,20 @@ class MirrorAccessor(HistoryMethods):
         return stale_devices(self._frame, stale, devices)
 
     def plot_timeline(self, *, paths: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
-        """Draw the numbers of an events or history table over time, a line for each device and resource, with its name.
+        """Draw the numbers of an events or history table over time, with a named line for each device and resource.
 
-        A line is broken where its device left, and where the service received nothing.
+        A line has a break at each absence of its device, and at each gap of the service.
 
         Args:
-            paths: Only these resources; a ``*`` at the end of one stands for anything.
-            ax: Where to draw; a new figure by default.
+            paths: Only these resources; ``*`` at the end of a path matches anything.
+            ax: The axes to draw on; a new figure by default.
 
         Returns:
             The axes, with the time zone on the horizontal one.
 
         Raises:
             ImportError: matplotlib is not installed.
-            InvalidValue: ``paths`` is one text, or a pattern is not one.
+            InvalidValue: ``paths`` is a single text, or a pattern is invalid.
 
         >>> client.notifications.events_frame(after=0, timeout=0).mirror.plot_timeline().get_xlabel()
         'changed at (UTC)'
@@ -393,7 +394,7 @@ class MirrorAccessor(HistoryMethods):
             numbers = numbers[[matches_any(patterns, str(path)) for path in numbers["path"]]]
         axes = axes_for(ax)
         ends = self._ends_of_lines()
-        # Of categories of Arrow's, pandas would also give those that do not occur.
+        # For Arrow categories, pandas would also return those that do not occur.
         keys = [numbers["device_id"].astype(object), numbers["path"].astype(object)]
         lines, columns = {}, ["changed_at", "value_num"]
         for (device_id, path), rows in numbers.groupby(keys, sort=False):
@@ -408,7 +409,7 @@ class MirrorAccessor(HistoryMethods):
                 ordered["value_num"],
                 marker=".",
                 drawstyle="steps-post",
-                # A line whose name begins with that is left out of the legend.
+                # matplotlib omits lines whose name begins with an underscore from the legend.
                 label=f" {name}" if name.startswith("_") else name,
             )
         axes.set_xlabel(f"changed at ({self._frame['changed_at'].dt.tz})")
@@ -420,7 +421,7 @@ class MirrorAccessor(HistoryMethods):
         return axes
 
     def _ends_of_lines(self) -> pd.DataFrame:
-        """Return when nothing more was known of a device, or of all (no id), of an events or history table."""
+        """Return the instants from which on the values of a device, or of all devices (no id), are unknown."""
         frame = self._frame
         is_end = frame["event"].isin(["gap", "deregistration", "expired"]) if "event" in frame else [False] * len(frame)
         found = frame.loc[is_end, ["device_id", "changed_at"]].dropna(subset=["changed_at"])
@@ -439,14 +440,15 @@ class MirrorAccessor(HistoryMethods):
 
     def _wide_bins(self) -> pd.DataFrame:
         frame = self._frame.astype({"device_id": object, "path": object})
-        shown = [name for name in frame if name not in {"bin", "device_id", "endpoint_name", "path", "covered"}]
+        statistics = [name for name in frame if name not in {"bin", "device_id", "endpoint_name", "path", "covered"}]
         keys = ["bin", "device_id", "path"]
         if frame.duplicated(keys).any():
             raise InvalidValue(
-                'the table has several rows for a bin of a resource, as how="duration" gives; take another statistic,'
+                'the table has several rows for a bin of a resource, as with how="duration"; use another statistic,'
                 ' or frame.pivot_table(index="bin", columns=["device_id", "path", "value"], values="duration")'
             )
-        return frame.pivot(index="bin", columns=keys[1:], values=shown[0] if len(shown) == 1 else shown).sort_index()
+        values = statistics[0] if len(statistics) == 1 else statistics
+        return frame.pivot(index="bin", columns=keys[1:], values=values).sort_index()
 
     def _of(self, prefix: Literal["value", "requested"]) -> Literal["value", "requested"]:
         self._need(*(f"{prefix}_{kind}" for kind in ("num", "text", "bool")))
@@ -455,11 +457,11 @@ class MirrorAccessor(HistoryMethods):
     def _need(self, *names: str) -> None:
         missing = [name for name in names if name not in self._frame]
         if missing:
-            raise InvalidValue(f"the table lacks the column {', '.join(missing)}; take one that client.*_frame() makes")
+            raise InvalidValue(f"the table lacks the column {', '.join(missing)}; use one of client.*_frame()")
 
 
 def mirror(frame: pd.DataFrame) -> MirrorAccessor:
-    """``frame.mirror``, in a way that type checkers and editors know: to them ``frame.mirror`` is a column.
+    """Return ``frame.mirror`` for type checkers and editors, which treat ``frame.mirror`` as a column.
 
     >>> from mirror_sdk.frames import mirror
     >>> mirror(client.state_frame([station])).labels.tolist()

@@ -1,4 +1,4 @@
-"""Where plots are drawn, and what they have in common."""
+"""The axes, legends and device names of plots."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST_NAME = 40
 
 
 def axes_for(ax: Axes | None, *, height: float = 4.0) -> Axes:
-    """The axes that were given, else those of a new figure, so many inches high.
+    """Return the axes of the caller, else those of a new figure; ``height`` is in inches.
 
     Raises:
         ImportError: matplotlib is not installed.
@@ -29,10 +29,10 @@ def axes_for(ax: Axes | None, *, height: float = 4.0) -> Axes:
     return axes
 
 
-def plain_legend(axes: Axes, *, beside: bool = False) -> None:
-    """Add a legend, ``beside`` the axes if need be, whose names are shown as they are: one may look like a formula."""
+def plain_legend(axes: Axes, *, outside: bool = False) -> None:
+    """Add a legend, optionally to the right of the axes. Names that look like a formula are drawn as plain text."""
     legend = axes.legend(fontsize="small", loc="best")
-    if beside:
+    if outside:
         legend.set_loc("upper left")
         legend.set_bbox_to_anchor((1.0, 1.0))
     for text in legend.get_texts():
@@ -40,7 +40,7 @@ def plain_legend(axes: Axes, *, beside: bool = False) -> None:
 
 
 def device_names(*frames: pd.DataFrame) -> dict[str, str]:
-    """What the devices are called that tables have an endpoint name of."""
+    """Return the display names of the devices whose endpoint name the tables contain."""
     named = [
         frame[["device_id", "endpoint_name"]].drop_duplicates().astype(object).dropna()
         for frame in frames
@@ -48,6 +48,6 @@ def device_names(*frames: pd.DataFrame) -> dict[str, str]:
     ]
     if not named:
         return {}
-    known = pd.concat(named).drop_duplicates("device_id")
-    short = [name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…" for name in known["endpoint_name"]]
-    return shown_names(dict(zip(known["device_id"], short, strict=True)))
+    names = pd.concat(named).drop_duplicates("device_id")
+    short = [name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…" for name in names["endpoint_name"]]
+    return shown_names(dict(zip(names["device_id"], short, strict=True)))

@@ -1,4 +1,4 @@
-"""Frames for pandas out of the tables of :mod:`mirror_sdk.tables`, and what their columns have in common."""
+"""Conversion of the tables of :mod:`mirror_sdk.tables` to pandas, and checks of their columns."""
 
 from __future__ import annotations
 
@@ -34,28 +34,28 @@ _MASKED: Mapping[pa.DataType, Any] = {
     pa.float64(): pd.arrays.FloatingArray,
     pa.bool_(): pd.arrays.BooleanArray,
 }
-_WORDS = pd.CategoricalDtype(pd.Index(["a text, of which only the kind stays"])[:0])
+_WORDS = pd.CategoricalDtype(pd.Index(["a text that sets the type"])[:0])
 
 
 def build(
     columns: Mapping[str, Sequence[object]], schema: pa.Schema, *, tz: str | None = None, **metadata: object
 ) -> pd.DataFrame:
-    """The frame of a schema, with what it is based on in ``attrs["mirror"]``.
+    """Build the frame of a schema, with its metadata in ``attrs["mirror"]``.
 
     Raises:
-        InvalidValue: There is no such time zone.
+        InvalidValue: The time zone does not exist.
     """
     return to_frame(to_table(columns, schema), metadata, tz=tz)
 
 
-def basis_of(frame: pd.DataFrame) -> dict[str, object]:
-    """What a table made out of another is based on: the same, but for what is true of all its rows together."""
+def shared_metadata(frame: pd.DataFrame) -> dict[str, object]:
+    """Return the metadata that also apply to a table derived from this one."""
     metadata = frame.attrs.get("mirror", {})
     return {name: metadata[name] for name in ("taken_at", "devices", "complete", "server") if name in metadata}
 
 
 def plain(value: Any) -> object:
-    """A cell of pandas as Arrow takes it, whatever its resolution."""
+    """Convert a cell of pandas, of any resolution, for Arrow."""
     if pd.isna(value):
         return None
     if isinstance(value, pd.Timedelta):
@@ -64,7 +64,7 @@ def plain(value: Any) -> object:
 
 
 def with_index(frame: pd.DataFrame) -> pd.DataFrame:
-    """The table with an index that has a name as a column, such as that of a wide table, unless it is one already."""
+    """Return the table with its named index as columns, such as that of a wide table, unless they exist already."""
     levels = range(frame.index.nlevels)
     doubled = [level for level in levels if _is_column(frame, frame.index.get_level_values(level))]
     if doubled:
@@ -73,13 +73,13 @@ def with_index(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _is_column(frame: pd.DataFrame, level: pd.Index) -> bool:
-    """Whether a part of the index is a column of the same name too, as ``set_index(..., drop=False)`` leaves it."""
+    """Return whether a level of the index is also a column, as after ``set_index(..., drop=False)``."""
     name = level.name
     return name is not None and sum(one == name for one in frame.columns) == 1 and level.equals(pd.Index(frame[name]))
 
 
 def to_frame(table: pa.Table, metadata: Mapping[str, object], *, tz: str | None = None) -> pd.DataFrame:
-    """The frame of a table that has one of the schemas.
+    """Convert a table with one of the schemas to a frame.
 
     Args:
         table: The table.
@@ -87,7 +87,7 @@ def to_frame(table: pa.Table, metadata: Mapping[str, object], *, tz: str | None 
         tz: Time zone of the time columns.
 
     Raises:
-        InvalidValue: There is no such time zone.
+        InvalidValue: The time zone does not exist.
     """
     return frame_of(dict(zip(table.column_names, table.columns, strict=True)), metadata, tz=tz)
 
@@ -100,9 +100,9 @@ def frame_of(
     So there are never two copies of all columns.
 
     Raises:
-        InvalidValue: There is no such time zone.
+        InvalidValue: The time zone does not exist.
     """
-    # Arrays instead of series, whose indices pandas would compare.
+    # These are arrays, since pandas would compare the indices of series.
     frame = pd.DataFrame({name: _array(columns.pop(name)) for name in tuple(columns)}, copy=False)
     if metadata:
         frame.attrs["mirror"] = dict(metadata)
@@ -113,17 +113,17 @@ def _array(column: pa.ChunkedArray) -> pd.api.extensions.ExtensionArray:
     """Convert a column, with fewer copies than pandas makes."""
     array: pd.api.extensions.ExtensionArray
     if column.type == INSTANT and column.null_count == len(column):
-        # Faster, as pandas would look at each of them.
+        # pandas would check each of them, which is slower.
         return pd.array(np.full(len(column), "NaT", "datetime64[ms]"), dtype=_INSTANT, copy=False)
     if pa.types.is_dictionary(column.type):
-        # The default pool of Arrow would keep megabytes of temporary memory.
+        # The default pool of Arrow does not release megabytes of temporary memory.
         column = column.unify_dictionaries(memory_pool=pa.system_memory_pool())
         if pa.types.is_string(column.type.value_type):
             return _categorical(column.combine_chunks())
     if column.type in _MASKED:
         cells = column.combine_chunks()
         values = _cells(cells, column.type.to_pandas_dtype(), 0)
-        # pandas decides whether NaN is missing.
+        # For NaN, pandas decides whether it is a missing value.
         if values.dtype != np.float64 or not np.isnan(values).any():
             array = _MASKED[column.type](values, cells.is_null().to_numpy(zero_copy_only=False))
             return array
@@ -138,14 +138,14 @@ def _categorical(column: pa.DictionaryArray) -> pd.Categorical:
     dtype = pd.CategoricalDtype(pd.Index(words), ordered=column.type.ordered) if len(words) else _WORDS
     # Polars writes unsigned indices, which have no -1.
     indices = column.indices.cast(pa.int32())
-    # As wide as pandas has codes, which would copy others.
+    # pandas would copy codes of another width.
     return pd.Categorical.from_codes(_cells(indices, np.min_scalar_type(-len(words) - 2), -1), dtype=dtype)
 
 
 def _cells(column: pa.Array, dtype: npt.DTypeLike, filler: int) -> npt.NDArray[Any]:
     """Copy the cells of a column, with a filler for missing ones."""
     if column.null_count == len(column):
-        # Zeros are memory that is not touched.
+        # Pages of zeros are not allocated until they are used.
         return np.full(len(column), filler, dtype) if filler else np.zeros(len(column), dtype)
     present = column.fill_null(pa.scalar(filler).cast(column.type)) if column.null_count else column
     cells: npt.NDArray[Any] = present.to_numpy(zero_copy_only=False).astype(dtype)
@@ -153,83 +153,82 @@ def _cells(column: pa.Array, dtype: npt.DTypeLike, filler: int) -> npt.NDArray[A
 
 
 def in_zone(frame: pd.DataFrame, tz: str) -> pd.DataFrame:
-    """The same table with its times in another zone, such as ``Europe/Berlin``.
+    """Return the table with its times in another zone, such as ``Europe/Berlin``.
 
     Raises:
-        InvalidValue: There is no such time zone.
+        InvalidValue: The time zone does not exist.
     """
     times = [name for name, column in frame.items() if _has_zone(column)]
     try:
         return frame.assign(**{str(name): frame[name].dt.tz_convert(tz) for name in times})
     except (KeyError, IndexError, ValueError, OSError) as exc:
-        raise InvalidValue(f"tz={tz!r} is no time zone ({exc}); write one like 'Europe/Berlin'") from exc
+        raise InvalidValue(f"tz={tz!r} is not a time zone ({exc}); write one like 'Europe/Berlin'") from exc
 
 
 _LOST = (
-    "the table does not say when it was taken: pandas drops attrs when it merges, joins or pivots. Bring them back with"
-    " frame.mirror.with_metadata_from(original), the table it was made of, or join with"
-    " original.mirror.join(other, on=...). Or"
-    ' give now= by the mirror\'s clock, not by the one here, such as now=pd.Timestamp(original.attrs["mirror"]'
+    "the table has no instant in its metadata: pandas drops attrs when it merges, joins or pivots. Restore them with"
+    " frame.mirror.with_metadata_from(original), or join with original.mirror.join(other, on=...). Or"
+    ' give now= by the mirror\'s clock, not by the local one, such as now=pd.Timestamp(original.attrs["mirror"]'
     '["taken_at"]) or now=client.get_device(device_id).created_at'
 )
 
 
 def taken_at(frame: pd.DataFrame) -> datetime:
-    """When a table was taken, by the mirror's clock.
+    """Return the instant of a table, by the mirror's clock.
 
     Raises:
-        InvalidValue: It does not say that.
+        InvalidValue: The metadata of the table do not contain it.
     """
-    told: str | None = frame.attrs.get("mirror", {}).get("taken_at")
-    if told is None:
+    instant: str | None = frame.attrs.get("mirror", {}).get("taken_at")
+    if instant is None:
         raise InvalidValue(_LOST)
-    return datetime.fromisoformat(told)
+    return datetime.fromisoformat(instant)
 
 
-def present(frame: pd.DataFrame, now: InstantLike | None) -> str | None:
-    """The moment to which ages reach: ``now``, else when the table was taken; an empty one may know neither.
+def reference_instant(frame: pd.DataFrame, now: InstantLike | None) -> str | None:
+    """Return the instant at which ages end: ``now``, else that of the table. An empty table may have none.
 
     Raises:
-        InvalidValue: ``now`` is no time or naive, or the table has rows and does not say when it was taken.
+        InvalidValue: ``now`` is not a time or naive, or the table has rows and no instant in its metadata.
     """
     if now is not None:
         return moment("now", now, lambda: taken_at(frame))
-    told: str | None = frame.attrs.get("mirror", {}).get("taken_at")
-    if told is None and len(frame):
+    instant: str | None = frame.attrs.get("mirror", {}).get("taken_at")
+    if instant is None and len(frame):
         raise InvalidValue(_LOST)
-    return told
+    return instant
 
 
 def need_times(frame: pd.DataFrame, *names: str) -> None:
-    """Check that columns hold times, which they do not after a text file.
+    """Check that columns contain times. After reading a text file, they contain texts.
 
     Raises:
-        InvalidValue: One holds something else, or times without a zone; the message says how to mend it.
+        InvalidValue: A column contains other values, or times without a zone; the message has the cure.
     """
     for name in names:
-        told = frame[name].dropna()
-        if len(told) and not _has_zone(told):
+        times = frame[name].dropna()
+        if len(times) and not _has_zone(times):
             raise InvalidValue(
-                f"the column {name} holds {told.dtype}, no times with their zone, as after a text file;"
-                f' mend it with frame["{name}"] = pd.to_datetime(frame["{name}"], format="ISO8601", utc=True)'
+                f"the column {name} has {times.dtype}, not times with a zone, as after reading a text file;"
+                f' convert it with frame["{name}"] = pd.to_datetime(frame["{name}"], format="ISO8601", utc=True)'
             )
 
 
 def _has_zone(column: pd.Series) -> bool:
-    """Whether it holds times with their zone, of pandas or of Arrow."""
+    """Return whether a column has times with a zone, of pandas or of Arrow."""
     dtype = column.dtype
     if isinstance(dtype, pd.ArrowDtype):
-        # Of Arrow's days pandas would say that they are times, and of their zone that it does not know such.
+        # pandas counts days of Arrow as times, and fails on their zone.
         return pa.types.is_timestamp(dtype.pyarrow_dtype) and dtype.pyarrow_dtype.tz is not None
     return isinstance(dtype, pd.DatetimeTZDtype)
 
 
 def category_dtype(field: pa.Field) -> pd.CategoricalDtype:
-    """The dtype of a category column in which nothing occurs."""
+    """Return the dtype of a category column without values."""
     categories = categories_of(field)
     return pd.CategoricalDtype(categories, ordered=field.type.ordered) if categories else _WORDS
 
 
 def has_no_categories(dtype: object) -> bool:
-    """Whether it is the dtype of a category column in which nothing occurs."""
+    """Return whether a dtype is that of a category column without categories."""
     return isinstance(dtype, pd.CategoricalDtype) and not len(dtype.categories)

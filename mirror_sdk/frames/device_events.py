@@ -1,4 +1,4 @@
-"""The device events table: one row per registration, update or end of one. Source: wire.md 9."""
+"""The device events table: one row per registration, registration update or deregistration. Source: wire.md 9."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from mirror_sdk.wire.device_events import DeviceEvent
 
 @documented(DEVICE_EVENTS_COLUMNS)
 def device_events_frame(events: Iterable[DeviceEvent], *, tz: str | None = None, server: str = "") -> pd.DataFrame:
-    """The table of device events, one row per event, in their order.
+    """Return the table of device events: one row per event, in their order.
 
     Args:
-        events: What ``client.devices.events()`` gave.
+        events: The result of ``client.devices.events()``.
         tz: Time zone of the time column, such as ``Europe/Berlin``; UTC by default.
-        server: Where they came from.
+        server: Address of the service.
 
     Returns:
         A frame with these columns, those of :data:`DEVICE_EVENTS_SCHEMA`, also when it has no rows:
 
         {columns}
 
-        ``attrs["mirror"]`` holds ``taken_at``, the newest of these instants, ``devices``, how many occur, ``complete``,
-        which is true, and ``server``. How far back the list goes is the operator's choice.
+        ``attrs["mirror"]`` has ``taken_at`` (the newest of these instants), ``devices`` (their number), ``complete``
+        (always true) and ``server``. The operator decides how long the service stores device events.
 
     Raises:
-        InvalidValue: ``tz`` is no time zone.
+        InvalidValue: ``tz`` is not a time zone.
 
     Source: wire.md 9.
     """

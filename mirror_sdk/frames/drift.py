@@ -10,18 +10,20 @@ import pyarrow as pa
 
 from mirror_sdk._arguments import InstantLike, real
 from mirror_sdk.errors import InvalidValue
-from mirror_sdk.frames.columns import basis_of, build, need_times, plain, present, with_index
+from mirror_sdk.frames.columns import build, need_times, plain, reference_instant, shared_metadata, with_index
 from mirror_sdk.tables.columns import CATEGORY, INSTANT, TableColumn, Words, documented, schema_of
 from mirror_sdk.values import ValueKind
 
 
 class DriftKind(StrEnum):
-    """Why a resource is in the drift table.
+    """The reasons for which a resource is in the drift table.
 
-    ``PENDING``: a write is under way. ``FAILED``: the last write failed. ``REVERTED``: after the write succeeded the
-    device reported something else. ``UNCONFIRMED``: what was reported last is older than that success, or it is not
-    known which was first: the device said yes, and nothing was heard since. ``NEVER_REPORTED``: the write succeeded,
-    and nothing was ever reported. ``TYPE_MISMATCH``: what was reported after the success is of another type.
+    - ``PENDING``: a write is in progress.
+    - ``FAILED``: the last write failed.
+    - ``REVERTED``: the device reported another value after the write succeeded.
+    - ``UNCONFIRMED``: the write succeeded, and no later report is known: the last one is older or of unknown order.
+    - ``NEVER_REPORTED``: the write succeeded, and no value was ever reported.
+    - ``TYPE_MISMATCH``: the value that was reported after the write succeeded has another type.
     """
 
     PENDING = "pending"
@@ -34,7 +36,7 @@ class DriftKind(StrEnum):
 
 DRIFT_COLUMNS = (
     TableColumn("device_id", CATEGORY, "the device"),
-    TableColumn("endpoint_name", CATEGORY, "its endpoint name; NA where the state table has none"),
+    TableColumn("endpoint_name", CATEGORY, "its endpoint name; NA if the state table has none"),
     TableColumn("path", CATEGORY, "resource path"),
     TableColumn("desired_num", pa.float64(), "the requested number"),
     TableColumn("desired_text", pa.string(), "the requested text"),
@@ -48,7 +50,7 @@ DRIFT_COLUMNS = (
     TableColumn(
         "desired_revision",
         pa.int64(),
-        "the revision of the desired value, by which ``acknowledge_failed_write`` recognizes the failure; NA where the"
+        "the revision of the desired value, by which ``acknowledge_failed_write`` recognizes the failure; NA if the"
         " service sends none",
     ),
 )
@@ -74,54 +76,54 @@ def drift_frame(
     unconfirmed: bool = False,
     acknowledged: bool = False,
 ) -> pd.DataFrame:
-    """The drift table of a state table: one row per resource whose desired and reported value differ.
+    """Return the drift table of a state table: one row per resource whose desired and reported value differ.
 
     Args:
         state: A state table.
-        tolerance: By how much numbers may differ; one for all, or by path, where a path that is not named has 0.
-        relative: By which part of the desired number they may differ; what allows more of both counts.
-        now: To which moment ``age`` reaches, by the mirror's clock; the moment of the state table by default.
+        tolerance: The largest accepted difference of numbers: one for all, or by path, with 0 for other paths.
+        relative: The largest accepted difference as a fraction of the desired number. The larger of both tolerances
+            applies.
+        now: The end of ``age``, by the mirror's clock; the instant of the state table by default.
         tz: Time zone of ``since``, such as ``Europe/Berlin``; UTC by default.
-        unconfirmed: Whether a value that was reported before the device said yes to another one is a row too. A read or
-            a subscription confirms it, or shows that the device did otherwise.
-        acknowledged: Whether a failed write that someone acknowledged is a row too.
+        unconfirmed: Whether to include values that were last reported before the device accepted another one. A read or
+            a subscription confirms the new value, or shows that the device has another one.
+        acknowledged: Whether to include failed writes that someone acknowledged.
 
     Returns:
         A frame with these columns, those of :data:`DRIFT_SCHEMA`, also when it has no rows:
 
         {columns}
 
-        Opaque values are compared where the state table has its raw columns, and left out otherwise. A write that is
-        under way is a row in any case, one that has failed where it differs from what is reported. What was reported
-        first, or since, is told by the revisions of the state table, and by the times where the service sends none: the
-        same millisecond tells nothing, and accuses nobody.
+        Opaque values are compared if the state table has its raw columns, and omitted otherwise. A write in progress is
+        always a row; a failed write is one if its value differs from the reported one. The revisions of the state table
+        determine the order of reports and writes. Without revisions, the times do; equal times count as unknown order.
 
-        ``attrs["mirror"]`` holds ``taken_at``, the moment of ``age``, and of the state table ``devices``, ``complete``
-        and ``server``.
+        ``attrs["mirror"]`` has ``taken_at`` (the end of ``age``), and ``devices``, ``complete`` and ``server`` of the
+        state table.
 
     Raises:
-        InvalidValue: A tolerance is no distance, ``now`` is naive or unknown, ``tz`` is no time zone, or the table
-            lacks a column or has no times in it.
+        InvalidValue: A tolerance is negative or not a number, ``now`` is naive or unknown, or ``tz`` is not a time
+            zone. The table lacks a column or has no times in it.
 
     Source: specification 2.2 and 3.1; wire.md 1.
     """
     state = with_index(state)
     if missing := {*_NEEDED} - set(state.columns):
-        raise InvalidValue(f"this is no state table: it lacks {', '.join(sorted(missing))}")
+        raise InvalidValue(f"this is not a state table: it lacks {', '.join(sorted(missing))}")
     _check_distances(tolerance, relative)
-    taken_at = present(state, now)
-    metadata = basis_of(state) | {"taken_at": taken_at}
-    asked = state[state["desired_status"].notna()]
-    if asked.empty:
-        # A column in which nothing stands may have lost its type, as after a text file.
+    taken_at = reference_instant(state, now)
+    metadata = shared_metadata(state) | {"taken_at": taken_at}
+    requested = state[state["desired_status"].notna()]
+    if requested.empty:
+        # A column without values may have lost its type, as after reading a text file.
         return build({name: [] for name in DRIFT_SCHEMA.names}, DRIFT_SCHEMA, tz=tz, **metadata)
-    need_times(asked, "reported_at", "desired_at")
-    kinds = _kinds(asked, tolerance, relative)
+    need_times(requested, "reported_at", "desired_at")
+    kinds = _kinds(requested, tolerance, relative)
     if not acknowledged:
-        kinds = kinds.mask((kinds == DriftKind.FAILED.value) & asked["acknowledged_at"].notna())
+        kinds = kinds.mask((kinds == DriftKind.FAILED.value) & requested["acknowledged_at"].notna())
     if not unconfirmed:
         kinds = kinds.mask(kinds == DriftKind.UNCONFIRMED.value)
-    drifting = asked[kinds.notna()]
+    drifting = requested[kinds.notna()]
     kinds = kinds[kinds.notna()]
     since = _since(drifting, kinds)
     columns = {name: drifting[name].astype(object) for name in DRIFT_SCHEMA.names if name in drifting}
@@ -131,22 +133,22 @@ def drift_frame(
     return build(cells, DRIFT_SCHEMA, tz=tz, **metadata)
 
 
-def _kinds(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative: float) -> pd.Series:
+def _kinds(requested: pd.DataFrame, tolerance: float | Mapping[str, float], relative: float) -> pd.Series:
     """Return the kind of each row, missing for rows without drift."""
-    is_since = _is_reported_after_write(asked)
-    differs = ~_agree(asked, tolerance, relative)
+    is_since = _is_reported_after_write(requested)
+    differs = ~_agree(requested, tolerance, relative)
     desired, reported = (
-        asked[[f"{of}_{kind}" for kind in _TYPED]].notna().set_axis(_TYPED, axis="columns")
+        requested[[f"{of}_{kind}" for kind in _TYPED]].notna().set_axis(_TYPED, axis="columns")
         for of in ("desired", "reported")
     )
-    has_desired, is_reported = desired.any(axis=1), reported.any(axis=1) | _is_unreadable(asked)
+    has_desired, is_reported = desired.any(axis=1), reported.any(axis=1) | _is_unreadable(requested)
     is_other_type = has_desired & is_reported & ~(desired & reported).any(axis=1)
-    succeeded, failed, pending = (asked["desired_status"] == status for status in ("success", "failure", "pending"))
+    succeeded, failed, pending = (requested["desired_status"] == status for status in ("success", "failure", "pending"))
     unlike = succeeded & differs
-    if "desired_raw" not in asked:
+    if "desired_raw" not in requested:
         unlike &= has_desired
-    never_reported = ~is_reported & asked["reported_at"].isna()
-    # The first condition that is true counts.
+    never_reported = ~is_reported & requested["reported_at"].isna()
+    # The first true condition wins.
     conditions = {
         DriftKind.PENDING: pending,
         DriftKind.FAILED: failed & differs,
@@ -155,60 +157,59 @@ def _kinds(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative
         DriftKind.TYPE_MISMATCH: succeeded & is_other_type & is_since,
         DriftKind.REVERTED: unlike,
     }
-    kinds = pd.Series(pd.NA, index=asked.index, dtype=object)
+    kinds = pd.Series(pd.NA, index=requested.index, dtype=object)
     for kind, condition in reversed(conditions.items()):
         kinds = kinds.mask(condition, kind.value)
     return kinds
 
 
-def _is_reported_after_write(asked: pd.DataFrame) -> pd.Series:
-    """Return which values were certainly reported after the desired part became what it is.
+def _is_reported_after_write(requested: pd.DataFrame) -> pd.Series:
+    """Return which values were certainly reported after the last change of the desired value.
 
     :attr:`mirror_sdk.Resource.is_reported_after_write` is the same for one resource.
     """
-    by_time = (asked["reported_at"] > asked["desired_at"]).fillna(False).astype(bool)
-    reported, desired = (asked[name].astype("Int64") for name in _REVISIONS)
+    by_time = (requested["reported_at"] > requested["desired_at"]).fillna(False).astype(bool)
+    reported, desired = (requested[name].astype("Int64") for name in _REVISIONS)
     return (reported > desired).where((reported != desired).fillna(False), by_time).astype(bool)
 
 
-def _is_unreadable(asked: pd.DataFrame) -> pd.Series:
-    """Where bytes were reported that are not of the declared type."""
-    if "value_kind" not in asked:
-        return pd.Series(False, index=asked.index)
-    return (asked["value_kind"] == ValueKind.OPAQUE.value).astype(bool)
+def _is_unreadable(requested: pd.DataFrame) -> pd.Series:
+    """Return in which rows the reported bytes do not match the declared type."""
+    if "value_kind" not in requested:
+        return pd.Series(False, index=requested.index)
+    return (requested["value_kind"] == ValueKind.OPAQUE.value).astype(bool)
 
 
-def _agree(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative: float) -> pd.Series:
-    allowed = _allowed(asked, tolerance, relative)
-    numbers = ((asked["desired_num"] - asked["reported_num"]).abs() <= allowed).fillna(False)
-    texts = (asked["desired_text"] == asked["reported_text"]).fillna(False)
-    booleans = (asked["desired_bool"] == asked["reported_bool"]).fillna(False)
+def _agree(requested: pd.DataFrame, tolerance: float | Mapping[str, float], relative: float) -> pd.Series:
+    allowed = _allowed(requested, tolerance, relative)
+    numbers = ((requested["desired_num"] - requested["reported_num"]).abs() <= allowed).fillna(False)
+    texts = (requested["desired_text"] == requested["reported_text"]).fillna(False)
+    booleans = (requested["desired_bool"] == requested["reported_bool"]).fillna(False)
     agree = numbers.astype(bool) | texts.astype(bool) | booleans.astype(bool)
-    if "desired_raw" in asked:
-        # Of Arrow's types a missing payload is one that compares to nothing.
-        payloads = [
-            asked[name].astype(object).where(asked[name].notna(), None) for name in ("desired_raw", "reported_raw")
-        ]
+    if "desired_raw" in requested:
+        # With Arrow types, comparing a missing payload gives NA.
+        cells = [requested[name] for name in ("desired_raw", "reported_raw")]
+        payloads = [column.astype(object).where(column.notna(), None) for column in cells]
         pairs = zip(*payloads, strict=True)
-        agree |= pd.Series([desired == reported for desired, reported in pairs], index=asked.index, dtype=bool)
+        agree |= pd.Series([desired == reported for desired, reported in pairs], index=requested.index, dtype=bool)
     return agree
 
 
 def _check_distances(tolerance: float | Mapping[str, float], relative: float) -> None:
-    given = tolerance.values() if isinstance(tolerance, Mapping) else [tolerance]
-    for one in (relative, *given):
+    tolerances = tolerance.values() if isinstance(tolerance, Mapping) else [tolerance]
+    for one in (relative, *tolerances):
         distance = real(one)
         if distance is None or distance < 0:
-            raise InvalidValue(f"a tolerance is a distance, not {one!r}; give a number, 0 or more")
+            raise InvalidValue(f"a tolerance must be a number, 0 or more, not {one!r}")
 
 
-def _allowed(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative: float) -> pd.Series:
+def _allowed(requested: pd.DataFrame, tolerance: float | Mapping[str, float], relative: float) -> pd.Series:
     if isinstance(tolerance, Mapping):
-        absolute = asked["path"].astype(object).map(lambda path: tolerance.get(path, 0.0)).astype("Float64")
+        absolute = requested["path"].astype(object).map(lambda path: tolerance.get(path, 0.0)).astype("Float64")
     else:
-        absolute = pd.Series(tolerance, index=asked.index, dtype="Float64")
-    by_part = (asked["desired_num"].abs() * relative).fillna(0.0)
-    return absolute.where(absolute >= by_part, by_part)
+        absolute = pd.Series(tolerance, index=requested.index, dtype="Float64")
+    by_value = (requested["desired_num"].abs() * relative).fillna(0.0)
+    return absolute.where(absolute >= by_value, by_value)
 
 
 def _since(drifting: pd.DataFrame, kinds: pd.Series) -> pd.Series:

@@ -16,25 +16,25 @@ from mirror_sdk.tables.events import EVENTS_COLUMNS, build_events
 def events_frame(
     events: Iterable[Event], *, raw: bool = False, tz: str | None = None, server: str = ""
 ) -> pd.DataFrame:
-    """The events table: one row per event, in their order. A loss is a row too, with ``event`` ``gap``.
+    """Return the events table: one row per event, in their order. A loss is a row, too, with the event ``gap``.
 
     Args:
-        events: Events, such as ``client.events()`` gives; all are taken.
-        raw: Whether the payloads stand in ``value_raw``.
+        events: Events, such as those of ``client.events()``; all of them are read.
+        raw: Whether to add the payloads, as ``value_raw``.
         tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-        server: Where the events came from.
+        server: Address of the service.
 
     Returns:
         A frame with these columns, those of :data:`EVENTS_SCHEMA`, also when it has no rows:
 
         {columns}
 
-        ``attrs["mirror"]`` holds ``taken_at``, the newest ``changed_at``, ``devices``, how many they are about,
-        ``complete``, false when something was lost, ``server``, and of what ``client.events()`` gave ``position``, the
+        ``attrs["mirror"]`` has ``taken_at`` (the newest ``changed_at``), ``devices`` (their number), ``complete``
+        (false if events were lost) and ``server``. For events of ``client.events()`` it also has ``position``, the
         position to continue from.
 
     Raises:
-        InvalidValue: ``tz`` is no time zone.
+        InvalidValue: ``tz`` is not a time zone.
 
     Source: specification 6; wire.md 5.
     """

@@ -1,4 +1,4 @@
-"""Tables for a sheet of Excel: without time zones and without formulas."""
+"""Tables for an Excel sheet: without time zones and without formulas."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from mirror_sdk.frames.columns import with_index
 from mirror_sdk.values import written
 
 MOST_ROWS, MOST_COLUMNS, LONGEST_TEXT = 1_048_575, 16_384, 32_767
-"""The most rows and columns of a sheet that has a row of names, and the most characters of a cell."""
+"""The most rows and columns of a sheet with a header row, and the most characters of a cell."""
 
 _FIRST_DAY = pd.Timestamp("1900-03-01")
-"""The first day that Excel has right: before it there is one day more than in the calendar, or none at all."""
+"""The first day that Excel computes correctly: it has a 29 February 1900, and no days before 1900."""
 _LARGEST_NUMBER = 10**15
-"""The number from which on Excel does not keep all digits."""
+"""From this number on Excel does not store all digits."""
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def for_excel(frame: pd.DataFrame) -> pd.DataFrame:
-    """The table for ``to_excel``; see :meth:`MirrorAccessor.for_excel`.
+    """Return the table for ``to_excel``; see :meth:`MirrorAccessor.for_excel`.
 
     Raises:
-        InvalidValue: It has more rows, columns or text in a cell than a sheet takes.
+        InvalidValue: It has more rows, columns or characters in a cell than a sheet can have.
     """
     table = with_index(frame)
     if not is_integer_dtype(table.index.dtype):  # times or texts without a name are still cells
         table = table.reset_index()
     _check_size(table)
-    columns = [_column(name, table.iloc[:, place]) for place, name in enumerate(table.columns)]
-    sheet = pd.DataFrame({place: column for place, (_, column) in enumerate(columns)}, index=table.index)
+    columns = [_column(name, table.iloc[:, position]) for position, name in enumerate(table.columns)]
+    sheet = pd.DataFrame({position: column for position, (_, column) in enumerate(columns)}, index=table.index)
     sheet.columns = pd.Index([title for title, _ in columns], dtype=object)
     sheet.attrs = deepcopy(frame.attrs)
     return sheet
@@ -51,18 +51,18 @@ def _check_size(table: pd.DataFrame) -> None:
     rows, columns = table.shape
     if rows > MOST_ROWS:
         raise InvalidValue(
-            f"the table has {rows:,} rows, and a sheet of Excel takes {MOST_ROWS:,}; write it in parts, such as"
-            f" frame.iloc[:{MOST_ROWS}], or to_parquet(file) as a whole"
+            f"the table has {rows:,} rows; an Excel sheet has at most {MOST_ROWS:,}. Write it in parts, such as"
+            f" frame.iloc[:{MOST_ROWS}], or completely with to_parquet(file)"
         )
     if columns > MOST_COLUMNS:
         raise InvalidValue(
-            f"the table has {columns:,} columns, and a sheet of Excel takes {MOST_COLUMNS:,}; choose some, or give the"
-            " long table instead of the wide one"
+            f"the table has {columns:,} columns; an Excel sheet has at most {MOST_COLUMNS:,}. Select columns, or use"
+            " the long table instead of the wide one"
         )
 
 
 def _column(name: object, column: pd.Series) -> tuple[str, pd.Series]:
-    """A column, and its name with the unit or the time zone that its cells lack."""
+    """Return the title of a column, with the unit or time zone that its cells lack, and the column."""
     title = " ".join(str(part) for part in name if part != "") if isinstance(name, tuple) else str(name)
     if isinstance(column.dtype, pd.ArrowDtype) and column.dtype.kind in "mM":
         column = pa.array(column).to_pandas().set_axis(column.index)
@@ -84,7 +84,7 @@ def _column(name: object, column: pd.Series) -> tuple[str, pd.Series]:
 
 
 def _cell(value: object) -> object:
-    """A cell of a column of texts, or of a column of anything."""
+    """Convert a cell of a column of texts or objects."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < _LARGEST_NUMBER):
@@ -99,8 +99,8 @@ def _text(text: str) -> str:
 def _check_texts(title: str, cells: pd.Series) -> None:
     lengths = cells.map(lambda cell: len(cell) if isinstance(cell, str) else 0, na_action="ignore")
     if (lengths > LONGEST_TEXT).any():
-        place = int((lengths > LONGEST_TEXT).to_numpy().argmax())
+        position = int((lengths > LONGEST_TEXT).to_numpy().argmax())
         raise InvalidValue(
-            f"row {place}, {title}: a text of {lengths.iloc[place]:,} characters, and a cell of Excel takes"
-            f" {LONGEST_TEXT:,}; cut it, such as frame[name].str[:1000], or write to_parquet(file)"
+            f"row {position}, {title}: the text has {lengths.iloc[position]:,} characters; an Excel cell has at most"
+            f" {LONGEST_TEXT:,}. Cut it, such as with frame[name].str[:1000], or use to_parquet(file)"
         )

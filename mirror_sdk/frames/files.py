@@ -36,40 +36,40 @@ def _categories_of(*schemas: pa.Schema) -> dict[str, pd.CategoricalDtype]:
 
 _CATEGORIES = _categories_of(STATE_SCHEMA, EVENTS_SCHEMA, REQUESTS_SCHEMA, DRIFT_SCHEMA, DIRECTORY_SCHEMA, STALE_SCHEMA)
 _OF_TABLES_WITH = {"origin": _categories_of(HISTORY_SCHEMA), "event_id": _categories_of(DEVICE_EVENTS_SCHEMA)}
-"""The categories of tables that have a column of this name, and others under a name that other tables have too."""
+"""The categories of tables that have a column of this name: their other columns share names with other tables."""
 
 
 def to_arrow(frame: pd.DataFrame) -> pa.Table:
-    """The table for Arrow; its metadata hold ``attrs``, as those of ``frame.to_parquet(file)`` do."""
+    """Convert a frame to Arrow. The schema metadata contain ``attrs``, as in ``frame.to_parquet(file)``."""
     table = pa.Table.from_pandas(frame)
-    for place, field in enumerate(table.schema):
+    for position, field in enumerate(table.schema):
         if pa.types.is_duration(field.type):
-            table = table.set_column(place, field, _without_lowest(table[place]))
+            table = table.set_column(position, field, _without_lowest(table[position]))
     return table
 
 
 def _without_lowest(spans: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The same spans. pandas leaves its lowest number under a null, and DuckDB computes with it."""
+    """Set the data of nulls to 0. pandas stores its lowest number there, and DuckDB computes with it."""
     zero, missing = pa.scalar(0, spans.type), pa.scalar(None, spans.type)
     return pc.if_else(pc.is_valid(spans), pc.fill_null(spans, zero), missing)
 
 
 def from_arrow(table: ArrowStream) -> pd.DataFrame:
-    """The frame a table was made from, or that the same columns make, with ``attrs`` where the table tells them.
+    """Convert a table to a frame, with ``attrs`` if the table has metadata.
 
-    A table of ``as_="arrow"`` tells them, and so does one of :func:`to_arrow`; a frame of Polars tells none.
+    Tables returned with ``as_="arrow"`` and by :func:`to_arrow` have metadata, Polars frames do not.
 
     >>> table = client.state_frame(as_="arrow")
     >>> frame = from_arrow(table)
     >>> frame.attrs == client.state_frame().attrs
     True
     """
-    whole = pa.table(table)
-    is_of_pandas = b"pandas" in (whole.schema.metadata or {})
-    frame: pd.DataFrame = whole.to_pandas() if is_of_pandas else to_frame(whole, metadata_of_table(whole))
+    arrow = pa.table(table)
+    is_of_pandas = b"pandas" in (arrow.schema.metadata or {})
+    frame: pd.DataFrame = arrow.to_pandas() if is_of_pandas else to_frame(arrow, metadata_of_table(arrow))
     categories = next((own for name, own in _OF_TABLES_WITH.items() if name in frame), _CATEGORIES)
     for name, dtype in categories.items():
-        # Arrow forgets the categories of a column without any value.
+        # Arrow drops the categories of a column without values.
         if name in frame and (frame[name].dtype == object or has_no_categories(frame[name].dtype)):
             frame[name] = frame[name].astype(dtype)
     return frame
@@ -90,7 +90,7 @@ def read_parquet(
 def read_parquet(
     file: str | PathLike[str], *, columns: Sequence[str] | None = None, as_: Form = "pandas"
 ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
-    """The table in a Parquet file, with its types and what it is based on, whichever form it was written from.
+    """Read a table from a Parquet file, with its types and metadata, in any form.
 
     Args:
         file: The file, or the folder of a dataset.
@@ -99,23 +99,23 @@ def read_parquet(
 
     Raises:
         ImportError: ``as_="polars"`` and Polars is not installed.
-        OSError: There is no such file.
-        InvalidValue: It is no Parquet file, or a damaged one, or there is no such form.
+        OSError: The file does not exist or cannot be read.
+        InvalidValue: It is not a Parquet file, it is damaged, or ``as_`` is invalid.
 
     >>> client.state_frame().to_parquet(folder / "state.parquet")
     >>> read_parquet(folder / "state.parquet", as_="arrow").num_rows
     4
     """
     import_locked(module_for(as_))
-    wanted = None if columns is None else list(columns)
+    requested = None if columns is None else list(columns)
     try:
-        table = pq.read_table(file, columns=wanted, page_checksum_verification=True)
+        table = pq.read_table(file, columns=requested, page_checksum_verification=True)
         table.validate(full=True)
         return _in_form(table, as_)
     except FileNotFoundError:
         raise
     except OSError as exc:
-        # Arrow tells of damage without a number.
+        # Arrow reports damage as an OSError without a number.
         if exc.errno is not None:
             raise
         raise _damaged(file, exc) from exc
@@ -131,10 +131,10 @@ def _in_form(table: pa.Table, as_: Form) -> pd.DataFrame | ArrowTable | pl.DataF
 
         return polars_frame(table)
     metadata = metadata_of_table(table)
-    told: ArrowTable = with_metadata(table, metadata) if metadata else table
-    return told
+    result: ArrowTable = with_metadata(table, metadata) if metadata else table
+    return result
 
 
 def _damaged(file: str | PathLike[str], problem: Exception) -> InvalidValue:
     reason = str(problem).partition("\n")[0] or type(problem).__name__
-    return InvalidValue(f"{file} is damaged, or no Parquet file ({reason}); write it again")
+    return InvalidValue(f"{file} is damaged, or not a Parquet file ({reason}); write it again")

@@ -1,4 +1,4 @@
-"""The history table: one row per thing that happened, from the service's history or from a recording."""
+"""The history table: one row per event, from the service's history or from a recording."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pandas.api.typing import NaTType
 
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import EventKind
-from mirror_sdk.frames.columns import basis_of, frame_of
+from mirror_sdk.frames.columns import frame_of, shared_metadata
 from mirror_sdk.tables.columns import concat_columns, documented
 from mirror_sdk.tables.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA
 from mirror_sdk.tables.history import (
@@ -26,15 +26,15 @@ from mirror_sdk.tables.history import (
 
 @documented(HISTORY_COLUMNS)
 def history_frame(events: pd.DataFrame, *, raw: bool = False, tz: str | None = None) -> pd.DataFrame:
-    """The history table of an events table: one row per thing that happened, by device, path and time.
+    """Return the history table of an events table: one row per event, by device, path and time.
 
-    ``client.history()`` gives it of what the service keeps, ``Recording.history()`` of a recording. What the
-    notification log does not tell is missing here: values that others read, values that nobody subscribed, ends of
-    writes, and the revision of the mirror. ``received_at`` is of the clock of the client that received it.
+    ``client.history()`` returns it for the history of the service, ``Recording.history()`` for a recording. The table
+    lacks everything that is not in the notification log: values that other applications read, values without a
+    subscription, completed writes, and the revision of the mirror. ``received_at`` is by the clock of the client.
 
     Args:
-        events: What ``client.notifications.events_frame()`` or ``Recording.events()`` gave.
-        raw: Whether the payloads are a column too, which they have to be in the events table.
+        events: The result of ``client.notifications.events_frame()`` or ``Recording.events()``.
+        raw: Whether to add the payloads. The events table must contain them.
         tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
 
     Returns:
@@ -43,10 +43,10 @@ def history_frame(events: pd.DataFrame, *, raw: bool = False, tz: str | None = N
         {columns}
 
         Rows without a device come first, and those of a device without a path before its resources. ``attrs["mirror"]``
-        holds ``taken_at``, ``server``, ``devices``, how many occur, and ``complete``, false where a gap lies within.
+        has ``taken_at``, ``server``, ``devices`` (their number) and ``complete`` (false if there is a gap).
 
     Raises:
-        InvalidValue: It lacks a column of an events table, or ``tz`` is no time zone.
+        InvalidValue: It lacks a column of an events table, or ``tz`` is not a time zone.
 
     Source: specification 2.1, 2.2 and 6; wire.md 10.
 
@@ -56,9 +56,9 @@ def history_frame(events: pd.DataFrame, *, raw: bool = False, tz: str | None = N
     table = _events_table(events)
     if raw and "value_raw" not in events:
         raise InvalidValue("the table has no value_raw; make it with raw=True")
-    parts = HistoryTableBuilder(raw=raw)
-    parts.add(history_of_events(table, list(_gap_intervals_in(events)), raw=raw))
-    tables, metadata = parts.finish(basis_of(events))
+    builder = HistoryTableBuilder(raw=raw)
+    builder.add(history_of_events(table, list(_gap_intervals_in(events)), raw=raw))
+    tables, metadata = builder.finish(shared_metadata(events))
     return frame_of(concat_columns(tables), metadata, tz=tz)
 
 
@@ -68,7 +68,7 @@ _EVENT_COLUMNS = [
 
 
 def _events_table(events: pd.DataFrame) -> pa.Table:
-    """An events table for Arrow, with plain texts."""
+    """Convert an events table to Arrow, with plain texts instead of categories."""
     if lacking := [name for name in _EVENT_COLUMNS if name not in events]:
         raise InvalidValue(
             f"the table lacks {lacking[0]}; pass one from client.notifications.events_frame() or Recording.events()"
@@ -80,14 +80,14 @@ def _events_table(events: pd.DataFrame) -> pa.Table:
 
 
 def _gap_intervals_in(events: pd.DataFrame) -> Iterator[GapInterval]:
-    """The intervals of the losses of an events table: from the newest entry before to the first later one behind.
+    """Yield the intervals of losses in an events table: from the newest entry before to the first later one after it.
 
-    A late entry beside a loss would make it begin before values that were known until then, or end before it begins.
+    The entries next to a loss are not used. If one is late, the loss would begin too early or end before its begin.
     """
     changed = events["changed_at"]
     for row in np.flatnonzero(events["event"] == EventKind.GAP):
-        begin, behind = changed.iloc[:row].max(), changed.iloc[row + 1 :]
-        until = behind.min() if pd.isna(begin) else behind[behind > begin].min()
+        begin, after = changed.iloc[:row].max(), changed.iloc[row + 1 :]
+        until = after.min() if pd.isna(begin) else after[after > begin].min()
         yield _instant(begin), _instant(until)
 
 

@@ -1,7 +1,7 @@
 """The HTML of tables in notebooks: ids and times in one line, one sign for missing cells, units in the header.
 
-A table stays a plain ``DataFrame``, which pandas shows everywhere else. A formatter of IPython shows those of this
-package.
+A table remains a plain ``DataFrame``, which pandas formats in every other place. An IPython formatter displays the
+tables of this package.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ class _Column(NamedTuple):
 
 
 def to_html(frame: pd.DataFrame) -> str:
-    """The table as notebooks show it; see :meth:`~mirror_sdk.frames.accessor.MirrorAccessor.to_html`."""
+    """Return the table as notebooks display it; see :meth:`~mirror_sdk.frames.accessor.MirrorAccessor.to_html`."""
     units = _units(frame)
-    row_parts = _parts(len(frame), _option("display.max_rows"), _option("display.min_rows"))
-    rows = frame.iloc[[place for part in row_parts for place in part]]
-    column_parts = _parts(frame.shape[1], _option("display.max_columns"))
-    shown = [[_column(rows.iloc[:, place], units) for place in part] for part in column_parts]
+    row_ranges = _visible_ranges(len(frame), _option("display.max_rows"), _option("display.min_rows"))
+    rows = frame.iloc[[position for part in row_ranges for position in part]]
+    column_ranges = _visible_ranges(frame.shape[1], _option("display.max_columns"))
+    visible_columns = [[_column(rows.iloc[:, position], units) for position in part] for part in column_ranges]
     cut = _Column(_CUT, [_CUT] * len(rows), is_number=False)
-    columns = [column for part in shown[:-1] for column in (*part, cut)] + shown[-1]
+    columns = [column for part in visible_columns[:-1] for column in (*part, cut)] + visible_columns[-1]
     index = [_column(rows.index.get_level_values(level).to_series(), {}) for level in range(rows.index.nlevels)]
-    return _table(index, columns, first_part=len(row_parts[0]))
+    return _table(index, columns, first_count=len(row_ranges[0]))
 
 
 def visible_frame(frame: pd.DataFrame) -> pd.DataFrame:
-    """The table with its texts made visible; see :meth:`~mirror_sdk.frames.accessor.MirrorAccessor.visible`."""
-    shown = frame.rename(index=_visible_cell, columns=_visible_cell)
-    for place, dtype in enumerate(frame.dtypes):
+    """Return the table with sanitized texts; see :meth:`~mirror_sdk.frames.accessor.MirrorAccessor.visible`."""
+    sanitized = frame.rename(index=_visible_cell, columns=_visible_cell)
+    for position, dtype in enumerate(frame.dtypes):
         if is_object_dtype(dtype) or isinstance(dtype, pd.StringDtype | pd.CategoricalDtype):
-            column = shown.iloc[:, place].astype(object).map(_visible_cell).array
-            shown.isetitem(place, column)
-    return shown
+            column = sanitized.iloc[:, position].astype(object).map(_visible_cell).array
+            sanitized.isetitem(position, column)
+    return sanitized
 
 
 def _visible_cell(cell: object) -> object:
@@ -67,13 +67,13 @@ def show_in_notebooks() -> None:
 
 
 def _for_notebook(frame: Any) -> str | None:
-    """What IPython shows of any frame: ``None`` is the text alone."""
-    shown: str | None = to_html(frame) if _is_ours(frame) else frame._repr_html_()
-    return shown
+    """Return the HTML of any frame for IPython; with ``None`` it displays only the text."""
+    html: str | None = to_html(frame) if _is_ours(frame) else frame._repr_html_()
+    return html
 
 
 def _is_ours(frame: pd.DataFrame) -> bool:
-    """Whether it is a table of this package, also after pandas dropped ``attrs``, and nothing else is to show it."""
+    """Return whether a frame is a table of this package, also after pandas dropped ``attrs``, and HTML is enabled."""
     is_pandas = pd.DataFrame._repr_html_.__module__.startswith("pandas.")  # type: ignore[attr-defined]
     is_named = "device_id" in frame.columns or "device_id" in frame.index.names
     return is_pandas and bool(_option("display.notebook_repr_html")) and ("mirror" in frame.attrs or is_named)
@@ -83,8 +83,8 @@ def _option(name: str) -> Any:
     return pd.get_option(name)
 
 
-def _parts(total: int, most: int | None, fewer: int | None = None) -> Sequence[range]:
-    """Which of so many rows or columns are shown, as pandas has it: all, or the first and the last ones."""
+def _visible_ranges(total: int, most: int | None, fewer: int | None = None) -> Sequence[range]:
+    """Return the rows or columns that pandas would display: all, or the first and the last ones."""
     if not most or total <= most:
         return [range(total)]
     count = min(fewer or most, most)
@@ -92,14 +92,14 @@ def _parts(total: int, most: int | None, fewer: int | None = None) -> Sequence[r
 
 
 def _units(frame: pd.DataFrame) -> dict[object, str]:
-    """The unit of each column that has one, of all its rows."""
+    """Return the unit of each column whose rows all have the same unit."""
     units: dict[object, str] = dict(frame.attrs.get("units", {}))
     if frame.columns.is_unique and frame.columns.nlevels == 1 and "unit" in frame:
         for name in frame.columns:
             if str(name).endswith("_num"):
-                told = frame.loc[frame[name].notna(), "unit"].unique()
-                if len(told) == 1 and not pd.isna(told[0]):
-                    units[name] = str(told[0])
+                found = frame.loc[frame[name].notna(), "unit"].unique()
+                if len(found) == 1 and not pd.isna(found[0]):
+                    units[name] = str(found[0])
     return units
 
 
@@ -107,13 +107,13 @@ def _column(column: pd.Series, units: dict[object, str]) -> _Column:
     is_missing = column.isna().to_numpy()
     title, texts, is_number = _texts(column[~is_missing])
     unit = units.get(column.name, "")
-    told = iter(texts)
-    cells = ["" if missing else escape(visible(next(told))) for missing in is_missing]
+    remaining = iter(texts)
+    cells = ["" if missing else escape(visible(next(remaining))) for missing in is_missing]
     return _Column(escape(visible(f"{title} ({unit})" if unit else title)), cells, is_number)
 
 
 def _texts(values: pd.Series) -> tuple[str, Iterable[str], bool]:
-    """The title of a column with its zone or the unit of its spans, the values, and whether they stand at the right."""
+    """Return the title of a column with its zone or unit of time, the values, and whether to align them right."""
     name = values.name
     title = (
         " ".join(str(part) for part in name if part != "")
@@ -136,12 +136,12 @@ def _texts(values: pd.Series) -> tuple[str, Iterable[str], bool]:
 
 def _spans(title: str, seconds: pd.Series) -> tuple[str, Iterable[str], bool]:
     unit, size = next(((unit, size) for unit, size in _SPANS if (seconds.abs() >= 2 * size).any()), ("s", 1))
-    places = 3 if size == 1 else 1
-    return f"{title} ({unit})", [f"{value / size:.{places}f}" for value in seconds], True
+    digits = 3 if size == 1 else 1
+    return f"{title} ({unit})", [f"{value / size:.{digits}f}" for value in seconds], True
 
 
 def _numbers(values: pd.Series) -> Iterable[str]:
-    """As pandas writes them, with the options for it."""
+    """Format numbers like pandas, with its options."""
     return [line.strip() for line in values.to_string(index=False, header=False).split("\n")] if len(values) else []
 
 
@@ -149,19 +149,19 @@ def _shortened(text: str, longest: int | None) -> str:
     return text if longest is None or len(text) <= longest else f"{text[: longest - 1]}{_CUT}"
 
 
-def _table(index: Sequence[_Column], columns: Sequence[_Column], *, first_part: int) -> str:
-    head = [html_cell(part.title or "&nbsp;", tag="th", is_number=part.is_number) for part in index]
+def _table(index: Sequence[_Column], columns: Sequence[_Column], *, first_count: int) -> str:
+    head = [html_cell(level.title or "&nbsp;", tag="th", is_number=level.is_number) for level in index]
     head += [html_cell(column.title, tag='th scope="col"', is_number=column.is_number) for column in columns]
     lines = [
         "".join(
-            [html_cell(part.cells[place], tag='th scope="row"', is_number=part.is_number) for part in index]
-            + [html_cell(column.cells[place], is_number=column.is_number) for column in columns]
+            [html_cell(level.cells[position], tag='th scope="row"', is_number=level.is_number) for level in index]
+            + [html_cell(column.cells[position], is_number=column.is_number) for column in columns]
         )
-        for place in range(len(index[0].cells))
+        for position in range(len(index[0].cells))
     ]
-    if first_part < len(lines):
-        lines.insert(first_part, html_cell(_CUT, tag="th") + html_cell(_CUT) * (len(head) - 1))
-    # A row a line: a stored notebook is compared line by line.
+    if first_count < len(lines):
+        lines.insert(first_count, html_cell(_CUT, tag="th") + html_cell(_CUT) * (len(head) - 1))
+    # One line for each row, since stored notebooks are compared line by line.
     return "\n".join(
         [
             f'<table border="1" class="dataframe"><thead><tr>{"".join(head)}</tr></thead><tbody>',

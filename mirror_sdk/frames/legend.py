@@ -1,4 +1,4 @@
-"""What the lines of a plot are called."""
+"""Names of the lines of a plot."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from mirror_sdk.object_table import lookup
 
 
 def label_of(path: str) -> str:
-    """What a resource is called: its label, else its path."""
+    """Return the label of a resource, else its path."""
     definition = lookup(path)
     return definition.label if definition and definition.label else path
 
 
 def line_names(lines: Iterable[tuple[str, str]], names: Mapping[str, str]) -> dict[tuple[str, str], str]:
-    """The name of each line: its device and the label of its resource.
+    """Return the name of each line: its device and the label of its resource.
 
-    Where a device has several lines of one label, such as two sensors of a kind, their paths tell them apart.
+    If a device has several lines with one label, such as two sensors of a kind, the names include their paths.
 
     Args:
         lines: Device ids and resource paths.
-        names: How the devices are called, by id, each differently; one that is not in it is called by its id.
+        names: Unique names of devices, by id. A device without a name is named by its id.
     """
     labels = {line: label_of(line[1]) for line in lines}
     count = Counter((device_id, label) for (device_id, _), label in labels.items())

@@ -29,9 +29,9 @@ from mirror_sdk.wire.notifications import AsyncResponse
 
 
 class RequestStatus(StrEnum):
-    """How a request stands, from the first to the last.
+    """The status of a request, in order.
 
-    ``QUEUED`` was not sent. Of ``UNKNOWN`` the client does not know whether the service accepted it.
+    ``QUEUED`` was not sent. With ``UNKNOWN`` the client does not know whether the service accepted it.
     """
 
     QUEUED = "queued"
@@ -57,14 +57,14 @@ REQUESTS_COLUMNS = (
         "ordered: queued < pending < success < failure < unknown",
     ),
     TableColumn("category", CATEGORY, "why it failed, in a word"),
-    TableColumn("reason", CATEGORY, "the same in a sentence, with what can be done about it"),
-    TableColumn("latency", pa.duration("ms"), "from its begin here until its answer was received here"),
+    TableColumn("reason", CATEGORY, "the same in a sentence, with what to do next"),
+    TableColumn("latency", pa.duration("ms"), "from its start until the client received its response"),
     TableColumn("requested_num", pa.float64(), "the number to write"),
     TableColumn("requested_text", pa.string(), "the text to write"),
     TableColumn("requested_bool", pa.bool_(), "the boolean to write"),
-    TableColumn("value_num", pa.float64(), "the number that came back"),
-    TableColumn("value_text", pa.string(), "the text that came back"),
-    TableColumn("value_bool", pa.bool_(), "the boolean that came back"),
+    TableColumn("value_num", pa.float64(), "the number in the response"),
+    TableColumn("value_text", pa.string(), "the text in the response"),
+    TableColumn("value_bool", pa.bool_(), "the boolean in the response"),
 )
 """The requests table."""
 
@@ -76,38 +76,37 @@ REQUESTS_SCHEMA = schema_of(REQUESTS_COLUMNS)
 def requests_frame(
     requests: Iterable[AcceptedRequest | UnacceptedRequest], *, tz: str | None = None, server: str = ""
 ) -> pd.DataFrame:
-    """The requests table: one row per device request, in their order, as the notification log has them now.
+    """Return the requests table: one row per device request, in their order, with their current results.
 
-    The log is looked at once for all that have no answer yet, as :meth:`mirror_sdk.DeviceRequest.done` looks at it; of
-    a client that is closed, the table shows what it had seen. For requests of an asynchronous client, which cannot be
-    looked for without ``await``, it shows what was seen too: use ``await client.requests.frame(requests)`` there.
+    The notification log is read once for all requests without a response, as :meth:`mirror_sdk.DeviceRequest.done`
+    reads it. For a closed client, the table has the responses that the client had received. So it does for an
+    asynchronous client, whose log cannot be read without ``await``: use ``await client.requests.frame(requests)``.
 
     Args:
-        requests: What ``client.requests.begin_read()``, ``begin_write()`` and ``begin_execute()`` gave, and requests
-            that were not placed.
+        requests: Results of ``client.requests.begin_read()``, ``begin_write()`` and ``begin_execute()``, and requests
+            that were not submitted.
         tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-        server: Where the requests went.
+        server: Address of the service.
 
     Returns:
         A frame with these columns, those of :data:`REQUESTS_SCHEMA`, also when it has no rows:
 
         {columns}
 
-        Of a write that was refused because another one came before it, the value that came back is that of the other.
+        If a write was rejected because another one came before it, the value of the response is that of the other one.
 
-        All instants are told by the service, by its clock alone, so they may be compared with each other and with those
-        of the other tables. They are missing where it told none: of a request that it has not accepted, of one that was
-        taken up again, and all but ``finished_at`` of a service without this extension. ``latency`` is measured here,
-        by a clock that nobody sets; an answer that was looked for late has a longer one, and a request that was taken
-        up again has none.
+        All instants are by the clock of the service, so you can compare them with each other and with those of other
+        tables. They are missing for requests that the service has not accepted, and for resumed requests. A service
+        without this extension sends only ``finished_at``. ``latency`` is measured by a monotonic clock of the client.
+        It is longer if the response was read late, and missing for resumed requests.
 
-        ``attrs["mirror"]`` holds ``taken_at``, the newest of those instants, ``devices``, how many were asked,
-        ``complete``, whether all requests have ended, and ``server``.
+        ``attrs["mirror"]`` has ``taken_at`` (the newest of those instants), ``devices`` (their number), ``complete``
+        (whether all requests have ended) and ``server``.
 
     Raises:
-        MirrorError: The log could not be read, and asking again would not mend that.
-        InvalidValue: ``tz`` is no time zone.
-        TypeError: ``requests`` is one request, or contains something else.
+        MirrorError: The log could not be read, and retries would not help.
+        InvalidValue: ``tz`` is not a time zone.
+        TypeError: ``requests`` is a single request, or contains other objects.
 
     Source: specification E2; wire.md 2 and 5.
     """
@@ -123,16 +122,16 @@ def cached_requests_frame(
     server: str = "",
     names: Sequence[str | None] | None = None,
 ) -> pd.DataFrame:
-    """Return the same of the log as read so far, without a request.
+    """Return the same table from the log entries read so far, without sending a request.
 
     Args:
         rows: The requests.
         tz: Time zone of the time columns.
-        server: Where the requests went.
-        names: The endpoint name of the device of each, where they are known.
+        server: Address of the service.
+        names: The endpoint name of the device of each, if known.
 
     Raises:
-        InvalidValue: ``tz`` is no time zone.
+        InvalidValue: ``tz`` is not a time zone.
     """
     accepted = [request.accepted_at if isinstance(request, AcceptedRequest) else None for request in rows]
     finished = [_finished_at(request) for request in rows]
@@ -160,7 +159,7 @@ def cached_requests_frame(
 
 
 def request_status(request: AcceptedRequest | UnacceptedRequest) -> RequestStatus:
-    """How a request stands, as far as this client has seen."""
+    """Return the status of a request, from the log entries that the client has read."""
     if isinstance(request, UnacceptedRequest):
         if request.refusal is not None:
             return RequestStatus.FAILURE

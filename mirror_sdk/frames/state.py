@@ -29,15 +29,14 @@ def state_frame(
     server: str = "",
     tz: str | None = None,
 ) -> pd.DataFrame:
-    """The state table: one row per device and resource, in the order of the devices and their resources.
+    """Return the state table: one row per device and resource, in the order of the devices and their resources.
 
     Args:
-        devices: Device objects; each is read once and not kept.
+        devices: Device objects; each is read once and not stored.
         paths: Patterns such as ``/3303/0/5700`` or ``/3303/*``; a resource that matches any of them is a row.
         raw: Whether to add the payloads, ``reported_raw`` and ``desired_raw``, and their origin.
-        taken_at: The instant the table shows, by the service's clock and with its time zone; ``None`` where no device
-            told it.
-        server: Where the state was read from.
+        taken_at: The instant of the table, by the service's clock and with a time zone; ``None`` if it is unknown.
+        server: Address of the service.
         tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
 
     Returns:
@@ -45,13 +44,13 @@ def state_frame(
 
         {columns}
 
-        Of two revisions the larger one is later, also where the times are the same; they are NA where the service does
-        not tell them. Opaque values stand in the raw columns alone. ``attrs["mirror"]`` holds ``taken_at`` (RFC 3339),
-        ``devices`` (how many), ``complete`` and ``server``; pandas writes it into Parquet files.
+        The larger of two revisions is later, even if the times are equal. Revisions are NA if the service does not send
+        them. Opaque values are only in the raw columns. ``attrs["mirror"]`` has ``taken_at`` (RFC 3339), ``devices``
+        (their number), ``complete`` and ``server``; pandas writes it into Parquet files.
 
     Raises:
-        InvalidValue: ``taken_at`` is naive, ``tz`` is no time zone, or ``paths`` is one text or has a ``*`` that is not
-            at its end.
+        InvalidValue: ``taken_at`` is naive, ``tz`` is not a time zone, or ``paths`` is a single text or has a ``*``
+            before the end.
 
     Source: specification 2.2; wire.md 1.
     """
@@ -62,15 +61,15 @@ def state_frame(
 
 @documented(DIRECTORY_COLUMNS)
 def directory_frame(devices: Iterable[Device]) -> pd.DataFrame:
-    """The table of devices, one row per device, in order.
+    """Return the table of devices: one row per device, in order.
 
     Returns:
         A frame with these columns, those of :data:`DIRECTORY_SCHEMA`, also when it has no rows:
 
         {columns}
 
-        Each custom attribute is a column of its own after these (``string``), in the order of their names and named as
-        the filter for it, like ``custom_attributes__room``. A device without it has NA there.
+        Each custom attribute is another column (``string``) after these, in the order of their names. The column has
+        the name of the filter for the attribute, such as ``custom_attributes__room``. Without the attribute it is NA.
 
     Source: wire.md 6.
     """
@@ -86,15 +85,14 @@ def directory_frame(devices: Iterable[Device]) -> pd.DataFrame:
 
 
 ValueOf = Literal["reported", "desired", "value", "requested", "current", "wanted"]
-"""Which value of a row: the beginning of the names of its columns."""
+"""The value of a row: the beginning of the names of its columns."""
 
 
 def value_column(frame: pd.DataFrame, of: ValueOf = "reported") -> pd.Series:
-    """One column of readable values out of the three typed ones of a table.
+    """Return one column of readable values from the three typed columns of a table.
 
     Returns:
-        An object series of ``float``, ``bool`` and ``str``, named ``value``; ``NA`` where there is no value or an
-        opaque one.
+        An object series of ``float``, ``bool`` and ``str``, named ``value``; ``NA`` for opaque and missing values.
     """
     values = pd.Series(pd.NA, index=frame.index, dtype=object, name="value")
     for kind in ("num", "bool", "text"):
@@ -106,18 +104,18 @@ def value_column(frame: pd.DataFrame, of: ValueOf = "reported") -> pd.Series:
 def wide(
     frame: pd.DataFrame, *, columns: Literal["path", "label"] = "path", of: Literal["reported", "desired"] = "reported"
 ) -> pd.DataFrame:
-    """A state table with one row per device and one column per resource.
+    """Pivot a state table: one row per device and one column per resource.
 
     Args:
         frame: A state table.
-        columns: What names the columns. A label that stands for several paths has the path after it, and a resource
-            without a label is named by its path.
-        of: Which value is shown.
+        columns: The names of the columns. A label of several paths is followed by the path, and a resource without a
+            label is named by its path.
+        of: The value in the cells.
 
     Returns:
-        A frame with the index ``device_id`` in the order of the table; columns of numbers are ``Float64``, of booleans
-        ``boolean``, of texts ``string``, mixed ones ``object``. ``attrs`` are those of the table, and ``units`` is the
-        unit of each column that has one, by its name.
+        A frame with the index ``device_id`` in the order of the table. Columns of numbers are ``Float64``, of booleans
+        ``boolean``, of texts ``string``, and of several kinds ``object``. ``attrs`` are those of the table, and
+        ``attrs["units"]`` has the unit of each column, by its name.
 
     Raises:
         InvalidValue: The table has a device's resource more than once, as after concatenating two snapshots.
@@ -125,7 +123,7 @@ def wide(
     keys = frame[["device_id", "path"]].astype(object)
     if keys.duplicated().any():
         raise InvalidValue(
-            "the table has a device's resource more than once; keep one snapshot, or the newest row of each with "
+            "the table has a device's resource more than once; select one snapshot, or the newest row of each with "
             'frame.sort_values("reported_at").drop_duplicates(["device_id", "path"], keep="last")'
         )
     names = keys["path"] if columns == "path" else _label_names(frame)
@@ -142,7 +140,7 @@ def wide(
 
 
 def _units_of(names: pd.Series, units: pd.Series) -> dict[str, str]:
-    """The unit of each column of a wide table, of those whose rows are all in one."""
+    """Return the unit of each column of a wide table whose rows all have the same unit."""
     return {
         str(name): str(found.iloc[0])
         for name, found in units.groupby(names)

@@ -19,8 +19,8 @@
 Instants may be an age, such as ``begin="2h"``, by the clock of the service. In a shell: ``mirror history light-01
 --since 2h``.
 
-Durations and other questions
------------------------------
+Durations and other analysis
+----------------------------
 
 The table answers questions such as how long a door was open, or which devices were silent (``mirror help tables``). A
 history that starts at ``begin`` does not contain the values that were current at that moment. Until the first new value

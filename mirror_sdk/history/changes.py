@@ -17,18 +17,18 @@ CHANGES_COLUMNS = (
     TableColumn("device_id", CATEGORY, "the device"),
     TableColumn("endpoint_name", CATEGORY, "its endpoint name"),
     TableColumn("path", CATEGORY, "resource path"),
-    TableColumn("label", CATEGORY, "object and resource name; NA where nothing declares one"),
+    TableColumn("label", CATEGORY, "object and resource name; NA if undeclared"),
     TableColumn("unit", CATEGORY, "of ``after_num``"),
-    TableColumn("before_unit", CATEGORY, "of ``before_num``; NA where that is"),
-    TableColumn("before_num", pa.float64(), "the number at ``begin``; NA when nothing was known then"),
+    TableColumn("before_unit", CATEGORY, "of ``before_num``; NA if that is NA"),
+    TableColumn("before_num", pa.float64(), "the number at ``begin``; NA if it was unknown"),
     TableColumn("before_text", pa.string(), "the text at ``begin``"),
     TableColumn("before_bool", pa.bool_(), "the boolean at ``begin``"),
     TableColumn("after_num", pa.float64(), "the number at ``end``"),
     TableColumn("after_text", pa.string(), "the text at ``end``"),
     TableColumn("after_bool", pa.bool_(), "the boolean at ``end``"),
-    TableColumn("observations", pa.int64(), "how often it was reported between"),
-    TableColumn("first_at", INSTANT, "when the first of them changed it"),
-    TableColumn("last_at", INSTANT, "when the last of them did"),
+    TableColumn("observations", pa.int64(), "how often it was reported in between"),
+    TableColumn("first_at", INSTANT, "the time of the first of these reports"),
+    TableColumn("last_at", INSTANT, "the time of the last one"),
 )
 """The changes table."""
 
@@ -59,28 +59,28 @@ _COUNTS = [("observations", "sum"), ("first_at", "min"), ("last_at", "max")]
 
 
 class Counted(NamedTuple):
-    """The number of reports, with a row per resource, and whether nothing is known to be missing."""
+    """The number of reports, with a row per resource, and whether there was no gap."""
 
     rows: pa.Table
     complete: bool
 
 
 class ReportCounts:
-    """Counts the reports of a history while it arrives. It stores a row per resource of each part."""
+    """Counts the reports of a history while it arrives. It stores a row per resource of each chunk."""
 
     def __init__(self) -> None:
         self._tables = [COUNTED_SCHEMA.empty_table()]
         self._complete = True
 
     def add(self, table: pa.Table) -> None:
-        """Count the rows of a part of a history table."""
+        """Count the rows of a chunk of a history table."""
         self._complete = self._complete and not has_gap(table)
         reported = table.filter(pc.equal(table["event"].cast(pa.string()), "reported"))
         found = reported.select([*KEY, "changed_at"]).group_by(KEY).aggregate(_TIMES)
         self._tables.append(found.select(_made_of(_TIMES)).rename_columns(COUNTED_SCHEMA.names).cast(COUNTED_SCHEMA))
 
     def finish(self) -> Counted:
-        """Return the counts of all parts."""
+        """Return the counts of all chunks."""
         found = pa.concat_tables(self._tables).group_by(KEY).aggregate(_COUNTS)
         return Counted(found.select(_made_of(_COUNTS)).rename_columns(COUNTED_SCHEMA.names), self._complete)
 
@@ -92,7 +92,7 @@ def _made_of(aggregations: list[tuple[str, str]]) -> list[str]:
 def changes_tables(
     counted: Counted, before: pa.Table, after: pa.Table, begin: datetime, end: datetime
 ) -> tuple[list[pa.Table], dict[str, object]]:
-    """Return the parts of the changes table, with a row per reported resource by device and path, and its metadata.
+    """Return the changes table, with a row per reported resource by device and path, and its metadata.
 
     Args:
         counted: The reports between the instants.
@@ -117,7 +117,7 @@ def changes_tables(
             [getattr(lookup(one), attribute, None) or None for one in path.dictionary.to_pylist()], pa.string()
         )
         columns[name] = pc.coalesce(rows[name], words_at(path.indices, declared).cast(pa.string()))
-    # Where nothing was known before, no unit has changed.
+    # Without an earlier value there is no earlier unit.
     columns["before_unit"] = pc.if_else(pc.is_valid(rows["before_num"]), columns["before_unit"], None)
     table = pa.table({name: columns[name] for name in CHANGES_SCHEMA.names})
     metadata: dict[str, object] = {

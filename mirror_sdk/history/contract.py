@@ -86,11 +86,11 @@ class RowChecker:
         is_after = np.zeros(len(columns[0]) - 1, np.bool_)
         is_same = ~is_after
         for column in columns:
-            step = self._sign * np.diff(column)
-            is_after |= is_same & (step > 0)
-            is_same &= step == 0
+            difference = self._sign * np.diff(column)
+            is_after |= is_same & (difference > 0)
+            is_same &= difference == 0
         if not is_after.all():
-            raise ContractError("a row stands there twice or out of order")
+            raise ContractError("a row was sent twice or out of order")
         last = batch.slice(batch.num_rows - 1).to_pylist()[0]
         self._last = (last["device_id"] or "", last["path"] or "", int(columns[2][-1]), last["revision"])
 
@@ -119,8 +119,8 @@ def _ranks(column: pa.DictionaryArray, before: str | None) -> _Column:
     words = column.dictionary.to_pylist()
     rank_of = {word: rank for rank, word in enumerate(sorted({"", before or "", *words}))}
     ranks = np.array([rank_of[word] for word in [*words, ""]], np.int64)
-    places = column.indices.fill_null(len(words)).to_numpy()
-    return _with_first(ranks[places], None if before is None else rank_of[before])
+    codes = column.indices.fill_null(len(words)).to_numpy()
+    return _with_first(ranks[codes], None if before is None else rank_of[before])
 
 
 def _with_first(column: _Column, first: int | None) -> _Column:

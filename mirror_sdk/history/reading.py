@@ -25,7 +25,7 @@ from mirror_sdk.wire.snapshot import ARROW, END_KEY, NDJSON
 
 _Line: TypeAlias = HistoryRow | HistoryCursor | HistoryEnd
 _LINE: TypeAdapter[_Line] = TypeAdapter(Annotated[_Line, Discriminator("object")])
-_CURE = "take a part of it with begin=, end=, paths= or devices=, or"
+_CURE = "request less with begin=, end=, paths= or devices=, or"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +33,8 @@ class HistoryResult:
     """The metadata of a history.
 
     Attributes:
-        taken_at: The instant whose knowledge it shows, by the service's clock; ``None`` if nothing was requested.
-        oldest_at: Since when the service has kept everything.
+        taken_at: The instant of the history, by the service's clock; ``None`` if nothing was requested.
+        oldest_at: The instant since which the service has stored everything.
         row_count: The number of rows.
     """
 
@@ -59,32 +59,32 @@ class HistoryReader:
 
     Args:
         request: The request.
-        keep: Accepts tables of rows, in order.
+        sink: Accepts tables of rows, in order.
         max_bytes: The most bytes of all responses together after decompression.
-        bar: Shows the number of rows.
-        raw: Whether the payloads are a column too.
+        bar: Displays the number of rows.
+        raw: Whether to add the payloads.
     """
 
     def __init__(
         self,
         request: HistoryRequest,
-        keep: Callable[[pa.Table], object],
+        sink: Callable[[pa.Table], object],
         max_bytes: int,
         bar: ProgressBar,
         *,
         raw: bool = False,
     ) -> None:
-        self._keep = keep
+        self._sink = sink
         self._limit = SizeLimit(max_bytes, "history", _CURE)
         self._bar = bar
         self._raw = raw
         self._form = ARROW
-        self._parts = request.parts()
+        self._requests = request.requests()
         self._left = request.limit
         self._first_end: HistoryEnd | None = None
         self._row_count = 0
-        self._part_number = 0
-        self._next_part()
+        self._request_number = 0
+        self._next_request()
 
     @property
     def next_operation(self) -> Operation[None] | None:
@@ -114,7 +114,7 @@ class HistoryReader:
         end: HistoryEnd | None = None
         for batch, metadata in read_batches(headers, body, self._limit, COLUMNS, _batches_of_lines):
             if self._left is not None and batch.num_rows > self._left:
-                raise UnexpectedAnswer("the history has more rows than were requested")
+                raise UnexpectedAnswer("the history has more rows than the requested limit")
             with self._limit.checking():
                 table = self._table_of(self._rows.checked(batch))
                 after = metadata.get(AFTER_KEY, b"").decode() or None
@@ -123,7 +123,7 @@ class HistoryReader:
             if batch.num_rows:
                 self._add(table, batch.num_rows, after)
         if end is None:
-            raise ConnectionFailed(f"the history broke off after {self._row_count} rows; take it again")
+            raise ConnectionFailed(f"the history was cut off after {self._row_count} rows; request it again")
         self._finish(end)
 
     def require_progress(self, failure: ConnectionFailed) -> None:
@@ -147,23 +147,23 @@ class HistoryReader:
             raise error_without_history(error) from error
         self._form = NDJSON
 
-    def _next_part(self) -> None:
-        self._request = next(self._parts, None)
-        self._part_number += 1
+    def _next_request(self) -> None:
+        self._request = next(self._requests, None)
+        self._request_number += 1
         self._after: str | None = None
         if self._request is not None:
             self._rows = RowChecker(self._request)
 
     def _add(self, table: pa.Table, row_count: int, after: str | None) -> None:
-        self._keep(table)
+        self._sink(table)
         self._row_count += row_count
         self._left = None if self._left is None else self._left - row_count
         self._after = after
         self._bar.update(row_count)
 
     def _table_of(self, batch: pa.RecordBatch) -> pa.Table:
-        if self._part_number > 1:
-            # The first part already had the gaps of the service itself.
+        if self._request_number > 1:
+            # The first response already had the gaps of the service itself.
             batch = batch.filter(batch.column("device_id").is_valid())
         return history_of_batch(batch, raw=self._raw)
 
@@ -173,9 +173,9 @@ class HistoryReader:
             raise UnexpectedAnswer(f"the history has {row_count} rows but announces {end.row_count}")
         self._first_end = self._first_end or end
         if end.after is None:
-            self._next_part()
+            self._next_request()
         elif end.row_count == 0:
-            raise UnexpectedAnswer("the history has a page without rows and says that there is more")
+            raise UnexpectedAnswer("the history has a page without rows and announces more rows")
         else:
             self._after = end.after
 

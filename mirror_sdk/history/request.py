@@ -24,7 +24,7 @@ class HistoryRequest(StreamRequest):
     """A request for a history.
 
     Attributes:
-        begin: From this instant on; ``None`` for everything that is kept.
+        begin: From this instant on; ``None`` for everything that is stored.
         end: Up to before this instant; ``None`` for the present.
         limit: The most rows, the first ones; ``None`` for all.
         newest_first: Whether the order is reversed.
@@ -35,17 +35,17 @@ class HistoryRequest(StreamRequest):
     limit: int | None = None
     newest_first: bool = False
 
-    def parts(self) -> Iterator[HistoryRequest]:
+    def requests(self) -> Iterator[HistoryRequest]:
         """Yield the same request for as many devices at a time as fit into a URL, in the order of their ids."""
         if (ids := self.selection.device_ids) is None:
             yield self
             return
         selection = replace(self.selection, filters=dict(self.selection.filters))
         among = selection.filters.pop("id__in", None)  # type: ignore[attr-defined] # it is the dict of above
-        wanted = sorted(set(ids) if among is None else set(ids) & set(among.split(",")), reverse=self.newest_first)
-        for first in range(0, len(wanted), MAX_IDS_PER_URL):
-            some = tuple(wanted[first : first + MAX_IDS_PER_URL])
-            yield replace(self, selection=replace(selection, device_ids=some))
+        selected = sorted(set(ids) if among is None else set(ids) & set(among.split(",")), reverse=self.newest_first)
+        for first in range(0, len(selected), MAX_IDS_PER_URL):
+            batch = tuple(selected[first : first + MAX_IDS_PER_URL])
+            yield replace(self, selection=replace(selection, device_ids=batch))
 
     def operation(self, form: str, after: str | None, limit: int | None) -> Operation[None]:
         """Return the operation for a response of this media type.
@@ -77,22 +77,22 @@ def check_interval(
         now: The instant from which a span counts back.
 
     Raises:
-        InvalidValue: One is not a time or is naive, or the end lies before the begin.
+        InvalidValue: One is not a time or is naive, or the end is before the begin.
     """
     first = None if begin is None else instant("begin", begin, now)
     last = None if end is None else instant("end", end, now)
     if first is not None and last is not None and last < first:
-        raise InvalidValue(f"end={last} lies before begin={first}; give them in their order")
+        raise InvalidValue(f"end={last} is before begin={first}; give them in order")
     return first, last
 
 
 def just_after(instant: datetime) -> datetime:
-    """Return the first whole millisecond after an instant."""
+    """Return the first full millisecond after an instant."""
     return up_to_millisecond(instant.astimezone(UTC) + timedelta(microseconds=1))
 
 
 def up_to_millisecond(instant: datetime) -> datetime:
-    """Return the first whole millisecond that is not before an instant; the same things happened before either."""
-    whole = instant.astimezone(UTC)
-    whole = whole.replace(microsecond=whole.microsecond // 1000 * 1000)
-    return whole if whole >= instant else whole + MILLISECOND
+    """Round an instant up to a full millisecond. The same events happened before both instants."""
+    rounded = instant.astimezone(UTC)
+    rounded = rounded.replace(microsecond=rounded.microsecond // 1000 * 1000)
+    return rounded if rounded >= instant else rounded + MILLISECOND

@@ -47,12 +47,12 @@ def load_object_definitions(source: str | Path, *, replace: bool = False) -> lis
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: It is no object definition file, it has a document type (entities are never expanded), or an object
-            cannot be registered; the message says what to change. Objects before it in the file are registered.
+        ValueError: It is not an object definition file, it has a document type (entities are never expanded), or an
+            object cannot be registered; the message has the cure. Objects before it in the file are registered.
     """
     objects = list(_parse(_content(source)).iterfind(".//{*}Object"))
     if not objects:
-        raise ValueError("there is no <Object> in this definition; give a file as the OMA LwM2M registry has them")
+        raise ValueError("the definition has no <Object>; give a file of the OMA LwM2M registry")
     return [_register(found, replace=replace) for found in objects]
 
 
@@ -76,7 +76,7 @@ def _parse(content: bytes | str) -> Element:
         parser.feed(content)
         root: Element = parser.close()
     except (ParseError, UnicodeEncodeError, LookupError) as exc:
-        raise ValueError(f"this is no XML: {exc}; give an object definition file or its text") from exc
+        raise ValueError(f"this is not XML: {exc}; give an object definition file or its text") from exc
     return root
 
 
@@ -92,13 +92,13 @@ def _register(found: Element, *, replace: bool) -> int:
     return object_id
 
 
-def _is_usable(item: Element, what: str) -> bool:
-    """Whether an item has an operation, and a type unless it is executable."""
+def _is_usable(item: Element, subject: str) -> bool:
+    """Return whether an item has an operation, and a type unless it is executable."""
     operations = _operations(item)
     if not operations or operations == "E" or _text(item, "Type"):
         return bool(operations)
     warn(
-        f"{what} ({_text(item, 'Name')}) has operations {operations!r} and no <Type>; it is left out, "
+        f"{subject} ({_text(item, 'Name')}) has operations {operations!r} and no <Type>; it is left out, "
         "correct the file or declare it with register_object",
         UserWarning,
     )
@@ -111,10 +111,10 @@ def _operations(item: Element) -> str:
     return _OPERATIONS.get(word, word)
 
 
-def _declaration(item: Element, what: str) -> ResourceDeclaration:
+def _declaration(item: Element, subject: str) -> ResourceDeclaration:
     word = _text(item, "Type").lower()
     if word not in _TYPES:
-        raise ValueError(f"{what}: <Type>{word}</Type> is none of {', '.join(filter(None, _TYPES))}")
+        raise ValueError(f"{subject}: <Type> must be one of {', '.join(filter(None, _TYPES))}, not {word!r}")
     operations = _operations(item)
     executable = operations == "E"
     kind = ResourceType.NONE if executable else _TYPES[word]
@@ -142,7 +142,7 @@ def _text(element: Element, name: str) -> str:
     return " ".join((element.findtext(f"{{*}}{name}") or "").split())
 
 
-def _id(text: str, what: str) -> int:
+def _id(text: str, subject: str) -> int:
     if not re.fullmatch(r"[0-9]{1,5}", text):
-        raise ValueError(f"{what} is {text!r}; it has to be a whole number up to 65535")
+        raise ValueError(f"{subject} must be an integer between 0 and 65535, got {text!r}")
     return int(text)

@@ -23,7 +23,7 @@ _SECURITY_OBJECT = 0
 _DEVICE_OBJECT = 3
 _OF_DEVICE = frozenset({0, 1, 2, 3, 17, 18, 19})
 _OF_ALL = frozenset({5603, 5604, SENSOR_UNITS, 5750})
-"""Resource ids whose values never change: of the object of the device itself, and of all others."""
+"""Ids of resources whose values never change: in the Device object, and in all others."""
 _HIGHEST_ID = 65535
 _ACCESSES = ("R", "W", "RW", "E")
 
@@ -32,7 +32,7 @@ def _definitions(
     object_id: int, name: str, resources: Mapping[int, ResourceDeclaration]
 ) -> Iterator[tuple[_Key, ResourceDefinition]]:
     for resource_id, declared in resources.items():
-        # A type may be given by its word.
+        # A type may be a text instead of a member of the enumeration.
         personal = None if declared.personal is None else Personal(declared.personal)
         exact = declared._replace(type=ResourceType(declared.type), personal=personal)
         label = f"{name} · {declared.name}"
@@ -51,7 +51,7 @@ def lookup(path: str) -> ResourceDefinition | None:
     """Return the definition of a resource path such as ``/3303/0/5700`` or, for a resource instance, ``/3/0/7/1``.
 
     Returns:
-        The definition; ``None`` for a resource that is not in the table and for a text that is no resource path.
+        The definition; ``None`` for a resource that is not in the table and for a text that is not a resource path.
     """
     key = _key(path)
     return None if key is None else _table.get(key)
@@ -63,7 +63,7 @@ def labeled(label: str) -> ResourceDefinition | None:
 
 
 def never_changes(path: str) -> bool:
-    """Whether the values of a resource are constant: serial and model numbers, versions, units, ranges."""
+    """Return whether the values of a resource are constant: serial and model numbers, versions, units, ranges."""
     object_id, resource_id = _key(path) or (None, None)
     return resource_id in (_OF_DEVICE if object_id == _DEVICE_OBJECT else _OF_ALL)
 
@@ -71,10 +71,10 @@ def never_changes(path: str) -> bool:
 @lru_cache(maxsize=4096)
 def _key(path: str) -> _Key | None:
     try:
-        parts = parse_path(path)
+        numbers = parse_path(path)
     except ValueError:
         return None
-    return None if parts.resource_id is None else (parts.object_id, parts.resource_id)
+    return None if numbers.resource_id is None else (numbers.object_id, numbers.resource_id)
 
 
 def register_object(
@@ -82,8 +82,8 @@ def register_object(
 ) -> None:
     """Declare an object that the table does not have, so that its values get their types.
 
-    The table is that of the process: every client and every frame uses it. Threads may register and look up at the same
-    time. Registering the same object again changes nothing.
+    The process has one table, which every client and every frame uses. Threads may register and look up concurrently.
+    Registering the same object again changes nothing.
 
     Args:
         object_id: 1 to 65535; object 0 holds keys and is never declared.
@@ -92,20 +92,20 @@ def register_object(
         replace: Replace an existing declaration.
 
     Raises:
-        ValueError: A part of the declaration is invalid; the message says which, and what is valid. Or the object is
+        ValueError: A part of the declaration is invalid; the message says which, and the valid values. Or the object is
             already declared differently and ``replace`` is not set.
     """
-    global _table  # noqa: PLW0603 - readers take the whole table at once, so it is swapped, never changed
+    global _table  # noqa: PLW0603 - readers use the table without a lock, so it is replaced, never changed
     _check_object(object_id, name, resources)
     added = dict(_definitions(object_id, name, resources))
     with _registering:
-        there = {key: definition for key, definition in _table.items() if key[0] == object_id}
-        if there and there != added and not replace:
+        existing = {key: definition for key, definition in _table.items() if key[0] == object_id}
+        if existing and existing != added and not replace:
             raise ValueError(
-                f"object {object_id} is declared already ({_name(there.values())}); give replace=True to put "
-                f"{name!r} in its place"
+                f"object {object_id} is declared already ({_name(existing.values())}); give replace=True to replace "
+                f"it by {name!r}"
             )
-        _table = {key: definition for key, definition in _table.items() if key not in there} | added
+        _table = {key: definition for key, definition in _table.items() if key not in existing} | added
 
 
 def _name(definitions: Iterable[ResourceDefinition]) -> str:
@@ -114,7 +114,7 @@ def _name(definitions: Iterable[ResourceDefinition]) -> str:
 
 def _check_object(object_id: int, name: str, resources: Mapping[int, ResourceDeclaration]) -> None:
     if object_id == _SECURITY_OBJECT:
-        raise ValueError("object_id=0 is the security object: it holds keys, and no server reads or writes it")
+        raise ValueError("object_id=0 is the security object: it contains keys, and no server reads or writes it")
     _check_id("object_id", object_id)
     _check_name(f"object {object_id}", name)
     if not resources:
@@ -124,38 +124,38 @@ def _check_object(object_id: int, name: str, resources: Mapping[int, ResourceDec
         _check_resource(f"resource {resource_id} of object {object_id}", declared)
 
 
-def _check_name(what: str, name: object) -> None:
+def _check_name(subject: str, name: object) -> None:
     if not isinstance(name, str) or not name.strip():
-        raise ValueError(f"{what}: name={name!r} is no name; give a text")
+        raise ValueError(f"{subject}: name={name!r} must be a text that is not empty")
 
 
-def _check_id(what: str, number: object) -> None:
+def _check_id(subject: str, number: object) -> None:
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= _HIGHEST_ID:
-        raise ValueError(f"{what} {number!r} is no id; ids are whole numbers up to {_HIGHEST_ID}")
+        raise ValueError(f"{subject} {number!r} must be an integer between 0 and {_HIGHEST_ID}")
 
 
-def _check_resource(what: str, declared: object) -> None:
+def _check_resource(subject: str, declared: object) -> None:
     if not isinstance(declared, ResourceDeclaration):
-        raise ValueError(f"{what}: {declared!r} is no ResourceDeclaration")  # noqa: TRY004 - one error for all parts
-    _check_name(what, declared.name)
+        raise ValueError(f"{subject}: {declared!r} is not a ResourceDeclaration")  # noqa: TRY004 - one error for all parts
+    _check_name(subject, declared.name)
     if declared.type not in tuple(ResourceType):
-        raise ValueError(f"{what}: type={declared.type!r} is none of {', '.join(ResourceType)}")
+        raise ValueError(f"{subject}: type={declared.type!r} must be one of {', '.join(ResourceType)}")
     if declared.access not in _ACCESSES:
-        raise ValueError(f"{what}: access={declared.access!r} is none of {', '.join(_ACCESSES)}")
+        raise ValueError(f"{subject}: access={declared.access!r} must be one of {', '.join(_ACCESSES)}")
     if (declared.access == "E") is not (declared.type == ResourceType.NONE):
-        raise ValueError(f"{what}: access 'E' goes with type 'none', and no other access does")
+        raise ValueError(f"{subject}: access 'E' requires type 'none', and type 'none' requires access 'E'")
     if not isinstance(declared.unit, str):
-        raise ValueError(f"{what}: unit={declared.unit!r} is no unit; give a text, '' for none")  # noqa: TRY004 - as above
+        raise ValueError(f"{subject}: unit={declared.unit!r} must be a text, '' for none")  # noqa: TRY004 - as above
     if declared.personal is not None and declared.personal not in tuple(Personal):
-        raise ValueError(f"{what}: personal={declared.personal!r} is none of {', '.join(Personal)}; None for not")
+        raise ValueError(f"{subject}: personal={declared.personal!r} must be None or one of {', '.join(Personal)}")
     if declared.range is not None:
-        _check_range(what, declared)
+        _check_range(subject, declared)
 
 
-def _check_range(what: str, declared: ResourceDeclaration) -> None:
+def _check_range(subject: str, declared: ResourceDeclaration) -> None:
     if declared.type not in NUMBERS:
-        raise ValueError(f"{what}: a {declared.type} has no range; leave it out")
+        raise ValueError(f"{subject}: a {declared.type} has no range; remove range=")
     match declared.range:
         case (int() | float() as low, int() | float() as high) if math.isfinite(high - low) and low <= high:
             return
-    raise ValueError(f"{what}: range={declared.range!r} is none; give (lowest, highest)")
+    raise ValueError(f"{subject}: range={declared.range!r} must be (lowest, highest), both finite numbers")

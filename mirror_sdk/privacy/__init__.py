@@ -59,8 +59,8 @@ sim-…               numbers of SIM cards, modems and    504/11, 504/14, 505/14
                     IMSI, MSISDN                        3412/21, 3412/22, 3443/1,
                                                         10308/1, 10308/2, 10308/3,
                                                         10330/1, 10330/2
-host-…              identities of hosts and of devices  16/0, 24/6, 25/0, 25/1,         one device, under another name
-                    behind a gateway                    10299/2
+host-…              identities of hosts and of the      16/0, 24/6, 25/0, 25/1,         one device, under another name
+                    devices of a gateway                10299/2
 address-…           addresses in networks: IP, MAC,     4/4, 4/5, 10/0, 11/15, 11/18,   a household; public lists lead
                     BSSID, telephone                    11/19, 11/20, 12/4, 12/26,      from a BSSID to a street
                                                         12/32, 3412/2, 3412/3, 3412/4,
@@ -71,19 +71,19 @@ account-…           names of networks and accounts:     4/7, 9/14, 11/0, 11/1,
                     APN, SSID, user                     12/5, 24/7, 3447/20, 18830/4    customer
 cell-…              cells and areas of mobile networks  4/8, 4/12, 13/5                 public lists lead from a cell to
                                                                                         a place
-package-…           addresses of packages to load       5/1, 9/3                        may name one device, or hold
-                                                                                        what lets it in
-written-…           what people write: application      any/5750                        names of rooms and people
-                    type
+package-…           addresses of packages to load       5/1, 9/3                        may name one device, or
+                                                                                        contain its credentials
+written-…           texts that people write:            any/5750                        names of rooms and people
+                    application type
 tenths of a degree  coordinates                         6/0, 6/1, any/5514, any/5515,   where people live, work and go
                                                         any/6051, any/6052, 3430/1,
                                                         3430/2, 3430/29, 3430/30,
                                                         3430/34, 3430/35
 nothing             altitudes and velocities            6/2, 6/4, any/5517, 3430/3,     bring a coarse place back to a
                                                         3430/31, 3430/36                point, or draw a way
-nothing             texts on displays, and audio clips  any/5527, any/5522              what people say to each other
-nothing             passwords and keys                  9/15, 10/2, 11/6, 16/2, 24/8,   let in whoever reads them
-                                                        18830/5, 3447/28, 12/17,
+nothing             texts on displays, and audio clips  any/5527, any/5522              communication of people
+nothing             passwords and keys                  9/15, 10/2, 11/6, 16/2, 24/8,   give access to anyone who reads
+                                                        18830/5, 3447/28, 12/17,        them
                                                         12/18, 12/21, 12/22, 12/23,
                                                         12/24, 12/25, 12/28
 ==================  ==================================  ==============================  ================================

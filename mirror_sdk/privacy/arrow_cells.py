@@ -60,7 +60,7 @@ def value_type(column_type: pa.DataType) -> pa.DataType:
 
 
 def is_plain(cell_type: pa.DataType) -> bool:
-    """Whether cells of a type are one value each, of a type that pseudonyms support."""
+    """Return whether cells of a type are one value each, of a type that pseudonyms support."""
     return any(is_type(cell_type) for is_type in (*_TEXTS, *_NOT_TEXTS))
 
 

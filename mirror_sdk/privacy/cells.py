@@ -1,4 +1,4 @@
-"""The cells of a column, whichever library holds it."""
+"""The cells of a column of any library."""
 
 from __future__ import annotations
 

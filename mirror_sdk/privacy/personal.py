@@ -75,7 +75,7 @@ PERSONAL_COLUMNS = (
 )
 """The columns whose texts become pseudonyms, in every table and index."""
 
-_ID, _PLACE, _HIDDEN = Personal.IDENTIFIER, Personal.PLACE, Personal.HIDDEN
+_ID, _COARSE, _HIDDEN = Personal.IDENTIFIER, Personal.PLACE, Personal.HIDDEN
 _WLAN_KEYS = ((12, 17), (12, 18), (12, 21), (12, 22), (12, 23), (12, 24), (12, 25), (12, 28))
 
 PERSONAL_RESOURCES = (
@@ -97,7 +97,7 @@ PERSONAL_RESOURCES = (
         "a contract with a person",
     ),
     PersonalResource(
-        "identities of hosts and of devices behind a gateway",
+        "identities of hosts and of the devices of a gateway",
         ((16, 0), (24, 6), (25, 0), (25, 1), (10299, 2)),
         _ID,
         "host",
@@ -133,10 +133,10 @@ PERSONAL_RESOURCES = (
         ((5, 1), (9, 3)),
         _ID,
         "package",
-        "may name one device, or hold what lets it in",
+        "may name one device, or contain its credentials",
     ),
     PersonalResource(
-        "what people write: application type",
+        "texts that people write: application type",
         ((None, 5750),),
         _ID,
         "written",
@@ -148,7 +148,7 @@ PERSONAL_RESOURCES = (
             *((6, 0), (6, 1), (None, 5514), (None, 5515), (None, 6051), (None, 6052)),
             *((3430, 1), (3430, 2), (3430, 29), (3430, 30), (3430, 34), (3430, 35)),
         ),
-        _PLACE,
+        _COARSE,
         "place",
         "where people live, work and go",
     ),
@@ -164,14 +164,14 @@ PERSONAL_RESOURCES = (
         ((None, 5527), (None, 5522)),
         _HIDDEN,
         "",
-        "what people say to each other",
+        "communication of people",
     ),
     PersonalResource(
         "passwords and keys",
         ((9, 15), (10, 2), (11, 6), (16, 2), (24, 8), (18830, 5), (3447, 28), *_WLAN_KEYS),
         _HIDDEN,
         "",
-        "let in whoever reads them",
+        "give access to anyone who reads them",
     ),
 )
 """The resources that are personal, by the definitions of LwM2M and of the OMA registry."""
@@ -216,18 +216,18 @@ def word_of_column(name: object) -> str | None:
 
 
 def is_value_column(name: object) -> bool:
-    """Whether a column has values of the resource in the column ``path``."""
+    """Return whether a column has values of the resource in the column ``path``."""
     return name in _STATISTICS or bool(_VALUE_COLUMN.fullmatch(str(name)))
 
 
 def is_known_text(name: object) -> bool:
-    """Whether the meaning of a column's texts is known, so that they need no pseudonym as a whole."""
+    """Return whether the meaning of a column's texts is known, so that they are not replaced completely."""
     own = str(name).removesuffix(_JOINED)
     return own in _KNOWN_TEXTS or own in NOT_VALUES or is_value_column(own)
 
 
 def has_scale_of_values(name: object) -> bool:
-    """Whether the numbers of a column have the scale of its resource, so that they can be rounded alike."""
+    """Return whether the numbers of a column have the scale of its resource, so that they can be rounded alike."""
     return bool(_VALUE_COLUMN.fullmatch(str(name)) or _SAME_SCALE.fullmatch(str(name)))
 
 
@@ -247,7 +247,7 @@ def path_of_column(name: object) -> str | None:
 
 
 def is_path(text: object) -> bool:
-    """Whether a text is the path of a resource, an object or an instance."""
+    """Return whether a text is the path of a resource, an object or an instance."""
     try:
         parse_path(str(text))
     except ValueError:
@@ -274,10 +274,10 @@ def treatment_of(path: str) -> Treatment | None:
 @lru_cache(maxsize=4096)
 def _resource_of(path: str) -> tuple[int, int] | None:
     try:
-        parts = parse_path(path)
+        numbers = parse_path(path)
     except ValueError:
         return None
-    return None if parts.resource_id is None else (parts.object_id, parts.resource_id)
+    return None if numbers.resource_id is None else (numbers.object_id, numbers.resource_id)
 
 
 def _any_instance(resource: tuple[int, int] | None) -> str | None:

@@ -34,7 +34,7 @@ from mirror_sdk.wire.declarations import Personal
 REPORT = "pseudonymized"
 """The name of the report in the metadata of a table."""
 
-_KEPT_METADATA = (
+_UNCHANGED_METADATA = (
     *("taken_at", "devices", "complete", "one_instant", "begin", "end", "oldest_at", "seq", "position", "rows"),
 )
 """The metadata that identify no device and no person."""
@@ -99,7 +99,7 @@ class Pseudonymizer:
         _check_plain(columns)
         paths = {str(column.name): column.cells for column in columns if _has_paths(column)}
         words: list[tuple[Column, Rows | None]] = []
-        kept: list[tuple[Column, Rows | None]] = []
+        unchanged: list[tuple[Column, Rows | None]] = []
         unknown: list[tuple[Column, Rows | None]] = []
         for column in columns:
             if (word := word_of_column(column.name)) is not None:
@@ -109,7 +109,7 @@ class Pseudonymizer:
                 if (treatment := treatment_of(column.path)) is not None:
                     self._treat(column, treatment, None)
                 elif column.cells.has_texts:
-                    kept.append((column, None))
+                    unchanged.append((column, None))
             elif column.name in _OWN_WORDS or column.name in paths:
                 if column.name not in _FIXED:
                     # The texts stay. Texts of rows that were removed may still be stored with the column.
@@ -120,12 +120,12 @@ class Pseudonymizer:
             elif column.cells.has_texts and not is_known_text(column.name):
                 unknown.append((column, self._replace_values(column, paths)))
             else:
-                kept.append((column, self._replace_values(column, paths)))
+                unchanged.append((column, self._replace_values(column, paths)))
         # First the words such as labels: they may occur in an unknown column too.
         self._replace_leaks(words)
         for column, rows in unknown:
             self._replace_unknown(column, rows)
-        self._replace_leaks(kept)
+        self._replace_leaks(unchanged)
 
     def replacement(self, word: str) -> Replace:
         """Return a function that replaces texts and numbers by pseudonyms that begin with a word."""
@@ -161,11 +161,11 @@ class Pseudonymizer:
 
     def metadata(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
         """Return the metadata of a table without personal data, and with the report of the replacements."""
-        kept = {name: metadata[name] for name in _KEPT_METADATA if name in metadata}
+        unchanged = {name: metadata[name] for name in _UNCHANGED_METADATA if name in metadata}
         servers = [one for one in str(metadata.get("server") or "").split(", ") if one]
         if "server" in metadata:
-            kept["server"] = ", ".join(str(self._text("server", "server", one)) for one in servers)
-        return {**kept, REPORT: [{**line, "column": self.column_name(line["column"])} for line in self._report]}
+            unchanged["server"] = ", ".join(str(self._text("server", "server", one)) for one in servers)
+        return {**unchanged, REPORT: [{**line, "column": self.column_name(line["column"])} for line in self._report]}
 
     def check_metadata(self, metadata: Mapping[str, Any]) -> None:
         """Check the metadata of a table before anything is replaced.
@@ -174,7 +174,7 @@ class Pseudonymizer:
             InvalidValue: The table has pseudonyms already.
         """
         if REPORT in metadata:
-            raise InvalidValue("the table has pseudonyms already; take the one it was made of")
+            raise InvalidValue("the table has pseudonyms already; use the original table")
         selection = metadata.get("selection") or {}
         self._originals.update(map(str, selection.get("device_ids") or ()))
 
@@ -186,8 +186,8 @@ class Pseudonymizer:
         """
         if not paths and is_value_column(column.name):
             raise InvalidValue(
-                f"the table lacks the column path, so the resources of the values in {column.name} are unknown; take a"
-                " table with its paths, and leave them out afterwards"
+                f"the table lacks the column path, so the resources of the values in {column.name} are unknown; use a"
+                " table with its paths, and drop them afterwards"
             )
         left: Rows | None = None
         for cells in _paths_of(column, paths):
@@ -269,7 +269,7 @@ def _check_plain(columns: Sequence[Column]) -> None:
         if not column.cells.is_plain:
             raise InvalidValue(
                 f"the column {column.label} has lists, structures or other containers in its cells, which are not"
-                " searched for names; have a row for each of them (explode), or leave the column out"
+                " searched for names; create a row for each of them (explode), or drop the column"
             )
 
 
@@ -283,7 +283,7 @@ def _lengths_by_beginning(words: Iterable[str]) -> dict[str, set[int]]:
 
 
 def _occurs_in(text: str, words: AbstractSet[str], lengths: Mapping[str, AbstractSet[int]]) -> bool:
-    """Whether one of the words occurs in a text. The time depends on the length of the text, not on their number."""
+    """Return whether one of the words occurs in a text. The time depends on the length of the text, not on them."""
     return any(
         text[begin : begin + length] in words
         for begin in range(len(text) - _SHORTEST_WITHIN + 1)
@@ -292,7 +292,7 @@ def _occurs_in(text: str, words: AbstractSet[str], lengths: Mapping[str, Abstrac
 
 
 def _has_paths(column: Column) -> bool:
-    """Whether a column has the resource paths of the rows, whatever name a join or a program gave it."""
+    """Return whether a column has the resource paths of the rows, under any name."""
     if column.name == "path" or not column.cells.has_texts or is_value_column(column.name):
         return column.name == "path"
     values = column.cells.values()
@@ -328,7 +328,7 @@ def _treatments(paths: Cells) -> dict[Treatment, list[str]]:
 
 
 def _coarse(original: Any) -> Any:
-    """Return a coordinate in tenths of degrees, in its former type; ``None`` if it is no number of degrees."""
+    """Return a coordinate in tenths of degrees, in its former type; ``None`` if it is not a number of degrees."""
     if not (isinstance(original, str | bytes) or _is_number(original)):
         return None
     try:

@@ -30,9 +30,9 @@ def pseudonymize(table: Table, key: str | bytes, *, also: Iterable[str] = ()) ->
     order, the columns and their types stay the same. The input table is not changed.
 
     Args:
-        table: Any table of this package, or one that was made of it.
+        table: Any table of this package, or one derived from it.
         key: A text or bytes, of 16 bytes or more. With one key, equal texts have equal pseudonyms in all tables.
-            Without the key no one can tell what they stand for; anyone who has it and guesses a name can.
+            Without the key no one can reverse them; anyone with the key can test guessed names.
         also: Further texts to search in the texts that stay, such as names of devices that are not in this table.
 
     Returns:
@@ -68,7 +68,7 @@ def pseudonymize(table: Table, key: str | bytes, *, also: Iterable[str] = ()) ->
 
 
 def _is_frame_of(package: str, table: object) -> bool:
-    """Whether it is a frame of a package. It cannot be one if the package is not loaded."""
+    """Return whether an object is a frame of a package. If the package is not loaded, it cannot be one."""
     frame_type = getattr(sys.modules.get(package), "DataFrame", None)
     return frame_type is not None and isinstance(table, frame_type)
 

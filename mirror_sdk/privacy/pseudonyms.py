@@ -44,7 +44,7 @@ class Pseudonyms:
     def text(self, kind: str, word: str, original: str | bytes) -> str:
         """Return the pseudonym of a text: a word and twelve digits and letters, however long the text is."""
         number = int.from_bytes(self._digest(kind, original)[:8], "big")
-        return f"{word}-{''.join(_DIGITS[(number >> 5 * place) & 31] for place in range(_LENGTH))}"
+        return f"{word}-{''.join(_DIGITS[(number >> 5 * digit) & 31] for digit in range(_LENGTH))}"
 
     def number(self, kind: str, original: float) -> int:
         """Return the pseudonym of a number: a whole number below 2**48."""

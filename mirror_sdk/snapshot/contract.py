@@ -56,7 +56,7 @@ def require_columns(schema: pa.Schema, columns: pa.Schema) -> None:
     for field in columns:
         found = schema.get_all_field_indices(field.name)
         if len(found) != 1 or not _is_like(schema.field(found[0]).type, field.type):
-            raise ContractError(f"{len(found)} columns {field.name}, or one of another type than {field.type}")
+            raise ContractError(f"{len(found)} columns {field.name}; exactly one of type {field.type} is required")
 
 
 def require_paths(paths: Iterable[str]) -> None:
@@ -92,16 +92,16 @@ def require_instants(name: str, column: pa.Array) -> None:
 
 
 def require_between(name: str, column: pa.Array, lowest: int | None, highest: int | None) -> None:
-    """Check that numbers lie within inclusive bounds, of which ``None`` is no bound.
+    """Check that numbers lie within inclusive bounds; ``None`` means unbounded.
 
     Raises:
-        ContractError: One does not.
+        ContractError: A number is out of bounds.
     """
     if column.null_count == len(column):
         return
     found = pc.min_max(column).as_py()
     if (lowest is not None and found["min"] < lowest) or (highest is not None and found["max"] > highest):
-        raise ContractError(f"{name} goes from {found['min']} to {found['max']}; {lowest} to {highest} is allowed")
+        raise ContractError(f"{name} ranges from {found['min']} to {found['max']}; {lowest} to {highest} is allowed")
 
 
 def checked(batch: pa.RecordBatch, *, may_be_unchanged: bool, is_past: bool) -> pa.RecordBatch:
@@ -124,7 +124,7 @@ def checked(batch: pa.RecordBatch, *, may_be_unchanged: bool, is_past: bool) -> 
     require_all("device_id", batch.column("device_id"))
     lists = batch.column("resources")
     if lists.null_count and not may_be_unchanged:
-        raise ContractError("devices that have not changed, which were not requested")
+        raise ContractError("the response has unchanged devices, but the request was not a refresh")
     counts = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     _check_resources(lists.flatten(), counts, is_past=is_past)
     _check_desired(batch.column("desired"), counts)
@@ -140,7 +140,7 @@ def _check_resources(resources: pa.StructArray, counts: np.ndarray, *, is_past: 
     words = path.dictionary
     require_all("path", words)
     if len(words.unique()) != len(words):
-        raise ContractError("a path stands in the dictionary twice")
+        raise ContractError("a path is in the dictionary twice")
     require_paths(words.to_pylist())
     _require_paths_once(path.indices.to_numpy(), counts, len(words))
     _check_members(resources)
@@ -165,10 +165,10 @@ def _check_desired(lists: pa.ListArray, counts: np.ndarray) -> None:
     require_all("desired", desired)
     require_all("resource", resource)
     own = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-    places = resource.to_numpy().astype(np.int64)
-    if ((places < 0) | (places >= np.repeat(counts, own))).any():
-        raise ContractError("a desired value of a resource that is not there")
-    _require_once("the desired value of a resource", np.repeat(np.cumsum(counts) - counts, own) + places)
+    positions = resource.to_numpy().astype(np.int64)
+    if ((positions < 0) | (positions >= np.repeat(counts, own))).any():
+        raise ContractError("a desired value belongs to a resource that is missing")
+    _require_once("the desired value of a resource", np.repeat(np.cumsum(counts) - counts, own) + positions)
     require_between("desired_status", desired.field("desired_status"), min(DesiredStatus), max(DesiredStatus))
     _check_members(desired)
 
@@ -182,7 +182,7 @@ def _check_members(struct: pa.StructArray) -> None:
             require_between(field.name, struct.field(field.name), 0, LAST_REVISION)
 
 
-def _require_once(what: str, keys: np.ndarray) -> None:
+def _require_once(subject: str, keys: np.ndarray) -> None:
     if not len(keys):
         return
     if keys.max() < _MOST_FLAGS:
@@ -193,20 +193,20 @@ def _require_once(what: str, keys: np.ndarray) -> None:
     else:
         count = len(np.unique(keys))
     if count != len(keys):
-        raise ContractError(f"{what} stands there twice")
+        raise ContractError(f"{subject} was sent twice")
 
 
-def _is_like(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether a type has all wanted fields, each once and of its type.
+def _is_like(found: pa.DataType, expected: pa.DataType) -> bool:
+    """Return whether a type has all expected fields, each once and of its type.
 
-    A struct may have more, or lack an extension.
+    A struct may have more fields, or lack an extension.
     """
-    if pa.types.is_list(wanted) and pa.types.is_list(found):
-        return _is_like(found.value_type, wanted.value_type)
-    if pa.types.is_struct(wanted) and pa.types.is_struct(found):
+    if pa.types.is_list(expected) and pa.types.is_list(found):
+        return _is_like(found.value_type, expected.value_type)
+    if pa.types.is_struct(expected) and pa.types.is_struct(found):
         return all(
-            (len(places := found.get_all_field_indices(field.name)) == 1 or (field.name in _EXTENSIONS and not places))
-            and all(_is_like(found.field(place).type, field.type) for place in places)
-            for field in wanted
+            (len(at := found.get_all_field_indices(field.name)) == 1 or (field.name in _EXTENSIONS and not at))
+            and all(_is_like(found.field(index).type, field.type) for index in at)
+            for field in expected
         )
-    return bool(found == wanted)
+    return bool(found == expected)

@@ -61,7 +61,7 @@ class _Contents(BaseModel):
     """The complete list of files."""
 
     version: Literal[1]
-    about: _Metadata
+    metadata: _Metadata = Field(alias="about")
     files: list[DatasetFile]
 
 
@@ -96,7 +96,7 @@ class SnapshotDataset(JsonForm):
                 f"{folder} is not a dataset that can be read ({_LIST}: {file_fault(listed, exc, _VERSION)}); write it"
                 " again with client.fleet.dataset()"
             ) from exc
-        self.metadata: dict[str, Any] = contents.about.model_dump()
+        self.metadata: dict[str, Any] = contents.metadata.model_dump()
         self.files: list[DatasetFile] = contents.files
         self._check(_FIRST, 0)
         for file in self.files:
@@ -164,9 +164,9 @@ class SnapshotDataset(JsonForm):
         try:
             found = pq.read_metadata(self.path / name).num_rows
         except (OSError, pa.ArrowException) as exc:
-            raise InvalidValue(f"{self.path} is not whole: {name} is missing or cut off; write it again") from exc
+            raise InvalidValue(f"{self.path} is incomplete: {name} is missing or cut off; write it again") from exc
         if found != rows:
-            raise InvalidValue(f"{self.path} is not whole: {name} has {found} rows instead of {rows}; write it again")
+            raise InvalidValue(f"{self.path} is incomplete: {name} has {found} rows instead of {rows}; write it again")
 
 
 class DatasetWriter:
@@ -175,7 +175,7 @@ class DatasetWriter:
     Args:
         folder: The folder; it is created if necessary.
         devices_per_file: The most devices with rows of a file.
-        raw: Whether the payloads are columns too.
+        raw: Whether to add the payloads.
         tz: Time zone of the time columns.
         overwrite: Whether another dataset may be replaced.
 
@@ -223,12 +223,12 @@ class DatasetWriter:
             writer = self._writer or self._open_file(table["device_id"][begins[0]].as_py())
             file = self._files[-1]
             count = self._devices_per_file - file.devices
-            some, begins = begins[:count], begins[count:]
+            batch, begins = begins[:count], begins[count:]
             end = begins[0] if begins else table.num_rows
-            part = table.slice(some[0], end - some[0])
+            part = table.slice(batch[0], end - batch[0])
             self._waiting.append(part if part.num_rows == table.num_rows else reencoded(part))
             file.last = part["device_id"][-1].as_py()
-            file.devices += len(some)
+            file.devices += len(batch)
             file.rows += part.num_rows
             if sum(one.nbytes for one in self._waiting) >= _GROUP_BYTES:
                 self._write_group(writer)
@@ -248,10 +248,10 @@ class DatasetWriter:
         with pq.ParquetWriter(self._partial / _FIRST, self._schema_with(metadata)) as first:
             first.write_table(self._empty.cast(first.schema))
         contents = _Contents(version=_VERSION, about=_Metadata.model_validate(metadata), files=self._files)
-        (self._partial / _LIST).write_text(contents.model_dump_json(indent=1), encoding="utf-8")
+        (self._partial / _LIST).write_text(contents.model_dump_json(indent=1, by_alias=True), encoding="utf-8")
         for name in (_FIRST, _LIST):
             sync(self._partial / name)
-        _put_in_place(self._partial, self._folder)
+        _replace_folder(self._partial, self._folder)
         return SnapshotDataset(self._folder)
 
     def _open_file(self, first: str) -> pq.ParquetWriter:
@@ -298,19 +298,19 @@ def _require_free(folder: Path, *, overwrite: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise InvalidValue(f"{folder} is a file; a dataset is a folder of files, give another name")
     names = {path.name for path in folder.iterdir()} if folder.exists() else set()
-    strange = sorted(name for name in names if name != _LIST and not _PART.fullmatch(name))
-    if strange or (names and _LIST not in names):
-        raise InvalidValue(f"{folder} is not empty, and holds something else than a dataset; give another folder")
+    others = sorted(name for name in names if name != _LIST and not _PART.fullmatch(name))
+    if others or (names and _LIST not in names):
+        raise InvalidValue(f"{folder} contains files other than a dataset; give another folder")
     if names and not overwrite:
         raise InvalidValue(f"{folder} has a dataset already; give another folder, or overwrite=True (--overwrite)")
 
 
-def _hidden_path(folder: Path, what: str) -> Path:
+def _hidden_path(folder: Path, purpose: str) -> Path:
     """Return a unique hidden path on the same disk."""
-    return folder.parent / f".{folder.name}-{uuid.uuid4().hex[:12]}.{what}"
+    return folder.parent / f".{folder.name}-{uuid.uuid4().hex[:12]}.{purpose}"
 
 
-def _put_in_place(partial: Path, folder: Path) -> None:
+def _replace_folder(partial: Path, folder: Path) -> None:
     """Replace a folder. A reader sees the old or the new one, or for a moment none."""
     old: Path | None = None
     if (folder / _LIST).exists():

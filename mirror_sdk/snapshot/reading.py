@@ -45,9 +45,9 @@ class SnapshotResult:
     """The metadata of a snapshot.
 
     Attributes:
-        taken_at: The instant it shows, by the service's clock. If devices were fetched one by one, the earliest of
-            their instants, and ``None`` without devices.
-        device_count: How many devices there are.
+        taken_at: The instant of the snapshot, by the service's clock. If devices were fetched one by one, the earliest
+            of their instants, and ``None`` without devices.
+        device_count: The number of devices.
         revision: Number of the mirror's last change; ``None`` if devices were fetched one by one.
         seq: Number of the last entry in the application's notification log.
         unchanged: Ids of the devices that have not changed.
@@ -63,7 +63,7 @@ class SnapshotResult:
 
 
 TableSink: TypeAlias = Callable[[pa.Table], object]
-"""Accepts the tables of some devices each, in the order of their ids."""
+"""Accepts tables of batches of devices, in the order of their ids."""
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class _DeviceReader:
     unchanged: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)
     received: int = 0
-    kept: int = 0
+    selected_count: int = 0
     last_id: str = ""
 
     def table_of(self, batch: pa.RecordBatch) -> pa.Table:
@@ -96,7 +96,7 @@ class _DeviceReader:
         self.received += batch.num_rows
         if selection.device_ids is not None:
             batch = batch.filter(pc.is_in(batch.column("device_id"), pa.array(selection.device_ids, pa.string())))
-        self.kept += batch.num_rows
+        self.selected_count += batch.num_rows
         if self.missing:
             self.missing.difference_update(batch.column("device_id").to_pylist())
         if batch.column("resources").null_count:
@@ -110,17 +110,16 @@ class _DeviceReader:
         """Check that each device comes once: they are sorted by id."""
         ids = pa.concat_arrays([pa.array([self.last_id]), device_ids])
         # Arrow compares the bytes in UTF-8, which sort like the characters.
-        place = pc.index(pc.less(ids[:-1], ids[1:]), value=False).as_py()
-        if place >= 0:
+        last = pc.index(pc.less(ids[:-1], ids[1:]), value=False).as_py()
+        if last >= 0:
             raise ContractError(
-                f"device {ids[place + 1].as_py()!r} comes after {ids[place].as_py()!r}: it was sent twice or out of"
-                " order"
+                f"device {ids[last + 1].as_py()!r} comes after {ids[last].as_py()!r}: it was sent twice or out of order"
             )
         self.last_id = ids[-1].as_py()
 
 
 def read_snapshot(
-    request: SnapshotRequest, keep: TableSink, max_bytes: int, headers: Mapping[str, str], body: BufferedReader[Any]
+    request: SnapshotRequest, sink: TableSink, max_bytes: int, headers: Mapping[str, str], body: BufferedReader[Any]
 ) -> SnapshotResult:
     """Read a response to its end and pass its rows on while they arrive.
 
@@ -144,12 +143,12 @@ def read_snapshot(
                 table = read.table_of(batch)
                 if END_KEY in metadata:
                     end = SnapshotEnd.model_validate_json(metadata[END_KEY])
-            keep(table)
+            sink(table)
             bar.update(batch.num_rows)
     if end is None:
         raise ConnectionFailed(
-            f"the snapshot broke off after {read.received} of {'all' if total is None else total} devices; take it"
-            " again"
+            f"the snapshot was cut off after {read.received} of {'all' if total is None else total} devices; request"
+            " it again"
         )
     _check_end(request, end)
     for announced in (end.device_count, total):
@@ -159,7 +158,7 @@ def read_snapshot(
         taken_at = write_timestamp(end.taken_at)
     return SnapshotResult(
         taken_at=taken_at,
-        device_count=read.kept,
+        device_count=read.selected_count,
         revision=end.revision,
         seq=end.seq,
         unchanged=frozenset(read.unchanged),
@@ -170,13 +169,13 @@ def read_snapshot(
 def _check_end(request: SnapshotRequest, end: SnapshotEnd) -> None:
     if request.revision is not None and (end.revision is None or end.revision < request.revision):
         raise UnexpectedAnswer(
-            f"requested what follows revision {request.revision}, and the snapshot is of revision {end.revision}"
+            f"requested the changes since revision {request.revision}, but the snapshot has revision {end.revision}"
         )
     # A snapshot of the past has no revision, since no refresh can start from it.
     if request.as_of is not None and end.revision is not None:
         raise UnexpectedAnswer(
-            "requested the state at an earlier instant, and the snapshot is of the present: this service is of a"
-            " version without a history"
+            "requested the state at an earlier instant, but the snapshot has the current one: this version of the"
+            " service has no history"
         )
 
 
@@ -236,7 +235,7 @@ def next_form(request: SnapshotRequest, form: str, error: APIError) -> str | Non
         raise error_without_history(error) from error
     if error.status in {404, 405}:
         warn(
-            f"this service has no snapshots ({error.status}), so devices are read one by one: the table is not of one"
+            f"this service has no snapshots ({error.status}), so devices are read one by one: the table has no common"
             " instant",
             SnapshotWarning,
         )
@@ -247,8 +246,8 @@ def next_form(request: SnapshotRequest, form: str, error: APIError) -> str | Non
 def error_without_history(error: APIError) -> APIError:
     """Return the error of a service whose version may have no history: :class:`NoHistory` if it is one."""
     # A service that knows the request gives the reason.
-    is_strange = error.status in {404, 405} or any(field.name == "as_of" for field in error.fields)
-    if isinstance(error, NoHistory | BeforeHistory) or error.reason is not None or not is_strange:
+    is_unknown = error.status in {404, 405} or any(field.name == "as_of" for field in error.fields)
+    if isinstance(error, NoHistory | BeforeHistory) or error.reason is not None or not is_unknown:
         return error
-    message = "this service is of a version without a history; a recording (client.record) keeps one from now on"
+    message = "this version of the service has no history; client.record creates a recording from now on"
     return NoHistory(error.status, ErrorBody(code=error.status, type=error.type, message=message))

@@ -51,10 +51,10 @@ class SnapshotRequest(StreamRequest):
     """A request for a snapshot, and the form of its table.
 
     Attributes:
-        raw: Whether the payloads are columns too.
+        raw: Whether to add the payloads.
         tz: Time zone of the time columns.
         revision: The revision of an earlier table, to fetch only what changed since.
-        as_of: The earlier instant to show; ``None`` for the present.
+        as_of: An earlier instant; ``None`` for the current state.
     """
 
     raw: bool = False
@@ -75,10 +75,10 @@ def get_device_ranges(selection: Selection, devices_per_range: int) -> Operation
     return Operation("GET", routes.SNAPSHOT_RANGES, _read_ranges, params=params)
 
 
-def _read_ranges(answer: HTTPResponse) -> DeviceRanges:
-    ranges = read_json(DeviceRanges.model_validate_json)(answer)
+def _read_ranges(response: HTTPResponse) -> DeviceRanges:
+    ranges = read_json(DeviceRanges.model_validate_json)(response)
     ends = [None, *(one.last for one in ranges.data)]
     begins = [*(one.after for one in ranges.data), None]
     if begins != ends or ranges.device_count != sum(one.device_count for one in ranges.data):
-        raise UnexpectedAnswer("the ranges of the response are not those of one selection, each behind the one before")
+        raise UnexpectedAnswer("the ranges of the response are not consecutive, or their device counts do not add up")
     return ranges

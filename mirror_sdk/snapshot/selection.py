@@ -54,8 +54,8 @@ class Selection:
             paths=path_patterns(paths),
         )
 
-    def to_keep(self) -> dict[str, object]:
-        """Return the form for the metadata of a table, from which ``Selection(**kept)`` restores it."""
+    def to_metadata(self) -> dict[str, object]:
+        """Return the form for the metadata of a table, from which ``Selection(**metadata)`` restores it."""
         return {
             "filters": dict(self.filters),
             "device_ids": None if self.device_ids is None else list(self.device_ids),
@@ -73,7 +73,7 @@ class Selection:
 
     @property
     def names_devices(self) -> bool:
-        """Whether it has devices but no conditions, so that each of the devices must exist."""
+        """True if it has devices but no conditions, so that each of the devices must exist."""
         return self.device_ids is not None and not self.filters
 
     @property
@@ -96,5 +96,5 @@ class Selection:
         """Return the selected ones of the devices that meet the conditions."""
         if self.device_ids is None:
             return listed
-        wanted = set(self.device_ids)
-        return [one for one in listed if one in wanted]
+        selected = set(self.device_ids)
+        return [one for one in listed if one in selected]

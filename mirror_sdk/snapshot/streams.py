@@ -29,7 +29,7 @@ MAX_LINE_BYTES = 48 * 1024 * 1024
 """The longest line. It is in memory until its end is found, and a small compressed response may have no end."""
 _CHUNK_LINES = 200
 _CHUNK_BYTES = 8 * 1024 * 1024
-_PIECE_BYTES = 64 * 1024
+_READ_BYTES = 64 * 1024
 
 _FAULTS = (pa.ArrowException, LookupError, OSError, OverflowError, TypeError, ValueError, struct.error)
 """The exceptions of Arrow, pandas and Python for content that they cannot read."""
@@ -46,7 +46,7 @@ _NOT_COMPRESSED = -1
 Batch: TypeAlias = tuple[pa.RecordBatch, Mapping[bytes, bytes]]
 """Rows and their metadata. The last batch has the end of the response in its metadata, under ``END_KEY``."""
 ConvertLines: TypeAlias = Callable[[Iterator[list[bytearray]]], Iterator[Batch]]
-"""Converts lines of the NDJSON form, some at a time, into the batches of the Arrow form."""
+"""Converts lines of the NDJSON form, in chunks, into the batches of the Arrow form."""
 
 
 class SizeLimit:
@@ -54,12 +54,12 @@ class SizeLimit:
 
     Args:
         max_bytes: The most bytes of all responses together.
-        what: The content of the responses, in a word.
+        content: The content of the responses, in a word.
         cure: How to request less.
     """
 
-    def __init__(self, max_bytes: int, what: str = "snapshot", cure: str = "if the fleet is so large,") -> None:
-        self.what = what
+    def __init__(self, max_bytes: int, content: str = "snapshot", cure: str = "if the fleet is so large,") -> None:
+        self.content = content
         self._max_bytes = max_bytes
         self._cure = cure
         self._left = max_bytes
@@ -73,32 +73,32 @@ class SizeLimit:
             raise
         except _FAULTS as exc:
             fault = first_fault(exc) if isinstance(exc, ValidationError) else str(exc)
-            raise UnexpectedAnswer(f"the {self.what} does not follow the interface: {visible_line(fault)}") from exc
+            raise UnexpectedAnswer(f"the {self.content} does not follow the interface: {visible_line(fault)}") from exc
 
-    def count(self, byte_count: int, max_part_bytes: int) -> None:
-        """Count a part of a response, before memory is allocated for it.
+    def count(self, byte_count: int, max_chunk_bytes: int) -> None:
+        """Count a chunk of a response, before memory is allocated for it.
 
         Raises:
-            UnexpectedAnswer: The part is too large, or all parts together are.
+            UnexpectedAnswer: The chunk is too large, or all chunks together are.
         """
-        self.require(byte_count, max_part_bytes)
+        self.require(byte_count, max_chunk_bytes)
         self._left -= byte_count
 
-    def require(self, byte_count: int, max_part_bytes: float = math.inf) -> None:
-        """Check that a part may have this size.
+    def require(self, byte_count: int, max_chunk_bytes: float = math.inf) -> None:
+        """Check that a chunk may have this size.
 
         Raises:
-            UnexpectedAnswer: The part is too large, or all parts together are.
+            UnexpectedAnswer: The chunk is too large, or all chunks together are.
         """
-        if byte_count > max_part_bytes:
+        if byte_count > max_chunk_bytes:
             raise UnexpectedAnswer(
-                f"a part of the {self.what} has {byte_count} bytes or more after decompression; {max_part_bytes} is the"
-                " limit"
+                f"a part of the {self.content} has at least {byte_count} bytes after decompression; the limit is"
+                f" {max_chunk_bytes}"
             )
         if byte_count > self._left:
             raise UnexpectedAnswer(
-                f"the {self.what} has more than max_snapshot_bytes={self._max_bytes} after decompression; {self._cure}"
-                " give the client a larger max_snapshot_bytes (--max-snapshot-bytes)"
+                f"the {self.content} has more than max_snapshot_bytes={self._max_bytes} after decompression;"
+                f" {self._cure} give the client a larger max_snapshot_bytes (--max-snapshot-bytes)"
             )
 
 
@@ -126,7 +126,7 @@ def read_batches(
     limit.require(announced_bytes(headers))
     form = content_type(headers)
     if form not in {ARROW, NDJSON}:
-        raise UnexpectedAnswer(f"the response is no {limit.what}{elsewhere(headers)}")
+        raise UnexpectedAnswer(f"the response is not a {limit.content}{elsewhere(headers)}")
     lines = _Lines(body, limit)
     batches = _arrow_batches(body, limit, columns) if form == ARROW else lines.batches(convert_lines)
     return _up_to_end(batches, lines, body, limit)
@@ -136,12 +136,12 @@ def _up_to_end(batches: Iterator[Batch], lines: _Lines, body: BufferedReader[Any
     has_ended = False
     for batch, metadata in batches:
         if has_ended:
-            raise UnexpectedAnswer(f"the {limit.what} goes on after its end")
+            raise UnexpectedAnswer(f"the {limit.content} continues after its end")
         has_ended = END_KEY in metadata
         yield batch, metadata
     # Read to the very end, so that the connection can be used again.
     if has_ended and (lines.is_cut or body.read(1)):
-        raise UnexpectedAnswer(f"the {limit.what} goes on after its end")
+        raise UnexpectedAnswer(f"the {limit.content} continues after its end")
 
 
 def _arrow_batches(body: BinaryIO, limit: SizeLimit, columns: pa.Schema) -> Iterator[Batch]:
@@ -188,15 +188,15 @@ class _Lines:
 
     def _line(self) -> bytearray:
         line = bytearray()
-        while not line.endswith(b"\n") and (piece := self._body.readline(_PIECE_BYTES)):
-            line += piece
+        while not line.endswith(b"\n") and (chunk := self._body.readline(_READ_BYTES)):
+            line += chunk
             self._limit.require(len(line), MAX_LINE_BYTES)
         self._limit.count(len(line), MAX_LINE_BYTES)
         return line
 
 
 class _Messages:
-    """A file for Arrow to read a stream of messages from. What each is decompressed to is counted before.
+    """A file from which Arrow reads a stream of messages. The decompressed size of each is checked before.
 
     Attributes:
         is_cut: Whether the response ended within a message.
@@ -207,29 +207,29 @@ class _Messages:
     def __init__(self, body: BinaryIO, limit: SizeLimit) -> None:
         self._body = body
         self._limit = limit
-        self._parts = self._all_parts()
+        self._chunks_left = self._all_chunks()
         self._rest = b""
         self.is_cut: bool = False
 
     def read(self, size: int) -> bytes:
         """Return as many bytes, fewer at the end."""
-        # Arrow reads the parts of a message one by one, so that nothing is copied here.
-        taken = self._some(size)
-        while len(taken) < size and (more := self._some(size - len(taken))):
-            taken += more
-        return taken
+        # Arrow reads a message chunk by chunk, so that no data are copied here.
+        data = self._read_once(size)
+        while len(data) < size and (more := self._read_once(size - len(data))):
+            data += more
+        return data
 
     def close(self) -> None:
         """Release the generator at once instead of at a garbage collection. The response is closed by its reader."""
-        self._parts.close()
+        self._chunks_left.close()
 
-    def _some(self, size: int) -> bytes:
-        part = self._rest or next(self._parts, b"")
-        self._rest = part[size:]
-        return part[:size]
+    def _read_once(self, size: int) -> bytes:
+        chunk = self._rest or next(self._chunks_left, b"")
+        self._rest = chunk[size:]
+        return chunk[:size]
 
-    def _all_parts(self) -> Generator[bytes]:
-        """Yield the parts of each message: its mark, the size of its head, its head and its body."""
+    def _all_chunks(self) -> Generator[bytes]:
+        """Yield the chunks of each message: its mark, the size of its head, its head and its body."""
         while head_size := self._exactly(4):
             if head_size == _CONTINUATION:
                 yield head_size
@@ -271,10 +271,10 @@ def _decompressed_size(head: bytes, records: int, body: bytes) -> int:
     for number in range(count):
         begin, length = _BUFFER.unpack_from(head, vector + 4 + number * _BUFFER.size)
         if length:
-            (told,) = _SIZE.unpack_from(body, begin)
-            size += 0 if told == _NOT_COMPRESSED else told
-            if told < _NOT_COMPRESSED:
-                raise ValueError(f"a buffer of {told} bytes")
+            (announced,) = _SIZE.unpack_from(body, begin)
+            size += 0 if announced == _NOT_COMPRESSED else announced
+            if announced < _NOT_COMPRESSED:
+                raise ValueError(f"a buffer of {announced} bytes")
     return size
 
 
@@ -291,21 +291,21 @@ def _records(head: bytes, message: int) -> int | None:
 
 
 def _number(form: str, head: bytes, table: int, slot: int) -> int:
-    place = _field(head, table, slot)
-    number: int = 0 if place is None else struct.unpack_from(form, head, place)[0]
+    offset = _field(head, table, slot)
+    number: int = 0 if offset is None else struct.unpack_from(form, head, offset)[0]
     return number
 
 
 def _field(head: bytes, table: int, slot: int) -> int | None:
     """Return the offset of a field of a FlatBuffers table by its virtual table, ``None`` if it is left out."""
-    (back,) = struct.unpack_from("<i", head, table)
-    (length,) = struct.unpack_from("<H", head, table - back)
+    (distance,) = struct.unpack_from("<i", head, table)
+    (length,) = struct.unpack_from("<H", head, table - distance)
     if 4 + 2 * slot >= length:
         return None
-    (offset,) = struct.unpack_from("<H", head, table - back + 4 + 2 * slot)
+    (offset,) = struct.unpack_from("<H", head, table - distance + 4 + 2 * slot)
     return table + offset if offset else None
 
 
-def _table(head: bytes, place: int) -> int:
+def _table(head: bytes, offset: int) -> int:
     """Return the offset that the reference at this offset leads to."""
-    return place + int(struct.unpack_from("<I", head, place)[0])
+    return offset + int(struct.unpack_from("<I", head, offset)[0])

@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 
 
 def snapshot_tables(
-    request: SnapshotRequest, taken: SnapshotResult, tables: list[pa.Table]
+    request: SnapshotRequest, result: SnapshotResult, tables: list[pa.Table]
 ) -> tuple[list[pa.Table], dict[str, object]]:
-    """Return the parts of the state table, at least one, and its metadata."""
-    metadata = snapshot_metadata(request, taken, sum(table.num_rows for table in tables))
+    """Return the chunks of the state table, at least one, and its metadata."""
+    metadata = snapshot_metadata(request, result, sum(table.num_rows for table in tables))
     return tables or [concatenated([], raw=request.raw)], metadata
 
 
-def snapshot_metadata(request: SnapshotRequest, taken: SnapshotResult, rows: int) -> dict[str, object]:
+def snapshot_metadata(request: SnapshotRequest, result: SnapshotResult, rows: int) -> dict[str, object]:
     """Return the metadata of a table, for ``attrs["mirror"]``."""
     return {
-        "taken_at": taken.taken_at,
-        "devices": taken.device_count,
+        "taken_at": result.taken_at,
+        "devices": result.device_count,
         "complete": True,
         "server": request.server,
-        "one_instant": taken.revision is not None or request.as_of is not None,
-        "seq": taken.seq,
-        "revision": taken.revision,
+        "one_instant": result.revision is not None or request.as_of is not None,
+        "seq": result.seq,
+        "revision": result.revision,
         "rows": rows,
-        "selection": request.selection.to_keep(),
+        "selection": request.selection.to_metadata(),
     }
 
 
@@ -54,13 +54,13 @@ def request_since(frame: pd.DataFrame, *, server: str) -> SnapshotRequest:
     selection = metadata.get("selection")
     if selection is None:
         raise InvalidValue(
-            "the table does not say what it shows; refresh the one that client.fleet.snapshot() returned, then join or"
-            " change it. Where pandas dropped that of the same rows, frame.mirror.with_metadata_from(snapshot) brings"
-            " it back"
+            "the table has no selection in its metadata; refresh the one that client.fleet.snapshot() returned, then"
+            " join or change it. If pandas dropped the metadata, frame.mirror.with_metadata_from(snapshot) restores"
+            " them"
         )
     if len(frame) != metadata.get("rows"):
         raise InvalidValue(
-            f"the table has {len(frame)} rows and the snapshot had {metadata.get('rows')}; refresh the whole table,"
+            f"the table has {len(frame)} rows and the snapshot had {metadata.get('rows')}; refresh the complete table,"
             " then select from it"
         )
     if {"device_id", "path"} <= set(frame.columns) and frame.duplicated(["device_id", "path"]).any():
@@ -78,7 +78,7 @@ def request_since(frame: pd.DataFrame, *, server: str) -> SnapshotRequest:
             revision=metadata["revision"] if _has_all(frame) else None,
         )
     except (AttributeError, LookupError, TypeError) as exc:
-        raise InvalidValue(f"what the table says of itself is damaged ({exc!r}); take a new snapshot") from exc
+        raise InvalidValue(f"the metadata of the table are damaged ({exc!r}); request a new snapshot") from exc
 
 
 def _has_all(frame: pd.DataFrame) -> bool:
@@ -86,7 +86,7 @@ def _has_all(frame: pd.DataFrame) -> bool:
 
 
 def full_request(request: SnapshotRequest, error: APIError) -> SnapshotRequest:
-    """Return the request for the whole table if the service does not know its revision.
+    """Return the request for the complete table if the service does not know its revision.
 
     Raises:
         APIError: The error itself, if it is another one.
@@ -94,33 +94,33 @@ def full_request(request: SnapshotRequest, error: APIError) -> SnapshotRequest:
     if error.reason != REVISION_BEYOND_MIRROR:
         raise error
     warn(
-        f"the mirror is not the one the table was taken of ({error.message}), so all of it is taken again",
+        f"the table comes from another mirror ({error.message}), so all rows are fetched again",
         SnapshotWarning,
     )
     return replace(request, revision=None)
 
 
 def refreshed(
-    frame: pd.DataFrame, request: SnapshotRequest, taken: SnapshotResult, tables: list[pa.Table]
+    frame: pd.DataFrame, request: SnapshotRequest, result: SnapshotResult, tables: list[pa.Table]
 ) -> pd.DataFrame:
     """Return the table that a new snapshot would have returned. The list of tables is emptied.
 
     Raises:
         InvalidValue: ``tz`` is not a time zone.
     """
-    parts, metadata = snapshot_tables(request, taken, _merged(frame, request, taken, tables))
-    return to_pandas(parts, metadata, tz=request.tz)
+    merged, metadata = snapshot_tables(request, result, _merged(frame, request, result, tables))
+    return to_pandas(merged, metadata, tz=request.tz)
 
 
 def _merged(
-    frame: pd.DataFrame, request: SnapshotRequest, taken: SnapshotResult, tables: list[pa.Table]
+    frame: pd.DataFrame, request: SnapshotRequest, result: SnapshotResult, tables: list[pa.Table]
 ) -> list[pa.Table]:
     """Return the rows of a new snapshot, from an earlier table and the devices that changed since."""
-    if request.revision is None or taken.revision is None:
+    if request.revision is None or result.revision is None:
         return tables
     table = concatenated(tables, raw=request.raw)
     before = pa.Table.from_pandas(frame, schema=table.schema, preserve_index=False)
-    kept = before.filter(pc.is_in(before["device_id"], pa.array(sorted(taken.unchanged), pa.string())))
-    rows = pa.concat_tables([kept, table]).unify_dictionaries()
+    unchanged = before.filter(pc.is_in(before["device_id"], pa.array(sorted(result.unchanged), pa.string())))
+    rows = pa.concat_tables([unchanged, table]).unify_dictionaries()
     # Each device is in only one of the two, with its rows in order.
     return [reencoded(rows.take(pc.sort_indices(rows["device_id"].cast(pa.string()))))]

@@ -1,7 +1,7 @@
-"""Tables for Arrow: what defines each of them, and how their rows are made.
+"""Tables for Arrow: their schemas, and the construction of their rows.
 
-A pyarrow schema is the one definition of a table, whatever form it is given in; nothing in here needs pandas. What a
-table is based on stands in the metadata of its schema, as JSON under ``mirror``.
+A pyarrow schema defines each table in all of its forms; this package does not need pandas. The metadata of a table are
+in its schema, as JSON under ``mirror``.
 """
 
 # Imported first: it is an extra, and the error says how to install it.

@@ -1,4 +1,4 @@
-"""What tables for Arrow are to type checkers: pyarrow tells them nothing, and what it has would be unknown to them."""
+"""Types of Arrow tables for type checkers. pyarrow has no type annotations."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any, Protocol, runtime_checkable
 
 @runtime_checkable
 class ArrowStream(Protocol):
-    """What gives its columns to Arrow, such as ``pyarrow.Table``, ``polars.DataFrame`` and DuckDB's relations."""
+    """An object that exports its columns to Arrow: ``pyarrow.Table``, ``polars.DataFrame``, a relation of DuckDB."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """A stream of Arrow's C interface."""
+        """Export the rows as a stream of the Arrow C interface."""
 
 
 @runtime_checkable
 class ArrowTable(ArrowStream, Protocol):
-    """A ``pyarrow.Table``. All that one has is here too; what is not listed is of any type.
+    """A ``pyarrow.Table``, with all of its members. Members that are not listed here have the type ``Any``.
 
     Attributes:
-        num_rows: How many rows it has.
+        num_rows: The number of rows.
         column_names: The names of its columns.
     """
 
@@ -26,7 +26,7 @@ class ArrowTable(ArrowStream, Protocol):
     column_names: list[str]
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """Its rows, each with its cells by the names of their columns.
+        """Return the rows, each with its cells by the names of their columns.
 
         >>> client.state_frame(paths=["/3303/*"], as_="arrow").to_pylist()[0]["path"]
         '/3303/0/5700'

@@ -1,7 +1,7 @@
-"""How tables are built: by column, of a declaration that defines names, types, order and meanings.
+"""Declarations of table columns, and helpers to build tables by column.
 
-Each table is a tuple of :class:`TableColumn`. Its schema, the table in the docstring of its function, and the copies
-of members of the interface are made of it.
+Each table is a tuple of :class:`TableColumn`, which defines names, types, order and meanings. The schema, the table in
+the docstring of its function, and the copies of members of the interface are derived from it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STREAM_TYPES: Mapping[Kind, pa.DataType] = {
     "small integer": pa.int8(),
     "flag": pa.bool_(),
 }
-"""The types of the columns of the interface."""
+"""The types of the columns in streams of the service."""
 _CATEGORIES = b"categories"
 _METADATA_KEY = b"mirror"
 _OF_PANDAS = b"pandas"
@@ -54,11 +54,11 @@ _DTYPES: Mapping[pa.DataType, str] = {
     pa.duration("ms"): "timedelta64[ms]",
     INSTANT: "datetime64[ms, UTC]",
 }
-"""How pandas names the type of a column; any other is a category."""
+"""The names of column types in pandas; any other type is a category."""
 
 
 def fixed_category(name: str, categories: Sequence[str], *, ordered: bool = False) -> pa.Field:
-    """A column whose categories are always these, in this order, whatever occurs in it."""
+    """Return the field of a column that always has these categories, in this order."""
     arrow_type = pa.dictionary(pa.int8(), pa.string(), ordered=ordered)
     return pa.field(name, arrow_type, metadata={_CATEGORIES: " ".join(categories)})
 
@@ -71,12 +71,12 @@ TEXT_MEANING = (
 
 
 class Words(NamedTuple):
-    """The type of a category column whose categories are always these, in this order, whatever occurs in it.
+    """The type of a category column that always has these categories, in this order.
 
     Attributes:
         words: The categories.
         ordered: Whether their order has a meaning.
-        sent: The words of the interface for these, in the same order, where they are others.
+        sent: The words of the interface for them, in the same order, if they differ.
     """
 
     words: Sequence[str]
@@ -86,15 +86,15 @@ class Words(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column of a table: the one place that says what it is.
+    """The declaration of a column of a table.
 
     Attributes:
         name: Its name.
         type: Its type in Arrow.
-        meaning: What it means, for the docstring, with its unit where the type has none.
-        source: The member of the interface that it is a copy of: ``reported.revision``; empty where it is computed.
-        since: The version that added it: a service of an earlier one does not send it. Empty where all do.
-        is_raw: Whether the table has it with ``raw=True`` alone.
+        meaning: Its meaning for the docstring, with its unit if the type has none.
+        source: The member of the interface that it copies, such as ``reported.revision``; empty if it is computed.
+        since: The version that added it: an earlier service does not send it. Empty if all services do.
+        is_raw: Whether the table has it only with ``raw=True``.
     """
 
     name: str
@@ -106,25 +106,25 @@ class TableColumn:
 
     @property
     def field(self) -> pa.Field:
-        """The column in a schema."""
+        """The field of the column in a schema."""
         if isinstance(self.type, Words):
             return fixed_category(self.name, self.type.words, ordered=self.type.ordered)
         return pa.field(self.name, self.type)
 
 
 def schema_of(columns: Iterable[TableColumn], *, raw: bool = False) -> pa.Schema:
-    """The schema of a table, with or without its raw columns."""
+    """Return the schema of a table, with or without its raw columns."""
     return pa.schema([column.field for column in columns if raw or not column.is_raw])
 
 
 def documented(columns: Sequence[TableColumn]) -> Callable[[_Function], _Function]:
     """Replace the line ``{columns}`` of a docstring by a table of these columns.
 
-    A line of the docstring names the schema too, for editors, which read it as it is written.
+    Docstrings also name the schema, since editors display the text of the source.
     """
 
     def document(function: _Function) -> _Function:
-        # Python leaves docstrings out with -OO.
+        # Python removes docstrings with -OO.
         function.__doc__ = function.__doc__ and _INDENTED.sub(lambda found: indent(table, found[1]), function.__doc__)
         return function
 
@@ -141,13 +141,13 @@ def _docstring_table(columns: Sequence[TableColumn]) -> str:
         dtype = _DTYPES.get(column.field.type, "category")
         rows += zip_longest([column.name], [dtype], meaning, fillvalue="")
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    border = "  ".join("=" * width for width in widths)
+    rule = "  ".join("=" * width for width in widths)
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    return "\n".join([border, lines[0], border, *lines[1:], border])
+    return "\n".join([rule, lines[0], rule, *lines[1:], rule])
 
 
 def value_fields(prefix: str) -> list[pa.Field]:
-    """The three typed columns of a value."""
+    """Return the fields of the three typed columns of a value."""
     return [
         pa.field(f"{prefix}_num", pa.float64()),
         pa.field(f"{prefix}_text", pa.string()),
@@ -156,7 +156,7 @@ def value_fields(prefix: str) -> list[pa.Field]:
 
 
 def number(value: Value) -> float | None:
-    """A number, for a ``_num`` column."""
+    """Return a number, for a ``_num`` column."""
     return float(value.python) if value.kind is ValueKind.NUMBER else None  # type: ignore[arg-type] # kind says so
 
 
@@ -164,17 +164,17 @@ _IN_TEXT_COLUMNS = frozenset({ValueKind.TEXT, ValueKind.TIME, ValueKind.OBJLINK,
 
 
 def text(value: Value) -> str | None:
-    """A text, an object link, a time, or the JSON text of a multiple resource, for a ``_text`` column."""
+    """Return a text, an object link, a time, or the JSON text of a multiple resource, for a ``_text`` column."""
     return plain_text(value) if value.kind in _IN_TEXT_COLUMNS else None
 
 
 def boolean(value: Value) -> bool | None:
-    """A boolean, for a ``_bool`` column."""
+    """Return a boolean, for a ``_bool`` column."""
     return value.python if isinstance(value.python, bool) else None
 
 
 def value_columns(prefix: str, values: Sequence[Value]) -> dict[str, list[object]]:
-    """The three typed columns of values."""
+    """Return the three typed columns of values."""
     return {
         f"{prefix}_num": [number(value) for value in values],
         f"{prefix}_text": [text(value) for value in values],
@@ -185,7 +185,7 @@ def value_columns(prefix: str, values: Sequence[Value]) -> dict[str, list[object
 def table_metadata(
     device_ids: Iterable[object], taken_at: datetime | None, *, complete: bool, server: str
 ) -> dict[str, object]:
-    """Return the metadata of a table, for ``attrs["mirror"]``; an empty one may not know when it was taken."""
+    """Return the metadata of a table, for ``attrs["mirror"]``. An empty table may have no instant."""
     return {
         "taken_at": None if taken_at is None else write_timestamp(taken_at),
         "devices": len({one for one in device_ids if one is not None}),
@@ -195,54 +195,54 @@ def table_metadata(
 
 
 def to_table(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pa.Table:
-    """The columns as the schema has them."""
+    """Build a table with this schema from columns."""
     return pa.Table.from_arrays([_array(columns[field.name], field) for field in schema], schema=schema)
 
 
-def moment(name: str, given: object, now: Callable[[], datetime] = utc_now) -> str:
-    """An instant for ``attrs``.
+def moment(name: str, value: object, now: Callable[[], datetime] = utc_now) -> str:
+    """Convert an instant to the text for ``attrs``.
 
     Raises:
-        InvalidValue: It is no time, has no time zone, or lies beyond the years 1 to 9999 in UTC.
+        InvalidValue: It is not a time, has no time zone, or is outside the years 1 to 9999 in UTC.
     """
-    return write_timestamp(instant(name, given, now))
+    return write_timestamp(instant(name, value, now))
 
 
 def categories_of(field: pa.Field) -> list[str]:
-    """The categories of a column whose categories are fixed; none of any other."""
+    """Return the categories of a column with fixed categories; empty for any other column."""
     categories: bytes = (field.metadata or {}).get(_CATEGORIES, b"")
     return categories.decode().split()
 
 
 def fixed_category_array(indices: pa.Array, field: pa.Field) -> pa.DictionaryArray:
-    """A column whose categories are fixed, of the indices into them."""
+    """Build a column with fixed categories from the indices into them."""
     return pa.DictionaryArray.from_arrays(indices, categories_of(field), ordered=field.type.ordered)
 
 
 def own(column: pa.Array) -> pa.Array:
-    """A copy: a part of a batch would hold on to all of it."""
+    """Return a copy, since a slice of a batch would keep all of the batch in memory."""
     return pa.concat_arrays([column])
 
 
 @lru_cache(maxsize=32)
 def nulls(length: int, kind: pa.DataType) -> pa.Array:
-    """Return a column of missing cells, of any type but a category. Zeros are memory that takes no space."""
+    """Return a column of missing cells, of any type but a category. Unused pages of zeros are not allocated."""
     zeros = pa.py_buffer(np.zeros(length + 1, np.int64))
     return pa.Array.from_buffers(kind, length, [zeros] * kind.num_buffers, length)
 
 
 def occurring(column: pa.DictionaryArray) -> pa.DictionaryArray:
-    """A category column with the words that occur alone; a part of a batch would hold on to all there are."""
+    """Return a category column with only the words that occur, since a slice would keep all words in memory."""
     words, indices = column.dictionary.cast(pa.string()), column.indices
     if indices[: len(words)].equals(pa.array(np.arange(len(words), dtype=np.int32))):
-        # As they are where the first device has all there are.
+        # The usual order, if the first device has all words.
         return words_at(own(indices), own(words))
     used = indices.dictionary_encode()
     return words_at(used.indices, words.take(used.dictionary))
 
 
 def words_at(index: pa.Array, words: pa.StringArray) -> pa.DictionaryArray:
-    """A category column of an index into words, of which some may be the same or none."""
+    """Build a category column from indices into words, which may repeat or be missing."""
     encoded = words.dictionary_encode()
     if len(encoded.dictionary) == len(words):
         return pa.DictionaryArray.from_arrays(index.cast(pa.int32()), words)
@@ -250,7 +250,7 @@ def words_at(index: pa.Array, words: pa.StringArray) -> pa.DictionaryArray:
 
 
 def at(index: pa.Array, numbers: pa.Int32Array) -> pa.Int32Array:
-    """A column of an index into numbers."""
+    """Return the number at each index."""
     if not index.null_count and not numbers.null_count and len(numbers.unique()) == 1:
         return pa.array(np.full(len(index), numbers[0].as_py(), np.int32))
     return numbers.take(index)
@@ -306,7 +306,7 @@ def table_in_zone(table: pa.Table, tz: str) -> pa.Table:
     try:
         ZoneInfo(tz)
     except (LookupError, TypeError, ValueError, OSError) as exc:
-        raise InvalidValue(f"tz={tz!r} is no time zone ({exc}); write one like 'Europe/Berlin'") from exc
+        raise InvalidValue(f"tz={tz!r} is not a time zone ({exc}); write one like 'Europe/Berlin'") from exc
     fields = [
         field.with_type(pa.timestamp(field.type.unit, tz=tz)) if pa.types.is_timestamp(field.type) else field
         for field in table.schema

@@ -1,7 +1,7 @@
-"""Makes the state table of the batches of a fleet snapshot, column by column. Source: wire.md 7.
+"""Builds the state table from the batches of a fleet snapshot, column by column. Source: wire.md 7.
 
-A batch has a row a device, with its resources in a list and every payload as the bytes it is. What comes out is what
-:func:`mirror_sdk.frames.state_frame` makes of the same devices.
+A batch has one row per device, with a list of its resources and the bytes of each payload. The result equals that of
+:func:`mirror_sdk.frames.state_frame` for the same devices.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _TEXT = list(ValueKind).index(ValueKind.TEXT)
 
 
 def state_of_batch(batch: pa.RecordBatch, *, paths: Sequence[str] | None, raw: bool = False) -> pa.Table:
-    """The state table of the devices of a batch.
+    """Build the state table of the devices of a batch.
 
     Args:
         batch: A batch of a fleet snapshot.
         paths: Patterns; a resource that matches any of them is a row.
-        raw: Whether the payloads are columns too.
+        raw: Whether to add the payloads.
 
     Raises:
         KeyError: The batch lacks a column.
-        pyarrow.ArrowInvalid: A column is not what it should be.
+        pyarrow.ArrowInvalid: A column is invalid.
     """
     resources = _Resources(batch)
     reported = read_payloads(resources["reported_value"], resources["reported_content_type"], resources.path)
@@ -50,21 +50,21 @@ def state_of_batch(batch: pa.RecordBatch, *, paths: Sequence[str] | None, raw: b
         "reported_text": reported.text,
         "reported_bool": reported.bool,
         "value_kind": fixed_category_array(reported.kind, schema.field("value_kind")),
-        "desired_num": desired.spread(desired.typed.num),
-        "desired_text": desired.spread(desired.typed.text),
-        "desired_bool": desired.spread(desired.typed.bool),
+        "desired_num": desired.scatter(desired.typed.num),
+        "desired_text": desired.scatter(desired.typed.text),
+        "desired_bool": desired.scatter(desired.typed.bool),
     }
     if raw:
         columns |= {
             "reported_raw": resources["reported_value"],
-            "desired_raw": desired.spread(desired["desired_value"]),
+            "desired_raw": desired.scatter(desired["desired_value"]),
         }
     table = pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
     return table if paths is None else _only(table, resources.path, paths)
 
 
 def concatenated(tables: Sequence[pa.Table], *, raw: bool = False) -> pa.Table:
-    """The tables one after another, with the categories in the order in which they occur."""
+    """Concatenate tables, with the categories in the order in which they occur."""
     return pa.concat_tables(tables).unify_dictionaries() if tables else state_table([], paths=None, raw=raw)[0]
 
 
@@ -75,7 +75,7 @@ class _Resources:
         lists = batch.column("resources")
         self._counts = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
         self.begins = np.cumsum(self._counts) - self._counts
-        """Where the resources of each device begin."""
+        """The index of the first resource of each device."""
         self.struct = lists.flatten()
         self.path = occurring(self["path"])
 
@@ -83,22 +83,22 @@ class _Resources:
         return self.struct.field(name)
 
     def devices(self) -> npt.NDArray[np.int64]:
-        """The number of the device each belongs to."""
+        """Return the number of the device of each resource."""
         return np.repeat(np.arange(len(self._counts)), self._counts)
 
     def of_devices(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
-        """The columns that tell of the device; those that have no resource are no category."""
-        has_some = self._counts > 0
-        counts = self._counts[has_some]
+        """Return the columns of the device. Devices without resources do not become categories."""
+        has_resources = self._counts > 0
+        counts = self._counts[has_resources]
         index = pa.array(np.repeat(np.arange(len(counts), dtype=np.int32), counts))
         return {
-            name: words_at(index, batch.column(name).filter(pa.array(has_some)))
+            name: words_at(index, batch.column(name).filter(pa.array(has_resources)))
             for name in ("device_id", "endpoint_name")
         }
 
 
 class _Desired:
-    """The desired values there are, each with the number of its resource."""
+    """All desired values of a batch, each with the number of its resource."""
 
     def __init__(self, batch: pa.RecordBatch, resources: _Resources) -> None:
         lists = batch.column("desired")
@@ -107,9 +107,9 @@ class _Desired:
         if len(self.struct):
             begins = np.repeat(resources.begins, lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False))
             rows = begins + self["resource"].to_numpy(zero_copy_only=False)
-            place = np.full(self._row_count, -1)
-            place[rows] = np.arange(len(rows))
-            self._place = pa.array(place, mask=place < 0)
+            index = np.full(self._row_count, -1)
+            index[rows] = np.arange(len(rows))
+            self._indices = pa.array(index, mask=index < 0)
             paths = resources.path.take(pa.array(rows))
         else:
             paths = resources.path[:0]
@@ -118,53 +118,53 @@ class _Desired:
     def __getitem__(self, name: str) -> pa.Array:
         return self.struct.field(name)
 
-    def spread(self, column: pa.Array) -> pa.Array:
-        """A column with a row for each resource."""
+    def scatter(self, column: pa.Array) -> pa.Array:
+        """Return a column with a row for each resource."""
         if column.null_count == len(column):
             return nulls(self._row_count, column.type)
-        return column.take(self._place)
+        return column.take(self._indices)
 
 
 _STREAMED = {column.source: column.name for column in COLUMNS if column.is_in_stream}
-"""The name that a member has in a batch."""
+"""The name of each member in a batch."""
 
 
 def _copies(resources: _Resources, desired: _Desired, columns: Sequence[TableColumn]) -> Iterator[tuple[str, pa.Array]]:
-    """The columns that are copies of what a batch has."""
+    """Yield the columns that are copies of columns of a batch."""
     for column in columns:
         if (name := _STREAMED.get(column.source)) is None:
             continue
         if column.source.startswith("desired."):
-            found = desired.spread(_typed(desired.struct, name, column.field))
+            found = desired.scatter(_typed(desired.struct, name, column.field))
         else:
-            found = _told(_typed(resources.struct, name, column.field))
+            found = _copied(_typed(resources.struct, name, column.field))
         is_code = isinstance(column.type, Words)
         yield column.name, fixed_category_array(found, column.field) if is_code else found
 
 
 def _typed(struct: pa.StructArray, name: str, field: pa.Field) -> pa.Array:
-    """What a batch has, in the type that a table has; nothing where the service does not send it."""
+    """Return a column of a batch in the type of the table, with nulls if the service does not send it."""
     kind = field.type.index_type if pa.types.is_dictionary(field.type) else field.type
     if struct.type.get_field_index(name) < 0:
         return nulls(len(struct), kind)
     found = struct.field(name)
-    # Texts are words of a dictionary there.
+    # Texts are dictionary-encoded in a batch.
     return found if found.type == kind else found.cast(kind)
 
 
-def _told(column: pa.Array) -> pa.Array:
-    """A column of its own."""
+def _copied(column: pa.Array) -> pa.Array:
+    """Return a copy of a column."""
     return nulls(len(column), column.type) if column.null_count == len(column) else own(column)
 
 
 def _of_paths(path: pa.DictionaryArray) -> dict[str, pa.Array]:
-    """The columns that tell of the path, worked out once for each."""
+    """Return the columns that depend only on the path; each path is parsed once."""
     paths = path.dictionary.to_pylist()
-    parts = list(map(path_numbers, paths))
+    ids = list(map(path_numbers, paths))
     definitions = list(map(lookup, paths))
     labels = pa.array([definition.label if definition else None for definition in definitions], pa.string())
     numbers = {
-        name: at(path.indices, pa.array([part[index] for part in parts], pa.int32()))
+        name: at(path.indices, pa.array([one[index] for one in ids], pa.int32()))
         for index, name in enumerate(("object_id", "instance_id", "resource_id"))
     }
     return {"path": path, **numbers, "label": words_at(path.indices, labels)}
@@ -191,16 +191,16 @@ def _units(resources: _Resources, reported: TypedColumns) -> pa.DictionaryArray:
 
 
 def _only(table: pa.Table, path: pa.DictionaryArray, patterns: Sequence[str]) -> pa.Table:
-    """The rows whose path matches; what no row has is no category any more."""
-    is_wanted = pa.array([matches_any(patterns, one) for one in path.dictionary.to_pylist()], pa.bool_())
-    rows = is_wanted.take(path.indices)
+    """Select the rows whose path matches, and the categories that still occur."""
+    is_selected = pa.array([matches_any(patterns, one) for one in path.dictionary.to_pylist()], pa.bool_())
+    rows = is_selected.take(path.indices)
     return table if pc.all(rows).as_py() else reencoded(table.filter(rows))
 
 
 def reencoded(table: pa.Table) -> pa.Table:
-    """The table with those categories alone that occur, in the order in which they do."""
+    """Return the table with only the categories that occur, in the order of their occurrence."""
     if not table.num_rows:
-        # Arrow forgets the categories of a column without any chunk.
+        # Arrow drops the categories of a column without chunks.
         return state_table([], paths=None, raw="reported_raw" in table.column_names)[0]
     for index, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type) and not field.metadata:

@@ -11,9 +11,9 @@ from mirror_sdk.tables.columns import CATEGORY, INSTANT, TableColumn, schema_of,
 from mirror_sdk.wire.device_events import DeviceEvent
 
 DEVICE_EVENTS_COLUMNS = (
-    TableColumn("event_id", pa.string(), "the event; what happened later has a greater id", "id"),
+    TableColumn("event_id", pa.string(), "the event; later events have greater ids", "id"),
     TableColumn("device_id", CATEGORY, "the device", "device_id"),
-    TableColumn("endpoint_name", CATEGORY, "the name that device registers with now"),
+    TableColumn("endpoint_name", CATEGORY, "the current endpoint name of the device"),
     TableColumn("event", CATEGORY, "registration, reg_update, deregistration, expired; an open set", "event_type"),
     TableColumn("changed_at", INSTANT, "when it happened, by the clock of the service", "date_time"),
     TableColumn(
@@ -31,7 +31,7 @@ DEVICE_EVENTS_SCHEMA = schema_of(DEVICE_EVENTS_COLUMNS)
 
 
 def device_events_table(events: Sequence[DeviceEvent], *, server: str) -> tuple[list[pa.Table], dict[str, object]]:
-    """The table, and what it is based on; see :func:`mirror_sdk.frames.device_events_frame`."""
+    """Return the table and its metadata; see :func:`mirror_sdk.frames.device_events_frame`."""
     columns = {one.name: list(map(attrgetter(one.source), events)) for one in DEVICE_EVENTS_COLUMNS if one.source}
     columns["endpoint_name"] = [None if event.data is None else event.data.endpoint_name for event in events]
     taken_at = max((event.date_time for event in events), default=None)

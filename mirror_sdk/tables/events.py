@@ -30,15 +30,15 @@ EVENTS_COLUMNS = (
     TableColumn("first_seq", pa.int64(), "of a gap, the first missing number", "first_seq"),
     TableColumn("uid", pa.string(), "the entry's identity, the same however often it is read", "uid"),
     TableColumn("event", Words([kind.value for kind in EventKind]), "one of ``EventKind``"),
-    TableColumn("device_id", CATEGORY, "the device it is about", "device_id"),
-    TableColumn("endpoint_name", CATEGORY, "the name that device registers with", "endpoint_name"),
-    TableColumn("path", CATEGORY, "the resource path it is about", "path"),
+    TableColumn("device_id", CATEGORY, "the device", "device_id"),
+    TableColumn("endpoint_name", CATEGORY, "the endpoint name of the device", "endpoint_name"),
+    TableColumn("path", CATEGORY, "the resource path", "path"),
     TableColumn("unit", CATEGORY, "of ``value_num``, as declared; the client adds resource 5701", "unit"),
     TableColumn("value_num", pa.float64(), NUMBER_MEANING),
     TableColumn("value_text", pa.string(), TEXT_MEANING),
     TableColumn("value_bool", pa.bool_(), "a boolean"),
     TableColumn("value_kind", Words([kind.value for kind in ValueKind]), "what the value is: one of ``ValueKind``"),
-    TableColumn("changed_at", INSTANT, "when the value changed, as the device tells it, or it happened", "changed_at"),
+    TableColumn("changed_at", INSTANT, "when the value changed, by the device, or it happened", "changed_at"),
     TableColumn("received_at", INSTANT, "when this client received it, by its own clock", "received_at"),
     TableColumn("async_id", pa.string(), "the device request an async response belongs to", "async_id"),
     TableColumn("status", pa.int16(), "status of an async response", "status"),
@@ -54,7 +54,7 @@ EVENTS_RAW_SCHEMA = schema_of(EVENTS_COLUMNS, raw=True)
 """The events table with ``raw=True``."""
 
 EVENTS_AT_A_TIME = 100
-"""How many events are kept until their values stand in the columns: so few that the garbage collector sees none."""
+"""The number of events that are in memory before they become columns: too few to trigger the garbage collector."""
 _ROWS_AT_A_TIME = 10_000
 
 _LEAST_STATUS, _MOST_STATUS = -(2**15), 2**15 - 1
@@ -62,19 +62,19 @@ _PLAIN = [column.source for column in EVENTS_COLUMNS if column.source]
 
 
 def build_events(events: Iterable[Event], *, raw: bool) -> EventsTableBuilder:
-    """All of some events."""
-    parts = EventsTableBuilder(raw=raw)
-    each_event = iter(events)
-    while some := list(islice(each_event, EVENTS_AT_A_TIME)):
-        parts.add(some)
-    return parts
+    """Return a builder to which all events were added."""
+    builder = EventsTableBuilder(raw=raw)
+    remaining = iter(events)
+    while batch := list(islice(remaining, EVENTS_AT_A_TIME)):
+        builder.add(batch)
+    return builder
 
 
 class EventsTableBuilder:
-    """The events table, of some events at a time, so that none of them is kept.
+    """Builds the events table in batches, without storing the events.
 
     Args:
-        raw: Whether the payloads are a column too.
+        raw: Whether to add the payloads.
     """
 
     def __init__(self, *, raw: bool) -> None:
@@ -84,32 +84,32 @@ class EventsTableBuilder:
         self._naming: list[Event] = []
 
     def add(self, events: Sequence[Event]) -> None:
-        """Make the rows of some events, which follow those before."""
+        """Append the rows of a batch of events."""
         for name, values in event_columns(events).items():
             self._columns[name] += values
         if len(self._columns["seq"]) >= _ROWS_AT_A_TIME:
             self._end_table()
 
     def skip(self, event: Event) -> None:
-        """Take an event that is no row of the table, but may name the unit of rows."""
+        """Record an event that is not a row of the table, but may name the unit of rows."""
         if event.path is not None and names_unit(event.path):
             self._naming.append(event)
 
     def unitless(self) -> Unitless | None:
-        """Which resources are in a unit that their devices name, once all events were added."""
+        """Return the resources whose units their devices name, after all events were added."""
         self._end_table()
-        # Each of the tables has words of its own, and Arrow groups no rows by two lists of words.
+        # Each table has its own dictionary, and Arrow cannot group rows by several dictionaries.
         return unitless(pa.concat_tables(self._tables).unify_dictionaries())
 
     def finish(
         self, *, server: str, position: int | None, state: pa.Table | None = None
     ) -> tuple[list[pa.Table], dict[str, object]]:
-        """The parts of the table of all of them, and what it is based on; see :func:`mirror_sdk.frames.events_frame`.
+        """Return the table of all events and its metadata; see :func:`mirror_sdk.frames.events_frame`.
 
         Args:
-            server: Where the events came from.
+            server: Address of the service.
             position: The position to continue from.
-            state: A state table that tells the units which devices name.
+            state: A state table with the units that devices name.
         """
         self._end_table()
         table = pa.concat_tables(self._tables)
@@ -129,11 +129,11 @@ class EventsTableBuilder:
 
 
 def event_columns(events: Iterable[Event]) -> dict[str, list[object]]:
-    """The columns of the events table, ``value_raw`` among them; of many events only a few are kept at a time."""
+    """Return the columns of the events table, with ``value_raw``. The events are read in batches."""
     columns = _columns_of([])
-    each_event = iter(events)
-    while some := list(islice(each_event, EVENTS_AT_A_TIME)):
-        for name, values in _columns_of(some).items():
+    remaining = iter(events)
+    while batch := list(islice(remaining, EVENTS_AT_A_TIME)):
+        for name, values in _columns_of(batch).items():
             columns[name] += values
     return columns
 

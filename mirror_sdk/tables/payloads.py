@@ -1,7 +1,7 @@
-"""Many payloads at once, as typed columns: what is plain by Arrow, the rest by :func:`mirror_sdk.values.decode`.
+"""Decodes many payloads into typed columns: plain ones with Arrow, the others with :func:`mirror_sdk.values.decode`.
 
-Plain is what needs no second look: a number without an exponent, a text in UTF-8, a boolean that is 0 or 1. Columns are
-the same as value by value; that is tested.
+A payload is plain if it is a number without an exponent, a text in UTF-8, or a boolean that is 0 or 1. Tests compare
+the columns with those of decoding value by value.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TYPES = {kind: code for code, kind in enumerate(ResourceType)}
 _BY_VALUE = len(_TYPES)
 _NO_VALUE = len(_TYPES) + 1
 _DECLARED = [*ResourceType, None]
-# So short that no float is too large or vanishes.
+# Short enough that no float overflows or underflows.
 _FLOAT = r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$"
 _INTEGER = r"^-?[0-9]{1,18}$"
 _UNSIGNED = r"^[0-9]{1,18}$"
@@ -34,12 +34,12 @@ _DIGITS = b"0123456789"
 _POINT, _MINUS = b".", b"-"
 _FEW_PAIRS = 256
 _SHORT = 16
-"""A number of so few characters is within both patterns, or is the same value by value."""
+"""A number with so few characters matches both patterns, or has the same value when it is decoded by itself."""
 _LAST_SECOND = 253_402_300_799  # of the year 9999
 
 
 class TypedColumns(NamedTuple):
-    """What payloads say: ``kind`` numbers the members of ``ValueKind``."""
+    """Typed values of payloads; ``kind`` is an index into the members of ``ValueKind``."""
 
     kind: pa.Array
     num: pa.Array
@@ -54,7 +54,7 @@ class _Payloads(NamedTuple):
 
 
 def read_payloads(raw: pa.BinaryArray, content_types: pa.DictionaryArray, paths: pa.DictionaryArray) -> TypedColumns:
-    """The typed columns of payloads, each with its content type and the path of its resource; null is no value."""
+    """Return the typed columns of payloads, each with its content type and resource path. Null means no value."""
     if raw.null_count == len(raw):
         return _Columns(len(raw)).finish()
     payloads = _Payloads(raw, content_types, paths)
@@ -70,7 +70,7 @@ def read_payloads(raw: pa.BinaryArray, content_types: pa.DictionaryArray, paths:
 
 
 class _Columns:
-    """The columns while they are filled; what is not filled is no value."""
+    """Columns that are being filled; the other rows have no value."""
 
     def __init__(self, length: int) -> None:
         self._kind = np.full(length, _KINDS[ValueKind.NONE], np.int8)
@@ -105,7 +105,7 @@ class _Columns:
         )
 
     def _where(self, rows: Rows) -> Rows | slice:
-        """The rows; all of them need not be looked up one by one."""
+        """Return a slice for all rows, since indexing with an array would be slower."""
         return slice(None) if len(rows) == len(self._kind) else rows
 
     def _of_kind(self, kind: ValueKind, values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
@@ -118,14 +118,14 @@ class _Columns:
     def _all_texts(self) -> pa.StringArray:
         if not self._texts:
             return nulls(len(self._kind), pa.string())
-        places = np.full(len(self._kind), -1)
+        positions = np.full(len(self._kind), -1)
         rows = np.concatenate(self._text_at)
-        places[rows] = np.arange(len(rows))
-        return pa.concat_arrays(self._texts).take(pa.array(places, mask=places < 0))
+        positions[rows] = np.arange(len(rows))
+        return pa.concat_arrays(self._texts).take(pa.array(positions, mask=positions < 0))
 
 
 def _type_of_all(payloads: _Payloads) -> int | None:
-    """The type as which all are read, where whichever of the content types and paths belong together makes the same."""
+    """Return the common type of all payloads, if every combination of content type and path has the same type."""
     names, paths = payloads.content_types.dictionary, payloads.paths.dictionary
     if payloads.raw.null_count or payloads.content_types.null_count or len(names) * len(paths) > _FEW_PAIRS:
         return None
@@ -134,7 +134,7 @@ def _type_of_all(payloads: _Payloads) -> int | None:
 
 
 def _types(payloads: _Payloads) -> npt.NDArray[np.int8]:
-    """The type as which each payload is read, looked up once for each content type of each path."""
+    """Return the type of each payload, determined once for each pair of content type and path."""
     names = [*payloads.content_types.dictionary.to_pylist(), None]
     paths = payloads.paths.dictionary.to_pylist()
     of_content = payloads.content_types.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)
@@ -146,7 +146,7 @@ def _types(payloads: _Payloads) -> npt.NDArray[np.int8]:
 
 
 def _occurring(codes: npt.NDArray[Any]) -> list[int]:
-    """The numbers that occur; they are small, so nothing needs to be sorted."""
+    """Return the numbers that occur. They are small, so counting is faster than sorting."""
     found: list[int] = np.flatnonzero(np.bincount(codes)).tolist()
     return found
 
@@ -179,12 +179,12 @@ def _read_by_value(payloads: _Payloads, columns: _Columns, rows: Rows) -> None:
 
 _IsPlain: TypeAlias = npt.NDArray[np.bool_]
 _Reader: TypeAlias = Callable[[_Columns, Rows, pa.BinaryArray], _IsPlain]
-"""Puts what is plain into the columns, and says which that is."""
+"""Writes the plain payloads into the columns, and returns which payloads are plain."""
 
 
 def _read_numbers(pattern: str, kind: pa.DataType, signs: bytes) -> _Reader:
     def read(columns: _Columns, rows: Rows, raw: pa.BinaryArray) -> _IsPlain:
-        # To match a pattern takes as long as all the rest.
+        # Matching a pattern would double the time.
         if (numbers := _all_short(raw, kind, signs)) is not None:
             columns.put_numbers(rows, numbers)
             return np.ones(len(rows), np.bool_)
@@ -196,23 +196,24 @@ def _read_numbers(pattern: str, kind: pa.DataType, signs: bytes) -> _Reader:
 
 
 def _all_short(raw: pa.BinaryArray, kind: pa.DataType, signs: bytes) -> npt.NDArray[Any] | None:
-    """The numbers, where a look at the bytes of all payloads at once tells that each is a short one; else ``None``.
+    """Return the numbers, if the bytes of all payloads together show that each is a short number; else ``None``.
 
     Args:
-        raw: The payloads, of which none is missing.
-        kind: As what they are read.
-        signs: What may stand there besides digits; where, the reading itself says, but for a point at the edge.
+        raw: The payloads, without nulls.
+        kind: The type of the numbers.
+        signs: The characters that are allowed besides digits. The cast checks their position, except that of a point
+            at the edge.
     """
     lengths = pc.min_max(pc.binary_length(raw)).as_py()
     if not 0 < lengths["min"] <= lengths["max"] <= _SHORT:
         return None
     _, offsets, content = raw.buffers()
-    # A stream may have more bytes in a buffer than are in use, and no whole number of them.
-    borders = np.frombuffer(offsets, np.int32, raw.offset + len(raw) + 1)[raw.offset :]
-    written = content[borders[0] : borders[-1]].to_pybytes()
+    # A buffer of a stream may have unused bytes, and a size that is not a multiple of the offset size.
+    boundaries = np.frombuffer(offsets, np.int32, raw.offset + len(raw) + 1)[raw.offset :]
+    written = content[boundaries[0] : boundaries[-1]].to_pybytes()
     if written.translate(None, _DIGITS + signs):
         return None
-    if _POINT in written and not _have_digits_around(np.frombuffer(written, np.uint8), borders - borders[0]):
+    if _POINT in written and not _have_digits_around(np.frombuffer(written, np.uint8), boundaries - boundaries[0]):
         return None
     try:
         texts = pa.Array.from_buffers(pa.string(), len(raw), [None, offsets, content], 0, raw.offset)
@@ -222,11 +223,11 @@ def _all_short(raw: pa.BinaryArray, kind: pa.DataType, signs: bytes) -> npt.NDAr
     return numbers
 
 
-def _have_digits_around(characters: npt.NDArray[np.uint8], borders: npt.NDArray[np.int32]) -> bool:
-    """Whether each point stands between digits of its number; the others are digits and signs, which come before."""
+def _have_digits_around(characters: npt.NDArray[np.uint8], boundaries: npt.NDArray[np.int32]) -> bool:
+    """Return whether each point is between digits of its number. Signs have smaller codes than the point."""
     is_point, is_digit = characters == ord(_POINT), characters > ord(_POINT)
-    is_behind_none = is_point[1:] & ~is_digit[:-1]
-    return not (is_behind_none.any() or is_point.take(borders[:-1]).any() or is_point.take(borders[1:] - 1).any())
+    is_after_sign = is_point[1:] & ~is_digit[:-1]
+    return not (is_after_sign.any() or is_point.take(boundaries[:-1]).any() or is_point.take(boundaries[1:] - 1).any())
 
 
 def _read_booleans(columns: _Columns, rows: Rows, raw: pa.BinaryArray) -> _IsPlain:
@@ -250,7 +251,7 @@ def _read_times(columns: _Columns, rows: Rows, raw: pa.BinaryArray) -> _IsPlain:
     seconds = digits.cast(pa.int64())
     is_in_calendar = pc.less_equal(seconds, _LAST_SECOND)
     is_plain[is_plain] = is_in_calendar.to_numpy(zero_copy_only=False)
-    # "2026-01-05 08:00:00", which is many times faster than a format.
+    # The cast gives "2026-01-05 08:00:00", and is many times faster than a format.
     instants = seconds.filter(is_in_calendar).cast(pa.timestamp("s")).cast(pa.string())
     timestamps = pc.binary_join_element_wise(pc.binary_replace_slice(instants, 10, 11, "T"), ".000Z", "")
     columns.put_texts(rows[is_plain], timestamps, _KINDS[ValueKind.TIME])
@@ -258,7 +259,7 @@ def _read_times(columns: _Columns, rows: Rows, raw: pa.BinaryArray) -> _IsPlain:
 
 
 def _matching(raw: pa.BinaryArray, pattern: str) -> tuple[_IsPlain, pa.StringArray]:
-    """Which payloads match a pattern of ASCII characters, and their texts."""
+    """Return which payloads match a pattern of ASCII characters, and their texts."""
     matches = pc.match_substring_regex(raw, pattern)
     is_plain: _IsPlain = matches.to_numpy(zero_copy_only=False).copy()
     return is_plain, (raw if is_plain.all() else raw.filter(matches)).cast(pa.string())

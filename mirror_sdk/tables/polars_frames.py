@@ -1,4 +1,4 @@
-"""Tables for Polars, made of those for Arrow."""
+"""Conversion of Arrow tables to Polars."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ except ModuleNotFoundError as _error:
 
 
 def polars_frame(table: pa.Table) -> pl.DataFrame:
-    """Convert a table to Polars, without its metadata, which a frame of Polars cannot hold.
+    """Convert a table to Polars, without its metadata, which a Polars frame cannot store.
 
     The columns are released one by one, so that there are never two copies of all.
     """
@@ -28,10 +28,10 @@ def polars_frame(table: pa.Table) -> pl.DataFrame:
 def _series(column: pa.ChunkedArray, field: pa.Field) -> pl.Series:
     categories = categories_of(field)
     if not (categories and pa.types.is_dictionary(field.type)):
-        # In one piece: in each of several, Polars would look through the dictionary, and put them together then.
+        # Combined, since Polars would process the dictionary of each chunk and merge them afterwards.
         series = pl.DataFrame(pa.table({field.name: column}).combine_chunks()).to_series()
         return series.cast(pl.Enum(categories)) if categories else series
-    # The words alone: as categories of any kind first, all cells would be made texts to become these.
-    whole = column.combine_chunks()
-    words = pl.Series(field.name, whole.dictionary).cast(pl.Enum(categories))
-    return words.gather(pl.Series(whole.indices))
+    # Only the words are cast. A cast of the column would first convert all cells to texts.
+    array = column.combine_chunks()
+    words = pl.Series(field.name, array.dictionary).cast(pl.Enum(categories))
+    return words.gather(pl.Series(array.indices))

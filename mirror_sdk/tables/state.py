@@ -39,17 +39,17 @@ STATE_COLUMNS = (
     TableColumn("device_id", CATEGORY, "the device", "device.device_id"),
     TableColumn("endpoint_name", CATEGORY, "its endpoint name", "device.endpoint_name"),
     TableColumn("path", CATEGORY, "resource path", "resource.path"),
-    TableColumn("object_id", pa.int32(), "first number of the path; NA for a path that is none"),
+    TableColumn("object_id", pa.int32(), "first number of the path; NA for an invalid path"),
     TableColumn("instance_id", pa.int32(), "second number"),
     TableColumn("resource_id", pa.int32(), "third number"),
-    TableColumn("label", CATEGORY, "object and resource name; NA where nothing declares one"),
+    TableColumn("label", CATEGORY, "object and resource name; NA if undeclared"),
     TableColumn("unit", CATEGORY, "of the two ``_num`` columns: resource 5701, else declared"),
     TableColumn("reported_num", pa.float64(), NUMBER_MEANING),
     TableColumn("reported_text", pa.string(), TEXT_MEANING),
     TableColumn("reported_bool", pa.bool_(), "a boolean"),
     TableColumn("value_kind", _KINDS, "what was reported: one of ``ValueKind``"),
-    TableColumn("reported_at", INSTANT, "when the value came from the device", "reported.reported_at"),
-    TableColumn("fresh_until", INSTANT, "until when the device said it holds", "reported.expires_at"),
+    TableColumn("reported_at", INSTANT, "when the device reported the value", "reported.reported_at"),
+    TableColumn("fresh_until", INSTANT, "the end of its max-age, if the device sent one", "reported.expires_at"),
     TableColumn("desired_num", pa.float64(), "as ``reported_num``, of the value last requested"),
     TableColumn("desired_text", pa.string(), "as ``reported_text``"),
     TableColumn("desired_bool", pa.bool_(), "as ``reported_bool``"),
@@ -60,21 +60,21 @@ STATE_COLUMNS = (
     TableColumn(
         "reported_revision",
         pa.int64(),
-        "number of the mirror's change that brought the value",
+        "number of the mirror's change that set the value",
         "reported.revision",
         since="0.1.0",
     ),
     TableColumn(
         "desired_revision",
         pa.int64(),
-        "number of the change that issued the write, or ended it",
+        "number of the change that issued or completed the write",
         "desired.revision",
         since="0.1.0",
     ),
     TableColumn(
         "acknowledged_at",
         INSTANT,
-        "when the failed write was acknowledged; NA where it was not",
+        "when the failed write was acknowledged; NA if it was not",
         "desired.acknowledged_at",
         since="0.1.0",
     ),
@@ -84,13 +84,13 @@ STATE_COLUMNS = (
     TableColumn(
         "reported_origin",
         pa.string(),
-        "by what the value came: see ``ReportedValue``",
+        "the origin of the value: see ``ReportedValue``",
         "reported.origin",
         since="0.1.0",
         is_raw=True,
     ),
 )
-"""The state table. A copy of a member needs nothing more; how the others are computed is in :data:`_COMPUTED`."""
+"""The state table. Columns with a source are copies; :data:`_COMPUTED` computes the others."""
 
 STATE_SCHEMA = schema_of(STATE_COLUMNS)
 """The state table without its raw columns."""
@@ -104,12 +104,12 @@ DIRECTORY_COLUMNS = (
     TableColumn("endpoint_type", CATEGORY, "its endpoint type", "endpoint_type"),
     TableColumn("state", CATEGORY, "registered or deregistered", "state"),
     TableColumn("queue_mode", pa.bool_(), "whether it sleeps between contacts", "queue_mode"),
-    TableColumn("created_at", INSTANT, "when the directory took it in", "created_at"),
+    TableColumn("created_at", INSTANT, "when it was added to the directory", "created_at"),
     TableColumn("updated_at", INSTANT, "its last registration event", "updated_at"),
     TableColumn(
         "last_contact",
         INSTANT,
-        "when anything last came from it; NA where the service does not tell",
+        "its last contact; NA if the service does not send it",
         "last_contact_at",
     ),
 )
@@ -121,7 +121,7 @@ DIRECTORY_SCHEMA = schema_of(DIRECTORY_COLUMNS)
 
 @lru_cache(maxsize=4096)
 def path_numbers(path: str) -> PathParts | tuple[None, None, None, None]:
-    """The numbers of a path; none of a text that is no path."""
+    """Return the numbers of a path; ``None`` for each if the text is not a path."""
     try:
         return parse_path(path)
     except ValueError:
@@ -132,7 +132,7 @@ _NOTHING: Mapping[str, ReportedValue | DesiredValue] = {
     "reported": ReportedValue(NO_VALUE, None, None),
     "desired": DesiredValue(NO_VALUE, None, None, None, None),
 }
-"""What stands for a part of a resource that has none, so that each column is read of all resources alike."""
+"""Placeholders for missing values, so that each column is read from all resources in the same way."""
 
 _COMPUTED: Mapping[str, tuple[str, Callable[[Any], object]]] = {
     "object_id": ("resource", lambda resource: path_numbers(resource.path)[0]),
@@ -151,7 +151,7 @@ _COMPUTED: Mapping[str, tuple[str, Callable[[Any], object]]] = {
     "reported_raw": ("reported", lambda part: part.value.raw),
     "desired_raw": ("desired", lambda part: part.value.raw),
 }
-"""The part of a resource that a column is computed of, and how."""
+"""The part of a resource from which each column is computed, and the function."""
 
 
 def _reader(column: TableColumn) -> tuple[str, Callable[[Any], object]]:
@@ -162,11 +162,11 @@ def _reader(column: TableColumn) -> tuple[str, Callable[[Any], object]]:
 
 
 _ROWS_AT_A_TIME = 10_000
-"""The rows of a part of the table. Converting a part takes a thread some milliseconds per column."""
+"""The rows of a chunk of the table. A thread converts a chunk in a few milliseconds per column."""
 
 
 class DeviceState(Protocol):
-    """What of a device object its rows are made of; see :class:`mirror_sdk.DeviceObject`."""
+    """The members of a device object that its rows need; see :class:`mirror_sdk.DeviceObject`."""
 
     @property
     def device_id(self) -> str:
@@ -178,7 +178,7 @@ class DeviceState(Protocol):
 
     @property
     def created_at(self) -> datetime:
-        """When it was read, by the service's clock."""
+        """The instant at which it was read, by the service's clock."""
 
     @property
     def resources(self) -> Mapping[str, Resource]:
@@ -198,12 +198,12 @@ def state_table(
 
 @dataclass(frozen=True, slots=True)
 class DeviceRows:
-    """The rows of one device. They are few objects, since hundreds of devices may wait for their turn.
+    """The rows of one device, as few objects, since hundreds of devices may be queued.
 
     Attributes:
         taken_at: When the device was read, by the service's clock.
-        row_count: How many rows they are.
-        cells: Their cells, column by column.
+        row_count: The number of rows.
+        cells: The cells, column by column.
     """
 
     taken_at: datetime
@@ -212,26 +212,26 @@ class DeviceRows:
 
 
 class StateRows:
-    """Makes the state table of device objects in parts, column by column, so that no device object stays in memory.
+    """Builds the state table of device objects in chunks, column by column, so that no device object stays in memory.
 
     Args:
-        keep: Accepts the parts, in order; there is at least one.
-        paths: Path patterns; ``None`` takes every resource.
-        raw: Whether the payloads are columns too.
+        sink: Accepts the chunks, in order; there is at least one.
+        paths: Path patterns; ``None`` selects every resource.
+        raw: Whether to add the payloads.
 
     Raises:
-        InvalidValue: A pattern is not one.
+        InvalidValue: A pattern is invalid.
     """
 
-    def __init__(self, keep: Callable[[pa.Table], object], *, paths: Sequence[str] | None, raw: bool) -> None:
-        self._keep = keep
+    def __init__(self, sink: Callable[[pa.Table], object], *, paths: Sequence[str] | None, raw: bool) -> None:
+        self._sink = sink
         self._paths = path_patterns(paths)
         self._schema = STATE_RAW_SCHEMA if raw else STATE_SCHEMA
         # The raw columns are the last ones.
         self._readers = list(map(_reader, STATE_COLUMNS[: len(self._schema)]))
         self._columns: dict[str, list[object]] = {name: [] for name in self._schema.names}
         self._device_count = 0
-        self._taken_at: datetime | None = None
+        self._first_read_at: datetime | None = None
 
     def rows_of(self, device: DeviceState) -> DeviceRows:
         """Return the rows of a device, for :meth:`add`."""
@@ -249,19 +249,19 @@ class StateRows:
         """Append the rows of devices."""
         for rows in devices:
             self._device_count += 1
-            # The oldest, so that no row is older than the table claims.
-            self._taken_at = min(self._taken_at or rows.taken_at, rows.taken_at)
+            # The earliest instant, so that no row is older than the instant of the table.
+            self._first_read_at = min(self._first_read_at or rows.taken_at, rows.taken_at)
             for index, column in enumerate(self._columns.values()):
                 column.extend(rows.cells[index * rows.row_count : (index + 1) * rows.row_count])
             if len(self._columns["device_id"]) >= _ROWS_AT_A_TIME:
-                self._end_part()
+                self._end_chunk()
 
     def finish(self) -> tuple[str | None, int]:
-        """Return when the first device was read, by the service's clock, and the number of devices."""
-        self._end_part()
-        return None if self._taken_at is None else write_timestamp(self._taken_at), self._device_count
+        """Return the instant of the first read, by the service's clock, and the number of devices."""
+        self._end_chunk()
+        return None if self._first_read_at is None else write_timestamp(self._first_read_at), self._device_count
 
-    def _end_part(self) -> None:
-        self._keep(to_table(self._columns, self._schema))
+    def _end_chunk(self) -> None:
+        self._sink(to_table(self._columns, self._schema))
         for column in self._columns.values():
             column.clear()

@@ -1,4 +1,4 @@
-"""The units of events, which do not tell them: a device names that of a sensor in resource 5701, which the mirror has.
+"""Units of events. Notifications do not contain them: a device names the unit of a sensor in resource 5701.
 
 Source: specification 6; wire.md 1, 5.
 """
@@ -27,7 +27,7 @@ _VALUES = ("reported", "observation", "async_response")
 
 
 class Unitless(NamedTuple):
-    """The resources whose unit the mirror has to tell; ``devices`` is ``None`` where they are too many to be listed."""
+    """The resources whose unit must be read from the mirror; ``devices`` is ``None`` if there are too many to list."""
 
     devices: list[str] | None
     paths: list[str]
@@ -37,8 +37,8 @@ class NamedUnits(NamedTuple):
     """Sources of the units that devices name, besides the rows of a table itself.
 
     Attributes:
-        state: The state table of the present.
-        before: The state table at the beginning of the table, where a unit was named since.
+        state: The current state table.
+        before: The state table at the beginning of the table, if a unit was named since.
         rows: A history table of the resources that name units, since then.
     """
 
@@ -48,23 +48,23 @@ class NamedUnits(NamedTuple):
 
 
 class UnitNames:
-    """The units that devices named, as their values came."""
+    """The units that devices have named so far."""
 
     def __init__(self) -> None:
         self._units: dict[tuple[str, str], str | None] = {}
 
     def add(self, device_id: str | None, path: str | None, text: object) -> None:
-        """Take a value that may name a unit."""
+        """Record a value that may name a unit."""
         if device_id and path and path.endswith(_NAMING) and isinstance(text, str):
             self._units[device_id, instance_of(path)] = text or None
 
     def unit_of(self, device_id: str, path: str, default: str | None) -> str | None:
-        """The unit of a resource that was named last; the default where none was, or it is in none of those."""
+        """Return the last named unit of a resource; the default if no unit was named, or devices do not name it."""
         return self._units.get((device_id, instance_of(path)), default) if is_in_named_unit(path) else default
 
 
 def names_unit(path: str) -> bool:
-    """Whether a resource is one that names the unit of others."""
+    """Return whether a resource names the unit of others."""
     return path.endswith(_NAMING)
 
 
@@ -74,19 +74,19 @@ def declared_units(paths: Iterable[str]) -> pa.StringArray:
 
 
 def naming_paths(paths: list[str]) -> list[str]:
-    """The resources that name the units of others, each once."""
+    """Return the resources that name the units of these paths, each once."""
     return sorted({instance_of(path) + _NAMING for path in paths})
 
 
 def unitless(events: pa.Table) -> Unitless | None:
-    """Which resources of an events table are in a unit that their devices name; ``None`` where there are none."""
+    """Return the resources of an events table whose units their devices name; ``None`` if there are none."""
     found = events.select(["device_id", "path"]).group_by(["device_id", "path"]).aggregate([])
     named = zip(found["device_id"].to_pylist(), found["path"].to_pylist(), strict=True)
     return unitless_of((device_id, path) for device_id, path in named if device_id is not None and path is not None)
 
 
 def unitless_of(resources: Iterable[tuple[str, str]]) -> Unitless | None:
-    """The same for resources by device id and path."""
+    """Return the same for resources by device id and path."""
     named = [(device_id, path) for device_id, path in resources if is_in_named_unit(path)]
     if not named:
         return None
@@ -95,17 +95,17 @@ def unitless_of(resources: Iterable[tuple[str, str]]) -> Unitless | None:
 
 
 def units_of(state: pa.Table) -> Units:
-    """The units that a state table tells of resources whose devices name them."""
+    """Return the units in a state table of resources whose units their devices name."""
     rows = state.select(["device_id", "path", "unit"]).filter(pc.is_valid(state["unit"]))
     columns = (column.to_pylist() for column in rows.columns)
     return {(device_id, path): unit for device_id, path, unit in zip(*columns, strict=True) if is_in_named_unit(path)}
 
 
 def with_units(table: pa.Table, named: NamedUnits) -> pa.Table:
-    """An events or history table with the units that devices name in the column ``unit``, where it has none.
+    """Fill missing units of an events or history table with those that devices name.
 
-    A value is in the unit that its device had named last by then. Where only later names of a unit are known the value
-    has none; where no row names one, it is the unit of the present.
+    The unit of a value is the last one that its device had named by then. If only later names are known, the unit is
+    missing. If no row names a unit, it is the current one.
     """
     device, path, unit = (_one_array(table[name]) for name in ("device_id", "path", "unit"))
     own = unit.indices.fill_null(-1).to_numpy()
@@ -145,7 +145,7 @@ def _naming_rows(table: pa.Table) -> _NamingRows:
     at = _milliseconds(rows)
     order = np.lexsort((at, instance))
     units = rows["value_text"].to_pylist()
-    return _NamingRows(instances, instance[order], at[order], [units[place] for place in order])
+    return _NamingRows(instances, instance[order], at[order], [units[position] for position in order])
 
 
 def _at_their_times(
@@ -157,50 +157,50 @@ def _at_their_times(
     before: npt.NDArray[np.int64],
     known: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.int64]:
-    """The unit of each row by the last row that names it, else as it was before; -1 where neither is known."""
+    """Return the unit of each row by the last row that names it, else the earlier one; -1 if neither is known."""
     paths = defaultdict(list)
     for word in filter(is_in_named_unit, path.dictionary.to_pylist()):
         paths[instance_of(word)].append(word)
-    numbers = {(one, word): number for (one, place), number in rows.instances.items() for word in paths[place]}
+    numbers = {(one, word): number for (one, position), number in rows.instances.items() for word in paths[position]}
     instance = _codes_of(device, path, numbers)
     times, rank = np.unique(np.concatenate([rows.at, _milliseconds(table)]), return_inverse=True)
     keys = rows.instance * len(times) + rank[: len(rows.at)]
-    place = np.searchsorted(keys, instance * len(times) + rank[len(rows.at) :], side="right") - 1
+    position = np.searchsorted(keys, instance * len(times) + rank[len(rows.at) :], side="right") - 1
     unit = np.array([codes[word] if word else -1 for word in rows.units], dtype=np.int64)
-    is_named = (place >= 0) & (rows.instance[place] == instance)
-    found: npt.NDArray[np.int64] = np.where(is_named, unit[place], before)
+    is_named = (position >= 0) & (rows.instance[position] == instance)
+    found: npt.NDArray[np.int64] = np.where(is_named, unit[position], before)
     return np.where(instance < 0, known, found)
 
 
 def _milliseconds(table: pa.Table) -> npt.NDArray[np.int64]:
-    """When each row changed, else when it was received."""
+    """Return the time of change of each row, else that of its receipt, in milliseconds."""
     at = pc.coalesce(table["changed_at"], table["received_at"]).cast(pa.int64())
     numbers: npt.NDArray[np.int64] = pc.fill_null(at, np.iinfo(np.int64).min).to_numpy()
     return numbers
 
 
 def instance_of(path: str) -> str:
-    """``/3303/0`` of ``/3303/0/5700``."""
+    """Return the object instance of a resource path: ``/3303/0`` for ``/3303/0/5700``."""
     return "/".join(path.split("/")[:3])
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    whole: pa.DictionaryArray = column.unify_dictionaries().combine_chunks()
-    return whole
+    array: pa.DictionaryArray = column.unify_dictionaries().combine_chunks()
+    return array
 
 
 def _codes_of(
     device: pa.DictionaryArray, path: pa.DictionaryArray, known: Mapping[tuple[str, str], int]
 ) -> npt.NDArray[np.int64]:
     """Return the number known for the resource of each row; -1 for none."""
-    of_known = [
-        pc.index_in(pa.array([key[part] for key in known], pa.string()), column.dictionary)
-        for part, column in enumerate((device, path))
+    key_codes = [
+        pc.index_in(pa.array([key[index] for key in known], pa.string()), column.dictionary)
+        for index, column in enumerate((device, path))
     ]
-    # Device and path as one number; null for what does not occur.
+    # Device and path as one number; null for those that do not occur.
     keys, rows = (
         pc.add(pc.multiply(one.cast(pa.int64()), len(path.dictionary)), other)
-        for one, other in (of_known, (device.indices, path.indices))
+        for one, other in (key_codes, (device.indices, path.indices))
     )
     found = pc.index_in(rows, keys, skip_nulls=True).fill_null(-1).to_numpy()
     numbers: npt.NDArray[np.int64] = np.array([*known.values(), -1])[found]
@@ -208,6 +208,6 @@ def _codes_of(
 
 
 def is_in_named_unit(path: str) -> bool:
-    """Whether the device itself names the unit of this resource."""
+    """Return whether the device itself names the unit of a resource."""
     definition = lookup(path)
     return definition is not None and definition.resource_id in IN_SENSOR_UNITS

@@ -159,7 +159,7 @@ def split(raw: bytes, content_type: str, path: str) -> list[Part]:
     if codec is not None and codec.split is not None:
         return codec.split(raw, path)
     if not is_resource(path):
-        raise UnreadablePayload(f"{content_type} holds the value of one resource, and {path!r} is none")
+        raise UnreadablePayload(f"{content_type} contains the value of one resource, but {path!r} is not a resource")
     return [Part(path, raw, content_type)]
 
 

@@ -59,7 +59,7 @@ class Mirror:
 
 
 @pytest.fixture
-def kept_seconds(request: pytest.FixtureRequest) -> float | None:
+def history_seconds(request: pytest.FixtureRequest) -> float | None:
     """For how long what happened is kept: with the mark ``keeps_history`` a week, else or with False not at all."""
     mark = request.node.get_closest_marker("keeps_history")
     return None if mark is None or mark.args == (False,) else 7 * 86_400.0
@@ -72,13 +72,13 @@ def manual_clock() -> bool:
 
 
 @pytest.fixture
-def mirror(tmp_path: Path, kept_seconds: float | None, manual_clock: bool) -> Iterator[Mirror]:
+def mirror(tmp_path: Path, history_seconds: float | None, manual_clock: bool) -> Iterator[Mirror]:
     settings = read_settings(
         database_url=new_database_url(tmp_path),
         simulate=0,
         manual_clock=manual_clock,
         callback_networks=LOOPBACK,
-        keep_history_seconds=kept_seconds,
+        keep_history_seconds=history_seconds,
     )
     services = Services(settings)
     services.start()

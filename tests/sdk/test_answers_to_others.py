@@ -97,7 +97,7 @@ def test_a_snapshot_of_another_selection_or_time(client_over, plain, ids, is_arr
         client.fleet.snapshot(paths=[TEMPERATURE])
     assert client.fleet.snapshot(paths=["/*"]).shape == whole.shape
     plain.write_value(ids[0], LIGHT, False)
-    with pytest.raises(UnexpectedAnswer, match="follows revision"):
+    with pytest.raises(UnexpectedAnswer, match="changes since revision"):
         client.fleet.refresh(plain.fleet.snapshot())
 
 

@@ -119,9 +119,9 @@ DAMAGED = {
     "a path of too large a number": ([[resources(0, path="/3303/0/65536")]], "go from 0 to 65535"),
     "a resource that is none": ([[changed(resources=[None, *device(FULL)["resources"]])]], "1 of resources"),
     "a resource that may be subscribed": ([[resources(0, subscribed=None)]], "1 of subscribed"),
-    "an unchanged device": ([[changed(resources=None, desired=[])]], "were not requested"),
-    "a desired value of the next device": ([[desired(resource=5), device(11)]], "not there"),
-    "a desired value of no resource": ([[desired(resource=-1)]], "not there"),
+    "an unchanged device": ([[changed(resources=None, desired=[])]], "has unchanged devices"),
+    "a desired value of the next device": ([[desired(resource=5), device(11)]], "a resource that is missing"),
+    "a desired value of no resource": ([[desired(resource=-1)]], "a resource that is missing"),
     "two desired values": ([[changed(desired=device(FULL)["desired"] * 2)]], "the desired value"),
     "a status that is none": ([[desired(desired_status=3)]], "desired_status"),
     "a time before the calendar": ([[resources(0, reported_at=-1970 * YEAR_MS)]], "reported_at"),
@@ -155,7 +155,7 @@ def test_nothing_may_follow_the_end(refused):
         arrow_stream(rows) + b"more",
         arrow_stream(rows) + arrow_stream(rows),
     ):
-        refused("goes on after its end", ARROW, content)
+        refused("continues after its end", ARROW, content)
     lines = ndjson_stream()
     for content in (lines + lines.splitlines(keepends=True)[0], lines + lines, lines + b'{"obj', lines + b"\n"):
         refused(None, NDJSON, content)
@@ -171,9 +171,9 @@ def test_lines_are_looked_at_likewise(refused):
     for lines, message in (
         ([devices[0], *devices, end], "twice or out of order"),
         ([*reversed(devices), end], "twice or out of order"),
-        ([devices[0], json.dumps(twice).encode() + b"\n", *devices[2:], end], "stands there twice"),
+        ([devices[0], json.dumps(twice).encode() + b"\n", *devices[2:], end], "was sent twice"),
         ([devices[0], json.dumps(other).encode() + b"\n", *devices[2:], end], "is not a resource path"),
-        ([*devices, json.dumps(unchanged).encode() + b"\n", end], "were not requested"),
+        ([*devices, json.dumps(unchanged).encode() + b"\n", end], "has unchanged devices"),
     ):
         refused(message, NDJSON, b"".join(lines))
 
@@ -224,9 +224,9 @@ def test_one_part_is_bounded_however_much_all_may_have(refused, monkeypatch):
     monkeypatch.setattr(arrow_streams, "MAX_MESSAGE_BYTES", 100_000)
     for compression in (None, "zstd"):
         large = arrow_stream([[resources(0, reported_value=bytes(200_000))]], compression)
-        refused("100000 is the limit", ARROW, large)
+        refused("the limit is 100000", ARROW, large)
     monkeypatch.setattr(arrow_streams, "MAX_LINE_BYTES", 100_000)
-    refused("100000 is the limit", NDJSON, b" " * 200_000)
+    refused("the limit is 100000", NDJSON, b" " * 200_000)
 
 
 BOMBS = {
@@ -272,9 +272,9 @@ def test_a_disk_that_takes_nothing_is_told_as_it_is(answering, tmp_path, monkeyp
 def test_an_answer_that_breaks_off_is_told_apart(refused):
     content = arrow_stream(streams.batches())
     for length in (3, 100, len(content) // 2, len(content) - 9):
-        refused("broke off", ARROW, content[:length], error=ConnectionFailed)
+        refused("was cut off", ARROW, content[:length], error=ConnectionFailed)
     # Where something was announced, nothing is too little; otherwise it is no snapshot.
-    refused("broke off after 0 of 4 devices", ARROW, b"", {"Mirror-Total": "4"}, error=ConnectionFailed)
+    refused("was cut off after 0 of 4 devices", ARROW, b"", {"Mirror-Total": "4"}, error=ConnectionFailed)
     refused("empty", ARROW, b"")
 
 

@@ -47,7 +47,7 @@ LEFT_OUT = [
 
 
 @pytest.mark.parametrize(("no_proxy", "direct", "by_proxy"), LEFT_OUT)
-def test_what_no_proxy_names_is_asked_directly(environment, no_proxy, direct, by_proxy):
+def test_hosts_in_no_proxy_are_requested_directly(environment, no_proxy, direct, by_proxy):
     environment.setenv("ALL_PROXY", PROXY)
     for name in ("NO_PROXY", "no_proxy"):
         environment.setenv(name, no_proxy)
@@ -65,7 +65,7 @@ def test_the_proxy_of_the_scheme_goes_before_that_of_all(environment):
 
 
 @pytest.mark.parametrize("proxy", ["ftp://user:hidden@proxy.test", "http://", "http://proxy.test:port", "socks4://x"])
-def test_what_is_no_proxy_is_refused_without_its_password(environment, proxy):
+def test_invalid_proxy_is_rejected_without_its_password(environment, proxy):
     environment.setenv("HTTPS_PROXY", proxy)
     with pytest.raises(ConfigError, match="HTTPS_PROXY") as refused:
         MirrorClient("https://mirror.test", "key")
@@ -73,7 +73,7 @@ def test_what_is_no_proxy_is_refused_without_its_password(environment, proxy):
     assert refused.value.__context__ is None
 
 
-def test_a_socks_proxy_without_its_package_is_told(environment):
+def test_socks_proxy_without_its_package_raises_with_the_cure(environment):
     environment.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
     environment.setattr("mirror_sdk._protocol.environment.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"socksio.*httpx\[socks\]"):
@@ -82,14 +82,14 @@ def test_a_socks_proxy_without_its_package_is_told(environment):
 
 @pytest.mark.both_clients
 def test_both_clients_agree(environment, client_of):
-    """The service is asked at its own address, by either of them, though a proxy is named for it."""
+    """Send requests directly to the service, with either client, although a proxy is set for it."""
     environment.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     environment.setenv("NO_PROXY", "elsewhere.test,127.0.0.0/8")
     with HostileService(lambda _: [b"HTTP/1.1 204 No Content\r\n\r\n"]) as service:
         client_of(service.url).subscriptions.rules.delete_all()
 
 
-def test_what_is_told_to_a_proxy_ends_in_time_where_httpcore_sets_no_limit():
+def test_proxy_handshake_respects_the_timeout():
     """As for SOCKS, whose proxy may say nothing, or take nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -105,7 +105,7 @@ def test_what_is_told_to_a_proxy_ends_in_time_where_httpcore_sets_no_limit():
         stream.close()
 
 
-def ask(client):
+def send_request(client):
     """An asynchronous client reads certificates when it first sends, for no loop to wait for that."""
 
     async def twice():
@@ -120,13 +120,13 @@ def ask(client):
 
 @pytest.mark.parametrize("kind", [MirrorClient, AsyncMirrorClient])
 @pytest.mark.parametrize("content", [None, "no certificate"])
-def test_certificates_that_cannot_be_read_are_told(environment, tmp_path, kind, content):
+def test_unreadable_certificates_raise_with_the_file(environment, tmp_path, kind, content):
     file = tmp_path / "certificates.pem"
     if content is not None:
         file.write_text(content)
     environment.setenv("SSL_CERT_FILE", str(file))
     with pytest.raises(ConfigError, match="SSL_CERT_FILE"):
-        ask(kind("https://mirror.test", "key"))
+        send_request(kind("https://mirror.test", "key"))
     kind("http://mirror.test", "key")
 
 
@@ -134,7 +134,7 @@ def test_certificates_that_cannot_be_read_are_told(environment, tmp_path, kind, 
 def test_a_proxy_where_none_runs_is_named_with_the_cure(environment, client_of, address):
     """Also for the address the client has by default, where a server may well run."""
     with socket.socket() as nobody:
-        # Bound and not listening: nobody answers, and nobody else takes it.
+        # Bound and not listening: connections fail, and no other program can bind it.
         nobody.bind(("127.0.0.1", 0))
         check_named(environment, client_of, address, f"127.0.0.1:{nobody.getsockname()[1]}")
 
@@ -155,6 +155,6 @@ def check_named(environment, client_of, address, place):
     assert "hidden" not in told
 
 
-def test_tls_to_a_service_that_speaks_none_is_told_with_the_cure(client_of, address):
+def test_tls_to_a_service_without_tls_raises_with_the_cure(client_of, address):
     with pytest.raises(ConnectionFailed, match="begin its address with http://"):
         client_of(address.replace("http://", "https://"), max_retries=0).subscriptions.rules.delete_all()

@@ -1,4 +1,4 @@
-"""Events come in the order of the log, each with its own number, and a program may stop and go on anywhere."""
+"""Events come in the order of the log, each with its own number, and a program may stop and continue anywhere."""
 
 import asyncio
 import gc
@@ -84,13 +84,13 @@ def test_an_async_response_names_its_device_and_path_and_its_value_is_read_by_it
 
 
 @pytest.mark.both_clients
-def test_the_position_behind_the_last_of_a_few_is_not_that_of_the_log(client, backlog):
+def test_position_after_some_events_is_not_the_end_of_the_log(client, backlog):
     events = client.events(after=backlog, limit=2, timeout=0)
     assert (len(list(events)), events.position, list(events)) == (2, backlog + 2, [])
 
 
 @pytest.mark.both_clients
-def test_filters_pass_over_what_is_not_wanted_and_so_does_the_position(client, simulator, backlog, device_id):
+def test_filters_skip_events_and_the_position_advances(client, simulator, backlog, device_id):
     other = simulator.add_device("sensor-2", [{"path": TEMPERATURE, "value": "1", "observable": True}])
     events = client.events(after=backlog, timeout=0, paths=["/3303/*"])
     assert kinds(events) == ["observation"] * 3
@@ -107,7 +107,7 @@ def test_filters_pass_over_what_is_not_wanted_and_so_does_the_position(client, s
     assert list(rest["event"]) == HAPPENED[7:]
 
 
-def test_what_is_no_position_or_filter_is_refused_at_the_call_with_the_cure(client):
+def test_invalid_position_or_filter_is_rejected_at_the_call_with_the_cure(client):
     # Such as a position that a program kept in a file, and reads as a text.
     for after in ("5", 5.0, True, -1):
         with pytest.raises(InvalidValue, match=r"after=.*int\(\.\.\.\)"):
@@ -119,10 +119,10 @@ def test_what_is_no_position_or_filter_is_refused_at_the_call_with_the_cure(clie
 
 
 @pytest.mark.both_clients
-def test_a_watch_is_told_of_a_loss(client_over, simulator, device_id):
-    def lose(_, answer):
-        answer.headers["Mirror-Gap"] = "1-2"
-        return answer
+def test_watch_reports_a_loss(client_over, simulator, device_id):
+    def lose(_, respond):
+        respond.headers["Mirror-Gap"] = "1-2"
+        return respond
 
     seen = []
     with client_over(lose).watch(lambda event: seen.append((event.kind, event.first_seq, event.seq))):
@@ -130,20 +130,20 @@ def test_a_watch_is_told_of_a_loss(client_over, simulator, device_id):
         until(lambda: (EventKind.GAP, 1, 2) in seen)
 
 
-# What a service tells that is not so
+# Messages of a faulty service
 
 
 def answering(message, cursor=6, **headers):
-    """A client whose polls behind 3 are answered with this message and cursor."""
+    """Return a client whose polls after 3 receive this message and cursor."""
     headers = {"Mirror-Cursor": str(cursor), **headers}
     content = message if isinstance(message, bytes) else json.dumps(message).encode()
 
-    def answer(request):
+    def respond(request):
         if request.url.params.get("after") != "3":
             return httpx.Response(204, headers=headers)
         return httpx.Response(200, headers=headers, content=content)
 
-    return MirrorClient(URL, "key", transport=httpx.MockTransport(answer))
+    return MirrorClient(URL, "key", transport=httpx.MockTransport(respond))
 
 
 def left(seq, **more):
@@ -159,7 +159,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_what_cannot_be_is_an_unexpected_answer_and_nothing_is_taken(lie):
+def test_impossible_message_raises_and_no_event_is_consumed(lie):
     message, cursor, told = LIES[lie]
     events = answering(message, cursor).events(after=3, timeout=0)
     with pytest.raises(UnexpectedAnswer, match=told):
@@ -175,19 +175,19 @@ def test_a_service_that_numbers_not_all_gives_them_by_kind_and_the_position_wait
     assert positions == [("registration", 3), ("registration", 3), ("deregistration", 6)]
 
 
-def test_an_entry_that_comes_twice_in_a_message_is_given_twice():
+def test_entry_that_is_twice_in_a_message_is_returned_twice():
     """At-least-once delivery: the uid shows it."""
     events = answering({"registrations": [left(5), left(4), left(4)]}, 5).events(after=3, timeout=0)
     assert [(event.seq, events.position) for event in events] == [(4, 4), (4, 4), (5, 5)]
 
 
 @pytest.mark.parametrize("time", [{}, {"Mirror-Time": "yesterday"}], ids=["none", "none that is one"])
-def test_a_service_that_tells_no_time_is_read_all_the_same(time):
+def test_events_of_a_service_without_times_are_read(time):
     assert answering({}, 4, **time).events(timeout=0).position == 4
 
 
 @pytest.mark.parametrize("gap", ["1-2", "9-2", "4-200", "4-" + "9" * 5000])
-def test_a_loss_that_cannot_be_is_told_and_is_no_place_to_go_on_behind(gap):
+def test_impossible_loss_is_reported_and_does_not_move_the_position(gap):
     events = answering({"registrations": [left(6)]}, **{"Mirror-Gap": gap}).events(after=3, timeout=0)
     with pytest.warns(GapWarning):
         first = next(events)
@@ -208,7 +208,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_what_no_table_takes_keeps_no_other_event_out_of_one(what):
+def test_event_that_no_table_can_store_does_not_affect_other_events(what):
     key, more = HOSTILE[what]
     message = {"de-registrations": [left(4), left(6, uid="w")], key: [left(5, **{"uid": "v", **more})]}
     frame = answering(message).notifications.events_frame(after=3, timeout=0)
@@ -218,7 +218,7 @@ def test_what_no_table_takes_keeps_no_other_event_out_of_one(what):
 # Beginning at the call, on a loop
 
 
-def test_what_the_client_causes_between_the_call_and_the_first_step_is_seen(run, device_id):
+def test_events_between_the_call_and_the_first_read_are_returned(run, device_id):
     async def program(client):
         events = client.events(limit=2, timeout=60)
         await client.subscribe(device_id, TEMPERATURE)
@@ -228,7 +228,7 @@ def test_what_the_client_causes_between_the_call_and_the_first_step_is_seen(run,
     run(program)
 
 
-def test_events_that_nobody_takes_leave_nothing_behind_and_a_cancelled_step_loses_nothing(run, device_id):
+def test_unread_events_are_released_and_a_cancelled_read_loses_none(run, device_id):
     async def program(client):
         client.events()
         events = client.events(limit=1, timeout=60)
@@ -244,17 +244,17 @@ def test_events_that_nobody_takes_leave_nothing_behind_and_a_cancelled_step_lose
     run(program)
 
 
-def test_a_failure_to_begin_is_raised_at_the_first_step_and_the_next_one_begins_anew(recwarn):
+def test_failure_to_start_is_raised_at_the_first_event_and_the_next_one_restarts(recwarn):
     is_down = True
 
-    def answer(_):
+    def respond(_):
         if is_down:
             raise httpx.ConnectError("refused")
         return httpx.Response(204, headers={"Mirror-Cursor": "7"})
 
     async def program():
         nonlocal is_down
-        async with AsyncMirrorClient(URL, "key", transport=httpx.MockTransport(answer), max_retries=0) as client:
+        async with AsyncMirrorClient(URL, "key", transport=httpx.MockTransport(respond), max_retries=0) as client:
             client.events(timeout=0)
             events = client.events(timeout=0)
             with pytest.raises(ConnectionFailed):
@@ -302,7 +302,7 @@ UNKNOWN_MEMBER = {"name": "serialization.cfg.include_seq", "message": "unknown"}
 REFUSALS = [
     ({"message": "unknown member include_seq"}, nullcontext(), [True, False]),
     ({"message": "m", "fields": [UNKNOWN_MEMBER]}, nullcontext(), [True, False]),
-    ({"message": "the URL does not answer"}, pytest.raises(BadRequest), [True]),
+    ({"message": "the URL does not respond"}, pytest.raises(BadRequest), [True]),
 ]
 
 
@@ -310,13 +310,13 @@ REFUSALS = [
 def test_a_service_that_does_not_know_of_numbers_gets_a_webhook_without_them(refusal, expectation, has_number):
     asked = []
 
-    def answer(request):
+    def respond(request):
         asked.append(request.read())
         if b"include_seq" in asked[-1]:
             return httpx.Response(400, json={"object": "error", "code": 400, "type": "validation_error", **refusal})
         return httpx.Response(204)
 
-    client = MirrorClient(URL, "key", transport=httpx.MockTransport(answer))
+    client = MirrorClient(URL, "key", transport=httpx.MockTransport(respond))
     with WebhookReceiver() as receiver, expectation:
         client.notifications.use_webhook(receiver)
     assert [b"include_seq" in body for body in asked] == has_number

@@ -1,4 +1,4 @@
-"""What an explanation says of a device that was silent for long: by its interval, its last contact and who asks."""
+"""Explanations of a silent device: by its reporting interval, its last contact and the application."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
@@ -29,7 +29,7 @@ def report(simulator, device_id, *, every_seconds=60):
         simulator.set_value(device_id, TEMPERATURE, f"{simulator.get_clock():%H%M}{number}")
 
 
-def told_of(client, device_id):
+def explain(client, device_id):
     told = client.devices.explain(device_id, TEMPERATURE)
     return str(told), told.refresh
 
@@ -37,15 +37,15 @@ def told_of(client, device_id):
 def test_a_device_that_goes_on_as_usual_and_then_is_cut_off(client, simulator, device_id):
     client.subscribe(device_id, TEMPERATURE)
     report(simulator, device_id)
-    words, refresh = told_of(client, device_id)
+    words, refresh = explain(client, device_id)
     assert f"{EVERY_MINUTE} and was last seen at 2026-01-05T08:05:00.000Z, 0 s ago, as expected." in words
     later = f"{NOTHING_TO_DO} for later changes: the device sends them"
     assert refresh == (f"client.read_value('{device_id}', '{TEMPERATURE}')", later)
     simulator.set_online(device_id, False)
     simulator.advance(timedelta(minutes=2))
-    assert "its longest silence before was 60 s" in told_of(client, device_id)[0]
+    assert "its longest silence before was 60 s" in explain(client, device_id)[0]
     simulator.advance(timedelta(hours=3))
-    words, refresh = told_of(client, device_id)
+    words, refresh = explain(client, device_id)
     heard = "was last seen at 2026-01-05T08:05:00.000Z, 3 hours ago"
     assert f"{EVERY_MINUTE} and {heard}: {CUT_OFF}, unless nothing has changed since." in words
     assert NOTHING_TO_DO not in words
@@ -53,45 +53,45 @@ def test_a_device_that_goes_on_as_usual_and_then_is_cut_off(client, simulator, d
     assert "which shows whether the device is cut off: then it waits for the next contact" in refresh[0]
     assert refresh[1] == "later changes come by themselves once the device is in contact again, and not before"
     simulator.set_online(device_id, True)
-    assert CUT_OFF not in told_of(client, device_id)[0], "it is heard again"
+    assert CUT_OFF not in explain(client, device_id)[0], "it is in contact again"
 
 
-def test_a_device_that_sleeps_within_its_rhythm_and_beyond_it(client, simulator):
+def test_silence_within_and_beyond_the_reporting_interval(client, simulator):
     sleeper = simulator.add_device("sleeper-1", RESOURCES, queue_mode=True)
     client.subscribe(sleeper, TEMPERATURE)
     report(simulator, sleeper, every_seconds=900)
     simulator.advance(timedelta(minutes=15))
-    words, refresh = told_of(client, sleeper)
+    words, refresh = explain(client, sleeper)
     assert "The device sleeps" in words
     assert "It usually reports to this application every 15 min and was last seen at" in words
     assert CUT_OFF not in words
     assert refresh[0].endswith("which waits until the device next makes contact")
     assert refresh[1].startswith(NOTHING_TO_DO)
     simulator.advance(timedelta(hours=2))
-    assert CUT_OFF not in told_of(client, sleeper)[0], "it goes on to make contact, which the directory tells"
+    assert CUT_OFF not in explain(client, sleeper)[0], "it still makes contact, by the directory"
     simulator.set_online(sleeper, False)
     simulator.advance(timedelta(hours=2))
-    words, refresh = told_of(client, sleeper)
+    words, refresh = explain(client, sleeper)
     assert CUT_OFF in words
     assert NOTHING_TO_DO not in words
 
 
-def test_a_rhythm_that_is_not_known_is_not_guessed(client, simulator, device_id):
+def test_unknown_reporting_interval_is_not_guessed(client, simulator, device_id):
     client.subscribe(device_id, TEMPERATURE)
     simulator.set_online(device_id, False)
     simulator.advance(timedelta(hours=3))
-    words, refresh = told_of(client, device_id)
+    words, refresh = explain(client, device_id)
     assert "It was last seen at 2026-01-05T08:00:00.000Z, 3 hours ago; its reporting interval is unknown." in words
     assert CUT_OFF not in words
     assert refresh[1] == f"{NOTHING_TO_DO} for later changes: the device sends them, as long as it is in contact"
 
 
-def test_what_another_application_is_told_makes_no_rhythm_here(client, new_client, simulator, device_id):
+def test_notifications_of_other_applications_do_not_count_for_the_interval(client, new_client, simulator, device_id):
     other = new_client()
     other.subscribe(device_id, TEMPERATURE)
     report(simulator, device_id)
-    assert "08:05:00.000Z, 0 s ago; its reporting interval is unknown" in told_of(client, device_id)[0]
-    assert EVERY_MINUTE in told_of(other, device_id)[0]
+    assert "08:05:00.000Z, 0 s ago; its reporting interval is unknown" in explain(client, device_id)[0]
+    assert EVERY_MINUTE in explain(other, device_id)[0]
 
 
 @pytest.fixture
@@ -102,10 +102,10 @@ def reporting(client, simulator, device_id):
     return device_id
 
 
-def test_a_registration_that_ends_by_itself_is_nothing_that_was_heard(client, simulator, reporting):
+def test_expired_registration_is_not_a_contact(client, simulator, reporting):
     simulator.set_online(reporting, False)
     simulator.advance(timedelta(days=2))
-    words, _ = told_of(client, reporting)
+    words, _ = explain(client, reporting)
     assert CUT_OFF not in words
     assert "Its last registration event was at 2026-01-06T08:00:00.000Z" in words, "its registration expired"
     assert "It was last seen at 2026-01-05T08:05:00.000Z, 2 days ago." in words
@@ -118,24 +118,24 @@ def test_nothing_counts_as_read_by_an_explanation(client, mirror, reporting):
         return mirror.services.database.query(lambda session: session.rows("SELECT app_id, read_seq FROM logs"))
 
     before = read()
-    assert CUT_OFF not in told_of(client, reporting)[0]
+    assert CUT_OFF not in explain(client, reporting)[0]
     assert read() == before
 
 
-def test_a_service_that_tells_less(client_over, simulator, device_id):
-    def tell_less(request, answer):
+def test_service_without_device_contacts(client_over, simulator, device_id):
+    def remove_contacts(request, answer):
         if request.url.path.endswith("/contacts"):
             answer.status_code = 404
         return answer
 
-    client = client_over(tell_less)
+    client = client_over(remove_contacts)
     client.subscribe(device_id, TEMPERATURE)
     report(simulator, device_id)
-    assert "its reporting interval is unknown" in told_of(client, device_id)[0]
+    assert "its reporting interval is unknown" in explain(client, device_id)[0]
 
 
 @given(st.lists(st.integers(1, 10**6), min_size=5, max_size=20))
-def test_a_rhythm_is_among_the_pauses_whatever_their_order(seconds):
+def test_reporting_interval_does_not_depend_on_the_order_of_pauses(seconds):
     contacts = [BEGIN_AT + timedelta(seconds=at) for at in accumulate(seconds, initial=0)]
     interval = reporting_interval(contacts)
     assert interval == reporting_interval(reversed(contacts)) == reporting_interval([*contacts, *contacts])
@@ -146,7 +146,7 @@ def test_a_rhythm_is_among_the_pauses_whatever_their_order(seconds):
 
 
 @given(st.lists(st.integers(1, 10**6), max_size=4))
-def test_four_pauses_are_no_rhythm(seconds):
+def test_four_pauses_are_too_few_for_an_interval(seconds):
     assert reporting_interval(BEGIN_AT + timedelta(seconds=at) for at in accumulate(seconds, initial=0)) is None
 
 

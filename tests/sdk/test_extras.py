@@ -1,4 +1,4 @@
-"""Without what is an extra, whoever asks for a table is told how to install it, whichever way they asked."""
+"""Without an extra, each way to request a table raises an error that says how to install it."""
 
 import os
 import subprocess
@@ -53,7 +53,7 @@ def run(*arguments, **options):
 
 
 @pytest.mark.parametrize("missing", ["pandas", "pyarrow"])
-def test_a_table_says_what_it_needs_and_asks_for_nothing(missing, tmp_path):
+def test_table_without_its_extra_raises_and_sends_no_request(missing, tmp_path):
     own = {
         "pandas": {
             "import mirror_sdk.dask": 'partitions need dask: pip install "device-state-mirror[dask]"',

@@ -1,4 +1,4 @@
-"""Of a write that another application placed and that failed a client is told that, and not why.
+"""A client can see that a write of another application failed, but not the reason.
 
 Source: specification 3.1 and 7.
 """
@@ -34,7 +34,7 @@ def failed(client, other, simulator, device_id):
     return request
 
 
-def test_only_the_application_of_a_write_is_told_why_it_failed(client, other, device_id, failed):
+def test_reason_of_a_failed_write_is_only_sent_to_its_application(client, other, device_id, failed):
     own, others = (each.get_device(device_id)[LEVEL].desired for each in (client, other))
     assert own.status is others.status is DesiredStatus.FAILURE
     assert (own.category, others.category) == ("REJECTED", None)

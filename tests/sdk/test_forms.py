@@ -30,7 +30,7 @@ WAYS = {
 }
 FORMS = ("pandas", "arrow", "polars")
 OF_NOW = ["received_at"]
-"""By the clock here, which goes on between two calls."""
+"""Columns by the local clock, which advances between two calls."""
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_every_form_has_the_same_rows_types_and_basis(client, fleet, raw, tz):
     assert set(state.filter(pl.col("desired_status") < "success")["desired_status"]) == {"pending"}
 
 
-def test_without_any_rows_the_columns_are_the_same_and_what_is_no_form_is_refused(client):
+def test_empty_table_has_the_same_columns_and_invalid_form_is_rejected(client):
     for ask, (schema, _) in WAYS.values():
         frame, table, polars = (ask(client, as_=form) for form in FORMS)
         assert (len(frame), table.num_rows, polars.height) == (0, 0, 0)
@@ -81,14 +81,14 @@ def test_without_any_rows_the_columns_are_the_same_and_what_is_no_form_is_refuse
         with pytest.raises(InvalidValue, match="as_='numpy' is no form of a table; give 'pandas', 'arrow', 'polars'"):
             ask(client, as_="numpy")
         for form in ("arrow", "polars"):
-            with pytest.raises(InvalidValue, match="tz='Nowhere' is no time zone"):
+            with pytest.raises(InvalidValue, match="tz='Nowhere' is not a time zone"):
                 ask(client, as_=form, tz="Nowhere")
     with pytest.raises(InvalidValue, match="no form of a table"):
         read_parquet("none.parquet", as_="numpy")
 
 
 @pytest.mark.parametrize("tz", [None, "Europe/Berlin"])
-def test_what_it_is_based_on_travels_through_parquet(client, fleet, tmp_path, tz):
+def test_metadata_survive_parquet(client, fleet, tmp_path, tz):
     frame, table = client.fleet.snapshot(raw=True, tz=tz), client.fleet.snapshot(raw=True, tz=tz, as_="arrow")
     pq.write_table(table, tmp_path / "arrow.parquet")
     frame.to_parquet(tmp_path / "pandas.parquet")
@@ -104,7 +104,7 @@ def test_what_it_is_based_on_travels_through_parquet(client, fleet, tmp_path, tz
     pd.testing.assert_frame_equal(read_parquet(tmp_path / "arrow.parquet").mirror.refresh(client), frame)
 
 
-def test_what_polars_wrote_is_a_table_too(client, fleet, tmp_path):
+def test_parquet_file_of_polars_is_read(client, fleet, tmp_path):
     client.fleet.snapshot(as_="polars").write_parquet(tmp_path / "polars.parquet")
     frame = read_parquet(tmp_path / "polars.parquet")
     expected = client.fleet.snapshot()
@@ -120,8 +120,8 @@ STATUSES = ["pending", None, "failure", "success", "pending"]
 STATUS = STATE_SCHEMA.field("desired_status")
 
 
-def test_fixed_categories_may_be_told_in_other_ways():
-    """As files tell them, which others may have written: in another order, in parts, or as texts."""
+def test_fixed_categories_in_other_orders_and_types_are_read():
+    """Read files of other programs, with categories in another order, in chunks, or as texts."""
     texts = pa.array(STATUSES)
     for parts in ([texts.dictionary_encode()], [part.dictionary_encode() for part in (texts[:2], texts[2:])], [texts]):
         column = pa.chunked_array(parts)
@@ -135,7 +135,7 @@ DUCKDB_TYPES = {"device_id": "VARCHAR", "object_id": "INTEGER", "reported_num": 
 DUCKDB_TYPES |= {"reported_at": "TIMESTAMP WITH TIME ZONE", "reported_revision": "BIGINT"}
 
 
-def test_duckdb_takes_each_form_as_it_is(client, fleet):
+def test_duckdb_reads_each_form_directly(client, fleet):
     arrow = client.fleet.snapshot(as_="arrow")
     names = ["device_id", "path", "value_kind", "reported_num", "reported_bool", "subscribed", "reported_revision"]
     milliseconds = arrow["reported_at"].cast(pa.int64())
@@ -152,7 +152,7 @@ def test_duckdb_takes_each_form_as_it_is(client, fleet):
 
 
 class OnlyAStream:
-    """What is known of it is that it gives its columns to Arrow."""
+    """An object that exports its columns to Arrow."""
 
     def __init__(self, table):
         self._table = table

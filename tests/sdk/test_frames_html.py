@@ -28,7 +28,7 @@ def state(*devices):
     return state_frame(devices, taken_at=TAKEN_AT)
 
 
-def shown(frame):
+def rows_of(frame):
     return Cells(mirror(frame).to_html()).rows
 
 
@@ -45,7 +45,7 @@ def displayed(shell, thing):
     return shell.display_formatter.format(thing)[0]
 
 
-def test_ids_and_times_stay_in_one_line_whatever_takes_the_style_away():
+def test_ids_and_times_stay_in_one_line_without_styles():
     html = mirror(state(warm())[["device_id", "reported_at"]]).to_html()
     for text in (LONG_ID, "2026-11-20 12:37:55.576"):
         assert f'<td nowrap style="text-align: left; white-space: nowrap">{text}</td>' in html
@@ -55,13 +55,13 @@ def test_ids_and_times_stay_in_one_line_whatever_takes_the_style_away():
         assert '<td style="text-align: left">a reason' in mirror(texts).to_html()
 
 
-def test_one_sign_stands_for_what_is_missing_in_every_column():
+def test_missing_cells_have_the_same_sign_in_every_column():
     nothing = state(device(resource("odd"), endpoint_name=None))
     known = {"device_id", "path", "value_kind", "subscribed"}
-    header, row = shown(nothing[[name for name in nothing if name not in known]])
+    header, row = rows_of(nothing[[name for name in nothing if name not in known]])
     assert (len(header), set(row[1:])) == (len(nothing.columns) - len(known) + 1, {"—"})
     objects = pd.DataFrame({"device_id": [None, pd.NA, float("nan"), pd.NaT, ""]}, dtype=object)
-    assert [row[1] for row in shown(objects)] == ["device_id", *["—"] * 5]
+    assert [row[1] for row in rows_of(objects)] == ["device_id", *["—"] * 5]
 
 
 def test_a_unit_stands_in_the_header_where_all_rows_have_it():
@@ -80,24 +80,24 @@ def test_a_unit_stands_in_the_header_where_all_rows_have_it():
         (wide(three, columns="label"), {"Temperature · Sensor Value (Cel)", "Light Control · Dimmer (%)"}),
         (wide(state(*both)), {TEMPERATURE}),
     ):
-        assert titles <= set(shown(table)[0])
-        assert "device_id" in shown(table)[0][:2]
+        assert titles <= set(rows_of(table)[0])
+        assert "device_id" in rows_of(table)[0][:2]
 
 
 def test_times_have_their_zone_and_spans_their_unit_in_the_header():
     spans = [timedelta(seconds=1.25), None]
     table = pd.DataFrame({"device_id": ["a", "b"], "age": pd.to_timedelta(spans), "at": [TAKEN_AT, None]})
     table["at"] = pd.to_datetime(table["at"], utc=True)
-    assert shown(table)[0][2:] == ["age (s)", "at (UTC)"]
-    assert [row[2:] for row in shown(table)[1:]] == [["1.250", "2026-11-20 12:37:55.576"], ["—", "—"]]
+    assert rows_of(table)[0][2:] == ["age (s)", "at (UTC)"]
+    assert [row[2:] for row in rows_of(table)[1:]] == [["1.250", "2026-11-20 12:37:55.576"], ["—", "—"]]
     there = table.assign(age=table["age"] * 7200).mirror.in_zone("Europe/Berlin")
-    assert shown(there)[0][2:] == ["age (h)", "at (Europe/Berlin)"]
-    assert shown(there)[1][2:] == ["2.5", "2026-11-20 13:37:55.576"]
+    assert rows_of(there)[0][2:] == ["age (h)", "at (Europe/Berlin)"]
+    assert rows_of(there)[1][2:] == ["2.5", "2026-11-20 13:37:55.576"]
     unzoned = table.assign(at=table["at"].dt.tz_localize(None))
-    assert shown(unzoned)[0][3] == "at"
+    assert rows_of(unzoned)[0][3] == "at"
 
 
-def test_hostile_texts_do_nothing_wherever_they_stand():
+def test_malicious_texts_are_escaped_everywhere():
     for text in ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a\u202eb\x1b[2J"):
         for table in (
             pd.DataFrame({"device_id": [text]}),
@@ -113,30 +113,30 @@ def test_hostile_texts_do_nothing_wherever_they_stand():
 def test_a_large_table_is_cut_as_the_options_say():
     few = state(warm())
     many = few.loc[few.index.repeat(50_000)].reset_index(drop=True)
-    rows = shown(many)
+    rows = rows_of(many)
     assert len(rows) == 1 + 10 + 1
     assert [row[0] for row in rows[4:8]] == ["3", "4", "…", "99995"]
     with pd.option_context("display.max_columns", 20):
-        assert len(shown(many)[0]) == 1 + 20 + 1
+        assert len(rows_of(many)[0]) == 1 + 20 + 1
     with pd.option_context("display.max_rows", 4, "display.max_columns", 3, "display.min_rows", None):
-        assert [len(shown(many)), shown(many)[0][1:]] == [6, ["device_id", "endpoint_name", "…", "acknowledged_by"]]
+        assert [len(rows_of(many)), rows_of(many)[0][1:]] == [6, ["device_id", "endpoint_name", "…", "acknowledged_by"]]
     with pd.option_context("display.max_columns", None, "display.max_colwidth", 8):
-        assert len(shown(many)[0]) == 1 + len(many.columns)
-        assert shown(many)[1][1] == LONG_ID[:7] + "…"
+        assert len(rows_of(many)[0]) == 1 + len(many.columns)
+        assert rows_of(many)[1][1] == LONG_ID[:7] + "…"
     with pd.option_context("display.max_rows", 4):
-        assert len(shown(state(warm(), warm("b")))) == 1 + 4
+        assert len(rows_of(state(warm(), warm("b")))) == 1 + 4
 
 
-def test_any_table_is_shown_whatever_its_index_and_its_names():
+def test_tables_with_any_index_and_column_names_are_displayed():
     base = state(warm(), warm("b"))
-    assert shown(wide(state())) == [["device_id"]]
-    assert len(shown(base.set_index(["device_id", "path"]))[1]) == len(base.columns)
+    assert rows_of(wide(state())) == [["device_id"]]
+    assert len(rows_of(base.set_index(["device_id", "path"]))[1]) == len(base.columns)
     doubled = pd.concat([base[["device_id", "reported_num"]], base[["reported_num", "unit"]]], axis="columns")
-    assert shown(doubled)[0][1:] == ["device_id", "reported_num", "reported_num", "unit"]
+    assert rows_of(doubled)[0][1:] == ["device_id", "reported_num", "reported_num", "unit"]
     stacked = pd.DataFrame([[1, 2]], columns=pd.MultiIndex.from_tuples([("a", "x"), ("a", "")]))
-    assert shown(stacked) == [["\xa0", "a x", "a"], ["0", "1", "2"]]
+    assert rows_of(stacked) == [["\xa0", "a x", "a"], ["0", "1", "2"]]
     for empty in (events_frame([]), requests_frame([]), drift_frame(state())):
-        assert len(shown(empty)) == 1
+        assert len(rows_of(empty)) == 1
 
 
 def test_a_notebook_shows_it_and_it_stays_a_plain_frame(shell):
@@ -163,6 +163,6 @@ def test_other_frames_and_other_wishes_are_left_alone(shell, monkeypatch):
     assert displayed(shell, frame)["text/html"] == "told"
 
 
-def test_without_ipython_nothing_is_told(monkeypatch):
+def test_without_ipython_no_formatter_is_registered(monkeypatch):
     monkeypatch.delitem(sys.modules, "IPython")
     show_in_notebooks()

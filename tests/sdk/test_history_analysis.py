@@ -39,19 +39,19 @@ def seconds(spans):
 
 
 def instants(times):
-    """Seconds behind the beginning; ``None`` for none."""
+    """Return seconds after the beginning; ``None`` for none."""
     return [None if pd.isna(one) else (one - BEGIN).total_seconds() for one in times]
 
 
 def rows_of(found, names):
-    """The rows of some columns: times as seconds behind the beginning, and spans in seconds."""
+    """Return the rows of some columns: times as seconds after the beginning, and spans in seconds."""
     columns = [found[name] for name in names.split()]
     read = {"datetime64": instants, "timedelta64": seconds}
     return list(zip(*(read.get(str(one.dtype).partition("[")[0], list)(one) for one in columns), strict=True))
 
 
 def runs(found):
-    """Intervals of seconds with one answer that is not ``None``: begin, end and the answer."""
+    """Return intervals of seconds with one result that is not ``None``: begin, end and the result."""
     for answer, some in groupby(found, key=lambda one: one[1]):
         listed = [second for second, _ in some]
         if answer is not None:
@@ -59,8 +59,8 @@ def runs(found):
 
 
 @st.composite
-def asked(draw, values=None):
-    """A history, from when to when it is asked, as it is asked, and the same in plain Python."""
+def queries(draw, values=None):
+    """Draw a history, the begin and end of a query, its arguments, and the same in plain Python."""
     rows = draw(histories(values))
     begin, limit = draw(st.sampled_from([0, 0, 5, 12, 30])), draw(st.one_of(st.none(), st.integers(1, 12)))
     end = draw(st.one_of(st.just(SECONDS + 5), st.integers(begin, SECONDS + 10)))
@@ -87,7 +87,7 @@ CONDITIONS = [
 
 
 @settings(max_examples=25)
-@given(asked(), st.sampled_from(CONDITIONS))
+@given(queries(), st.sampled_from(CONDITIONS))
 def test_durations_are_those_of_a_plain_computation(question, condition):
     frame, begin, end, options, naive = question
     arguments, holds = condition
@@ -140,14 +140,14 @@ def test_a_text_may_be_the_condition_and_booleans_need_none():
         (1.0, {"equals": [1]}, r"equals=\[1\] must be a number, a boolean or a text"),
     ],
 )
-def test_a_condition_that_is_not_of_the_values_is_refused(value, arguments, message):
+def test_condition_that_does_not_fit_the_values_is_rejected(value, arguments, message):
     with pytest.raises(InvalidValue, match=message):
         frame_of(told((0, value))).mirror.durations(TEMPERATURE, **arguments)
 
 
 @settings(max_examples=25)
-@given(asked(), st.integers(1, 8))
-def test_what_stays_the_same_is_that_of_a_plain_computation(question, longer_than):
+@given(queries(), st.integers(1, 8))
+def test_unchanged_values_equal_a_plain_computation(question, longer_than):
     frame, begin, end, options, naive = question
     expected = []
     for device, path, each in by_resource(naive, begin, end, lambda value: value):
@@ -161,7 +161,7 @@ def test_what_stays_the_same_is_that_of_a_plain_computation(question, longer_tha
     assert found["duration"].tolist() == (found["end"] - found["begin"]).tolist()
 
 
-def test_what_stays_is_told_how_often_and_whether_it_lasts():
+def test_unchanged_value_has_its_count_and_whether_it_is_ongoing():
     rows = [
         *told((0, 1.0), (10, 1.0), (20, 2.0), (30, 2.0), (30, 2.0)),
         *told((0, True), (5, True), path="/3311/0/5850"),
@@ -178,7 +178,7 @@ def test_what_stays_is_told_how_often_and_whether_it_lasts():
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_an_answer_has_the_names_of_its_devices_and_what_it_is_based_on(name):
+def test_result_has_endpoint_names_and_metadata(name):
     rows = [
         Row("registration", "d2", None, 0),
         *told((0, 1.0), (30, 2.0)),
@@ -198,7 +198,7 @@ def test_an_answer_has_the_names_of_its_devices_and_what_it_is_based_on(name):
     assert columns[columns.index("device_id") + 1] == "endpoint_name"
     assert found["endpoint_name"].tolist() == ["hall"] * len(found)
     assert ANSWERS[name](frame.drop(columns="endpoint_name"))["endpoint_name"].isna().all()
-    # The order of the rows is none that counts.
+    # The order of the rows does not matter.
     pd.testing.assert_frame_equal(ANSWERS[name](frame.iloc[::-1]), found)
 
 
@@ -206,7 +206,7 @@ def test_an_answer_has_the_names_of_its_devices_and_what_it_is_based_on(name):
 
 
 @settings(max_examples=25)
-@given(asked())
+@given(queries())
 def test_availability_is_that_of_a_plain_computation(question):
     frame, begin, end, options, naive = question
     expected, intervals = [], []
@@ -233,7 +233,7 @@ def test_availability_is_that_of_a_plain_computation(question):
     assert rows_of(rows, "device_id presence begin end") == intervals
 
 
-def test_who_was_silent_throughout_has_a_row_where_the_state_names_it():
+def test_silent_device_of_the_state_has_a_row():
     state = pd.DataFrame(
         {
             "device_id": pd.Categorical(["d0", "d1", "d2", "d3"], categories=["d0", "d1", "d2", "d3", "d9"]),
@@ -253,7 +253,7 @@ def test_who_was_silent_throughout_has_a_row_where_the_state_names_it():
         ("d2", 0, 100, 0, -500),
         ("d3", 0, 0, 100, None),
     ]
-    # Without a limit nobody is silent.
+    # Without a limit no device is silent.
     silent = frame.mirror.availability(state=state, begin=at(0), end=at(100))
     assert seconds(silent["available"]) == [100, 100, 100, 0]
     each = frame_of([]).mirror.availability(state=state, per_interval=True, **options)
@@ -261,7 +261,7 @@ def test_who_was_silent_throughout_has_a_row_where_the_state_names_it():
 
 
 @settings(max_examples=25)
-@given(asked())
+@given(queries())
 def test_gaps_are_those_of_a_plain_computation(question):
     frame, begin, end, options, naive = question
     expected = [
@@ -277,7 +277,7 @@ def test_gaps_are_those_of_a_plain_computation(question):
     assert seconds(found["duration"][found["end"].isna()]) == seen
 
 
-# What is told again
+# Repeated values
 
 
 DOOR = "/3342/0/5500"
@@ -295,7 +295,7 @@ def door(*rows, order=None, **about):
     return frame_of([*before, *rows], **about)
 
 
-def told_again(at, received, value=False, order=5):
+def repeated(at, received, value=False, order=5):
     return Row("reported", "d1", DOOR, int(at * HOUR), value, order=order, received=int(received * HOUR))
 
 
@@ -307,9 +307,9 @@ def closed(frame, **options):
     return [(begin / HOUR, end / HOUR) for begin, end in rows_of(rows, "begin end")]
 
 
-def test_what_a_device_that_is_back_tells_with_its_old_time_is_known_again_from_its_receipt():
+def test_old_value_reported_after_an_absence_is_known_from_its_receipt_on():
     assert closed(door()) == [(9.5, 13)]
-    back = door(told_again(9.5, 14))
+    back = door(repeated(9.5, 14))
     assert closed(back) == [(9.5, 13), (14, 18)]
     hourly = back.mirror.align([DOOR], on="1h", begin=at(9 * HOUR), end=at(16 * HOUR))[DOOR]
     assert hourly.tolist() == [False, False, False, False, pd.NA, False, False]
@@ -318,30 +318,30 @@ def test_what_a_device_that_is_back_tells_with_its_old_time_is_known_again_from_
     stays = back.mirror.unchanged("1h", begin=at(9 * HOUR), end=at(18 * HOUR))
     assert stays["count"].tolist() == [2, 0]
     # It holds until the next value, and what did not come back is not known.
-    assert closed(door(told_again(9.5, 14), told_again(16, 16, value=True, order=6))) == [(9.5, 13), (14, 16)]
-    # Whatever the order of the rows.
+    assert closed(door(repeated(9.5, 14), repeated(16, 16, value=True, order=6))) == [(9.5, 13), (14, 16)]
+    # In any order of the rows.
     assert closed(back.iloc[::-1]) == closed(back)
     # On the way when its device left, and what a newer value has overtaken, is not.
-    assert closed(door(told_again(9.5, 13.5, order=3))) == [(9.5, 13)]
-    assert closed(door(told_again(9, 14, value=True))) == [(9.5, 13)]
+    assert closed(door(repeated(9.5, 13.5, order=3))) == [(9.5, 13)]
+    assert closed(door(repeated(9, 14, value=True))) == [(9.5, 13)]
     # As far as it is known at all.
     about = {"oldest_at": at(0).isoformat(), "end": at(15 * HOUR).isoformat()}
-    assert closed(door(told_again(9.5, 14), **about)) == [(9.5, 13), (14, 15)]
+    assert closed(door(repeated(9.5, 14), **about)) == [(9.5, 13), (14, 15)]
 
 
 def test_a_gap_of_the_service_and_a_silence_are_absences_too():
-    rows = [told_again(9.5, 15.5), Row("gap", None, None, 15 * HOUR, until=15 * HOUR + 900, order=4)]
+    rows = [repeated(9.5, 15.5), Row("gap", None, None, 15 * HOUR, until=15 * HOUR + 900, order=4)]
     assert closed(door(*rows)) == [(9.5, 13), (15.5, 18)]
     other = Row("reported", "d1", TEMPERATURE, 15 * HOUR, 1.0, order=6, received=15 * HOUR)
-    frame = door(told_again(9.5, 15), other)
+    frame = door(repeated(9.5, 15), other)
     assert closed(frame, silence_limit="2h") == [(9.5, 11.5), (15, 17)]
 
 
 def test_where_the_clock_of_the_receipt_is_another_one_the_registration_before_it_counts():
-    live = door(told_again(9.5, 14), told_again(17, 17, order=6, value=True)).drop(columns="revision")
+    live = door(repeated(9.5, 14), repeated(17, 17, order=6, value=True)).drop(columns="revision")
     live["received_at"] += pd.Timedelta("100D")
     assert closed(live) == [(9.5, 13), (14, 17)]
-    # All was read at once, when all of it was over: only numbers tell what came behind the registration.
+    # All rows were read at once, after all events: only their numbers show which came after the registration.
     late = live.assign(received_at=at(10**6))
     assert closed(late) == [(9.5, 13)]
     numbered = late.assign(seq=pd.Series([1, 2, 3, 4, 5, 6], dtype="Int64"))
@@ -350,7 +350,7 @@ def test_where_the_clock_of_the_receipt_is_another_one_the_registration_before_i
     assert closed(late.drop(columns="received_at")) == [(9.5, 13)]
 
 
-def test_a_counter_that_is_told_again_rises_from_then_on():
+def test_repeated_counter_value_rises_from_its_receipt_on():
     rows = [
         Row("reported", "d1", TEMPERATURE, 0, 5.0, order=1, received=0),
         Row("expired", "d1", None, 10, order=2),
@@ -378,7 +378,7 @@ def test_late_values_are_those_of_a_plain_computation(rows, longer_than, data):
         delay = row.received - row.at
         if behind or (longer_than is not None and delay > longer_than):
             expected.append((row.device, row.path, row.at, row.received, delay, behind))
-    # The order of the rows is none that counts: the table numbers them.
+    # The order of the rows does not matter: the table numbers them.
     found = frame_of(rows).sample(frac=1, random_state=1).mirror.late_arrivals(limited(longer_than))
     assert rows_of(found, "device_id path changed_at received_at delay lag") == expected
 
@@ -397,7 +397,7 @@ def test_without_numbers_the_order_of_arrival_is_that_of_the_receipt():
 
 
 @settings(max_examples=25)
-@given(asked(), st.sampled_from(LENGTHS))
+@given(queries(), st.sampled_from(LENGTHS))
 def test_rates_are_those_of_a_plain_computation(question, length):
     frame, begin, end, options, naive = question
     pairs = []
@@ -427,18 +427,18 @@ def test_rates_are_those_of_a_plain_computation(question, length):
             assert row[name] == pytest.approx(value, rel=1e-6, abs=1e-9) if known else pd.isna(row[name])
 
 
-def test_a_counter_that_begins_anew_counts_from_nothing():
+def test_reset_counter_counts_from_zero():
     frame = frame_of(told((0, 10.0), (10, 14.0), (20, 3.0), (20, 4.0), (30, 4.0)))
     found = frame.mirror.rates(TEMPERATURE)
     assert found["increase"].tolist() == [4.0, 4.0, 0.0]
     assert found["reset"].tolist() == [False, True, False]
     huge = frame_of(told((0, -1e308), (1, 1e308))).mirror.rates(TEMPERATURE)
     assert huge["increase"].tolist() == [math.inf]
-    with pytest.raises(InvalidValue, match="has values that are no numbers, so no counter; give the path of one"):
+    with pytest.raises(InvalidValue, match="has values that are not numbers; give the path of a counter"):
         frame_of(told((0, "a"))).mirror.rates(TEMPERATURE)
 
 
-# Beside each other
+# Next to each other
 
 
 def test_an_aligned_table_has_a_column_for_each_resource_of_the_kind_of_its_values():
@@ -459,13 +459,13 @@ def test_an_aligned_table_has_a_column_for_each_resource_of_the_kind_of_its_valu
     assert str(berlin.index.get_level_values("bin")[0]) == "2026-03-02 13:00:00+01:00"
     assert frame_of([]).mirror.align().empty
     for how in ("duration", ["last", "min"]):
-        with pytest.raises(InvalidValue, match="is no single column; give one of time_weighted_mean"):
+        with pytest.raises(InvalidValue, match="is not a single column; give time_weighted_mean"):
             frame.mirror.align(how=how)
 
 
 @settings(max_examples=25)
 @given(histories(), st.integers(0, SECONDS), st.integers(0, SECONDS), st.integers(1, 20), st.integers(1, 20))
-def test_two_times_are_compared_by_what_each_is(rows, first, second, length, span):
+def test_comparison_equals_the_separate_results(rows, first, second, length, span):
     naive = Naive(rows)
     expected = []
     for device, path in naive.resources:
@@ -514,12 +514,12 @@ def test_the_columns_are_the_documented_ones_also_of_an_empty_table(name, tmp_pa
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_the_other_form_of_an_answer_has_the_columns_it_says(name):
+def test_per_interval_result_has_the_documented_columns(name):
     for frame in (EMPTY, frame_of(SOME)):
         assert ANSWERS[name](frame).columns.tolist() == OTHERS[name].split()
 
 
-def test_times_are_in_the_zone_that_is_asked_for():
+def test_times_are_in_the_requested_zone():
     frame = frame_of(SOME)
     for found, column in (
         (frame.mirror.gaps(tz="Europe/Berlin"), "begin"),
@@ -537,43 +537,43 @@ def test_texts_are_counted_where_they_are_compared():
     assert TEXTS.mirror.compare(at(0), at(5), "5s", how="count")["difference"].tolist() == [0.0]
 
 
-def asked_for(*arguments, **options):
+def resampling(*arguments, **options):
     return lambda frame: frame.mirror.resample(*arguments, **options)
 
 
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (asked_for("soon"), r"bin='soon' is no span of time; write one like '15min'"),
-        (asked_for("0s"), r"bin='0s' must be a millisecond or longer"),
-        (asked_for("1s", "mean"), r"how='mean' is no statistic; give one of time_weighted_mean, last"),
-        (asked_for("1s", ["duration", "last"]), r'"duration" has a row for each value'),
-        (asked_for("1s", silence_limit="-1s"), r"silence_limit='-1s' must be"),
-        (asked_for("1s", paths=TEMPERATURE), r"paths='/3303/0/5700' is one text; give a list"),
-        (asked_for("1s", begin=datetime(2026, 1, 1)), r"begin=2026-01-01 00:00:00 has no time zone"),
-        (asked_for("1s", begin=at(9), end=at(1)), r"lies before begin="),
-        (asked_for("1ms", begin=at(-(10**9))), r"rows, and 50,000,000 are the most; give a longer bin"),
-        (lambda frame: frame.mirror.unchanged("long"), r"longer_than='long' is no span of time"),
-        (lambda frame: frame.mirror.late_arrivals("long"), r"longer_than='long' is no span of time"),
+        (resampling("soon"), r"bin='soon' is not a span of time; write one like '15min'"),
+        (resampling("0s"), r"bin='0s' must be a millisecond or longer"),
+        (resampling("1s", "mean"), r"how='mean' is not a statistic; give one of time_weighted_mean, last"),
+        (resampling("1s", ["duration", "last"]), r'"duration" has a row for each value'),
+        (resampling("1s", silence_limit="-1s"), r"silence_limit='-1s' must be"),
+        (resampling("1s", paths=TEMPERATURE), r"paths='/3303/0/5700' is one text; give a list"),
+        (resampling("1s", begin=datetime(2026, 1, 1)), r"begin=2026-01-01 00:00:00 has no time zone"),
+        (resampling("1s", begin=at(9), end=at(1)), r"is before begin="),
+        (resampling("1ms", begin=at(-(10**9))), r"rows; the limit is 50,000,000. Give a longer bin"),
+        (lambda frame: frame.mirror.unchanged("long"), r"longer_than='long' is not a span of time"),
+        (lambda frame: frame.mirror.late_arrivals("long"), r"longer_than='long' is not a span of time"),
         (lambda frame: frame.mirror.rates(TEMPERATURE, per="0s"), r"per='0s' must be a millisecond or longer"),
-        (lambda frame: frame.mirror.rates(TEMPERATURE, bin="x"), r"bin='x' is no span of time"),
-        (lambda frame: frame.mirror.align(on="x"), r"on='x' is no span of time"),
-        (lambda frame: frame.mirror.compare(at(0), at(1), "x"), r"length='x' is no span of time"),
+        (lambda frame: frame.mirror.rates(TEMPERATURE, bin="x"), r"bin='x' is not a span of time"),
+        (lambda frame: frame.mirror.align(on="x"), r"on='x' is not a span of time"),
+        (lambda frame: frame.mirror.compare(at(0), at(1), "x"), r"length='x' is not a span of time"),
         (lambda frame: frame.mirror.compare(at(0), at(1).replace(tzinfo=None), "1s"), r"begin_b=.* has no time zone"),
-        (lambda frame: frame.mirror.gaps(tz="Mars"), r"tz='Mars' is no time zone"),
+        (lambda frame: frame.mirror.gaps(tz="Mars"), r"tz='Mars' is not a time zone"),
         (lambda _: TEXTS.mirror.compare(at(0), at(5), "5s", how="last"), r"how='last': texts have no difference; give"),
         (lambda frame: frame.drop(columns="path").mirror.gaps(), r"the table lacks the column path"),
     ],
 )
-def test_an_argument_that_says_nothing_is_refused(ask, message):
+def test_invalid_argument_is_rejected(ask, message):
     with pytest.raises(InvalidValue, match=message):
         ask(frame_of(told((0, 1.0))))
 
 
-def test_texts_of_which_a_text_file_made_numbers_are_refused():
+def test_texts_read_as_numbers_are_rejected():
     frame = frame_of(told((0, "00012"), (5, "00013")))
     options = {"equals": "00012", "end": at(10)}
     assert seconds(frame.mirror.durations(TEMPERATURE, **options)["duration"]) == [5]
     for damaged in ([12.0, 13.0], ["00012", 13]):
-        with pytest.raises(InvalidValue, match=r"value_text holds .*, not texts alone, as after"):
+        with pytest.raises(InvalidValue, match=r"value_text has .*, not only texts, as after"):
             frame.assign(value_text=pd.Series(damaged, dtype=None)).mirror.durations(TEMPERATURE, **options)

@@ -27,8 +27,8 @@ QUESTIONS = {
 
 
 @pytest.fixture
-def told(plain, simulator, folder):
-    """A quarter of an hour of two devices, by where it was told, and from when to when it was."""
+def sources(plain, simulator, folder):
+    """Return a quarter of an hour of two devices, by source, with its begin and end."""
 
     plain.subscriptions.rules.replace([{"resource_path": ["/33*"]}])
     simulator.advance(60)
@@ -56,8 +56,8 @@ def told(plain, simulator, folder):
     return frames, {"begin": begin, "end": end}
 
 
-def test_wherever_it_was_told_the_answer_is_the_same(told):
-    frames, span = told
+def test_results_are_the_same_for_history_recording_and_events(sources):
+    frames, span = sources
     for name, ask in QUESTIONS.items():
         expected = ask(frames["history"], span)
         assert name == "late_arrivals" or len(expected)
@@ -70,13 +70,13 @@ def test_wherever_it_was_told_the_answer_is_the_same(told):
     assert sorted(there["availability"].round(3)) == [round(1 - 150 / 660, 3), 1.0]
     (silent,) = history.mirror.gaps().to_dict("records")
     assert (silent["reason"], silent["duration"]) == ("deregistration", timedelta(seconds=150))
-    # It is known up to its end, and nobody has to say that.
+    # It is known up to its end, without end=.
     whole = history.mirror.resample("1min", "count")
     assert whole["bin"].min() == pd.Timestamp(span["begin"])
     assert whole["bin"].max() == pd.Timestamp(span["end"]) - timedelta(minutes=1)
 
 
-def test_a_state_as_of_the_begin_gives_what_the_whole_history_gives(plain, simulator, mirror, folder):
+def test_state_at_the_begin_gives_the_same_result_as_the_complete_history(plain, simulator, mirror, folder):
     plain.subscriptions.rules.replace([{"resource_path": [TEMPERATURE]}])
     hall = simulator.add_device("hall", [SENSOR, LAMP])
     first = simulator.advance(60)

@@ -20,13 +20,13 @@ URL = "http://mirror.localhost"
 
 
 @pytest.fixture
-def kept_seconds():
+def history_seconds():
     return 7 * 86400.0
 
 
 @pytest.fixture
 def begin(simulator):
-    """The instant behind which all that is told of here happens."""
+    """Return the instant after which everything in this module happens."""
     simulator.advance(60)
     return simulator.get_clock()
 
@@ -46,13 +46,13 @@ def devices(begin, simulator, plain):
 
 
 def is_history(request):
-    """Whether the history itself is asked for, and not that of the units its values are in."""
+    """Return whether a request is for the history itself, not for that of units."""
     is_of_units = any(path.endswith("/5701") for path in request.url.params.get_list("path"))
     return request.url.path.endswith("/history") and not is_of_units
 
 
 @pytest.fixture
-def client_told(client_over):
+def client_with_changes(client_over):
     """Makes clients whose history is changed on its way."""
     return lambda change: client_over(lambda asked, answer: change(asked, answer) if is_history(asked) else answer)
 
@@ -75,7 +75,7 @@ def test_span_of_time_counts_back_from_the_present_of_the_service(client, plain,
     assert plain.devices.events(begin="10s") == []
 
 
-def test_what_happened_is_told_by_device_path_and_time(client, devices, begin):
+def test_events_are_sorted_by_device_path_and_time(client, devices, begin):
     frame = client.history(begin=begin)
     assert frame["device_id"].tolist() == sorted(frame["device_id"])
     of_first = frame[frame["device_id"] == devices[0]]
@@ -128,7 +128,7 @@ def test_paths_choose_rows_but_for_those_without(client, devices, begin):
     assert "registration" in frame["event"].tolist()
 
 
-def test_more_devices_than_an_address_takes_are_asked_for_in_parts(client, simulator, begin, monkeypatch):
+def test_many_devices_are_requested_in_batches(client, simulator, begin, monkeypatch):
     ids = [simulator.add_device(f"device-{number}", RESOURCES) for number in range(5)]
     whole = client.history(ids)
     assert (whole["event"] == "gap").sum() == (client.history()["event"] == "gap").sum()
@@ -138,18 +138,18 @@ def test_more_devices_than_an_address_takes_are_asked_for_in_parts(client, simul
     assert_frame_equal(client.history(ids, begin=begin, limit=3), client.history(begin=begin, limit=3))
 
 
-def test_a_device_that_is_not_there_is_told_and_a_quiet_one_is_not(client, simulator, devices):
+def test_missing_device_is_warned_of_and_a_silent_one_is_not(client, simulator, devices):
     for named, error in ((["nobody"], UnknownDevice), ([devices[0], "0" * 32], NotFound)):
         with pytest.raises(error, match=named[-1]):
             client.history(named)
     assert client.history(devices, begin=simulator.get_clock()).empty
 
 
-def test_what_cannot_be_meant_is_refused(client, simulator):
+def test_invalid_arguments_are_rejected(client, simulator):
     for asked, words in (
         ({"begin": datetime(2026, 1, 5)}, "begin=.* has no time zone"),
         ({"end": datetime(2026, 1, 5)}, "end=.* has no time zone"),
-        ({"begin": datetime(2026, 1, 6, tzinfo=UTC), "end": datetime(2026, 1, 5, tzinfo=UTC)}, "lies before begin"),
+        ({"begin": datetime(2026, 1, 6, tzinfo=UTC), "end": datetime(2026, 1, 5, tzinfo=UTC)}, "is before begin"),
         ({"limit": -1}, "limit=-1"),
         ({"paths": "/3303/*"}, "one text"),
         ({"paths": ["/3*/0"]}, "at the end"),
@@ -160,7 +160,7 @@ def test_what_cannot_be_meant_is_refused(client, simulator):
             client.history(**asked)
 
 
-def test_it_has_so_many_rows_as_are_wanted(client, devices, begin, monkeypatch):
+def test_limit_sets_the_number_of_rows(client, devices, begin, monkeypatch):
     whole = client.history(begin=begin)
     for limit in (0, 4, len(whole)):
         assert cells(client.history(begin=begin, limit=limit), "revision") == cells(whole.head(limit), "revision")
@@ -184,37 +184,37 @@ def test_it_is_there_in_other_forms(client, devices, begin):
 
 @pytest.mark.parametrize(("is_arrow", "cuts"), [(True, 2), (False, 1)])
 def test_it_goes_on_as_often_as_something_comes_and_is_of_the_moment_it_began(
-    client_told, simulator, plain, devices, is_arrow, cuts, monkeypatch
+    client_with_changes, simulator, plain, devices, is_arrow, cuts, monkeypatch
 ):
     monkeypatch.setattr("mirror_server.extensions.history.arrow._MOST_ROWS", 2)
     whole = plain.history()
     asked: list[str | None] = []
 
     def cut(request, answer):
-        told = answer if is_arrow else without_arrow(request, answer)
-        if not told.is_success:
-            return told
+        sent = answer if is_arrow else without_arrow(request, answer)
+        if not sent.is_success:
+            return sent
         asked.append(request.url.params.get("after"))
-        # What changes between two answers is not told.
+        # Changes between two responses are not included.
         simulator.advance(10)
         simulator.set_value(devices[0], TEMPERATURE, 99)
-        return told if len(asked) > cuts else answer_with(told, told.content[: len(told.content) * 7 // 10])
+        return sent if len(asked) > cuts else answer_with(sent, sent.content[: len(sent.content) * 7 // 10])
 
     # No row is there twice, and none is missing.
-    assert cells(client_told(cut).history(), "revision") == cells(whole, "revision")
+    assert cells(client_with_changes(cut).history(), "revision") == cells(whole, "revision")
     assert asked[0] is None
     assert len(set(asked)) == len(asked) == cuts + 1
     assert 99 in plain.history()["value_num"].dropna().tolist()
 
 
-def test_it_ends_where_nothing_comes_any_more(client_told, devices):
+def test_it_ends_where_nothing_comes_any_more(client_with_changes, devices):
     asked = count()
 
     def cut(_, answer):
         return answer_with(answer, answer.content[:100]) if next(asked) < 9 else answer
 
-    with pytest.raises(ConnectionFailed, match="broke off after 0 rows"):
-        client_told(cut).history()
+    with pytest.raises(ConnectionFailed, match="was cut off after 0 rows"):
+        client_with_changes(cut).history()
     assert next(asked) == 1
 
 
@@ -230,8 +230,8 @@ def test_the_time_of_a_call_is_not_exceeded_by_going_on(client, monkeypatch, dev
 # What is not as agreed
 
 
-def told(rows, **end):
-    """A history of these rows as a service tells it."""
+def history_of(rows, **end):
+    """Return a history of these rows, as a service sends it."""
     moments = {"taken_at": "2026-01-05T08:00:00Z", "oldest_at": "2026-01-05T08:00:00Z"}
     end = {"object": "history-end", **moments, "row_count": len(rows), "revision": 10**6, **end}
     sink = pa.BufferOutputStream()
@@ -242,11 +242,11 @@ def told(rows, **end):
 
 
 def with_rows(change_rows, **changed_end):
-    """The first answer with other rows, or another end."""
+    """Change the rows or the end of the first response."""
 
     def change(_, answer):
         rows = pa.ipc.open_stream(answer.content).read_all().to_pylist()
-        return answer_with(answer, told(change_rows(rows), **changed_end))
+        return answer_with(answer, history_of(change_rows(rows), **changed_end))
 
     return change
 
@@ -256,11 +256,11 @@ def of_first(**members):
 
 
 def with_an_odd_line(request, answer):
-    refused = without_arrow(request, answer)
-    return answer_with(answer, answer.content.replace(b'"what"', b'"when"', 1)) if refused.is_success else refused
+    sent = without_arrow(request, answer)
+    return answer_with(answer, answer.content.replace(b'"what"', b'"when"', 1)) if sent.is_success else sent
 
 
-def test_rows_and_ends_that_cannot_be_are_refused(client_told, simulator, devices, begin):
+def test_impossible_rows_and_ends_are_rejected(client_with_changes, simulator, devices, begin):
     end = simulator.get_clock()
     for change, words in (
         (with_rows(lambda rows: [rows[0], *rows]), "twice or out of order"),
@@ -268,24 +268,24 @@ def test_rows_and_ends_that_cannot_be_are_refused(client_told, simulator, device
         (with_rows(of_first(device_id="0" * 31 + "1")), "asked for|id"),
         (with_rows(of_first(path="/9/9/9")), "requested /3303/"),
         (with_rows(of_first(path="here")), "not a resource path"),
-        (with_rows(of_first(changed_at=datetime(2020, 1, 1, tzinfo=UTC))), "changed_at goes from"),
-        (with_rows(of_first(changed_at=end)), "changed_at goes from"),
-        (with_rows(of_first(status=9)), "status goes from"),
+        (with_rows(of_first(changed_at=datetime(2020, 1, 1, tzinfo=UTC))), "changed_at ranges from"),
+        (with_rows(of_first(changed_at=end)), "changed_at ranges from"),
+        (with_rows(of_first(status=9)), "status ranges from"),
         (with_rows(of_first(revision=None)), "revision are missing"),
         (with_rows(of_first(path=None, value=b"1")), "path are missing"),
-        (with_rows(of_first(revision=-1)), "revision goes from"),
+        (with_rows(of_first(revision=-1)), "revision ranges from"),
         (with_rows(of_first(), row_count=1), "announces 1"),
         (with_rows(of_first(), row_count="many"), "does not follow the interface"),
         (with_rows(of_first(), taken_at=None), "does not follow the interface"),
         (with_rows(lambda _: [], after="more"), "without rows"),
-        (lambda *_: httpx.Response(200, headers={"Content-Type": "text/csv"}, content=b"a"), r"no history .*text/csv"),
+        (lambda *_: httpx.Response(200, headers={"Content-Type": "text/csv"}, content=b"a"), r"not a history .*text/csv"),
         (with_an_odd_line, "what: missing"),
     ):
         with pytest.raises(UnexpectedAnswer, match=words):
-            client_told(change).history([devices[0]], [TEMPERATURE], begin=begin, end=end)
+            client_with_changes(change).history([devices[0]], [TEMPERATURE], begin=begin, end=end)
 
 
-def test_more_than_the_limit_is_refused(mirror, client_of, devices):
+def test_history_larger_than_the_limit_is_rejected(mirror, client_of, devices):
     client = client_of(URL, mirror.new_key(), transport=mirror.either_transport, max_snapshot_bytes=500)
     with pytest.raises(UnexpectedAnswer, match=r"history has more than max_snapshot_bytes=500 .* begin="):
         client.history()
@@ -294,7 +294,7 @@ def test_more_than_the_limit_is_refused(mirror, client_of, devices):
 # What is not there
 
 
-def test_what_lies_before_the_history_is_told_with_the_oldest_instant(client, simulator, devices):
+def test_instant_before_the_history_raises_with_the_oldest_instant(client, simulator, devices):
     begin = simulator.get_clock() - timedelta(days=20)
     with pytest.raises(BeforeHistory, match=r"BEFORE_HISTORY: .* begin= .* error\.oldest_at on") as caught:
         client.history(begin=begin)
@@ -303,32 +303,32 @@ def test_what_lies_before_the_history_is_told_with_the_oldest_instant(client, si
     assert client.history(begin=oldest).attrs["mirror"]["oldest_at"] == oldest.strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 
-@pytest.mark.parametrize("kept_seconds", [None])
+@pytest.mark.parametrize("history_seconds", [None])
 def test_a_service_that_keeps_none_says_how_to_have_one(client):
     with pytest.raises(NoHistory, match="--keep-history"):
         client.history()
 
 
-def refused(status, **more):
+def error_response(status, **more):
     body = {"object": "error", "code": status, "type": "x", "message": "no", **more}
     return lambda *_: httpx.Response(status, json=body)
 
 
-def test_a_service_of_a_version_without_one_is_told_as_that(client_told):
-    with pytest.raises(NoHistory, match="of a version without a history"):
-        client_told(refused(404)).history()
+def test_service_without_a_history_raises_no_history(client_with_changes):
+    with pytest.raises(NoHistory, match="version of the service has no history"):
+        client_with_changes(error_response(404)).history()
 
 
-def test_an_oldest_instant_that_cannot_be_read_is_none(client_told):
+def test_an_oldest_instant_that_cannot_be_read_is_none(client_with_changes):
     with pytest.raises(BeforeHistory) as caught:
-        client_told(refused(400, reason="BEFORE_HISTORY", oldest_at="?")).history()
+        client_with_changes(error_response(400, reason="BEFORE_HISTORY", oldest_at="?")).history()
     assert caught.value.oldest_at is None
 
 
 # Of a device object
 
 
-def test_a_device_object_asks_the_client_that_gave_it(client, plain, devices, begin):
+def test_device_object_uses_the_client_that_returned_it(client, plain, devices, begin):
     expected = client.history(["a"], [TEMPERATURE], begin=begin)
     assert_frame_equal(plain.get_device("a").history(TEMPERATURE, begin=begin), expected)
     assert_frame_equal(client.get_device("a").history(TEMPERATURE, client=client, begin=begin), expected)
@@ -341,7 +341,7 @@ def test_of_an_asynchronous_client_it_is_awaited(run, plain, devices, begin):
     assert_frame_equal(run(of_own), plain.history(["a"], [TEMPERATURE], begin=begin))
 
 
-def test_a_device_object_without_a_client_says_what_it_needs(plain, devices, begin):
+def test_device_object_without_a_client_raises_with_the_cure(plain, devices, begin):
     device = plain.get_device("a")
     pickled = pickle.loads(pickle.dumps(device))
     assert pickled == device

@@ -84,7 +84,7 @@ def test_span_longer_than_the_history_includes_values_dated_before_it(shell, mir
     assert "the history begins at 2026-01-05T08:00:00.000Z" in shown.stderr
     limited = shell("history", "early", TEMPERATURE, "--json", "--since", "60s", "--limit", "1")
     assert rows(limited) == rows(shown)[:1]
-    # These are older than what was asked for.
+    # These are older than the requested ones.
     assert values(shell("history", "early", TEMPERATURE, "--json", "--since", "20s")) == [None]
 
 

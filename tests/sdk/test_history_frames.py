@@ -107,7 +107,7 @@ def test_the_units_that_devices_name_are_those_of_the_mirror():
     assert frame["unit"].astype(object).where(frame["unit"].notna(), None).tolist() == ["Far", None, None]
 
 
-def test_events_become_what_happened():
+def test_events_become_a_history():
     read = event(EventKind.ASYNC_RESPONSE, minute=3, path=TEMPERATURE, value=decode(b"23", None, TEMPERATURE))
     told = [
         event(EventKind.REGISTRATION, minute=5),
@@ -132,11 +132,11 @@ def test_events_become_what_happened():
     assert at_once["value_num"].tolist() == [3, 1, 2]
 
 
-def test_a_loss_reaches_from_the_event_before_to_the_one_behind():
+def test_loss_extends_from_the_event_before_to_the_one_after():
     lost = Event(kind=EventKind.GAP, received_at=NOON, first_seq=3, seq=8)
     for told, expected in (
         ([lost, observed(b"1", 1), lost, observed(b"2", 9), lost], [(None, 1), (1, 9), (9, None)]),
-        # A late event beside it does not move it.
+        # A late event next to it does not move it.
         ([observed(b"1", 5), observed(b"2", 1), lost, observed(b"3", 2), observed(b"4", 9)], [(5, 9)]),
     ):
         frame = history_frame(events_frame(told))

@@ -1,4 +1,4 @@
-"""Entries of messages, and answers on their way to whoever expects them."""
+"""Entries of messages, and responses of pending requests."""
 
 import gc
 from datetime import UTC, datetime
@@ -15,11 +15,11 @@ GOOD = {"ep": "d", "path": "/3303/0/5700", "payload": "NDA2"}
 FIRST, SECOND = (AsyncResponse(id=async_id, status=200) for async_id in ("first", "second"))
 
 
-def answer(async_id: str, status: int = 200) -> Entry:
+def reply(async_id: str, status: int = 200) -> Entry:
     return Entry("async-responses", AsyncResponse(id=async_id, status=status))
 
 
-def test_answers_come_with_their_requests_to_who_waits_alone_and_no_more_than_are_kept():
+def test_responses_resolve_their_requests_up_to_the_limit():
     inbox = Inbox(keep=2)
     first, second = inbox.expect("first"), inbox.expect("second")
     assert (inbox.waiting, inbox.may_take) == (2, False)
@@ -30,35 +30,44 @@ def test_answers_come_with_their_requests_to_who_waits_alone_and_no_more_than_ar
     assert (first.response.status, inbox.may_take, inbox.waiting) == (200, False, 0)
     inbox.pass_over_log()
     assert inbox.may_take
-    inbox.feed([answer("first", 504)])
+    inbox.feed([reply("first", 504)])
     assert (first.response.status, inbox.duplicates) == (200, 1)
     del first
     gc.collect()
     assert inbox.expect("first").response is None
-    # A request that nobody asks about leaves nothing behind.
+    # A request without a reader leaves no state.
     del second
     gc.collect()
     assert len(inbox._expectations) == 0
 
 
-def test_an_answer_that_comes_again_changes_nothing_and_is_counted():
+def test_repeated_response_changes_nothing_and_is_counted():
     inbox = Inbox()
     inbox.expect("a")
-    inbox.feed([answer("a", 200), answer("a", 504), answer("a", 504), answer("b"), answer("b"), answer("b")])
+    inbox.feed(
+        [
+            reply("a", 200),
+            reply("a", 504),
+            reply("a", 504),
+            reply("b"),
+            reply("b"),
+            reply("b"),
+        ]
+    )
     assert inbox.expect("a").response.status == 200
     assert (inbox.duplicates, inbox.unclaimed) == (4, 1)
-    # One that came with its request is passed over in the log once; one that the log brought first is none.
+    # A response that came with its request is skipped in the log once; one that the log brought first is not.
     inbox = Inbox()
     came, logged = inbox.expect("came"), inbox.expect("logged")
     inbox.take(AsyncResponse(id="came", status=200), comes_again=True)
-    inbox.feed([answer("came", 504), answer("logged", 200)])
+    inbox.feed([reply("came", 504), reply("logged", 200)])
     inbox.take(AsyncResponse(id="logged", status=504), comes_again=True)
     assert (came.response.status, logged.response.status, inbox.duplicates) == (200, 200, 0)
-    inbox.feed([answer("came", 504)])
+    inbox.feed([reply("came", 504)])
     assert inbox.duplicates == 1
 
 
-def test_each_list_is_read_as_what_it_is():
+def test_each_list_of_a_message_is_read_as_its_type():
     message = {
         "async-responses": [{"id": "a", "status": 200, "payload": "My4zMQ=="}],
         "notifications": [GOOD],
@@ -77,20 +86,20 @@ def test_each_list_is_read_as_what_it_is():
 
 
 @pytest.mark.parametrize("bad", [None, 7, "x", [], {}, {"ep": "d"}, GOOD | {"payload": "A"}, GOOD | {"max-age": "x"}])
-def test_a_malformed_entry_never_takes_another_with_it(bad):
+def test_malformed_entry_does_not_affect_others(bad):
     entries = list(Entries({"notifications": [GOOD, bad, GOOD]}))
     assert [type(entry.body) for entry in entries] == [Notification, Unreadable, Notification]
     assert entries[1].body == Unreadable("notifications", bad)
     # Where there is no list, all of it cannot be read.
     inbox = Inbox()
     expectation = inbox.expect("wanted")
-    inbox.feed([*Entries({"async-responses": bad, "registrations": [bad]}), answer("wanted")])
+    inbox.feed([*Entries({"async-responses": bad, "registrations": [bad]}), reply("wanted")])
     assert expectation.response is not None
 
 
-def test_unknown_lists_are_named_counted_and_the_newest_kept_as_of_the_answers_that_nobody_claims():
+def test_unknown_lists_and_unclaimed_responses_are_counted_and_the_newest_stored():
     inbox = Inbox(keep=3)
-    inbox.feed(answer(str(number)) for number in range(5))
+    inbox.feed(reply(str(number)) for number in range(5))
     assert (inbox.unclaimed, inbox.dropped) == (3, 2)
     assert (inbox.expect("1").response, inbox.expect("4").response.id) == (None, "4")
     assert inbox.feed(Entries({"notifications": [GOOD, None], "async-responses": [{"id": "a", "status": 200}]})) == {
@@ -100,24 +109,24 @@ def test_unknown_lists_are_named_counted_and_the_newest_kept_as_of_the_answers_t
     assert inbox.unreadable == 152
 
 
-def test_an_answer_is_told_with_the_clocks_of_its_receipt():
+def test_response_has_the_clocks_of_its_receipt():
     inbox = Inbox(now=lambda: datetime(2026, 11, 20, tzinfo=UTC), clock=lambda: 7.5)
     expectation, *others = inbox.expect("a"), inbox.expect("b"), inbox.expect("c")
     assert (expectation.async_id, expectation.received_at, expectation.received_seconds) == ("a", None, None)
-    inbox.feed([answer("a")])
+    inbox.feed([reply("a")])
     assert (expectation.received_at, expectation.received_seconds) == (datetime(2026, 11, 20, tzinfo=UTC), 7.5)
     assert inbox.waiting == 2
     assert [other.received_at for other in others] == [None, None]
-    # A loss is told to those who wait alone.
+    # A loss is reported only to waiting readers.
     inbox.note_loss(3, None)
     assert [one.lost for one in (expectation, *others)] == [None, (3, None), (3, None)]
 
 
-def test_of_others_entries_only_the_awaited_answers_are_taken_each_once():
+def test_only_pending_responses_of_other_messages_are_consumed_once():
     inbox = Inbox()
     expectation = inbox.expect("a")
     awaited = {"a", "c"}
-    inbox.feed_answers([*Entries({"blips": [1]}), answer("a", 200), answer("b"), answer("a", 504)], awaited)
+    inbox.feed_answers([*Entries({"blips": [1]}), reply("a", 200), reply("b"), reply("a", 504)], awaited)
     assert expectation.response is not None
     assert (expectation.response.status, awaited) == (200, {"c"})
     assert (inbox.unreadable, inbox.unclaimed, inbox.duplicates) == (0, 0, 0)

@@ -1,4 +1,4 @@
-"""What answers and failures mean for a reader's position."""
+"""The position of a reader after responses and failures."""
 
 import math
 from datetime import UTC, datetime
@@ -24,17 +24,24 @@ def fail(reader: LogCursor, error: MirrorError) -> tuple[Batch, float]:
     return reader.failed(error), reader.pause_seconds
 
 
-def refusal(status: int, reason: str | None = None, retry_after_seconds: float | None = None) -> MirrorError:
+def failure(status: int, reason: str | None = None, retry_after_seconds: float | None = None) -> MirrorError:
     return api_error(status, ErrorBody(code=status, type="t", message="m", reason=reason), retry_after_seconds)
 
 
-PASSING = [ConnectionFailed("lost"), refusal(500), refusal(503), refusal(429), refusal(410)]
-LASTING = [refusal(401), refusal(403), refusal(400), refusal(404), refusal(409), UnexpectedAnswer("html")]
+PASSING = [ConnectionFailed("lost"), failure(500), failure(503), failure(429), failure(410)]
+LASTING = [
+    failure(401),
+    failure(403),
+    failure(400),
+    failure(404),
+    failure(409),
+    UnexpectedAnswer("html"),
+]
 
 
-def test_an_answer_moves_the_position_and_gives_its_entries():
+def test_response_moves_the_position_and_returns_its_entries():
     reader = cursor(None)
-    # Without a position it asks for the end, and does not wait.
+    # Without a position it requests the end, and does not wait.
     poll = reader.next_poll(25)
     assert (poll.params, poll.hold_seconds) == ({"after": "latest", "hold": 0}, 0)
     # The first may begin anywhere, and one without entries stays where it is.
@@ -53,8 +60,8 @@ def test_a_failure_that_may_pass_leaves_the_position_and_waits_longer_each_time(
     assert fail(reader, error) == (NOTHING, 1.0)
     assert reader.last_failure is error
     assert reader.next_poll(25).params["after"] == 5
-    # The service may ask for a longer wait; after an answer all begins anew.
-    assert fail(reader, refusal(429, retry_after_seconds=40.0))[1] == 40.0
+    # The service may require a longer wait; after a response it resets.
+    assert fail(reader, failure(429, retry_after_seconds=40.0))[1] == 40.0
     reader.answered(Poll(5, {}, None))
     assert reader.last_failure is None
     assert fail(reader, error)[1] == 0.5
@@ -69,7 +76,7 @@ def test_a_failure_that_would_not_pass_is_raised(error):
 def test_a_log_shorter_than_the_position_is_a_loss_and_its_end_the_new_position():
     reader = cursor(5000)
     reader.failed(ConnectionFailed("lost"))
-    batch, pause_seconds = fail(reader, refusal(400, "CURSOR_BEYOND_LOG"))
+    batch, pause_seconds = fail(reader, failure(400, "CURSOR_BEYOND_LOG"))
     # A program that only looks what is there finds the new end at once.
     assert (batch.gap, batch.entries, pause_seconds) == (Gap(None, None), (), 0.0)
     assert (reader.has_position, reader.position, reader.last_failure) == (False, None, None)
@@ -82,7 +89,7 @@ def test_a_log_shorter_than_the_position_is_a_loss_and_its_end_the_new_position(
     ("timeout_seconds", "remaining_seconds", "limit"),
     [(30, 12.5, 14), (0.05, 0.05, 2), (0.1, -2, 1), (1, 0, 1), (0, 5, math.inf), (math.inf, math.inf, math.inf)],
 )
-def test_a_poll_may_take_the_whole_seconds_it_is_held_and_one(timeout_seconds, remaining_seconds, limit):
+def test_poll_timeout_is_the_hold_time_rounded_up_plus_one_second(timeout_seconds, remaining_seconds, limit):
     assert poll_limit(timeout_seconds, remaining_seconds) == limit
 
 
@@ -91,7 +98,7 @@ def test_the_limit_of_a_wait_is_that_of_its_poll():
     assert cursor(5).next_poll(25, 13.5).within_seconds == 13.5
     opening = cursor(None).opening_poll(13.5)
     assert (opening.within_seconds, opening.params) == (13.5, {"after": "latest", "hold": 0})
-    # A poll's reader goes on by itself, who asks for the end has nobody who would.
+    # The reader of a poll continues by itself; a request for the end has to be repeated by its caller.
     assert (opening.max_retries, cursor(5).next_poll(25).max_retries) == (None, 0)
 
 
@@ -104,7 +111,7 @@ def test_the_limit_of_a_wait_is_that_of_its_poll():
         (Poll(9, {"blips": [{"seq": "9" * 5000}]}, None, AT), r"has the number '9{50,4000}…$"),
     ],
 )
-def test_an_answer_that_cannot_be_moves_nothing(poll, told):
+def test_impossible_response_does_not_move_the_position(poll, told):
     reader = cursor(5)
     with pytest.raises(UnexpectedAnswer, match=told):
         reader.answered(poll)

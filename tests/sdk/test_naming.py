@@ -36,7 +36,7 @@ def light(simulator):
     return simulator.add_device("light-01", RESOURCES, endpoint_type="Light")
 
 
-def test_each_method_takes_a_device_however_it_is_named(client, light):
+def test_each_method_accepts_ids_and_names(client, light):
     spellings = ("light-01", client.devices.get(light), client.get_device(light))
     for name, call in CALLS.items():
         by_id = call(client, light)
@@ -58,21 +58,21 @@ def test_a_name_may_be_any_text(client, simulator):
 
 
 class Directory:
-    """A service between client and mirror: it counts what is asked, and lists devices as a test wants them."""
+    """A service between client and mirror that counts requests and changes the list of devices."""
 
     def __init__(self):
         self.asked = []
         self.longest = 0
         self.listed = {}
 
-    def __call__(self, request, answer):
+    def __call__(self, request, respond):
         path = request.url.path.rstrip("/")
         self.longest = max(self.longest, len(str(request.url)))
         self.asked.append((request.method, path))
         name = request.url.params.get("endpoint_name__eq")
         if path == "/v3/devices" and name in self.listed and "id__eq" not in request.url.params:
             return httpx.Response(200, json={"data": self.listed[name], "has_more": False, "limit": 50, "order": "ASC"})
-        return answer
+        return respond
 
     def questions(self):
         return sum(path == "/v3/devices" for _, path in self.asked)
@@ -93,7 +93,7 @@ def named(client_over, directory):
     return client_over(directory)
 
 
-def test_a_name_is_asked_for_once_in_a_while_and_an_id_never(named, directory, light):
+def test_name_is_requested_once_per_interval_and_id_never(named, directory, light):
     assert named.get_device(light).device_id == light
     assert directory.questions() == 0
     seconds = 0.0
@@ -136,7 +136,7 @@ def test_a_write_never_goes_to_the_device_that_had_the_name_before(named, direct
     assert named.plan([("light-01", SWITCH, True)]).frame["device_id"].tolist() == [other]
 
 
-def test_a_name_that_leads_to_a_device_that_is_gone_is_looked_up_again(named, directory, simulator, light):
+def test_name_of_a_removed_device_is_resolved_again(named, directory, simulator, light):
     directory.listed["light-01"] = [listed("f" * 32, "light-01")]
     with pytest.raises(NotFound):
         named.get_device("light-01")
@@ -161,7 +161,7 @@ def test_of_devices_with_one_name_the_registered_one_is_meant_and_never_one_of_s
     assert "POST" not in {method for method, _ in directory.asked}
 
 
-def test_a_name_that_none_has_is_told_with_close_ones(named, directory, light):
+def test_unknown_name_raises_with_similar_names(named, directory, light):
     for ask in (
         lambda: named.get_device("ligth-01"),
         lambda: named.requests.begin_write("ligth-01", SWITCH, True),
@@ -183,7 +183,7 @@ def test_a_name_that_none_has_is_told_with_close_ones(named, directory, light):
         named.get_device("lihgt-01")
 
 
-def test_of_many_names_that_none_has_the_first_ones_are_told_with_close_ones(named, light):
+def test_many_unknown_names_raise_with_similar_names_of_the_first_ones(named, light):
     wrong = [f"ligth-{number:02}" for number in range(400)]
     with pytest.raises(UnknownDevice) as caught:
         named.fleet.snapshot(wrong)
@@ -194,7 +194,7 @@ def test_of_many_names_that_none_has_the_first_ones_are_told_with_close_ones(nam
     assert "no device has the id or endpoint name 'ligth-399'" in reasons[399]
 
 
-def test_no_device_takes_the_place_of_another_by_its_name(named, directory, simulator, light):
+def test_name_equal_to_an_id_does_not_replace_that_device(named, directory, simulator, light):
     spoofed = simulator.add_device(light, RESOURCES)
     assert named.get_device(light).device_id == light
     named.write_value(light, SWITCH, True)
@@ -207,10 +207,10 @@ def test_no_device_takes_the_place_of_another_by_its_name(named, directory, simu
 
 
 def test_ids_of_another_form_are_ids_and_go_before_names(named, directory, light):
-    """A service may have ids of another form; it is asked once which they are."""
+    """Request the ids of the service once, since they may have another form."""
     hijacker = listed("dev-2", "dev-1")
 
-    def answer(request, given):
+    def respond(request, given):
         directory.asked.append((request.method, request.url.path))
         params = request.url.params
         if request.url.path.endswith("/echo"):
@@ -220,26 +220,26 @@ def test_ids_of_another_form_are_ids_and_go_before_names(named, directory, light
         found += [listed("dev-1", "a")] if params.get("id__eq") == "dev-1" else []
         return httpx.Response(200, json={"data": found, "has_more": False, "limit": 50, "order": "ASC"})
 
-    directory.__class__ = type("Other", (Directory,), {"__call__": staticmethod(answer)})
+    directory.__class__ = type("Other", (Directory,), {"__call__": staticmethod(respond)})
     assert [named.get_device("dev-1").device_id for _ in range(3)] == ["dev-1"] * 3
     assert directory.questions() == 2
 
 
 @pytest.mark.parametrize("status", [400, 403, 404])
-def test_where_the_directory_cannot_be_asked_a_text_is_an_id(client_over, light, status):
-    def answer(request, given):
+def test_without_directory_access_a_text_is_an_id(client_over, light, status):
+    def respond(request, given):
         if request.url.path.rstrip("/") == "/v3/devices":
             return httpx.Response(status, json={"code": status, "type": "x", "message": "no directory for you"})
         return httpx.Response(202, json={}) if "dev-1" in request.url.path else given
 
-    client = client_over(answer)
+    client = client_over(respond)
     assert client.requests.begin_write("dev-1", SWITCH, True).device_id == "dev-1"
     words = "no directory for you; looking up 'light-01', which is not an id" if status == 403 else "404"
     with pytest.raises(AccessDenied if status == 403 else NotFound, match=words):
         client.get_device("light-01")
 
 
-def test_the_simulator_asks_for_names_with_its_own_key(mirror, light):
+def test_simulator_resolves_names_with_its_own_key(mirror, light):
     with MirrorClient(URL, mirror.new_key(Scope.ADMIN), transport=mirror.transport) as operator:
         simulator = Simulator(operator)
         listed_device = next(one for one in simulator.list_devices() if one.id == light)

@@ -85,12 +85,12 @@ def test_the_same_declaration_again_changes_nothing_and_another_needs_replace():
         (33000, " ", PUMP, "name=' '"),
         (33000, "Pump", {}, "no resources"),
         (33000, "Pump", {70000: FLOW}, "resource id of object 33000: 70000"),
-        (33000, "Pump", {1: ("Flow", "float", "R")}, "no ResourceDeclaration"),
+        (33000, "Pump", {1: ("Flow", "float", "R")}, "is not a ResourceDeclaration"),
         (33000, "Pump", {1: FLOW._replace(name="")}, "resource 1 of object 33000: name=''"),
-        (33000, "Pump", {1: FLOW._replace(type="double")}, "type='double' is none of string, integer"),
-        (33000, "Pump", {1: FLOW._replace(access="WR")}, "access='WR' is none of R, W, RW, E"),
-        (33000, "Pump", {1: FLOW._replace(access="E")}, "'E' goes with type 'none'"),
-        (33000, "Pump", {1: STOP._replace(access="R")}, "'E' goes with type 'none'"),
+        (33000, "Pump", {1: FLOW._replace(type="double")}, "type='double' must be one of string, integer"),
+        (33000, "Pump", {1: FLOW._replace(access="WR")}, "access='WR' must be one of R, W, RW, E"),
+        (33000, "Pump", {1: FLOW._replace(access="E")}, "access 'E' requires type 'none'"),
+        (33000, "Pump", {1: STOP._replace(access="R")}, "access 'E' requires type 'none'"),
         (33000, "Pump", {1: FLOW._replace(unit=None)}, "unit=None"),
         (33000, "Pump", {1: FLOW._replace(range=(2, 1))}, r"range=\(2, 1\)"),
         (33000, "Pump", {1: FLOW._replace(range=(0, float("inf")))}, "range="),
@@ -98,13 +98,13 @@ def test_the_same_declaration_again_changes_nothing_and_another_needs_replace():
         (33000, "Pump", {1: STOP._replace(range=(0, 1))}, "has no range"),
     ],
 )
-def test_a_declaration_that_cannot_be_is_refused_whole(object_id, name, resources, words):
+def test_invalid_declaration_is_rejected_completely(object_id, name, resources, words):
     with pytest.raises(ValueError, match=words):
         register_object(object_id, name, resources)
     assert lookup("/33000/0/1") is None
 
 
-def test_threads_register_and_look_up_at_the_same_time():
+def test_concurrent_registration_and_lookup():
     ids = range(33000, 33200)
 
     def register(start):
@@ -112,13 +112,13 @@ def test_threads_register_and_look_up_at_the_same_time():
             register_object(object_id, "Pump", PUMP)
             assert lookup(f"/{object_id}/0/1")
 
-    def look():
+    def read_definitions():
         for object_id in random.choices(ids, k=5000):
             found = [lookup(f"/{object_id}/0/{number}") for number in (1, 2)]
             assert all("Pump" in definition.label for definition in found if definition)
 
     with ThreadPoolExecutor(5) as pool:
-        for done in [pool.submit(look), *(pool.submit(register, start) for start in range(4))]:
+        for done in [pool.submit(read_definitions), *(pool.submit(register, start) for start in range(4))]:
             done.result(60)
     assert all(lookup(f"/{object_id}/0/1") for object_id in ids)
 
@@ -156,19 +156,19 @@ BOMB = '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;&a;">]>'
     [
         (PUMP_XML.replace("<LWM2M>", f"{BOMB}<LWM2M>").replace("Pump", "&b;"), "entities are not expanded"),
         (PUMP_XML.replace("<LWM2M>", '<!DOCTYPE x SYSTEM "file:///etc/passwd"><LWM2M>'), "entities are not expanded"),
-        (PUMP_XML.replace("Pump", "&b;"), "no XML: undefined entity"),
-        ("<LWM2M><Object></LWM2M>", "no XML: mismatched tag"),
+        (PUMP_XML.replace("Pump", "&b;"), "not XML: undefined entity"),
+        ("<LWM2M><Object></LWM2M>", "not XML: mismatched tag"),
         ("<html/>", "no <Object>"),
-        ("<\ud800/>", "no XML"),
-        (PUMP_XML.replace("33001", ""), "<ObjectID> is ''"),
+        ("<\ud800/>", "not XML"),
+        (PUMP_XML.replace("33001", ""), "<ObjectID> must be an integer between 0 and 65535, got ''"),
         (PUMP_XML.replace("33001", "99999"), "99999"),
-        (PUMP_XML.replace('ID="2"', 'ID="-2"'), "ID of an <Item> is '-2'"),
-        (PUMP_XML.replace("Unsigned Integer", "Uint"), "object 33001: <Type>uint</Type> is none of string"),
+        (PUMP_XML.replace('ID="2"', 'ID="-2"'), "ID of an <Item> must be an integer between 0 and 65535, got '-2'"),
+        (PUMP_XML.replace("Unsigned Integer", "Uint"), "resource 2 of object 33001: <Type> must be one of string"),
         (PUMP_XML.replace("<Operations>RW", "<Operations>RX"), "access='RX'"),
         (PUMP_XML.replace("<Name>Pump</Name>", ""), "name=''"),
     ],
 )
-def test_what_is_no_object_definition_is_refused(text, words):
+def test_invalid_object_definition_is_rejected(text, words):
     with pytest.raises(ValueError, match=words):
         load_object_definitions(text)
     assert lookup("/33001/0/1") is None

@@ -1,4 +1,4 @@
-"""What is sent for each operation and how its answer is read; everything here is a function of values."""
+"""The request and the parsed response of each operation; everything here is a pure function."""
 
 import json
 from datetime import UTC, datetime, timedelta, timezone
@@ -16,7 +16,7 @@ from mirror_sdk.wire.log_entries import Gap
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 
-def answered(status: int = 200, body: object = None, **headers: str) -> httpx.Response:
+def respond(status: int = 200, body: object = None, **headers: str) -> httpx.Response:
     names = {name.replace("_", "-"): value for name, value in headers.items()}
     return httpx.Response(status, headers=names, content=b"" if body is None else json.dumps(body).encode())
 
@@ -50,7 +50,7 @@ SENT = [
 ]
 
 
-def test_each_operation_sends_what_the_interface_says():
+def test_each_operation_sends_its_documented_request():
     for operation, params, body in SENT:
         assert (dict(operation.params), operation.json) == (params, body)
     # A payload may be empty.
@@ -84,7 +84,7 @@ def test_no_device_id_leads_out_of_its_segment(device_id):
         (lambda: simulator_ops.patch_simulator_device("d", {"answer": "maybe"}), "answer"),
     ],
 )
-def test_what_cannot_be_sent_is_refused_by_name_before_it_is_sent(build, named):
+def test_invalid_argument_is_rejected_by_name_before_sending(build, named):
     with pytest.raises(ValueError, match=named):
         build()
 
@@ -101,25 +101,25 @@ def test_what_cannot_be_sent_is_refused_by_name_before_it_is_sent(build, named):
         (simulator_ops.advance_simulator_clock(60), 1),
     ],
 )
-def test_what_means_the_same_twice_may_be_sent_again_and_a_device_request_by_its_async_id(operation, attempts):
+def test_idempotent_operations_are_retried_and_device_requests_by_their_async_id(operation, attempts):
     assert operation.most_attempts(4) == attempts
 
 
-def test_unknown_members_of_an_answer_are_no_harm():
+def test_unknown_members_of_a_response_are_ignored():
     at = {"created_at": "2026-11-20T12:37:55.576Z", "updated_at": "2026-11-20T12:37:55.576+0000"}
     body = {"id": "d1", "endpoint_name": "sensor-1", "state": "registered", **at, "color": "red"}
-    device = ops.get_directory_device("d1").finish(answered(body=body))
+    device = ops.get_directory_device("d1").finish(respond(body=body))
     assert device.updated_at == datetime(2026, 11, 20, 12, 37, 55, 576000, tzinfo=UTC)
 
 
-def test_what_became_of_a_subscription_is_read():
+def test_result_of_a_subscription_is_read():
     body = {"code": 404, "type": "x", "message": ""}
     for answer, state in (
-        (answered(Mirror_Subscription="refused"), "refused"),
-        (answered(), "asked"),
-        (answered(Mirror_Subscription="dreamt of"), "asked"),
-        (answered(404, body | {"reason": "SUBSCRIPTION_ENDED"}), "ended"),
-        (answered(404, body), "none"),
+        (respond(Mirror_Subscription="refused"), "refused"),
+        (respond(), "asked"),
+        (respond(Mirror_Subscription="dreamt of"), "asked"),
+        (respond(404, body | {"reason": "SUBSCRIPTION_ENDED"}), "ended"),
+        (respond(404, body), "none"),
     ):
         found = ops.get_subscription_state("d1", "/3/0/0").finish(answer)
         assert (found, found.is_held) == (state, state == "asked")
@@ -128,42 +128,42 @@ def test_what_became_of_a_subscription_is_read():
 def test_a_poll_is_read_with_its_cursor_message_and_gap():
     poll = ops.poll_log(3, hold_seconds=0)
     message = {"notifications": []}
-    assert poll.finish(answered(204, Mirror_Cursor="3")) == Poll(3, {}, None)
-    assert poll.finish(answered(200, message, Mirror_Cursor="9", Mirror_Gap="4-7")) == Poll(9, message, Gap(4, 7))
+    assert poll.finish(respond(204, Mirror_Cursor="3")) == Poll(3, {}, None)
+    assert poll.finish(respond(200, message, Mirror_Cursor="9", Mirror_Gap="4-7")) == Poll(9, message, Gap(4, 7))
     for unreadable in ("", "4", "some"):
-        assert poll.finish(answered(204, Mirror_Cursor="9", Mirror_Gap=unreadable)).gap == Gap(None, None)
+        assert poll.finish(respond(204, Mirror_Cursor="9", Mirror_Gap=unreadable)).gap == Gap(None, None)
 
 
 @pytest.mark.parametrize(
     ("operation", "answer"),
     [
-        (ops.poll_log(3, hold_seconds=0), answered(204)),
-        (ops.poll_log(3, hold_seconds=0), answered(204, Mirror_Cursor="x")),
+        (ops.poll_log(3, hold_seconds=0), respond(204)),
+        (ops.poll_log(3, hold_seconds=0), respond(204, Mirror_Cursor="x")),
         (ops.poll_log(3, hold_seconds=0), httpx.Response(200, headers={"Mirror-Cursor": "4"}, content=b"<html>")),
-        (ops.poll_log(3, hold_seconds=0), answered(200, [], Mirror_Cursor="4")),
+        (ops.poll_log(3, hold_seconds=0), respond(200, [], Mirror_Cursor="4")),
         (ops.get_directory_device("d1"), httpx.Response(200, content=b"<html>")),
-        (ops.get_directory_device("d1"), answered(body={"id": "d1"})),
-        (ops.get_directory_device("d1"), answered(302)),
-        (simulator_ops.add_simulator_device({"endpoint_name": "s"}), answered(201, {})),
+        (ops.get_directory_device("d1"), respond(body={"id": "d1"})),
+        (ops.get_directory_device("d1"), respond(302)),
+        (simulator_ops.add_simulator_device({"endpoint_name": "s"}), respond(201, {})),
     ],
 )
-def test_what_is_no_answer_of_this_interface_is_said_to_be_none(operation, answer):
+def test_response_of_another_interface_is_rejected(operation, answer):
     with pytest.raises(UnexpectedAnswer):
         operation.finish(answer)
 
 
-def test_a_refusal_is_read_with_all_it_says():
+def test_error_response_is_read_with_all_members():
     body = {"code": 400, "type": "validation_error", "message": "m", "reason": "R"}
     fields = [{"name": "f", "message": "w"}]
     with pytest.raises(BadRequest) as refusal:
-        ops.get_health().finish(answered(400, {**body, "fields": fields}, X_Request_ID="r1"))
+        ops.get_health().finish(respond(400, {**body, "fields": fields}, X_Request_ID="r1"))
     error = refusal.value
     assert (error.type, error.reason, error.message, error.request_id) == ("validation_error", "R", "m", "r1")
     assert [(one.name, one.message) for one in error.fields] == [("f", "w")]
 
 
 @pytest.mark.parametrize(("status", "kind"), [(404, NotFound), (502, ServerError), (418, APIError)])
-def test_a_refusal_of_something_in_between_is_an_error_of_its_status(status, kind):
+def test_error_of_a_proxy_is_an_error_of_its_status(status, kind):
     with pytest.raises(kind, match="no explanation") as refusal:
         ops.get_health().finish(httpx.Response(status, content=b"<html>Bad Gateway</html>"))
     assert refusal.value.status == status
@@ -184,7 +184,7 @@ NOON = "Fri, 20 Nov 2026 12:00:00 GMT"
         ({"Retry-After": "Fri, 20 Nov 2026 11:59:30 GMT", "Date": NOON}, 0.0),
         ({"Retry-After": "Fri, 20 Nov 2026 12:00:30 -0000", "Date": NOON}, 30.0),
         ({"Retry-After": "Wed, 99 Foo 2026", "Date": NOON}, None),
-        # Without the clock of who answered it is ours.
+        # Without the time of the service, the local clock is used.
         ({"Retry-After": "Thu, 20 Nov 2003 12:00:30 GMT"}, 0.0),
         ({"Retry-After": "Thu, 20 Nov 2003 12:00:30 GMT", "Date": "now"}, 0.0),
     ],

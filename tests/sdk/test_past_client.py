@@ -80,7 +80,7 @@ def test_what_is_no_instant_is_refused_and_a_text_may_be_one(client, told):
             client.as_of(instant)
     with pytest.raises(InvalidValue, match=r"begin=.* has no time zone"):
         client.changes(datetime(2026, 1, 5), end)
-    with pytest.raises(InvalidValue, match="lies before begin"):
+    with pytest.raises(InvalidValue, match="is before begin"):
         client.changes(end, begin)
     text = client.as_of(begin).attrs["mirror"]["taken_at"]
     assert_frame_equal(client.as_of(text, tz="Europe/Berlin"), client.as_of(begin, tz="Europe/Berlin"))
@@ -149,7 +149,7 @@ def test_a_service_that_passes_over_the_instant_is_told_as_such(client_over, mir
         present = mirror.transport.handle_request(without)
         return answer_with(present, present.read())
 
-    with pytest.raises(UnexpectedAnswer, match="of the present"):
+    with pytest.raises(UnexpectedAnswer, match="has the current one"):
         client_over(change).as_of(told[1][0])
 
 
@@ -166,5 +166,5 @@ class TestWithoutHistory:
         filtered = {"object": "error", "code": 400, "type": "x", "message": "as_of: unknown filter", "fields": fields}
         for body in (missing, filtered):
             client = client_over(lambda *_, body=body: httpx.Response(body["code"], json=body))
-            with pytest.raises(NoHistory, match="of a version without a history"):
+            with pytest.raises(NoHistory, match="version of the service has no history"):
                 client.as_of(datetime(2026, 1, 5, tzinfo=UTC))

@@ -303,7 +303,7 @@ def test_the_changes_between_two_instants_have_both_values(client, simulator, ob
     nothing = recorder.recording.changes(end + timedelta(hours=1), end + timedelta(hours=2))
     assert len(nothing) == 0
     assert list(nothing.columns) == CHANGES_SCHEMA.names
-    with pytest.raises(InvalidValue, match="lies before begin"):
+    with pytest.raises(InvalidValue, match="is before begin"):
         recorder.recording.changes(end, begin)
 
 

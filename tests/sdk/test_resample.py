@@ -334,9 +334,9 @@ def test_days_of_a_zone_have_23_or_25_hours():
 
 def test_texts_have_no_mean_and_do_not_stand_beside_numbers():
     frame = frame_of([*told((0, 1.0)), *told((0, "abc"), path="/3/0/0"), *told((0, True), path="/3311/0/5850")])
-    with pytest.raises(InvalidValue, match=r"of numbers and booleans, and /3/0/0 has texts; leave it out with paths="):
+    with pytest.raises(InvalidValue, match=r"needs numbers or booleans, and /3/0/0 has texts; exclude it with paths="):
         frame.mirror.resample("1s")
-    with pytest.raises(InvalidValue, match=r"/3/0/0 has texts and .* has none.*paths of one kind"):
+    with pytest.raises(InvalidValue, match=r"/3/0/0 has texts and .* has other values.*paths of one kind"):
         frame.mirror.resample("1s", "last")
     assert frame.mirror.resample("1s", "count")["count"].tolist() == [1, 1, 1]
     assert frame.mirror.resample("1s", "last", paths=["/3/*"], end=at(1))["last"].tolist() == ["abc"]
@@ -345,7 +345,7 @@ def test_texts_have_no_mean_and_do_not_stand_beside_numbers():
 
 def test_a_table_that_tells_no_happenings_or_no_values_or_texts_for_times_is_refused():
     frame = frame_of(told((0, 1.0)))
-    with pytest.raises(InvalidValue, match=r"lacks the column device_id; take one of client.history"):
+    with pytest.raises(InvalidValue, match=r"lacks the column device_id; use a table of client.history"):
         frame.drop(columns="device_id").mirror.resample("1s")
     for wrong, message in (
         (frame.drop(columns="event"), "lacks the column event"),
@@ -353,8 +353,8 @@ def test_a_table_that_tells_no_happenings_or_no_values_or_texts_for_times_is_ref
             frame.drop(columns=["value_num", "value_bool", "value_text"]),
             "lacks the columns value_num, value_bool, value_",
         ),
-        (frame.assign(changed_at=frame["changed_at"].astype(str)), "the column changed_at holds .*no times with their"),
-        (frame.assign(value_num="warm"), "the column value_num holds .*no numbers"),
+        (frame.assign(changed_at=frame["changed_at"].astype(str)), "the column changed_at has .*not times with a"),
+        (frame.assign(value_num="warm"), "the column value_num has .*not numbers"),
         (pd.concat([frame, frame[["path"]]], axis=1), "has the column path more than once"),
     ):
         with pytest.raises(InvalidValue, match=message):

@@ -173,9 +173,9 @@ def test_only_what_has_changed_is_fetched(client_over, plain, ids):
 
 def test_only_the_table_of_a_snapshot_can_be_refreshed_and_what_is_based_on_it(client, plain, ids):
     frame = client.fleet.snapshot()
-    with pytest.raises(InvalidValue, match="does not say what it shows"):
+    with pytest.raises(InvalidValue, match="has no selection in its metadata"):
         client.state_frame().mirror.refresh(client)
-    with pytest.raises(InvalidValue, match="refresh the whole table"):
+    with pytest.raises(InvalidValue, match="refresh the complete table"):
         frame[frame["path"] == TEMPERATURE].mirror.refresh(client)
     with pytest.raises(InvalidValue, match="more than once"):
         pd.concat([frame.iloc[:-1], frame.iloc[:1]]).mirror.refresh(client)
@@ -192,7 +192,7 @@ def test_only_the_table_of_a_snapshot_can_be_refreshed_and_what_is_based_on_it(c
 def test_a_mirror_that_never_was_so_far_is_taken_as_a_whole_and_it_says_so(client, ids):
     frame = client.fleet.snapshot()
     frame.attrs["mirror"]["revision"] += 1_000_000
-    with pytest.warns(SnapshotWarning, match="all of it is taken again"):
+    with pytest.warns(SnapshotWarning, match="all rows are fetched again"):
         pd.testing.assert_frame_equal(frame.mirror.refresh(client), client.fleet.snapshot())
 
 

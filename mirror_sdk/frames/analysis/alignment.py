@@ -1,4 +1,4 @@
-"""Resources side by side, and one time side by side with another."""
+"""Resources in columns next to each other, and comparisons of two times."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from mirror_sdk.wire.paths import matches
 COMPARED_COLUMNS = (
     *RESOURCE_COLUMNS,
     TableColumn("offset", pa.duration("ms"), "from the begin of the time to that of the bin"),
-    TableColumn("a", pa.float64(), "the statistic in the first time; NA where nothing is known"),
+    TableColumn("a", pa.float64(), "the statistic in the first time; NA if no value is known"),
     TableColumn("b", pa.float64(), "the statistic in the second time"),
     TableColumn("difference", pa.float64(), "``b`` less ``a``"),
-    TableColumn("covered_a", pa.float64(), "the share of the bin that is known in the first time"),
-    TableColumn("covered_b", pa.float64(), "the share of the bin that is known in the second time"),
+    TableColumn("covered_a", pa.float64(), "the share of the bin in which a value is known, in the first time"),
+    TableColumn("covered_b", pa.float64(), "the share of the bin in which a value is known, in the second time"),
 )
-"""Two times side by side."""
+"""A comparison of two times."""
 
 
 def align(timeline: Timeline, span: int, how: Statistic) -> pd.DataFrame:
-    """Put resources side by side; see :meth:`mirror_sdk.frames.MirrorAccessor.align`.
+    """Return one column for each resource; see :meth:`mirror_sdk.frames.MirrorAccessor.align`.
 
     Raises:
         InvalidValue: The statistic has several columns or is not defined for the values, or there would be too many
@@ -53,10 +53,10 @@ def align(timeline: Timeline, span: int, how: Statistic) -> pd.DataFrame:
 
 
 def compare(timeline: Timeline, begins: Sequence[int], length: int, span: int | None, how: Statistic) -> pd.DataFrame:
-    """Put two times side by side; see :meth:`mirror_sdk.frames.MirrorAccessor.compare`.
+    """Compare two times; see :meth:`mirror_sdk.frames.MirrorAccessor.compare`.
 
     Raises:
-        InvalidValue: The statistic is not one of numbers.
+        InvalidValue: The statistic is not defined for numbers.
     """
     name = _one(how)
     span = span or length
@@ -84,12 +84,12 @@ def compare(timeline: Timeline, begins: Sequence[int], length: int, span: int | 
 def _one(how: Statistic) -> Statistic:
     (name, *others) = checked(how)
     if others or name == "duration":
-        raise InvalidValue(f"how={how!r} is no single column; give one of time_weighted_mean, last, min, max, count")
+        raise InvalidValue(f"how={how!r} is not a single column; give time_weighted_mean, last, min, max or count")
     return name
 
 
 def _window(timeline: Timeline, begin: int, length: int, span: int, name: Statistic) -> tuple[Floats, Ints, pa.Array]:
-    """Return the statistic of each cell, its unit as :meth:`StepPieces.unit` gives it, and what is known of it."""
+    """Return the statistic of each cell, its unit (see :meth:`BinnedSegments.unit`), and the known share of its bin."""
     bins = Bins(np.append(np.arange(begin, begin + length, span), begin + length))
     binned = binned_segments(timeline.within(begin, begin + length), bins, [name])
     table = binned.statistics([name])

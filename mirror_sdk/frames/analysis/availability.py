@@ -1,4 +1,4 @@
-"""When devices were available, and the intervals in which nothing is known of them."""
+"""The times at which devices were available, and the intervals in which their values are unknown."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ GAPS_COLUMNS = (
     TableColumn("end", INSTANT, "when it ends; NA if no end is known"),
     TableColumn("duration", pa.duration("ms"), "how long it is, or was when the table ends"),
 )
-"""The intervals in which nothing is known."""
+"""The intervals in which values are unknown."""
 
 AVAILABILITY_COLUMNS = (
     *DEVICE_COLUMNS,
     TableColumn("available", pa.duration("ms"), "how long it was available"),
     TableColumn("absent", pa.duration("ms"), "how long it was absent"),
-    TableColumn("unknown", pa.duration("ms"), "how long nothing is known"),
-    TableColumn("availability", pa.float64(), "0 to 1; NA where all is unknown"),
+    TableColumn("unknown", pa.duration("ms"), "how long its presence is unknown"),
+    TableColumn("availability", pa.float64(), "0 to 1; NA if its presence is always unknown"),
     TableColumn("absences", pa.int64(), "how many intervals it was absent"),
     TableColumn("longest_absence", pa.duration("ms"), "how long the longest of them was"),
     TableColumn("last_seen_at", INSTANT, "its last contact: a value, a registration or update; NA for none"),
@@ -55,14 +55,14 @@ def gaps(timeline: Timeline) -> pd.DataFrame:
     """List the unknown intervals; see :meth:`mirror_sdk.frames.MirrorAccessor.gaps`."""
     found = timeline.intervals
     found = found.take((found.begin < timeline.end) & (found.end > timeline.begin))
-    shown_end = np.maximum(np.where(found.end == NEVER, timeline.known_until, found.end), found.begin)
+    visible_end = np.maximum(np.where(found.end == NEVER, timeline.known_until, found.end), found.begin)
     table = timeline.table(
         GAPS_COLUMNS,
         device=found.device,
         reason=found.reason,
         begin=found.begin,
         end=found.end,
-        duration=shown_end - found.begin,
+        duration=visible_end - found.begin,
     )
     return timeline.to_frame(table)
 
@@ -96,14 +96,14 @@ def _intervals(timeline: Timeline, devices: Ints) -> tuple[Ints, Ints, Ints, Int
     absent, unknown = np.cumsum(absent[order]), np.cumsum(unknown[order])
     presence = np.where(unknown > 0, _UNKNOWN, np.where(absent > 0, _ABSENT, _AVAILABLE))
     end = following(at)
-    is_kept = ~is_end(device) & (end > at)
-    device, at, end, presence = (column[is_kept] for column in (device, at, end, presence))
+    is_interval = ~is_end(device) & (end > at)
+    device, at, end, presence = (column[is_interval] for column in (device, at, end, presence))
     first, last = is_start(device, presence), is_end(device, presence)
     return device[first], at[first], end[last], presence[first]
 
 
 def _changes(timeline: Timeline, devices: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return the begins and ends of states: number of the device, when, and the change of absent and unknown."""
+    """Return the begins and ends of states: number of the device, instant, and the changes of absent and unknown."""
     numbers = np.arange(len(devices))
     found = timeline.intervals
     is_all = found.device < 0

@@ -29,68 +29,68 @@ class Bins:
 
     @property
     def begins(self) -> Ints:
-        """When each bin begins."""
+        """The instant at which each bin begins."""
         return self.edges[:-1]
 
     @property
     def lengths(self) -> Ints:
-        """How long each bin is."""
+        """The length of each bin."""
         return self.edges[1:] - self.edges[:-1]
 
     def index(self, at: Ints) -> Ints:
         """Return the bin of each instant; -1 before the first bin and the number of bins after the last one."""
         lengths = self.lengths
         if len(lengths) and (lengths == lengths[0]).all():
-            places: Ints = np.minimum(np.maximum((at - self.edges[0]) // lengths[0], -1), len(lengths))
-            return places
+            positions: Ints = np.minimum(np.maximum((at - self.edges[0]) // lengths[0], -1), len(lengths))
+            return positions
         return np.searchsorted(self.edges, at, side="right") - 1
 
 
 def bins_of(span: int, begin: int, end: int, tz: str) -> Bins:
     """Return the bins that overlap the time from ``begin`` up to ``end``.
 
-    A bin begins when the clock of the zone first shows a multiple of the span: since midnight where whole spans are a
-    day, and since Monday, 5 January 1970, where not. Where the clock leaves a multiple out, the bin begins at the
-    change. Where the clock is put back by a whole bin or more, the bins of that time come twice; put back by less, one
-    bin is longer.
+    A bin begins when the clock of the zone first shows a multiple of the span. Multiples are counted from midnight if
+    a day is a whole number of spans, else from Monday, 5 January 1970. If the clock skips a multiple, the bin begins at
+    the change. If the clock is put back by a whole bin or more, the bins of that time occur twice. If it is put back by
+    less, one bin is longer.
 
     Args:
-        span: How long a bin is, in milliseconds.
-        begin: From when on.
-        end: Up to when.
+        span: The length of a bin, in milliseconds.
+        begin: The first instant, in milliseconds.
+        end: The instant after the last one.
         tz: The time zone.
 
     Raises:
-        InvalidValue: There is no such zone, or there would be too many bins.
+        InvalidValue: The zone does not exist, or there would be too many bins.
     """
     check_count((end - begin) // span)
     # The first bin may begin earlier and the last one end later; no bin is twice as long as the span.
     edges = _edges(span, begin - 2 * span, end + 2 * span, tz)
-    first_place = np.searchsorted(edges, begin, side="right") - 1
-    last_place = np.searchsorted(edges, max(end, begin + 1), side="left")
-    return Bins(edges[first_place : last_place + 1])
+    first_edge = np.searchsorted(edges, begin, side="right") - 1
+    last_edge = np.searchsorted(edges, max(end, begin + 1), side="left")
+    return Bins(edges[first_edge : last_edge + 1])
 
 
 def _edges(span: int, begin: int, end: int, tz: str) -> Ints:
-    """Return when bins begin, from one instant up to another."""
+    """Return the instants at which bins begin, from one instant up to another."""
     edges: list[Ints] = []
     instants, offsets = _offsets(tz, begin, end)
-    for place, (at, until, offset) in enumerate(zip(instants, [*instants[1:], end], offsets, strict=True)):
-        before, after = at + offsets[max(place - 1, 0)], at + offset
-        shown = _multiples(span, after, until + offset)
+    for index, (at, until, offset) in enumerate(zip(instants, [*instants[1:], end], offsets, strict=True)):
+        before, after = at + offsets[max(index - 1, 0)], at + offset
+        local = _multiples(span, after, until + offset)
         if before < after and len(_multiples(span, before, after)):
             edges.append(np.array([at]))
-            shown = shown[shown > after]
+            local = local[local > after]
         elif before - after < span:
-            # The clock has shown those already.
-            shown = shown[shown >= before]
-        edges.append(shown - offset)
+            # The clock has already shown earlier multiples.
+            local = local[local >= before]
+        edges.append(local - offset)
     return np.concatenate(edges)
 
 
 def _multiples(span: int, begin: int, end: int) -> Ints:
     """Return the multiples of a span that a clock shows from a time up to another."""
-    first, last = (-((_MONDAY - shown) // span) for shown in (begin, end))
+    first, last = (-((_MONDAY - local) // span) for local in (begin, end))
     return np.arange(first, last) * span + _MONDAY
 
 
@@ -98,38 +98,38 @@ def check_count(count: int) -> None:
     """Check that a table would not have too many rows.
 
     Raises:
-        InvalidValue: It would.
+        InvalidValue: There would be more than 50 million rows.
     """
     if count > _MOST:
         raise InvalidValue(
-            f"these would be {count:,} rows, and {_MOST:,} are the most; give a longer bin, fewer paths=[...], or"
+            f"the table would have {count:,} rows; the limit is {_MOST:,}. Give a longer bin, fewer paths=[...], or"
             " begin= and end= (the clock of a device may be wrong by a century)"
         )
 
 
 def _offsets(tz: str, begin: int, end: int) -> tuple[list[int], list[int]]:
-    """Return the instants from which a zone has an offset to UTC, and the offsets, from an instant up to another.
+    """Return the instants at which the offset of a zone to UTC changes, and the offsets from these instants on.
 
     Raises:
-        InvalidValue: There is no such zone, or it does not know these times.
+        InvalidValue: The zone does not exist, or a time is outside the years 1 to 9999.
     """
     if tz == "UTC":
         return [begin], [0]
     try:
         zone = pd.Timestamp(0, tz=tz).tz
     except (KeyError, IndexError, TypeError, ValueError, OSError) as exc:
-        raise InvalidValue(f"tz={tz!r} is no time zone ({exc}); write one like 'Europe/Berlin'") from exc
+        raise InvalidValue(f"tz={tz!r} is not a time zone ({exc}); write one like 'Europe/Berlin'") from exc
 
     def ahead(at: Ints) -> Ints:
-        shown = pd.DatetimeIndex(at.view("datetime64[ms]"), tz="UTC").tz_convert(zone).tz_localize(None)
-        offsets: Ints = shown.asi8 - at
+        local = pd.DatetimeIndex(at.view("datetime64[ms]"), tz="UTC").tz_convert(zone).tz_localize(None)
+        offsets: Ints = local.asi8 - at
         return offsets
 
     with _in_years_of_zones():
         # No zone has ever changed twice within three days.
         days = np.append(np.arange(begin, end, 3 * _DAY), end)
-        place = np.flatnonzero(np.diff(ahead(days)))
-        low, high = days[place], days[place + 1]
+        index = np.flatnonzero(np.diff(ahead(days)))
+        low, high = days[index], days[index + 1]
         before = ahead(low)
         while (high - low > 1).any():
             middle = (low + high) // 2
@@ -141,7 +141,7 @@ def _offsets(tz: str, begin: int, end: int) -> tuple[list[int], list[int]]:
 
 @contextmanager
 def _in_years_of_zones() -> Iterator[None]:
-    """Convert errors of time zones, which know the years 1 to 9999.
+    """Convert errors of time zones, which support the years 1 to 9999.
 
     Raises:
         InvalidValue: A time is outside these years.

@@ -22,7 +22,7 @@ DURATIONS_COLUMNS = (
     TableColumn("intervals", pa.int64(), "in how many intervals"),
     TableColumn("longest", pa.duration("ms"), "how long the longest of them was"),
     TableColumn("known", pa.duration("ms"), "how long any value is known"),
-    TableColumn("share", pa.float64(), "``duration`` divided by ``known``; NA where nothing is known"),
+    TableColumn("share", pa.float64(), "``duration`` divided by ``known``; NA if no value is known"),
 )
 """How long a condition was met, per resource."""
 

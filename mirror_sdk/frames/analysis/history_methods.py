@@ -83,11 +83,11 @@ class HistoryMethods:
             {columns}
 
             The statistics are the requested ones, in that order. ``duration`` has instead a row for each bin and value
-            that was held in it, with the columns ``value`` (as ``last``) and ``duration`` (timedelta64[ms]).
+            that holds in it, with the columns ``value`` (as ``last``) and ``duration`` (timedelta64[ms]).
 
         Raises:
-            InvalidValue: The table lacks a column, an argument cannot be used, the statistic is not defined for texts,
-                one column would have texts and other values, or there would be more than 50 million rows.
+            InvalidValue: The table lacks a column, or an argument cannot be used. The statistic is not defined for
+                texts, or one column would have texts and other values. There would be more than 50 million rows.
 
         >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
         >>> simulator.register(station)
@@ -201,7 +201,7 @@ class HistoryMethods:
             per_interval: Whether each interval is a row, with its begin and end.
             begin: Begin of the time; by default that of the history, else the first row.
             end: End of the time; by default that of the history, else the last row.
-            state: A state table, as ``client.as_of(begin)`` gives it: the devices, and when they had reported
+            state: A state table, as ``client.as_of(begin)`` returns it: the devices, and when they had reported
                 their values.
             tz: The time zone of the times of the result; that of ``changed_at`` by default.
 
@@ -270,7 +270,7 @@ class HistoryMethods:
             ``increase``, ``rate``, ``resets`` (Int64) and ``covered``.
 
         Raises:
-            InvalidValue: Some values are no numbers, the table lacks a column, or an argument cannot be used.
+            InvalidValue: Some values are not numbers, the table lacks a column, or an argument cannot be used.
 
         >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
         >>> simulator.register(station)
@@ -295,10 +295,10 @@ class HistoryMethods:
         state: pd.DataFrame | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
-        """Put resources side by side, a column for each path, for a history or events table.
+        """Return one column for each resource path, for a history or events table.
 
-        The cell of device d, bin B and path p is the statistic ``how`` of p in B, as :meth:`resample` defines it; NA
-        where nothing is known, or the device has no such resource.
+        The cell of device d, bin B and path p is the statistic ``how`` of p in B, as :meth:`resample` defines it. The
+        cell is NA if no value is known, or if the device does not have the resource.
 
         Args:
             paths: The resources, in the order of the columns; ``*`` at the end of a path matches anything.
@@ -311,8 +311,8 @@ class HistoryMethods:
             tz: The time zone of the bins; that of ``changed_at`` by default.
 
         Returns:
-            A frame with the index ``device_id`` and ``bin`` (when it begins), and a column for each path that has
-            values: ``Float64``, ``boolean`` or ``string``, as its values are.
+            A frame with the index ``device_id`` and ``bin`` (its begin), and a column for each path that has values:
+            ``Float64``, ``boolean`` or ``string``, like its values.
 
         Raises:
             InvalidValue: The table lacks a column, the statistic is not defined for the values, or an argument cannot
@@ -338,7 +338,7 @@ class HistoryMethods:
         begin_b: InstantLike,
         length: str | pd.Timedelta,
         *,
-        bin: str | pd.Timedelta | None = None,  # noqa: A002 - as in the other questions
+        bin: str | pd.Timedelta | None = None,  # noqa: A002 - as in the other methods
         how: Statistic = "time_weighted_mean",
         paths: Sequence[str] | None = None,
         silence_limit: str | pd.Timedelta | None = None,
@@ -395,9 +395,9 @@ class HistoryMethods:
         end: InstantLike | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
-        """List the intervals in which something is unknown, for a history or events table.
+        """List the intervals in which values are unknown, for a history or events table.
 
-        No value is held across them, see :class:`~mirror_sdk.frames.MirrorAccessor`. Empty intervals are left out:
+        No value holds across them, see :class:`~mirror_sdk.frames.MirrorAccessor`. Empty intervals are left out:
 
         - ``gap`` = [``changed_at``, ``until``) of the row; of a loss of events from the newest row before it to the
           first later row after it;
@@ -406,7 +406,7 @@ class HistoryMethods:
         - ``silent`` = [a contact + ``silence_limit``, the next contact), if that is later.
 
         Args:
-            silence_limit: How long a device may be silent; without it a silence is no gap.
+            silence_limit: How long a device may be silent; without it a silence is not a gap.
             begin: Only those that end after this instant; by default that of the history, else the first row.
             end: Only those that begin before this instant; by default that of the history, else the last row.
             tz: The time zone of the times of the result; that of ``changed_at`` by default.
@@ -447,13 +447,13 @@ class HistoryMethods:
         - ``delay`` = ``received_at`` less ``changed_at``: in a history the time of the service less that of the device,
           in an events table the time of the client. It includes differences of the clocks.
 
-        A value is late if ``lag`` > 0, or if ``delay`` > ``longer_than`` and that is given.
+        A value is late if ``lag`` > 0. With ``longer_than`` it is also late if ``delay`` > ``longer_than``.
 
         Args:
             longer_than: A longer delay is late, too.
             paths: Only these resources; ``*`` at the end of a path matches anything.
-            begin: Only what changed at this instant or later; by default that of the history, else all.
-            end: Only what changed before this instant; by default that of the history, else all.
+            begin: Only changes at this instant or later; by default that of the history, else all.
+            end: Only changes before this instant; by default that of the history, else all.
             tz: The time zone of the times of the result; that of ``changed_at`` by default.
 
         Returns:
@@ -484,12 +484,12 @@ class HistoryMethods:
         state: pd.DataFrame | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
-        """Find values that stayed the same, such as of stuck sensors, for a history or events table.
+        """Find values that did not change, such as of stuck sensors, for a history or events table.
 
         An interval is the longest time without a break, from ``begin`` up to ``end``, in which the value is known and
-        stays the same (see :class:`~mirror_sdk.frames.MirrorAccessor`). A row is one that is longer than
-        ``longer_than``. No interval extends across a gap or a silence: ``silence_limit`` distinguishes a silent device
-        from one that reports the same value. ``count`` is that of :meth:`resample` in [begin, end).
+        does not change (see :class:`~mirror_sdk.frames.MirrorAccessor`). Intervals that are longer than ``longer_than``
+        are rows. No interval extends across a gap or a silence: ``silence_limit`` distinguishes a silent device from
+        one that reports the same value. ``count`` is that of :meth:`resample` in [begin, end).
 
         Args:
             longer_than: The least length of an interval.
@@ -527,10 +527,12 @@ class HistoryMethods:
         tz: str | None = None,
         ax: Axes | None = None,
     ) -> Axes:
-        """Draw :meth:`gaps`: a row for each device with gaps, the 30 with the longest ones; gaps of all at the top.
+        """Draw :meth:`gaps`: a row for each device with gaps, at most the 30 with the longest ones.
+
+        Gaps of all devices are at the top.
 
         Args:
-            silence_limit: How long a device may be silent; without it a silence is no gap.
+            silence_limit: How long a device may be silent; without it a silence is not a gap.
             begin: Begin of the time; by default that of the history, else the first row.
             end: End of the time; by default that of the history, else the last row.
             tz: The time zone of the axis; that of ``changed_at`` by default.
@@ -565,7 +567,7 @@ class HistoryMethods:
             silence_limit: After how long without contact a registered device is absent; never by default.
             begin: Begin of the time; by default that of the history, else the first row.
             end: End of the time; by default that of the history, else the last row.
-            state: A state table, as ``client.as_of(begin)`` gives it: devices without a row in the table.
+            state: A state table, as ``client.as_of(begin)`` returns it: devices without a row in the table.
             tz: The time zone of the axis; that of ``changed_at`` by default.
             ax: Where to draw; a new figure by default.
 
@@ -576,7 +578,7 @@ class HistoryMethods:
         >>> end = simulator.advance(300)
         >>> history = client.notifications.events_frame(after=0, timeout=0)
         >>> history.mirror.plot_availability(end=end).get_title(loc="left")
-        'when devices were there'
+        'availability of devices'
         """
         timeline = self._timeline(silence_limit=silence_limit, begin=begin, end=end, state=state, tz=tz)
         names = device_names(self._frame, *([] if state is None else [state]))
@@ -597,8 +599,8 @@ class HistoryMethods:
         Args:
             longer_than: A longer delay is late, too.
             paths: Only these resources; ``*`` at the end of a path matches anything.
-            begin: Only what changed at this instant or later; by default that of the history, else all.
-            end: Only what changed before this instant; by default that of the history, else all.
+            begin: Only changes at this instant or later; by default that of the history, else all.
+            end: Only changes before this instant; by default that of the history, else all.
             tz: The time zone of the axis; that of ``changed_at`` by default.
             ax: Where to draw; a new figure by default.
 
@@ -625,7 +627,7 @@ class HistoryMethods:
         tz: str | None = None,
         ax: Axes | None = None,
     ) -> Axes:
-        """Draw :meth:`unchanged`: a row for each resource with its values, the 30 that stayed the same for longest.
+        """Draw :meth:`unchanged`: a row for each resource with its values, the 30 with the longest intervals.
 
         Args:
             longer_than: The least length of an interval.

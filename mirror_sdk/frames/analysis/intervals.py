@@ -1,4 +1,4 @@
-"""Intervals in which nothing is known of a device: a gap, or the device's own silence."""
+"""Intervals in which the values of a device are unknown: gaps, absences and silences."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from mirror_sdk.frames.analysis.rows import (
 from mirror_sdk.tables.history import HISTORY_EVENTS
 
 REASONS = ("gap", "deregistration", "expired", "silent")
-"""Why nothing is known."""
+"""The reasons of intervals in which values are unknown."""
 
 _SILENT = REASONS.index("silent")
 
 
 class Intervals(NamedTuple):
-    """Intervals from ``begin`` up to ``end``, in order of both; ``end`` is ``NEVER`` if none is known.
+    """Intervals from ``begin`` up to ``end``, in order of both; ``end`` is ``NEVER`` if it is unknown.
 
     ``device`` is -1 for an interval of all devices, and ``reason`` an index into ``REASONS``. Rows that arrived after
     the end have a larger ``order``.
@@ -47,11 +47,11 @@ class Intervals(NamedTuple):
         return Intervals(*(column[positions] for column in self))
 
     def first_from(self, device: Ints, at: Ints) -> Ints:
-        """Return when the first interval of each device, or of all, begins at its instant or later; ``NEVER`` if none.
+        """Return the begin of the first interval at each instant or later, of the device or of all; else ``NEVER``.
 
         Args:
-            device: Device of each question.
-            at: Instant of each question.
+            device: The device of each instant.
+            at: The instants.
         """
         first = np.full(len(at), NEVER)
         for position, owner in self._positions(device, at):
@@ -64,7 +64,7 @@ class Intervals(NamedTuple):
         """Return which instants lie in no interval and arrived after every interval that began until then."""
         are_over = np.ones(len(at), dtype=bool)
         end, last = _greatest_until(self.device, self.end), _greatest_until(self.device, self.order)
-        # Include intervals that begin at the instant: look up the next millisecond.
+        # Search from the next millisecond, so that intervals that begin at the instant are included.
         for position, owner in self._positions(device, at + 1):
             found = np.maximum(position - 1, 0)
             is_found = (position > 0) & (self.device[found] == owner)
@@ -83,23 +83,23 @@ class Intervals(NamedTuple):
 
 
 def intervals_of(rows: Rows, silence_limit: int | None) -> Intervals:
-    """Return all intervals of a table in which something is unknown, without empty ones.
+    """Return all intervals of a table in which values are unknown, without empty ones.
 
     Args:
         rows: The rows.
-        silence_limit: After how many milliseconds without contact the values of a device are unknown; ``None`` for
-            never.
+        silence_limit: The milliseconds without contact after which the values of a device are unknown; ``None`` for no
+            limit.
     """
-    parts = [_gaps(rows), _absences(rows)]
+    found_by_kind = [_gaps(rows), _absences(rows)]
     if silence_limit is not None:
-        parts.append(_silences(rows, silence_limit))
-    found = Intervals(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        found_by_kind.append(_silences(rows, silence_limit))
+    found = Intervals(*(np.concatenate(columns) for columns in zip(*found_by_kind, strict=True)))
     positions = np.lexsort((found.end, found.begin, found.device))
     return found.take(positions[found.end[positions] > found.begin[positions]])
 
 
 def contacts(rows: Rows) -> tuple[Ints, Ints]:
-    """Return devices and times of their contacts: by the device's own time, and when the row reached the service."""
+    """Return devices and times of their contacts: by the device's own time, and by the time of receipt."""
     is_contact = np.isin(rows.event, (VALUE, *UP)) & (rows.device >= 0)
     # Only a history has the receipt by the service's clock. It adds nothing where it equals the device's time.
     is_later = is_contact & (rows.arrived == rows.received) & (rows.arrived != rows.at) & (rows.arrived > NO_TIME)
@@ -114,17 +114,17 @@ def _gaps(rows: Rows) -> Intervals:
 
 def _absences(rows: Rows) -> Intervals:
     """Return the intervals from each deregistration or expiry until the next registration."""
-    seen = rows.take(np.isin(rows.event, (*UP, *DOWN)) & (rows.device >= 0))
-    seen = seen.take(order_by(seen.device, seen.at, seen.order))
-    is_up = np.isin(seen.event, UP)
+    events = rows.take(np.isin(rows.event, (*UP, *DOWN)) & (rows.device >= 0))
+    events = events.take(order_by(events.device, events.at, events.order))
+    is_up = np.isin(events.event, UP)
     down, up = np.flatnonzero(~is_up), np.flatnonzero(is_up)
-    # One more registration, of no device, for those that have none.
+    # The added element stands for a missing registration.
     up = np.append(up, -1)[np.searchsorted(up, down)]
-    is_found = (up >= 0) & (seen.device[up] == seen.device[down])
-    end = np.where(is_found, seen.at[up], NEVER)
-    reason = np.array([REASONS.index(word) if word in REASONS else 0 for word in HISTORY_EVENTS])[seen.event[down]]
-    order = seen.order[np.where(is_found, up, down)]
-    return Intervals(seen.device[down], seen.at[down], end, reason, order)
+    is_found = (up >= 0) & (events.device[up] == events.device[down])
+    end = np.where(is_found, events.at[up], NEVER)
+    reason = np.array([REASONS.index(word) if word in REASONS else 0 for word in HISTORY_EVENTS])[events.event[down]]
+    order = events.order[np.where(is_found, up, down)]
+    return Intervals(events.device[down], events.at[down], end, reason, order)
 
 
 def _silences(rows: Rows, limit: int) -> Intervals:
@@ -135,7 +135,7 @@ def _silences(rows: Rows, limit: int) -> Intervals:
     end = np.where(is_end(device), NEVER, following(at))
     is_long = end - at > limit
     count = is_long.sum()
-    # The contact that ends a silence may arrive with others in any order, so only times decide what is after it.
+    # The contact that ends a silence may arrive with others in any order, so only times decide which rows are later.
     reason, order = np.full(count, _SILENT), np.full(count, NO_TIME)
     return Intervals(device[is_long], at[is_long] + limit, end[is_long], reason, order)
 
@@ -144,6 +144,6 @@ def _greatest_until(device: Ints, values: Ints) -> Ints:
     """Return the running maximum per device; the rows are in order of devices."""
     ranked, rank = np.unique(values, return_inverse=True)
     width = max(len(ranked), 1)
-    # A later device has larger numbers, whatever its values.
+    # All numbers of a device are larger than those of earlier devices.
     greatest: Ints = ranked[np.maximum.accumulate(device * width + rank) % width]
     return greatest

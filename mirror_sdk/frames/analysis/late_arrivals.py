@@ -47,6 +47,6 @@ def _newest_before(values: Rows) -> Ints:
     ranked, rank = np.unique(values.at, return_inverse=True)
     resource = np.cumsum(is_start(values.device, values.path))
     width = max(len(ranked), 1)
-    # A later resource has larger numbers, whatever its times.
+    # All numbers of a resource are larger than those of earlier resources.
     newest: Ints = ranked[np.maximum.accumulate(resource * width + rank) % width]
     return newest

@@ -31,12 +31,12 @@ _ALL = "all devices"
 
 
 def draw_gaps(timeline: Timeline, gaps: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
-    """Draw unknown intervals, a row for each device; the longest first."""
+    """Draw unknown intervals, a row for each device, the longest first."""
     owner = gaps["device_id"].astype(object).fillna(_ALL)
     # Gaps of all devices come first.
     rows = sorted(_longest(owner, gaps["duration"]), key=lambda row: row != _ALL)
-    shown = [names.get(row, row) for row in rows]
-    axes = _bars(timeline, gaps.assign(row=owner), rows, "reason", _OF_REASONS, shown, ax)
+    labels = [names.get(row, row) for row in rows]
+    axes = _bars(timeline, gaps.assign(row=owner), rows, "reason", _OF_REASONS, labels, ax)
     return _titled(axes, "unknown intervals", len(rows), owner.nunique(), "devices")
 
 
@@ -45,9 +45,9 @@ def draw_availability(timeline: Timeline, intervals: pd.DataFrame, names: Mappin
     owner = intervals["device_id"].astype(object)
     longest = _longest(owner, intervals["duration"].where(intervals["presence"] == "absent", pd.Timedelta(0)))
     rows = sorted(longest, key=lambda row: (names.get(row, row), row))
-    shown = [names.get(row, row) for row in rows]
-    axes = _bars(timeline, intervals.assign(row=owner), rows, "presence", _OF_PRESENCES, shown, ax)
-    return _titled(axes, "when devices were there", len(rows), owner.nunique(), "devices")
+    labels = [names.get(row, row) for row in rows]
+    axes = _bars(timeline, intervals.assign(row=owner), rows, "presence", _OF_PRESENCES, labels, ax)
+    return _titled(axes, "availability of devices", len(rows), owner.nunique(), "devices")
 
 
 def draw_unchanged(timeline: Timeline, intervals: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
@@ -69,13 +69,13 @@ def draw_late_arrivals(timeline: Timeline, late: pd.DataFrame, ax: Axes | None) 
     size, unit = _unit(delay)
     axes = axes_for(ax)
     is_overtaken = (late["lag"] > pd.Timedelta(0)).to_numpy(dtype=bool)
-    for is_shown, color, label in (
+    for is_group, color, label in (
         (is_overtaken, "C1", "overtaken by a newer value"),
         (~is_overtaken, "C0", "not overtaken"),
     ):
-        if is_shown.any():
-            times = _dates(late["changed_at"][is_shown])
-            axes.plot(times, delay[is_shown] / size, ".", color=color, alpha=0.6, label=label)
+        if is_group.any():
+            times = _dates(late["changed_at"][is_group])
+            axes.plot(times, delay[is_group] / size, ".", color=color, alpha=0.6, label=label)
     if len(delay) and delay.min() > 0 and delay.max() > 100 * delay.min():
         _log_axis(axes)
     elif len(delay):
@@ -121,13 +121,13 @@ def _bars(
     """Draw intervals as bars, a row for each of ``rows``, the first one at the top."""
     axes = axes_for(ax, height=max(2.0, 1.3 + 0.3 * len(rows)))
     begin, end = _clipped(timeline, intervals)
-    number = {row: place for place, row in enumerate(rows)}
-    place = np.array([number.get(row, -1) for row in intervals["row"]], dtype=np.int64)
+    number_of = {row: number for number, row in enumerate(rows)}
+    numbers = np.array([number_of.get(row, -1) for row in intervals["row"]], dtype=np.int64)
     for word, color in colors.items():
-        is_word = (intervals[column] == word).to_numpy(dtype=bool) & (place >= 0)
-        for row in np.unique(place[is_word]):
-            is_meant = is_word & (place == row)
-            spans = np.column_stack([begin[is_meant], (end - begin)[is_meant]])
+        is_word = (intervals[column] == word).to_numpy(dtype=bool) & (numbers >= 0)
+        for row in np.unique(numbers[is_word]):
+            is_in_row = is_word & (numbers == row)
+            spans = np.column_stack([begin[is_in_row], (end - begin)[is_in_row]])
             # The edge keeps the shortest one visible.
             axes.broken_barh(spans.tolist(), (row - 0.35, 0.7), facecolor=color, edgecolor=edge or color, linewidth=0.8)
         if is_word.any():
@@ -138,7 +138,7 @@ def _bars(
     axes.set_ylim(max(len(rows), 1) - 0.4, -0.6)
     _time_axis(axes, timeline, "time")
     if len(rows):
-        plain_legend(axes, beside=True)
+        plain_legend(axes, outside=True)
     else:
         _nothing(axes)
     axes.set_axisbelow(True)
@@ -158,7 +158,7 @@ def _dates(times: pd.Series) -> Floats:
     return instants(times) / _DAY
 
 
-def _time_axis(axes: Axes, timeline: Timeline, what: str) -> None:
+def _time_axis(axes: Axes, timeline: Timeline, label: str) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter  # an extra, and slow to import
 
     locator = AutoDateLocator(tz=timeline.tz, minticks=3, maxticks=9)
@@ -167,18 +167,18 @@ def _time_axis(axes: Axes, timeline: Timeline, what: str) -> None:
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=timeline.tz))
     if timeline.end > timeline.begin:
         axes.set_xlim(timeline.begin / _DAY, timeline.end / _DAY)
-    axes.set_xlabel(f"{what} ({timeline.tz})")
+    axes.set_xlabel(f"{label} ({timeline.tz})")
 
 
 def _write_values(axes: Axes, timeline: Timeline, intervals: pd.DataFrame, rows: Sequence[_Row]) -> None:
     """Write the value into each bar that is long enough."""
     begin, end = _clipped(timeline, intervals)
-    place = {row: number for number, row in enumerate(rows)}
-    shown = max(timeline.end - timeline.begin, 1) / _DAY
+    row_of = {row: number for number, row in enumerate(rows)}
+    days = max(timeline.end - timeline.begin, 1) / _DAY
     texts = [f"{value:g}" if isinstance(value, float) else str(value) for value in value_column(intervals, "value")]
     for number, (owner, text) in enumerate(zip(intervals["row"], texts, strict=True)):
-        row = place.get(owner)
-        if row is not None and (end[number] - begin[number]) / shown > 0.012 * (len(text) + 1):
+        row = row_of.get(owner)
+        if row is not None and (end[number] - begin[number]) / days > 0.012 * (len(text) + 1):
             middle = (begin[number] + end[number]) / 2
             axes.text(middle, row, text, ha="center", va="center", fontsize="x-small", color="w", parse_math=False)
 
@@ -189,8 +189,8 @@ def _unit(spans: Floats) -> tuple[float, str]:
     return next(((size, unit) for size, unit in _UNITS if largest >= 2 * size), _UNITS[-1])
 
 
-def _titled(axes: Axes, title: str, shown: int, count: int, things: str) -> Axes:
-    cut = f": the {shown} of {count:,} {things} with most of it" if count > shown else ""
+def _titled(axes: Axes, title: str, row_count: int, count: int, things: str) -> Axes:
+    cut = f": the {row_count} of {count:,} {things} with most of it" if count > row_count else ""
     axes.set_title(f"{title}{cut}", loc="left", fontsize="medium")
     return axes
 

@@ -29,8 +29,8 @@ RATES_COLUMNS = (
 
 BINNED_RATES_COLUMNS = (
     *BIN_COLUMNS,
-    TableColumn("increase", pa.float64(), "by how much it rose in the bin; NA where nothing is known"),
-    TableColumn("rate", pa.float64(), "by how much it rose ``per`` time; NA where nothing is known"),
+    TableColumn("increase", pa.float64(), "by how much it rose in the bin; NA if no value is known"),
+    TableColumn("rate", pa.float64(), "by how much it rose ``per`` time; NA if no value is known"),
     TableColumn("resets", pa.int64(), "how often it was reset"),
     COVERED,
 )
@@ -46,7 +46,7 @@ def rates(timeline: Timeline, *, per: int, span: int | None) -> pd.DataFrame:
         span: The length of a bin, in milliseconds; ``None`` for a row per pair of values.
 
     Raises:
-        InvalidValue: Some values are no numbers, or there would be too many rows.
+        InvalidValue: Some values are not numbers, or there would be too many rows.
     """
     warn_of_units(timeline)
     # A number too large for a float becomes infinite.
@@ -61,16 +61,14 @@ def rates(timeline: Timeline, *, per: int, span: int | None) -> pd.DataFrame:
 
 
 def _rises(timeline: Timeline) -> Segments:
-    """Return the steps from each value to the next one without anything unknown in between.
+    """Return the segments from each value to the next one without an unknown interval in between.
 
-    Their ``number`` is the increase per millisecond, and their ``is_counted`` says whether the counter was reset.
+    Their ``number`` is the increase per millisecond, and ``is_counted`` is true if the counter was reset.
     """
     segments = timeline.segments
     is_other = segments.is_known & (segments.kind != NUMBER)
     if is_other.any():
-        raise InvalidValue(
-            f"{timeline.path_at(is_other)} has values that are no numbers, so no counter; give the path of one"
-        )
+        raise InvalidValue(f"{timeline.path_at(is_other)} has values that are not numbers; give the path of a counter")
     # Of several values with one time the last one counts.
     segments = segments.take(is_end(segments.resource, segments.at))
     is_next = (segments.resource[1:] == segments.resource[:-1]) & (segments.until[:-1] == segments.at[1:])

@@ -23,10 +23,10 @@ _OF_NUMBERS = ("time_weighted_mean", "min", "max")
 
 RESAMPLED_COLUMNS = (
     *BIN_COLUMNS,
-    TableColumn("time_weighted_mean", pa.float64(), "NA where nothing is known"),
+    TableColumn("time_weighted_mean", pa.float64(), "NA if no value is known"),
     TableColumn("last", pa.float64(), "or boolean, or string: as the values are"),
-    TableColumn("min", pa.float64(), "NA where nothing is known"),
-    TableColumn("max", pa.float64(), "NA where nothing is known"),
+    TableColumn("min", pa.float64(), "NA if no value is known"),
+    TableColumn("max", pa.float64(), "NA if no value is known"),
     TableColumn("count", pa.int64(), "how many values have a time in the bin"),
     COVERED,
 )
@@ -35,17 +35,17 @@ RESAMPLED_COLUMNS = (
 VALUE_DURATION_COLUMNS = (
     *BIN_COLUMNS,
     TableColumn("value", pa.float64(), "the value; boolean or string if the values are"),
-    TableColumn("duration", pa.duration("ms"), "how long it was held in the bin"),
+    TableColumn("duration", pa.duration("ms"), "how long it held in the bin"),
     COVERED,
 )
-"""How long each value was held in each bin."""
+"""How long each value held in each bin."""
 
 
 def resample(timeline: Timeline, span: int, how: Statistic | Sequence[Statistic]) -> pd.DataFrame:
     """Compute statistics by bins of so many milliseconds; see :meth:`mirror_sdk.frames.MirrorAccessor.resample`.
 
     Raises:
-        InvalidValue: A statistic is none, or not defined for the values, or there would be too many rows.
+        InvalidValue: A statistic is unknown or not defined for the values, or there would be too many rows.
     """
     names = checked(how)
     warn_of_units(timeline)
@@ -57,18 +57,18 @@ def checked(how: Statistic | Sequence[Statistic]) -> list[Statistic]:
     """Return the requested statistics, each once.
 
     Raises:
-        InvalidValue: One is none, there is none, or ``duration`` is not alone.
+        InvalidValue: A statistic is unknown, the list is empty, or ``duration`` is combined with others.
     """
     names: list[Statistic] = [how] if isinstance(how, str) else list(dict.fromkeys(how))
     if not names or not set(names) <= set(STATISTICS):
-        raise InvalidValue(f"how={how!r} is no statistic; give one of {', '.join(STATISTICS)}, or a list of them")
+        raise InvalidValue(f"how={how!r} is not a statistic; give one of {', '.join(STATISTICS)}, or a list of them")
     if "duration" in names and len(names) > 1:
-        raise InvalidValue(f'how={how!r}: "duration" has a row for each value, so ask for it by itself')
+        raise InvalidValue(f'how={how!r}: "duration" has a row for each value, so request it by itself')
     return names
 
 
 def binned_segments(timeline: Timeline, bins: Bins, how: Sequence[Statistic]) -> BinnedSegments:
-    """Cut the steps of a timeline by bins, for these statistics.
+    """Cut the segments of a timeline by bins, for these statistics.
 
     Raises:
         InvalidValue: A statistic is not defined for the values, or there would be too many rows.
@@ -79,9 +79,9 @@ def binned_segments(timeline: Timeline, bins: Bins, how: Sequence[Statistic]) ->
 
 
 class BinnedSegments:
-    """Steps cut by the edges of bins, in the order of the cells: those of the first resource, then of the next one.
+    """Segments cut at the edges of bins, in the order of the cells: those of the first resource, then of the next one.
 
-    A value with a time in a bin has a piece there, even if it was held for no time.
+    A value with a time in a bin has a segment there, even one of no length.
     """
 
     def __init__(self, timeline: Timeline, bins: Bins) -> None:
@@ -126,16 +126,16 @@ class BinnedSegments:
         return self.table(chosen, **{name: self._statistic(name) for name in how})
 
     def durations(self) -> pa.Table:
-        """Compute how long each value was held in each cell."""
-        is_held = self.length > 0
-        cell, segment, length = self.cell[is_held], self.segment[is_held], self.length[is_held]
+        """Compute how long each value held in each cell."""
+        has_length = self.length > 0
+        cell, segment, length = self.cell[has_length], self.segment[has_length], self.length[has_length]
         segments = self.segments
         value = segments.text[segment] if segments.kinds == {TEXT} else segments.number[segment]
         order = np.lexsort((value, cell))
         starts = np.flatnonzero(is_start(cell[order], value[order]))
-        held = np.add.reduceat(length[order], starts) if len(starts) else length
+        lengths = np.add.reduceat(length[order], starts) if len(starts) else length
         first = order[starts]
-        return self.table(VALUE_DURATION_COLUMNS, cell[first], value=self._values_of(segment[first]), duration=held)
+        return self.table(VALUE_DURATION_COLUMNS, cell[first], value=self._values_of(segment[first]), duration=lengths)
 
     def _statistic(self, name: Statistic) -> npt.NDArray[Any] | pa.Array:
         match name:
@@ -154,15 +154,15 @@ class BinnedSegments:
         return self.segments.number[self.segment]
 
     def mean(self) -> Floats:
-        """Compute the mean of each cell over time; NaN where nothing is known."""
+        """Compute the mean of each cell over time; NaN if no value is known."""
         numbers, known = self._numbers(), self.known[self.cell]
-        is_held = self.length > 0
+        has_length = self.length > 0
         # A sum may be rounded past the largest number.
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            parts = np.where(is_held, numbers * (self.length / known), 0.0)
-            mean = self._of_one_unit(self._reduced(np.add, parts))
-        held = np.where(is_held, numbers, np.nan)
-        low, high = (self._scatter(self._reduced(extreme, held), np.nan) for extreme in (np.fmin, np.fmax))
+            weighted = np.where(has_length, numbers * (self.length / known), 0.0)
+            mean = self._of_one_unit(self._reduced(np.add, weighted))
+        valid = np.where(has_length, numbers, np.nan)
+        low, high = (self._scatter(self._reduced(extreme, valid), np.nan) for extreme in (np.fmin, np.fmax))
         # Sums are rounded, but the mean of a constant is that constant.
         clipped: Floats = np.minimum(np.maximum(mean, low), high)
         return clipped
@@ -178,16 +178,16 @@ class BinnedSegments:
         segments = self.segments
         is_same = (segments.unit[1:] == segments.unit[:-1]) | (segments.resource[1:] != segments.resource[:-1])
         if is_same.all():
-            # The usual case: one piece of a cell has the unit of the whole cell.
+            # The usual case: all segments of a cell have the same unit.
             return np.where(segments.kind == NUMBER, segments.unit, -1)[self.segment[self._starts]]
-        # Unknown is 0 here, and -1 is no number.
+        # Here 0 is an unknown unit, and -1 a value other than a number.
         unit = np.where(self.segments.kind == NUMBER, self.segments.unit + 1, -1)[self.segment]
         least, greatest = self._reduced(np.minimum, np.where(unit < 0, NEVER, unit)), self._reduced(np.maximum, unit)
         units: Ints = np.where(least < greatest, -2, np.maximum(greatest - 1, -1))
         return units
 
     def _of_one_unit(self, values: Floats) -> Floats:
-        """Spread numbers to all cells; NaN for a cell with several units."""
+        """Return the numbers of all cells; NaN for a cell with several units."""
         return self._scatter(np.where(self._units() == -2, np.nan, values), np.nan)
 
     def _count(self) -> Ints:
@@ -197,14 +197,14 @@ class BinnedSegments:
         return np.bincount(cells, minlength=self._cell_count)
 
     def _last(self) -> pa.Array:
-        # A value that was replaced at once, or unknown from then on, is no value of the bin.
+        # A value that was replaced at once, or became unknown at once, does not count.
         last = self._reduced(np.maximum, np.where(self.length > 0, np.arange(len(self.segment)), -1))
         return self._values_of(np.append(self.segment, -1)[self._scatter(last, -1)])
 
     def _values_of(self, segment: Ints) -> pa.Array:
-        """Return the values of steps, -1 for none: numbers, booleans or texts, as all of the table are.
+        """Return the values of segments, missing for -1: numbers, booleans or texts, like all values of the table.
 
-        Booleans are numbers if there are numbers too.
+        Booleans become numbers if the table has numbers, too.
         """
         segments = self.segments
         number = np.append(segments.number, np.nan)[segment]
@@ -216,22 +216,22 @@ class BinnedSegments:
         return numbers_of(number)
 
     def _reduced(self, operation: np.ufunc, values: npt.NDArray[T]) -> npt.NDArray[T]:
-        """Reduce the pieces of each cell that has any to one value."""
+        """Reduce the segments of each cell to one value; empty cells have none."""
         reduced: npt.NDArray[T] = operation.reduceat(values, self._starts) if len(self._starts) else values[:0]
         return reduced
 
     def _scatter(self, values: npt.NDArray[T], default: float) -> npt.NDArray[T]:
-        """Return a value for every cell, of those for the cells that have pieces."""
+        """Return a value for every cell, from those of the cells with segments."""
         every = np.full(self._cell_count, default, dtype=values.dtype)
         every[self.cell[self._starts]] = values
         return every
 
 
 def _within(timeline: Timeline) -> Segments:
-    """Return the steps that overlap the time of the timeline."""
+    """Return the segments that overlap the time of the timeline."""
     segments = timeline.segments
-    is_held = np.minimum(segments.until, timeline.end) > timeline.begin
-    is_within = (segments.at < timeline.end) & (is_held | (segments.at >= timeline.begin))
+    has_length = np.minimum(segments.until, timeline.end) > timeline.begin
+    is_within = (segments.at < timeline.end) & (has_length | (segments.at >= timeline.begin))
     return segments if is_within.all() else segments.take(is_within)
 
 
@@ -239,7 +239,7 @@ def _check_kinds(timeline: Timeline, how: Sequence[Statistic]) -> None:
     """Check that statistics are defined for the values.
 
     Raises:
-        InvalidValue: Texts have no mean and no order, or one column would have numbers and texts.
+        InvalidValue: A statistic is not defined for texts, or one column would have numbers and texts.
     """
     segments = timeline.segments
     if TEXT not in segments.kinds:
@@ -248,12 +248,12 @@ def _check_kinds(timeline: Timeline, how: Sequence[Statistic]) -> None:
     undefined = [name for name in how if name in _OF_NUMBERS]
     if undefined:
         raise InvalidValue(
-            f"how={undefined[0]!r} is of numbers and booleans, and {texts} has texts; leave it out with paths=[...], or"
-            ' ask for "last", "count" or "duration"'
+            f"how={undefined[0]!r} needs numbers or booleans, and {texts} has texts; exclude it with paths=[...], or"
+            ' request "last", "count" or "duration"'
         )
     others = (segments.kind != TEXT) & (segments.kind != NONE)
     if others.any() and set(how) & {"last", "duration"}:
         raise InvalidValue(
-            f"{texts} has texts and {timeline.path_at(others)} has none, which are no values of one column; give the"
-            " paths of one kind with paths=[...]"
+            f"{texts} has texts and {timeline.path_at(others)} has other values, which do not fit into one column; give"
+            " the paths of one kind with paths=[...]"
         )

@@ -14,11 +14,11 @@ from mirror_sdk.tables.columns import CATEGORY, INSTANT, TableColumn, Words, fix
 
 DEVICE_COLUMNS = (
     TableColumn("device_id", CATEGORY, "the device"),
-    TableColumn("endpoint_name", CATEGORY, "its endpoint name; NA where that is not known"),
+    TableColumn("endpoint_name", CATEGORY, "its endpoint name; NA if unknown"),
 )
 RESOURCE_COLUMNS = (*DEVICE_COLUMNS, TableColumn("path", CATEGORY, "the resource"))
 BIN_COLUMNS = (TableColumn("bin", INSTANT, "when it begins"), *RESOURCE_COLUMNS)
-COVERED = TableColumn("covered", pa.float64(), "the share of the bin that is known, 0 to 1")
+COVERED = TableColumn("covered", pa.float64(), "the share of the bin in which a value is known, 0 to 1")
 
 
 def column_of(values: npt.NDArray[Any] | pa.Array, column: TableColumn) -> pa.Array:

@@ -35,7 +35,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EVENTS = {"observation": "reported", "async_response": "reported"}
 _TYPED = ("value_num", "value_bool", "value_text")
 _NEEDED = (
-    "take one of client.history(), client.notifications.events_frame() or a recording, with all its columns and rows"
+    "use a table of client.history(), client.notifications.events_frame() or a recording, with all its columns and rows"
 )
 
 
@@ -130,7 +130,7 @@ def rows_of(frame: pd.DataFrame, state: pd.DataFrame | None = None) -> Rows:
         is_counted=np.ones(len(frame), dtype=bool),
     )
     if state is not None:
-        rows = _joined(_of_state(state), rows)
+        rows = _concatenated(_of_state(state), rows)
     is_timed = rows.at > NO_TIME
     return rows if is_timed.all() else rows.take(is_timed)
 
@@ -202,7 +202,7 @@ def codes_of(column: pd.Series) -> tuple[Ints, pd.Index]:
     """Return the index of each cell into the sorted words of a column, -1 for none, and these words.
 
     Raises:
-        InvalidValue: The column holds something other than texts.
+        InvalidValue: The column has values that are not texts.
     """
     if isinstance(column.dtype, pd.CategoricalDtype):
         codes, words = column.cat.codes.to_numpy(), column.cat.categories
@@ -211,8 +211,8 @@ def codes_of(column: pd.Series) -> tuple[Ints, pd.Index]:
     texts = pd.Index(words).astype(object)
     if not all(isinstance(text, str) for text in texts):
         raise InvalidValue(
-            f"the column {column.name} holds {column.dtype}, not texts alone, as after a text file, in which pandas"
-            f' takes 00012 for a number; read that again with pd.read_csv(file, dtype={{"{column.name}": "string"}})'
+            f"the column {column.name} has {column.dtype}, not only texts, as after reading a text file: pandas reads"
+            f' 00012 as a number. Read it again with pd.read_csv(file, dtype={{"{column.name}": "string"}})'
         )
     order = np.argsort(texts.to_numpy(dtype=object), kind="stable")
     # The extra rank is for -1.
@@ -245,9 +245,9 @@ def _event(frame: pd.DataFrame) -> Ints:
     if "event" not in frame:
         raise InvalidValue(f"the table lacks the column event; {_NEEDED}")
     codes, words = codes_of(frame["event"])
-    known = {word: index for index, word in enumerate(HISTORY_EVENTS)}
-    meaning = np.array([*(known.get(_EVENTS.get(word, word), -1) for word in words), -1])
-    event: Ints = meaning[codes]
+    index_of = {word: index for index, word in enumerate(HISTORY_EVENTS)}
+    events = np.array([*(index_of.get(_EVENTS.get(word, word), -1) for word in words), -1])
+    event: Ints = events[codes]
     if "async_response" not in words:
         return event
     # The response to a write or an execution has no value.
@@ -316,7 +316,7 @@ def _arrived(frame: pd.DataFrame, event: Ints, at: Ints, until: Ints, order: Int
 def _with_losses(frame: pd.DataFrame, event: Ints, at: Ints, until: Ints, order: Ints) -> tuple[Ints, Ints]:
     """Return begin and end of each loss of an events table: from the rows before it up to the rows after it.
 
-    A loss arrives with the first entries after it, so it was received with these, or later than all before it.
+    A loss arrives with the first entries after it. So it was received together with them, and after all earlier rows.
     """
     need(frame, "received_at")
     received = instants(frame["received_at"])
@@ -350,7 +350,7 @@ def _of_state(state: pd.DataFrame) -> Rows:
     count = len(state)
     reported_at, taken_at = instants(state["reported_at"]), state.attrs.get("mirror", {}).get("taken_at")
     if taken_at is not None:
-        # A service of an earlier version gives the receipt, which may be later than the instant of the state.
+        # A service of an earlier version sends the receipt, which may be later than the instant of the state.
         reported_at = np.minimum(reported_at, milliseconds(pd.Timestamp(taken_at)))
     unknown = np.full(count, NO_TIME)
     return _rows(
@@ -366,7 +366,7 @@ def _of_state(state: pd.DataFrame) -> Rows:
     )
 
 
-def _joined(first: Rows, second: Rows) -> Rows:
+def _concatenated(first: Rows, second: Rows) -> Rows:
     columns: dict[str, Any] = {name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in _COLUMNS}
     for name, words in (("device", "devices"), ("path", "paths"), ("text", "texts"), ("unit", "units")):
         union = getattr(first, words).union(getattr(second, words))
@@ -379,12 +379,12 @@ def _values(frame: pd.DataFrame, of: str) -> tuple[Ints, Floats, Ints, pd.Index]
     """Return the kind, number and text index of each value, and the texts."""
     kind = np.zeros(len(frame), dtype=np.int8)
     number = np.full(len(frame), np.nan)
-    for name, its_kind in ((f"{of}_num", NUMBER), (f"{of}_bool", BOOLEAN)):
+    for name, kind_code in ((f"{of}_num", NUMBER), (f"{of}_bool", BOOLEAN)):
         if name in frame and not frame[name].isna().all():
             numbers = _numbers(frame[name])
             is_number = ~np.isnan(numbers)
             number = np.where(is_number, numbers, number)
-            kind[is_number] = its_kind
+            kind[is_number] = kind_code
     text, texts = _texts(frame, f"{of}_text")
     kind[text >= 0] = TEXT
     return kind, number, text, texts
@@ -395,7 +395,7 @@ def _numbers(column: pd.Series) -> Floats:
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError) as exc:
         raise InvalidValue(
-            f"the column {column.name} holds {column.dtype}, no numbers, as after a text file; mend it with"
+            f"the column {column.name} has {column.dtype}, not numbers, as after reading a text file; convert it with"
             f' frame["{column.name}"] = pd.to_numeric(frame["{column.name}"]).astype("Float64")'
         ) from exc
 

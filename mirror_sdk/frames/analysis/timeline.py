@@ -1,4 +1,4 @@
-"""The values of each resource over time: steps, each held until the next one, or until nothing is known."""
+"""The values of each resource over time, as segments of a step function."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from mirror_sdk.frames.analysis.rows import (
     order_by,
     rows_of,
 )
-from mirror_sdk.frames.columns import basis_of, taken_at, to_frame
+from mirror_sdk.frames.columns import shared_metadata, taken_at, to_frame
 from mirror_sdk.tables.columns import TableColumn
 from mirror_sdk.wire.paths import matches_any
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segments:
-    """Values in order of device, path and time, each held from ``at`` up to ``until``.
+    """Segments of a step function: values by device, path and time, each of which holds from ``at`` up to ``until``.
 
     ``resource`` is an index into ``of_device`` and ``of_path``, the device and path of each resource. ``kinds`` are
     the kinds of values in the table, also after :meth:`take`.
@@ -67,12 +67,12 @@ class Segments:
 
     @property
     def is_known(self) -> Flags:
-        """Which of them have a value that can be read."""
+        """The segments with a readable value."""
         is_known: Flags = self.kind != NONE
         return is_known
 
     def take(self, positions: Any) -> Segments:
-        """Select steps, of the same resources."""
+        """Select segments, of the same resources."""
         return replace(self, **{name: getattr(self, name)[positions] for name in _PER_SEGMENT})
 
     def keys(self, resource: Ints) -> dict[str, Ints]:
@@ -88,8 +88,8 @@ _PER_SEGMENT = tuple(field.name for field in fields(Segments) if field.name not 
 class Timeline:
     """The contents of a table from ``begin`` up to ``end``, known up to ``known_until``, in milliseconds.
 
-    ``names`` are the endpoint names of the devices of the rows, ``None`` if unknown. ``end`` is later than the last row
-    if none was given. ``own_steps`` replace the steps of the rows.
+    ``names`` are the endpoint names of the devices of the rows, ``None`` if unknown. By default, ``end`` is later than
+    the last row. ``own_segments`` replace the segments of the rows.
     """
 
     rows: Rows
@@ -105,7 +105,7 @@ class Timeline:
 
     @cached_property
     def segments(self) -> Segments:
-        """The steps of the selected resources. They are computed on first use, as some methods need none."""
+        """The segments of the selected resources. They are computed on first use, as some methods need none."""
         if self.own_segments is not None:
             return self.own_segments
         return _segments(self.rows, self.intervals, self.patterns, self.known_until)
@@ -134,10 +134,10 @@ class Timeline:
         """Return the rows with values of the selected resources, in the order of the table."""
         return self.rows.take(is_selected(self.rows, self.patterns))
 
-    def path_at(self, is_meant: Flags) -> str:
-        """Return the path of the first of some steps, for a message."""
+    def path_at(self, is_selected: Flags) -> str:
+        """Return the path of the first of these segments, for a message."""
         segments = self.segments
-        return str(self.rows.paths[segments.of_path[segments.resource[np.argmax(is_meant)]]])
+        return str(self.rows.paths[segments.of_path[segments.resource[np.argmax(is_selected)]]])
 
     def table(
         self,
@@ -155,7 +155,7 @@ class Timeline:
             device: Index of the device of each row.
             path: Index of its path, for a table with the column ``path``.
             positions: The element of ``device`` and ``path`` for each row, if rows share them.
-            cells: The other columns, as :func:`~mirror_sdk.frames.analysis.results.column_of` takes them.
+            cells: The other columns, as input of :func:`~mirror_sdk.frames.analysis.results.column_of`.
         """
         names = {"device_id": names_at(device, self.rows.devices), "endpoint_name": names_at(device, self.names)}
         if path is not None:
@@ -166,7 +166,7 @@ class Timeline:
         return pa.table({column.name: column_of(cells[column.name], column) for column in columns})
 
     def to_frame(self, table: pa.Table) -> pd.DataFrame:
-        """Convert a result to a frame with the metadata of the table that it was made from."""
+        """Convert a result to a frame with the metadata of its source."""
         return to_frame(table, self.metadata, tz=self.tz)
 
 
@@ -198,22 +198,22 @@ def timeline_of(
     patterns = path_patterns(paths)
     rows = rows_of(frame, state)
     metadata = frame.attrs.get("mirror", {})
-    given = {name: one for name, one in (("begin", begin), ("end", end)) if one is not None}
-    chosen = {name: instant_in(frame, name, one) for name, one in given.items()}
+    arguments = {name: one for name, one in (("begin", begin), ("end", end)) if one is not None}
+    chosen = {name: instant_in(frame, name, one) for name, one in arguments.items()}
     bounds = _instants_in(metadata, "begin", "end") | chosen
     known_until = _known_until(rows, metadata, bounds.get("begin"), chosen.get("end"))
     first, last = _range(rows, metadata, known_until, bounds.get("begin"), bounds.get("end"))
     intervals = intervals_of(rows, limit)
     names = endpoint_names(rows.devices, *([] if state is None else [state]), frame)
     zone = tz or str(getattr(frame["changed_at"].dtype, "tz", None) or "UTC")
-    return Timeline(rows, intervals, first, last, known_until, zone, basis_of(frame), patterns, names)
+    return Timeline(rows, intervals, first, last, known_until, zone, shared_metadata(frame), patterns, names)
 
 
 def warn_of_units(timeline: Timeline) -> None:
     """Warn if the numbers of a resource are in several units; an unknown unit counts as another one.
 
     Warns:
-        UnitWarning: They are.
+        UnitWarning: A resource has several units.
     """
     segments = timeline.segments
     is_in = (segments.kind == NUMBER) & (segments.until > timeline.begin) & (segments.at < timeline.end)
@@ -238,41 +238,41 @@ def warn_of_units(timeline: Timeline) -> None:
     )
 
 
-def instant_in(frame: pd.DataFrame, name: str, given: InstantLike) -> int:
-    """Convert an argument to milliseconds: an instant, or how long before the table was taken.
+def instant_in(frame: pd.DataFrame, name: str, value: InstantLike) -> int:
+    """Convert an argument to milliseconds: an instant, or an age relative to the instant of the table.
 
     Raises:
-        InvalidValue: It is no time, has no time zone, or the table does not say when it was taken.
+        InvalidValue: It is not a time, has no time zone, or the table has no instant in its metadata.
     """
-    return milliseconds(instant(name, given, lambda: taken_at(frame)))
+    return milliseconds(instant(name, value, lambda: taken_at(frame)))
 
 
-def span_of(name: str, given: str | pd.Timedelta) -> int:
+def span_of(name: str, value: str | pd.Timedelta) -> int:
     """Convert an argument to a span of time in milliseconds.
 
     Raises:
-        InvalidValue: It is none, or shorter than a millisecond.
+        InvalidValue: It is not a span of time, or shorter than a millisecond.
     """
     try:
-        span = pd.Timedelta(given)
+        span = pd.Timedelta(value)
     except (TypeError, ValueError) as exc:
-        raise InvalidValue(f"{name}={given!r} is no span of time; write one like '15min', '1h' or '1D'") from exc
+        raise InvalidValue(f"{name}={value!r} is not a span of time; write one like '15min', '1h' or '1D'") from exc
     # Also false for NaT.
     if not span >= pd.Timedelta("1ms"):
-        raise InvalidValue(f"{name}={given!r} must be a millisecond or longer; write one like '15min', '1h' or '1D'")
+        raise InvalidValue(f"{name}={value!r} must be a millisecond or longer; write one like '15min', '1h' or '1D'")
     return int(span // pd.Timedelta("1ms"))
 
 
 def _instants_in(metadata: dict[str, Any], *names: str) -> dict[str, int]:
-    """Return those of these instants that the metadata contain."""
+    """Return the instants of these names that the metadata contain."""
     return {name: milliseconds(pd.Timestamp(metadata[name])) for name in names if metadata.get(name)}
 
 
 def _known_until(rows: Rows, metadata: dict[str, Any], begin: int | None, end: int | None) -> int:
-    """Return up to when the table is complete.
+    """Return the instant up to which the table is complete.
 
-    The metadata of a history contain that time by the service's clock, whatever the clocks of devices say. For any
-    other table it is the newest row, the time when it was taken, or the end that was given.
+    The metadata of a history contain that instant by the service's clock, which does not depend on the clocks of
+    devices. For any other table it is the newest row, the instant of the table, or the end that the caller set.
     """
     described = _instants_in(metadata, "taken_at", "end").values()
     if described and _is_history(metadata):
@@ -283,7 +283,7 @@ def _known_until(rows: Rows, metadata: dict[str, Any], begin: int | None, end: i
 
 
 def _is_history(metadata: dict[str, Any]) -> bool:
-    """Return whether the metadata are those of a history, which describe the time that it covers."""
+    """Return whether the metadata are those of a history, which contain the time that it covers."""
     return "oldest_at" in metadata
 
 
@@ -294,8 +294,8 @@ def _range(rows: Rows, metadata: dict[str, Any], known_until: int, begin: int | 
         InvalidValue: The end is before the begin.
     """
     if begin is not None and end is not None and end < begin:
-        shown_end, shown_begin = (pd.Timestamp(one, unit="ms", tz="UTC") for one in (end, begin))
-        raise InvalidValue(f"end={shown_end} lies before begin={shown_begin}; give them in their order")
+        end_time, begin_time = (pd.Timestamp(one, unit="ms", tz="UTC") for one in (end, begin))
+        raise InvalidValue(f"end={end_time} is before begin={begin_time}; give them in order")
     at = rows.at[rows.is_counted]
     # Rows after the end of a history come from devices whose clock is ahead.
     within = at[at <= known_until] if _is_history(metadata) else at
@@ -338,12 +338,12 @@ def _with_repeats(values: Rows, unknown: Ints, intervals: Intervals, known_until
 
     Args:
         values: Sorted values.
-        unknown: When the first interval begins at the time of each value or later.
+        unknown: The begin of the first interval at the time of each value or later.
         intervals: The intervals.
-        known_until: Up to when the table is complete.
+        known_until: The instant up to which the table is complete.
 
     Returns:
-        The sorted values with the repeated ones, and when the first interval begins at the time of each or later.
+        The sorted values with the repeated ones, and the begin of the first interval at the time of each or later.
     """
     late = np.flatnonzero((unknown <= values.arrived) & (values.arrived < known_until))
     if not len(late):
@@ -357,8 +357,8 @@ def _with_repeats(values: Rows, unknown: Ints, intervals: Intervals, known_until
     # A value that arrived together with a registration may precede it, unless it also arrived before.
     first = np.append(0, lasts + 1)[instant]
     order = values.order[late] + (values.order[first] < values.order[late])
-    is_back = intervals.are_over(values.device[late], values.arrived[late], order)
-    late, instant = late[is_back], instant[is_back]
+    is_restored = intervals.are_over(values.device[late], values.arrived[late], order)
+    late, instant = late[is_restored], instant[is_restored]
     positions = order_by(instant, values.arrived[late], values.order[late])
     # Of values that arrived together the last one counts.
     instant, late = instant[positions], late[positions]
@@ -366,9 +366,9 @@ def _with_repeats(values: Rows, unknown: Ints, intervals: Intervals, known_until
     instant, again = instant[is_last], values.take(late[is_last])
     again = replace(again, at=again.arrived, is_counted=np.zeros(len(again), dtype=bool))
     begins = intervals.first_from(again.device, again.at)
-    # A value that is already known to hold needs no other step.
-    is_held = ~is_start(instant) & (np.append(0, begins[:-1])[: len(begins)] > again.at) & ~is_change(again)
-    instant, again, begins = instant[~is_held], again.take(~is_held), begins[~is_held]
+    # A value that already holds needs no other segment.
+    is_redundant = ~is_start(instant) & (np.append(0, begins[:-1])[: len(begins)] > again.at) & ~is_change(again)
+    instant, again, begins = instant[~is_redundant], again.take(~is_redundant), begins[~is_redundant]
     positions = lasts[instant] + 1
     return values.with_rows(positions, again), np.insert(unknown, positions, begins)
 
