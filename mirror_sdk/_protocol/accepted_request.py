@@ -22,7 +22,7 @@ from mirror_sdk.wire.model import JsonForm, plain, write_timestamp
 from mirror_sdk.wire.notifications import AsyncResponse
 
 LONGEST_DEFAULT_WAIT_SECONDS = 60.0
-ANSWER_MARGIN_SECONDS = 5.0
+RESPONSE_MARGIN_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class AcceptedRequest(JsonForm):
     expires_at: datetime | None = None
     requested_value: Value | None = None
     _expectation: Expectation
-    _begun_seconds: float | None = None
+    _started_seconds: float | None = None
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -99,17 +99,17 @@ class AcceptedRequest(JsonForm):
         True
         """
         received_seconds = self._expectation.received_seconds
-        if received_seconds is None or self._begun_seconds is None:
+        if received_seconds is None or self._started_seconds is None:
             return None
         # A response that was here already belongs to an earlier request under the same async-id.
-        return timedelta(seconds=max(0.0, received_seconds - self._begun_seconds))
+        return timedelta(seconds=max(0.0, received_seconds - self._started_seconds))
 
     @property
     def default_timeout_seconds(self) -> float:
         """How long a wait lasts by default: until its expiry was told, and a minute at most."""
         if self.expiry_seconds is None:
             return LONGEST_DEFAULT_WAIT_SECONDS
-        return min(self.expiry_seconds + ANSWER_MARGIN_SECONDS, LONGEST_DEFAULT_WAIT_SECONDS)
+        return min(self.expiry_seconds + RESPONSE_MARGIN_SECONDS, LONGEST_DEFAULT_WAIT_SECONDS)
 
     def read_failure(self, response: AsyncResponse) -> DeviceRequestFailed | None:
         """Return the error that a response reports; ``None`` if the request succeeded."""

@@ -19,7 +19,6 @@ from typing import NoReturn, Self
 
 from mirror_sdk._caller import SourceLine, calling_line
 from mirror_sdk._fork import cannot_be_pickled, register_fork_handler
-from mirror_sdk._off_loop import Turns, to_the_end
 from mirror_sdk._protocol.async_log_reader import AsyncLogReader
 from mirror_sdk._protocol.cursor import poll_limit
 from mirror_sdk._protocol.deadline import left_of
@@ -33,6 +32,7 @@ from mirror_sdk._protocol.defaults import (
 from mirror_sdk._protocol.event_buffer import EventBuffer, Patience
 from mirror_sdk._protocol.gaps import warn_of
 from mirror_sdk._protocol.inbox import Expectation, Inbox
+from mirror_sdk._run_in_thread import TimeSlice, to_the_end
 from mirror_sdk._tasks import AsyncCondition, AsyncWorker, finish_call
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.events import Event, every_event, read_events, utc_now
@@ -202,11 +202,11 @@ class AsyncResponseRouter:
                 batch = await self._read(pause_seconds, within_seconds)
             else:
                 batch = await reader.read(pause_seconds, within_seconds)
-                turns = Turns()  # asynchronous alone: thousands may be there already
+                time_slice = TimeSlice()  # asynchronous alone: thousands may be there already
                 with self._changed:
                     for entry in batch.entries:
-                        self.inbox.feed_answers([entry], async_ids)
-                        await turns.give()  # asynchronous alone
+                        self.inbox.feed_responses([entry], async_ids)
+                        await time_slice.yield_if_over()  # asynchronous alone
             if not pause_seconds and not batch.entries and reader.last_failure is None:
                 return
 
@@ -242,13 +242,13 @@ class AsyncResponseRouter:
     async def _take_in(self, batch: Batch) -> set[str]:
         """Hand out what was read; gives the lists in which something could not be."""
         unreadable: set[str] = set()
-        turns = Turns()  # asynchronous alone: thousands may be there already
+        time_slice = TimeSlice()  # asynchronous alone: thousands may be there already
         with self._changed:
             if batch.gap is not None:
                 self.inbox.note_loss(batch.gap.first_seq, batch.gap.last_seq)
             for entry in batch.entries:
                 unreadable |= self.inbox.feed([entry])
-                await turns.give()  # asynchronous alone
+                await time_slice.yield_if_over()  # asynchronous alone
             # Moves only with what was handed out: a child of a fork, and who looks beside, begin from here.
             self._position = self.reader.position
             self._last_read_at = self._clock()
@@ -293,9 +293,9 @@ class AsyncEvents(AsyncIterator[Event]):
         self._clock = clock
         self._now = now
         self._buffer = EventBuffer(reader.position, limit, wants, called_from=calling_line())
-        self._turns = Turns(clock)  # asynchronous alone: thousands may be there already
+        self._time_slice = TimeSlice(clock)  # asynchronous alone: thousands may be there already
         # Each of several tasks gets the next event.
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._beginning: asyncio.Task[None] | None = None  # asynchronous alone: a constructor cannot wait
         self._failure: Exception | None = None  # asynchronous alone
         register_fork_handler(self)
@@ -303,7 +303,7 @@ class AsyncEvents(AsyncIterator[Event]):
 
     def _after_fork_in_child(self) -> None:
         """Nobody takes events here. What one had asked for is asked for again."""
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._beginning = None  # asynchronous alone
 
     def __reduce__(self) -> NoReturn:
@@ -335,7 +335,7 @@ class AsyncEvents(AsyncIterator[Event]):
         return self
 
     async def __anext__(self) -> Event:
-        async with self._turn:
+        async with self._lock:
             event = None if self._buffer.is_over else await self._take()
             if event is None:
                 # An iterator that has ended stays so; an asynchronous one goes on at the next step.
@@ -344,7 +344,7 @@ class AsyncEvents(AsyncIterator[Event]):
             return event
 
     async def __aenter__(self) -> Self:
-        async with self._turn:  # asynchronous alone
+        async with self._lock:  # asynchronous alone
             await self._begun()
         return self
 
@@ -355,7 +355,7 @@ class AsyncEvents(AsyncIterator[Event]):
 
     async def _take(self) -> Event | None:
         await self._begun()  # asynchronous alone
-        await self._turns.give()  # asynchronous alone
+        await self._time_slice.yield_if_over()  # asynchronous alone
         # The time the taker spends on an event does not count.
         patience = Patience(self._timeout_seconds, self._outage_seconds, self._clock)
         event = self._buffer.take()
@@ -420,7 +420,7 @@ class AsyncWatch:
         self._wants = wants
         self._now = now
         self._errors: deque[Exception] = deque(maxlen=ERRORS_KEPT)
-        self._turns = Turns()  # asynchronous alone
+        self._time_slice = TimeSlice()  # asynchronous alone
         self._worker = AsyncWorker("mirror-watch")
         self._worker.start(self._run)
 
@@ -477,7 +477,7 @@ class AsyncWatch:
 
     async def _deliver(self, batch: Batch) -> None:
         for event in read_events(batch, self._now()):
-            await self._turns.give()  # asynchronous alone
+            await self._time_slice.yield_if_over()  # asynchronous alone
             if not self._wants(event):
                 continue
             with self._worker.step:

@@ -46,7 +46,7 @@ class AsyncDeviceRequest(AcceptedRequest):
         >>> (await request.result()).python, await request.done()
         (21.5, True)
         """
-        is_done = await wait_for_answer(self, 0)
+        is_done = await wait_for_response(self, 0)
         warn_of_loss([self], self._router.called_from)
         return is_done
 
@@ -97,7 +97,7 @@ class AsyncDeviceRequest(AcceptedRequest):
         return answer
 
 
-async def wait_for_answer(request: AsyncDeviceRequest, timeout_seconds: float) -> bool:
+async def wait_for_response(request: AsyncDeviceRequest, timeout_seconds: float) -> bool:
     """Whether its answer has come in that time. What was lost meanwhile is left for :func:`warn_of_loss`.
 
     Raises:
@@ -106,7 +106,7 @@ async def wait_for_answer(request: AsyncDeviceRequest, timeout_seconds: float) -
     return await request._router.wait(request._expectation, timeout_seconds) is not None
 
 
-async def look_for_answers(requests: Iterable[object]) -> None:
+async def fetch_responses(requests: Iterable[object]) -> None:
     """Look at what the log has now, once for all requests of a client; what a closed one has seen is all there is.
 
     Raises:

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 # With this module, which a program imports before a loop runs, and not on the loop when its first client is made.
 import mirror_sdk._protocol.async_sender  # noqa: F401
-from mirror_sdk._off_loop import all_of
 from mirror_sdk._protocol.event_loop import MOST_AT_ONCE
+from mirror_sdk._run_in_thread import all_of
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")

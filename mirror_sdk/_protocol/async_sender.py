@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 import httpx
 
 from mirror_sdk._fork import Connections, Lock, abandon_in_child, register_fork_handler
-from mirror_sdk._off_loop import off_loop
 from mirror_sdk._protocol.async_arrival import pieces_of, read_arriving
 from mirror_sdk._protocol.async_network import AsyncNetwork
 from mirror_sdk._protocol.client_clock import ClientClock
 from mirror_sdk._protocol.deadline import Deadline, Pace, left_of
 from mirror_sdk._protocol.defaults import DEFAULT_MAX_RETRIES
-from mirror_sdk._protocol.event_loop import MOST_BYTES_ON_LOOP, LoopTurns, closed_when_cancelled, ends_with
+from mirror_sdk._protocol.event_loop import MOST_BYTES_ON_LOOP, LoopLimiter, closed_when_cancelled, ends_with
+from mirror_sdk._protocol.flow import Sleep
 from mirror_sdk._protocol.http_messages import (
     forget_body,
     request_of,
@@ -27,9 +27,9 @@ from mirror_sdk._protocol.http_messages import (
 from mirror_sdk._protocol.operation import HTTPResponse, Operation, Received
 from mirror_sdk._protocol.response_body import Gathering
 from mirror_sdk._protocol.sender_base import SenderBase
-from mirror_sdk._protocol.steps import Pause
+from mirror_sdk._run_in_thread import run_in_thread
 from mirror_sdk.config import ClientSettings
-from mirror_sdk.errors import InvalidValue, MirrorError, UnexpectedAnswer
+from mirror_sdk.errors import InvalidValue, MirrorError, UnexpectedResponse
 from mirror_sdk.wire.errors import ErrorBody
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class AsyncSender(SenderBase):
     ) -> None:
         super().__init__(settings, timeout_seconds, max_retries, clock)
         self._sleep = sleep
-        self._turns = LoopTurns()  # asynchronous alone: threads send whenever they want to
+        self._limiter = LoopLimiter()  # asynchronous alone: threads send whenever they want to
         self._is_prepared = False  # asynchronous alone
         self._transport = transport
         self._connections = Connections()
@@ -65,7 +65,7 @@ class AsyncSender(SenderBase):
     def _after_fork_in_child(self) -> None:
         """Leave the connections to the parent."""
         self._connections.close_in_child()
-        self._turns = LoopTurns()  # asynchronous alone: the loop is the parent's, too
+        self._limiter = LoopLimiter()  # asynchronous alone: the loop is the parent's, too
         pool = self._pool
         if pool is not None and isinstance(pool.carrier, AsyncNetwork) and not pool.is_closed:
             # Its end would take the connections out of the parent's loop, which waits for them in the kernel.
@@ -93,11 +93,11 @@ class AsyncSender(SenderBase):
         """
         if self._is_prepared:
             return
-        self._turns.require_loop()
+        self._limiter.require_loop()
         self.refuse_closed()
-        async with self._turns.preparing:
+        async with self._limiter.preparing:
             if not self._is_prepared:
-                await off_loop(self._prepare)
+                await run_in_thread(self._prepare)
 
     def _prepare(self) -> None:  # asynchronous alone
         # With the first of all models pydantic looks for plugins among all that is installed.
@@ -109,8 +109,8 @@ class AsyncSender(SenderBase):
 
     async def aclose(self) -> None:
         """Close the connections; harmless when they are closed. Those of an event loop that has ended are dropped."""
-        self._turns.cancel_ahead()  # asynchronous alone
-        with self._turns.ended_loop_ignored():
+        self._limiter.cancel_prioritized()  # asynchronous alone
+        with self._limiter.ended_loop_ignored():
             await self._http.aclose()
 
     @property
@@ -152,9 +152,9 @@ class AsyncSender(SenderBase):
         if is_closed:
             await self._http.aclose()
 
-    def let_ahead(self, task: asyncio.Task[None]) -> None:  # asynchronous alone
+    def prioritize(self, task: asyncio.Task[None]) -> None:  # asynchronous alone
         """Send nothing else before this task of the running loop, which sends by this too, has ended."""
-        self._turns.let_ahead(task)
+        self._limiter.prioritize(task)
 
     async def send(self, operation: Operation[T], timeout: float | None = None) -> T:
         """Send it and read the answer. What is safe to repeat is sent again when its answer was lost on the way.
@@ -169,20 +169,20 @@ class AsyncSender(SenderBase):
             ClientClosed: It was closed.
             ConfigError: There is no asyncio event loop, or it is another one than before.
             ConnectionFailed: There was no answer, at the last attempt either.
-            UnexpectedAnswer: What answered does not speak this interface.
+            UnexpectedResponse: What answered does not speak this interface.
         """
-        self._turns.require_loop()  # asynchronous alone
+        self._limiter.require_loop()  # asynchronous alone
         usual = min(self.timeout_seconds + operation.hold_seconds, operation.within_seconds, key=left_of)
         deadline = self.deadline(usual if timeout is None else timeout)
 
         async def attempt() -> T:
             answer = await self._read(operation, await self._open(operation, deadline), deadline)
             if len(answer.content) > MOST_BYTES_ON_LOOP:  # asynchronous alone
-                return await off_loop(operation.finish, answer)
+                return await run_in_thread(operation.finish, answer)
             return operation.finish(answer)
 
         with self.explaining():
-            async with self._turn(operation, deadline):
+            async with self._slot(operation, deadline):
                 return await self._repeat(operation, deadline, attempt)
 
     async def receive(
@@ -204,12 +204,12 @@ class AsyncSender(SenderBase):
             ClientClosed: It was closed.
             ConfigError: There is no asyncio event loop, or it is another one than before.
             ConnectionFailed: There was no answer, or it broke off.
-            UnexpectedAnswer: What answered does not speak this interface.
+            UnexpectedResponse: What answered does not speak this interface.
         """
-        self._turns.require_loop()  # asynchronous alone
+        self._limiter.require_loop()  # asynchronous alone
         deadline = Pace(self.timeout_seconds, self._clock) if timeout is None else self.deadline(timeout)
         with self.explaining():
-            async with self._turn(operation, deadline):
+            async with self._slot(operation, deadline):
                 answer = await self._repeat(operation, deadline, lambda: self._begin(operation, deadline))
                 try:
                     return await read_arriving(read, answer, deadline)
@@ -219,7 +219,7 @@ class AsyncSender(SenderBase):
                     await answer.aclose()
                     forget_body(answer)
 
-    async def pause(self, pause: Pause, deadline: Deadline) -> None:
+    async def pause(self, pause: Sleep, deadline: Deadline) -> None:
         """Wait between two requests of a call.
 
         Raises:
@@ -229,20 +229,20 @@ class AsyncSender(SenderBase):
         await self._sleep(pause.seconds)
 
     @asynccontextmanager
-    async def _turn(self, operation: Operation[Any], deadline: Deadline) -> AsyncIterator[None]:  # asynchronous alone
+    async def _slot(self, operation: Operation[Any], deadline: Deadline) -> AsyncIterator[None]:  # asynchronous alone
         """One of the turns to send; a poll that is held open needs none."""
         if operation.hold_seconds:
             yield
             return
         deadline.begin_attempt()
         try:
-            await self._turns.take(deadline)
+            await self._limiter.acquire(deadline)
         except httpx.RequestError as exc:
             raise self.lost(operation, exc, deadline) from exc
         try:
             yield
         finally:
-            self._turns.give_back()
+            self._limiter.release()
 
     async def _begin(self, operation: Operation[None], deadline: Deadline) -> httpx.Response:
         """The answer without its body, unless it is an error."""
@@ -287,7 +287,7 @@ class AsyncSender(SenderBase):
             return Received(answer.status_code, answer.headers, gathering.content)
         except httpx.RequestError as exc:
             raise self.lost(operation, exc, deadline) from exc
-        except UnexpectedAnswer:
+        except UnexpectedResponse:
             if answer.is_success:
                 raise
             # A refusal is one by its status alone.

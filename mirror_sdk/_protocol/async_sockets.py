@@ -10,11 +10,11 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from mirror_sdk._fork import abandon_in_child, close_in_child, register_fork_handler
-from mirror_sdk._off_loop import off_loop
 from mirror_sdk._protocol.async_connection import abort, open_connection, receive, socket_of
 from mirror_sdk._protocol.deadline import left_of
 from mirror_sdk._protocol.socket_messages import Way, closed_here
 from mirror_sdk._protocol.status import Contact
+from mirror_sdk._run_in_thread import run_in_thread
 
 
 class AsyncSocket:
@@ -96,7 +96,7 @@ class AsyncSockets:
         """
         if self._is_closed:
             raise closed_here()
-        await off_loop(self._way.prepare)
+        await run_in_thread(self._way.prepare)
         limit_seconds = min(self._limit_seconds, left_of(within_seconds))
         try:
             connection = await open_connection(self._way.url(after), self._way.options(limit_seconds))

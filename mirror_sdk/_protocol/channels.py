@@ -204,7 +204,7 @@ class ResponseRouter:
                 batch = reader.read(pause_seconds, within_seconds)
                 with self._changed:
                     for entry in batch.entries:
-                        self.inbox.feed_answers([entry], async_ids)
+                        self.inbox.feed_responses([entry], async_ids)
             if not pause_seconds and not batch.entries and reader.last_failure is None:
                 return
 
@@ -285,13 +285,13 @@ class Events(Iterator[Event]):
         self._now = now
         self._buffer = EventBuffer(reader.position, limit, wants, called_from=calling_line())
         # Each of several threads gets the next event.
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         register_fork_handler(self)
         self._begin()
 
     def _after_fork_in_child(self) -> None:
         """Nobody takes events here. What one had asked for is asked for again."""
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
 
     def __reduce__(self) -> NoReturn:
         raise cannot_be_pickled(self, "send their position, and go on behind it with client.events(after=position)")
@@ -309,7 +309,7 @@ class Events(Iterator[Event]):
         return self
 
     def __next__(self) -> Event:
-        with self._turn:
+        with self._lock:
             event = None if self._buffer.is_over else self._take()
             if event is None:
                 # An iterator that has ended stays so; an asynchronous one goes on at the next step.

@@ -23,7 +23,7 @@ from mirror_sdk.errors import (
     LimitExceeded,
     MirrorError,
     ServerError,
-    UnexpectedAnswer,
+    UnexpectedResponse,
 )
 from mirror_sdk.wire.log_entries import NOTHING, Batch, Entries, Gap
 
@@ -89,13 +89,13 @@ class LogCursor:
         """Move the position after the entries of a response.
 
         Raises:
-            UnexpectedAnswer: These entries were read before, or their numbers are not valid.
+            UnexpectedResponse: These entries were read before, or their numbers are not valid.
         """
         if poll.message and self.position is not None and poll.cursor <= self.position:
-            raise UnexpectedAnswer(f"a poll for what follows entry {self.position} returned entry {poll.cursor} again")
+            raise UnexpectedResponse(f"a poll after entry {self.position} returned entry {poll.cursor} again")
         entries = Entries(poll.message)
         if fault := entries.numbering_error(self.position, poll.cursor):
-            raise UnexpectedAnswer(f"in the response to a poll {visible_line(fault)}")
+            raise UnexpectedResponse(f"in the response to a poll {visible_line(fault)}")
         # Only after all checks: the next poll repeats an invalid response from the same position.
         self._backoff.succeeded()
         self.last_failure = None

@@ -47,7 +47,7 @@ class DeviceRequest(AcceptedRequest):
         >>> request.result().python, request.done()
         (21.5, True)
         """
-        is_done = wait_for_answer(self, 0)
+        is_done = wait_for_response(self, 0)
         warn_of_loss([self], self._router.called_from)
         return is_done
 
@@ -98,7 +98,7 @@ class DeviceRequest(AcceptedRequest):
         return answer
 
 
-def wait_for_answer(request: DeviceRequest, timeout_seconds: float) -> bool:
+def wait_for_response(request: DeviceRequest, timeout_seconds: float) -> bool:
     """Whether its answer has come in that time. What was lost meanwhile is left for :func:`warn_of_loss`.
 
     Raises:
@@ -107,7 +107,7 @@ def wait_for_answer(request: DeviceRequest, timeout_seconds: float) -> bool:
     return request._router.wait(request._expectation, timeout_seconds) is not None
 
 
-def look_for_answers(requests: Iterable[object]) -> None:
+def fetch_responses(requests: Iterable[object]) -> None:
     """Look at what the log has now, once for all requests of a client; what a closed one has seen is all there is.
 
     Raises:

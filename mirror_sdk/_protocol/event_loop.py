@@ -20,14 +20,14 @@ MOST_BYTES_ON_LOOP = 32 * 1024
 Starting a thread for it takes a tenth of that."""
 
 
-class LoopTurns:
+class LoopLimiter:
     """The event loop of a sender's connections, and the limit on its concurrent requests."""
 
     def __init__(self) -> None:
         self.preparing = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
-        self._ahead: set[asyncio.Task[None]] = set()
+        self._slots = asyncio.Semaphore(MOST_AT_ONCE)
+        self._prioritized: set[asyncio.Task[None]] = set()
 
     def require_loop(self) -> None:
         """Check that this is the event loop of the connections.
@@ -43,31 +43,31 @@ class LoopTurns:
                 "this client belongs to another event loop, such as that of an asyncio.run() before; make one for each"
             )
 
-    def let_ahead(self, task: asyncio.Task[None]) -> None:
+    def prioritize(self, task: asyncio.Task[None]) -> None:
         """Send no other requests before this task of the running loop, which sends some itself, has ended."""
-        self._ahead.add(task)
-        task.add_done_callback(self._ahead.discard)
+        self._prioritized.add(task)
+        task.add_done_callback(self._prioritized.discard)
 
-    async def take(self, deadline: Deadline) -> None:
+    async def acquire(self, deadline: Deadline) -> None:
         """Wait until a turn is free and the tasks that go ahead have ended.
 
         Raises:
             httpx.ReadTimeout: The time of the call is over.
         """
-        if self._ahead and asyncio.current_task() not in self._ahead:
+        if self._prioritized and asyncio.current_task() not in self._prioritized:
             async with ends_with(deadline):
-                await asyncio.wait(self._ahead)
+                await asyncio.wait(self._prioritized)
         async with ends_with(deadline):
-            await self._turns.acquire()
+            await self._slots.acquire()
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Release the turn."""
-        self._turns.release()
+        self._slots.release()
 
-    def cancel_ahead(self) -> None:
+    def cancel_prioritized(self) -> None:
         """Cancel the tasks that go ahead."""
         with self.ended_loop_ignored():
-            for task in list(self._ahead):
+            for task in list(self._prioritized):
                 task.cancel()
 
     @contextmanager

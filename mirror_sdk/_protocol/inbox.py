@@ -120,7 +120,7 @@ class Inbox:
                 unreadable.add(entry.key)
         return unreadable
 
-    def feed_answers(self, entries: Iterable[Entry], awaited: set[str]) -> None:
+    def feed_responses(self, entries: Iterable[Entry], awaited: set[str]) -> None:
         """Deliver only the responses with these async-ids: the reader of the log has the others still to come."""
         for entry in entries:
             if isinstance(entry.body, AsyncResponse) and entry.body.id in awaited:

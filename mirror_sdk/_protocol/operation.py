@@ -19,11 +19,11 @@ from mirror_sdk.errors import (
     AuthenticationError,
     MirrorError,
     PreconditionFailed,
-    UnexpectedAnswer,
+    UnexpectedResponse,
     api_error,
 )
 from mirror_sdk.wire.errors import ERROR_TYPES, ErrorBody
-from mirror_sdk.wire.model import place_and_fault
+from mirror_sdk.wire.model import location_and_fault
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 
 T = TypeVar("T")
@@ -102,16 +102,16 @@ class Operation(Generic[T_co]):
 
         Raises:
             APIError: The service refused; which subclass depends on the status.
-            UnexpectedAnswer: It is no answer of this interface.
+            UnexpectedResponse: It is no answer of this interface.
         """
         status = answer.status_code
         if status in self.also_reads or 200 <= status < 300:
             if content_type(answer.headers) == _PAGE:
-                raise UnexpectedAnswer(f"{self.method} {self.path} returned a page{elsewhere(answer.headers)}")
+                raise UnexpectedResponse(f"{self.method} {self.path} returned a page{elsewhere(answer.headers)}")
             return self.read(answer)
         if status >= 400:
             raise api_error(status, read_error_body(answer), _read_retry_after(answer))
-        raise UnexpectedAnswer(f"{self.method} {self.path} returned {status}{elsewhere(answer.headers)}")
+        raise UnexpectedResponse(f"{self.method} {self.path} returned {status}{elsewhere(answer.headers)}")
 
 
 def read_json(validate: Callable[[bytes], T]) -> Callable[[HTTPResponse], T]:
@@ -122,7 +122,7 @@ def read_json(validate: Callable[[bytes], T]) -> Callable[[HTTPResponse], T]:
             return validate(answer.content)
         except ValidationError as exc:
             place = "" if content_type(answer.headers) == _JSON else elsewhere(answer.headers)
-            raise UnexpectedAnswer(f"the response does not follow the interface: {first_fault(exc)}{place}") from exc
+            raise UnexpectedResponse(f"the response does not follow the interface: {first_fault(exc)}{place}") from exc
 
     return read
 
@@ -140,7 +140,7 @@ def content_type(headers: Mapping[str, str]) -> str:
 
 def first_fault(fault: ValidationError) -> str:
     """What is wrong first, and where, without the value itself."""
-    place, words = place_and_fault(fault.errors(include_url=False, include_input=False)[0])
+    place, words = location_and_fault(fault.errors(include_url=False, include_input=False)[0])
     return f"{place or 'body'}: {words}"
 
 

@@ -24,7 +24,7 @@ from mirror_sdk._arguments import closest, shown, text
 from mirror_sdk._protocol.operation import HTTPResponse, Operation, first_fault, read_error_body, read_json
 from mirror_sdk._protocol.resource_states import resources_of
 from mirror_sdk._visible import visible_line
-from mirror_sdk.errors import InvalidValue, PreconditionFailed, UnexpectedAnswer, UnknownQuery, api_error
+from mirror_sdk.errors import InvalidValue, PreconditionFailed, UnexpectedResponse, UnknownQuery, api_error
 from mirror_sdk.resource import Resource
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.channel import CallbackRegistration
@@ -228,18 +228,18 @@ class Pages:
         """Return the id after which the next page begins; ``None`` after the last page.
 
         Raises:
-            UnexpectedAnswer: An earlier page had its first or last id, or it is empty and not the last one.
+            UnexpectedResponse: An earlier page had its first or last id, or it is empty and not the last one.
         """
         self._count += 1
         ids = [entry.async_response_id if isinstance(entry, WaitingRequest) else entry.id for entry in page.data]
         bounds = {*ids[:1], *ids[-1:]}
         if again := sorted(bounds & self._bounds):
-            raise UnexpectedAnswer(
+            raise UnexpectedResponse(
                 f"page {self._count} of the list has {visible_line(again[0])} again, which an earlier page had;"
                 " does this service take no after=?"
             )
         if page.has_more and not ids:
-            raise UnexpectedAnswer(f"page {self._count} of the list is empty and says that there is more")
+            raise UnexpectedResponse(f"page {self._count} of the list is empty and says that there is more")
         self._bounds |= bounds
         return ids[-1] if page.has_more else None
 
@@ -738,7 +738,7 @@ def _read_uri_list(answer: HTTPResponse) -> list[str]:
         for path in paths:
             parse_path(path)
     except ValueError as exc:
-        raise UnexpectedAnswer(f"the response is no list of resource paths: {visible_line(str(exc))}") from exc
+        raise UnexpectedResponse(f"the response is no list of resource paths: {visible_line(str(exc))}") from exc
     return paths
 
 
@@ -751,7 +751,7 @@ def require_asked(filters: Mapping[str, str], field: str, found: Iterable[str | 
         found: The value of each device in the response; ``None`` if it has none.
 
     Raises:
-        UnexpectedAnswer: A device does not meet the conditions; the message names both.
+        UnexpectedResponse: A device does not meet the conditions; the message names both.
     """
     values = [value for value in found if value is not None]
     for name, requested in filters.items():
@@ -762,7 +762,7 @@ def require_asked(filters: Mapping[str, str], field: str, found: Iterable[str | 
         expected = frozenset(requested.split(",")) if operator_name == "in" else requested
         for value in values:
             if not meets(value, expected):
-                raise UnexpectedAnswer(
+                raise UnexpectedResponse(
                     f"requested devices with {name}={_shown(requested)}, and the response has one with {field}"
                     f" {_shown(value)}"
                 )
@@ -780,7 +780,7 @@ _MEETS: dict[str, Callable[[Any, Any], bool]] = {
 
 def _require_device(asked: str | None, found: str) -> None:
     if found != asked:
-        raise UnexpectedAnswer(f"requested device {_shown(asked)}, and the response is about {_shown(found)}")
+        raise UnexpectedResponse(f"requested device {_shown(asked)}, and the response is about {_shown(found)}")
 
 
 def _shown(text: object) -> str:
@@ -796,7 +796,7 @@ def _read_accepted(async_id: str, answer: HTTPResponse) -> Accepted:
     body = _read_object(answer.content) if answer.content.strip() else {}
     named = body.get("async-response-id", async_id)
     if named != async_id:
-        raise UnexpectedAnswer(f"requested a request {async_id!r}, and the response is about {_shown(named)}")
+        raise UnexpectedResponse(f"requested a request {async_id!r}, and the response is about {_shown(named)}")
     return Accepted(
         at=read_instant(answer.headers.get(routes.REQUESTED_AT_HEADER)),
         expires_at=read_instant(answer.headers.get(routes.EXPIRES_AT_HEADER)),
@@ -832,15 +832,15 @@ def read_instant(header: str | None) -> datetime | None:
 def _read_poll(after: int | None, answer: HTTPResponse) -> Poll:
     cursor = answer.headers.get(routes.CURSOR_HEADER, "")
     if not cursor.isdecimal():
-        raise UnexpectedAnswer(
+        raise UnexpectedResponse(
             f"the response to a poll has no {routes.CURSOR_HEADER}; this service keeps no log to read"
         )
     if len(cursor) > routes.MAX_SEQ_DIGITS:
-        raise UnexpectedAnswer(
+        raise UnexpectedResponse(
             f"the response to a poll goes up to entry {cursor[: routes.MAX_SEQ_DIGITS]}...; no log is so long"
         )
     if after is not None and int(cursor) < after:
-        raise UnexpectedAnswer(f"requested what follows entry {after}, and the response goes up to {cursor} only")
+        raise UnexpectedResponse(f"requested what follows entry {after}, and the response goes up to {cursor} only")
     message = _read_object(answer.content) if answer.status_code != 204 else {}
     return Poll(
         int(cursor),
@@ -854,9 +854,9 @@ def _read_object(content: bytes) -> Mapping[str, Any]:
     try:
         message = json.loads(content)
     except (ValueError, RecursionError) as exc:
-        raise UnexpectedAnswer(f"the response is no JSON: {exc}") from exc
+        raise UnexpectedResponse(f"the response is no JSON: {exc}") from exc
     if not isinstance(message, dict):
-        raise UnexpectedAnswer(f"the response is a {type(message).__name__}, not an object")
+        raise UnexpectedResponse(f"the response is a {type(message).__name__}, not an object")
     return message
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from mirror_sdk.errors import UnexpectedAnswer
+from mirror_sdk.errors import UnexpectedResponse
 
 ACCEPT_ENCODING = "gzip"
 """The content encoding that is decompressed piece by piece. By default httpx would request more of them."""
@@ -45,13 +45,13 @@ class Unpacking:
         headers: Its headers.
 
     Raises:
-        UnexpectedAnswer: The content encoding is another than gzip, or several.
+        UnexpectedResponse: The content encoding is another than gzip, or several.
     """
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         encoding = headers.get("Content-Encoding", "").strip().lower()
         if encoding not in {"", "identity", "gzip"}:
-            raise UnexpectedAnswer(f"the response has the content encoding {encoding[:40]!r}, which was not requested")
+            raise UnexpectedResponse(f"the response has content encoding {encoding[:40]!r}, which was not requested")
         self._packed = zlib.decompressobj(_GZIP) if encoding == "gzip" else None
 
     def pieces(self, raw: bytes) -> Iterator[bytes]:
@@ -59,7 +59,7 @@ class Unpacking:
 
         Raises:
             httpx.DecodingError: They are damaged.
-            UnexpectedAnswer: They follow the end of the compressed content, or are not compressed.
+            UnexpectedResponse: They follow the end of the compressed content, or are not compressed.
         """
         if self._packed is None:
             yield raw
@@ -68,14 +68,14 @@ class Unpacking:
         # After a full piece there may be more, even if no input is left.
         while raw or len(piece) == PIECE_BYTES:
             if raw and self._packed.eof:
-                raise UnexpectedAnswer("the response goes on after the end of its compressed content")
+                raise UnexpectedResponse("the response goes on after the end of its compressed content")
             try:
                 piece = self._packed.decompress(raw, PIECE_BYTES)
             except zlib.error as exc:
                 if _NEVER_PACKED not in str(exc):
                     raise httpx.DecodingError(str(exc)) from exc
                 message = "the answer says it is compressed and is not; does base_url point elsewhere?"
-                raise UnexpectedAnswer(message) from exc
+                raise UnexpectedResponse(message) from exc
             yield piece
             raw = self._packed.unconsumed_tail or self._packed.unused_data
 
@@ -87,7 +87,7 @@ class Gathering:
         answer: Its status decides the limit, and its headers announce the size.
 
     Raises:
-        UnexpectedAnswer: That is too much.
+        UnexpectedResponse: That is too much.
     """
 
     def __init__(self, answer: httpx.Response) -> None:
@@ -104,14 +104,14 @@ class Gathering:
         """Append a piece.
 
         Raises:
-            UnexpectedAnswer: That is too much.
+            UnexpectedResponse: That is too much.
         """
         self._require(len(self._gathered) + len(piece))
         self._gathered += piece
 
     def _require(self, byte_count: int) -> None:
         if byte_count > self._most_bytes:
-            raise UnexpectedAnswer(
+            raise UnexpectedResponse(
                 f"the response has more than {self._most_bytes} bytes after decompression, which is the limit"
             )
 

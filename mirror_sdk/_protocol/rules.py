@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._protocol.backoff import Backoff
-from mirror_sdk._protocol.steps import Pause, Steps, Work
+from mirror_sdk._protocol.flow import Flow, Sleep, Work
 from mirror_sdk.errors import CallTimeout, InvalidValue, PreconditionFailed
 from mirror_sdk.wire.subscriptions import MAX_RULES, PresubscriptionRule
 
@@ -36,7 +36,7 @@ def add_rules(
     *,
     apply_now: bool,
     announce: Callable[[_Rules], object] | None = None,
-) -> Steps[_Rules]:
+) -> Flow[_Rules]:
     """Add these rules to those of the key; return those that were added.
 
     Args:
@@ -62,7 +62,7 @@ def add_rules(
     return _change(rules, add, apply_now=apply_now, announce=announce)
 
 
-def remove_rules(rules: Iterable[_operations.RuleLike]) -> Steps[_Rules]:
+def remove_rules(rules: Iterable[_operations.RuleLike]) -> Flow[_Rules]:
     """Remove these rules from those of the key; return those that were removed.
 
     Raises:
@@ -96,7 +96,7 @@ def _change(
     *,
     apply_now: bool,
     announce: Callable[[_Rules], object] | None = None,
-) -> Steps[_Rules]:
+) -> Flow[_Rules]:
     """Change the list of rules until no other program interferes.
 
     Args:
@@ -124,7 +124,7 @@ def _change(
                 # The response to an earlier attempt was lost, and that attempt may have made this change.
                 done |= to_do
             try:
-                yield Pause(backoff.failed())
+                yield Sleep(backoff.failed())
             except CallTimeout as over:
                 message = f"others changed the rules of this key each time before it was done: {over}"
                 raise CallTimeout(message) from error

@@ -16,6 +16,7 @@ from mirror_sdk._protocol.arrival import pieces_of, read_arriving
 from mirror_sdk._protocol.client_clock import ClientClock
 from mirror_sdk._protocol.deadline import Deadline, Pace, left_of
 from mirror_sdk._protocol.defaults import DEFAULT_MAX_RETRIES
+from mirror_sdk._protocol.flow import Sleep
 from mirror_sdk._protocol.http_messages import (
     forget_body,
     request_of,
@@ -25,9 +26,8 @@ from mirror_sdk._protocol.network import Network
 from mirror_sdk._protocol.operation import HTTPResponse, Operation, Received
 from mirror_sdk._protocol.response_body import Gathering
 from mirror_sdk._protocol.sender_base import SenderBase
-from mirror_sdk._protocol.steps import Pause
 from mirror_sdk.config import ClientSettings
-from mirror_sdk.errors import InvalidValue, MirrorError, UnexpectedAnswer
+from mirror_sdk.errors import InvalidValue, MirrorError, UnexpectedResponse
 
 T = TypeVar("T")
 
@@ -130,7 +130,7 @@ class Sender(SenderBase):
             CallTimeout: It took too long.
             ClientClosed: It was closed.
             ConnectionFailed: There was no answer, at the last attempt either.
-            UnexpectedAnswer: What answered does not speak this interface.
+            UnexpectedResponse: What answered does not speak this interface.
         """
         usual = min(self.timeout_seconds + operation.hold_seconds, operation.within_seconds, key=left_of)
         deadline = self.deadline(usual if timeout is None else timeout)
@@ -160,7 +160,7 @@ class Sender(SenderBase):
             CallTimeout: It took too long.
             ClientClosed: It was closed.
             ConnectionFailed: There was no answer, or it broke off.
-            UnexpectedAnswer: What answered does not speak this interface.
+            UnexpectedResponse: What answered does not speak this interface.
         """
         deadline = Pace(self.timeout_seconds, self._clock) if timeout is None else self.deadline(timeout)
         with self.explaining():
@@ -173,7 +173,7 @@ class Sender(SenderBase):
                 answer.close()
                 forget_body(answer)
 
-    def pause(self, pause: Pause, deadline: Deadline) -> None:
+    def pause(self, pause: Sleep, deadline: Deadline) -> None:
         """Wait between two requests of a call.
 
         Raises:
@@ -223,7 +223,7 @@ class Sender(SenderBase):
             return Received(answer.status_code, answer.headers, gathering.content)
         except httpx.RequestError as exc:
             raise self.lost(operation, exc, deadline) from exc
-        except UnexpectedAnswer:
+        except UnexpectedResponse:
             if answer.is_success:
                 raise
             # A refusal is one by its status alone.

@@ -12,12 +12,12 @@ import httpx
 from mirror_sdk._arguments import seconds
 from mirror_sdk._protocol.client_clock import ClientClock
 from mirror_sdk._protocol.deadline import Deadline
+from mirror_sdk._protocol.flow import Sleep
 from mirror_sdk._protocol.http_messages import lost
 from mirror_sdk._protocol.operation import Operation, hide_key, hint_at_demo
 from mirror_sdk._protocol.response_body import ACCEPT_ENCODING
 from mirror_sdk._protocol.retries import Retries
 from mirror_sdk._protocol.status import Contact
-from mirror_sdk._protocol.steps import Pause
 from mirror_sdk.config import LONGEST_TIMEOUT_SECONDS, ClientSettings, read_max_retries, read_timeout
 from mirror_sdk.errors import CallTimeout, ClientClosed, ConnectionFailed, InvalidValue, MirrorError
 
@@ -97,7 +97,7 @@ class SenderBase(ABC):
         """Return the limit on sending a device request whose response is then waited for; ``None`` is the client's."""
         return wait if wait and wait < self.timeout_seconds else None
 
-    def require_time(self, pause: Pause, deadline: Deadline) -> None:
+    def require_time(self, pause: Sleep, deadline: Deadline) -> None:
         """Raise an error if a call has no time for a pause.
 
         Raises:

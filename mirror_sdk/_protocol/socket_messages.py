@@ -22,7 +22,7 @@ from mirror_sdk.errors import (
     ClientClosed,
     ConnectionFailed,
     MirrorError,
-    UnexpectedAnswer,
+    UnexpectedResponse,
     api_error,
 )
 from mirror_sdk.wire import routes
@@ -123,7 +123,7 @@ def _refused(failure: InvalidStatus) -> MirrorError:
         return api_error(error.status, body, error.retry_after_seconds)
     except MirrorError as error:
         return error
-    return UnexpectedAnswer(
+    return UnexpectedResponse(
         f"GET {routes.WEBSOCKET_CONNECT} was answered with {told.status_code} instead of a websocket; {_NOT_PASSED_ON}"
     )
 
@@ -132,15 +132,15 @@ def read_message(after: int, text: str | bytes) -> Poll | None:
     """What a message tells a reader with this position; ``None`` where it read all of it before, by a poll.
 
     Raises:
-        UnexpectedAnswer: It is no message of such a websocket.
+        UnexpectedResponse: It is no message of such a websocket.
     """
     try:
         message = json.loads(text)
     except (ValueError, RecursionError) as exc:
-        raise UnexpectedAnswer(f"a message of the websocket is no JSON: {exc}") from exc
+        raise UnexpectedResponse(f"a message of the websocket is no JSON: {exc}") from exc
     cursor = message.pop(routes.CURSOR_HEADER.lower(), None) if isinstance(message, dict) else None
     if not isinstance(cursor, int) or isinstance(cursor, bool) or not 0 <= cursor < 10**routes.MAX_SEQ_DIGITS:
-        raise UnexpectedAnswer("a message of the websocket has no position; this service keeps no log to read")
+        raise UnexpectedResponse("a message of the websocket has no position; this service keeps no log to read")
     gap = read_gap(_text(message.pop(routes.GAP_HEADER.lower(), None)))
     told_at = read_instant(_text(message.pop(routes.TIME_HEADER.lower(), None)))
     if cursor < after or (cursor == after and message):

@@ -19,12 +19,12 @@ from mirror_sdk._protocol.deadline import Deadline
 from mirror_sdk._protocol.defaults import DEFAULT_MAX_RETRIES, DEFAULT_MAX_SNAPSHOT_BYTES
 from mirror_sdk._protocol.device_request import DeviceRequest
 from mirror_sdk._protocol.fan_out import gather_requests
+from mirror_sdk._protocol.flow import Effect, Flow, Sleep, Work
 from mirror_sdk._protocol.inbox import Inbox
 from mirror_sdk._protocol.log_reader import LogReader
 from mirror_sdk._protocol.operation import Operation
 from mirror_sdk._protocol.request_options import RequestOptions
 from mirror_sdk._protocol.status import Channel
-from mirror_sdk._protocol.steps import Pause, Steps, Work
 from mirror_sdk._table_keys import DeviceTable, ResourceKey, is_table, raise_first, warn_if_empty
 from mirror_sdk._table_keys import resource_keys as keys_in
 from mirror_sdk.config import ClientSettings, read_max_snapshot_bytes
@@ -177,7 +177,7 @@ class ClientSession:
             limit: The most items to return; ``None`` returns all.
 
         Raises:
-            UnexpectedAnswer: The service repeats a page, or sends an empty one that is not the last.
+            UnexpectedResponse: The service repeats a page, or sends an empty one that is not the last.
         """
         found: list[E] = []
         pages = _operations.Pages()
@@ -190,28 +190,28 @@ class ClientSession:
                 break
         return found[:limit]
 
-    def run(self, steps: Steps[T], timeout: float | None = None) -> T:
+    def run(self, flow: Flow[T], timeout: float | None = None) -> T:
         """Send the requests of steps one after another, within the time of one call, and return the result."""
         deadline = self.sender.deadline(timeout)
         try:
-            step = next(steps)
+            effect = next(flow)
             while True:
                 try:
-                    answer = self._take_step(step, deadline)
+                    answer = self._perform(effect, deadline)
                 except MirrorError as error:
-                    step = steps.throw(error)
+                    effect = flow.throw(error)
                 else:
-                    step = steps.send(answer)
+                    effect = flow.send(answer)
         except StopIteration as end:
             found: T = end.value
             return found
 
-    def _take_step(self, step: Operation[Any] | Work | Pause, deadline: Deadline) -> Any:
-        if isinstance(step, Work):
-            return step.do()
-        if isinstance(step, Pause):
-            return self.sender.pause(step, deadline)
-        return self.sender.send(step, deadline)
+    def _perform(self, effect: Effect, deadline: Deadline) -> Any:
+        if isinstance(effect, Work):
+            return effect.do()
+        if isinstance(effect, Sleep):
+            return self.sender.pause(effect, deadline)
+        return self.sender.send(effect, deadline)
 
     def read_device(self, device_id: str, take: Callable[[DeviceObject], T], timeout: float | None = None) -> T:
         asking = _operations.read_device_object(device_id, lambda found: take(DeviceObject.from_wire(found)))
@@ -267,7 +267,7 @@ class ClientSession:
         operation(ANY_ID)  # rejects invalid arguments before the directory is queried
         device_id = self.run(id_of(self.names, device, refresh=True), deadline)
         issued_at, clock = utc_now(), self.sender.clock
-        begun_seconds = clock.seconds()
+        started_seconds = clock.seconds()
         expectation = router.expect(identity, deadline)
         with router.submitting(expectation, min(most_held_seconds, deadline.left)) as wait_seconds:
             accepted = self.run(send_to(device, operation(device_id, wait_seconds=wait_seconds)), deadline)
@@ -287,7 +287,7 @@ class ClientSession:
             if payload is None or method != "PUT"
             else decode(payload, options.get("content_type"), path),
             _expectation=expectation,
-            _begun_seconds=clock.begun_seconds(begun_seconds, identity),
+            _started_seconds=clock.started_seconds(started_seconds, identity),
             _router=router,
         )
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from mirror_sdk._off_loop import off_loop
 from mirror_sdk._protocol.async_sender import AsyncSender
+from mirror_sdk._run_in_thread import run_in_thread
 from mirror_sdk.cassette.async_transports import AsyncPlayingTransport, AsyncRecordingTransport
 from mirror_sdk.cassette.modes import Mode, is_played, open_cassette
 from mirror_sdk.cassette.player import Player
@@ -61,7 +61,7 @@ class AsyncCassette:
         return self._held.started_at
 
     async def __aenter__(self) -> Self:
-        self.insert(await off_loop(self.open))
+        self.insert(await run_in_thread(self.open))
         return self
 
     async def __aexit__(
@@ -112,6 +112,6 @@ class AsyncCassette:
         await self._sender.take_out()
         self._reset()
         if isinstance(held, CassetteRecorder) and is_kept:
-            await off_loop(held.finish)
+            await run_in_thread(held.finish)
         else:
             held.close()

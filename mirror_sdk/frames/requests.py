@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._protocol.accepted_request import AcceptedRequest, UnacceptedRequest, require_requests
-from mirror_sdk._protocol.device_request import look_for_answers
+from mirror_sdk._protocol.device_request import fetch_responses
 from mirror_sdk.errors import failure_reason
 from mirror_sdk.events import instant_of
 from mirror_sdk.frames.columns import build
@@ -112,7 +112,7 @@ def requests_frame(
     Source: specification E2; wire.md 2 and 5.
     """
     rows = require_requests(requests)
-    look_for_answers(rows)
+    fetch_responses(rows)
     return seen_requests_frame(rows, tz=tz, server=server)
 
 

@@ -50,7 +50,7 @@ class RowChecker:
         Raises:
             ContractError: The batch contradicts itself, lacks a member, or has rows that were not requested.
             pyarrow.ArrowInvalid: It is damaged.
-            UnexpectedAnswer: It has a device that was not requested.
+            UnexpectedResponse: It has a device that was not requested.
         """
         batch.validate(full=True)
         batch = batch.select(COLUMNS.names)

@@ -6,13 +6,13 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 from mirror_sdk._arguments import Form, module_for
-from mirror_sdk._off_loop import import_off_loop, off_loop
 from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._protocol.async_channels import AsyncResponseRouter
 from mirror_sdk._protocol.async_log_reader import AsyncLogReader
 from mirror_sdk._protocol.defaults import DEFAULT_IDLE_SECONDS
 from mirror_sdk._protocol.inbox import Inbox
 from mirror_sdk._protocol.status import ClientStatus, status_of
+from mirror_sdk._run_in_thread import import_in_thread, run_in_thread
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._session.async_table_reader import AsyncTableReader
 from mirror_sdk.errors import InvalidValue
@@ -106,7 +106,7 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
         address = url or receiver.url
         if address is None:
             raise ValueError("give url=, the address under which the service calls your application")
-        await import_off_loop("mirror_sdk.webhook.async_callback_reader")
+        await import_in_thread("mirror_sdk.webhook.async_callback_reader")
         from mirror_sdk.webhook.async_callback_reader import AsyncCallbackReader
         from mirror_sdk.webhook.inbox import TOKEN_HEADER
         from mirror_sdk.webhook.registration import RegisteredWebhook, register
@@ -151,7 +151,7 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
         if not self._session.sender.is_on_network:
             raise InvalidValue("a websocket goes over the network, past a cassette and past transport=; leave that out")
         deadline = self._session.sender.deadline(timeout)
-        await import_off_loop("mirror_sdk._protocol.async_socket_reader")
+        await import_in_thread("mirror_sdk._protocol.async_socket_reader")
         from mirror_sdk._protocol.async_socket_reader import AsyncSocketReader
         from mirror_sdk._protocol.async_sockets import AsyncSockets
         from mirror_sdk._protocol.socket_messages import Way
@@ -248,21 +248,21 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
         async with self._session.open_events(
             timeout=timeout, outage_timeout=outage_timeout, limit=limit, after=after, paths=paths, devices=devices
         ) as events:
-            await import_off_loop(module_for(as_), "mirror_sdk.tables.events")
+            await import_in_thread(module_for(as_), "mirror_sdk.tables.events")
             from mirror_sdk.tables.events import EVENTS_AT_A_TIME, EventParts
 
-            parts = await off_loop(EventParts, raw=raw)
+            parts = await run_in_thread(EventParts, raw=raw)
             events._buffer.skipped = parts.skip
             some: list[Event] = []
             async for event in events:
                 some.append(event)
                 if len(some) == EVENTS_AT_A_TIME:
-                    await off_loop(parts.add, some)
+                    await run_in_thread(parts.add, some)
                     some = []
         if some:
-            await off_loop(parts.add, some)
-        state = await self._tables.units_of(await off_loop(parts.unitless))
-        tables, about = await off_loop(
+            await run_in_thread(parts.add, some)
+        state = await self._tables.units_of(await run_in_thread(parts.unitless))
+        tables, about = await run_in_thread(
             parts.finish, server=self._session.base_url, position=events.position, state=state
         )
-        return await off_loop(lambda: to_form(tables, about, as_=as_, tz=tz))
+        return await run_in_thread(lambda: to_form(tables, about, as_=as_, tz=tz))

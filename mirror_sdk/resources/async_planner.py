@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mirror_sdk._off_loop import off_loop
 from mirror_sdk._protocol.accepted_request import AcceptedRequest
 from mirror_sdk._protocol.async_channels import AsyncResponseRouter
-from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest, wait_for_answer
+from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest, wait_for_response
 from mirror_sdk._protocol.async_fan_out import gather_requests
 from mirror_sdk._protocol.deadline import left_of
+from mirror_sdk._run_in_thread import run_in_thread
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._table_keys import ResourceKey
 from mirror_sdk.errors import CallTimeout, MirrorError
@@ -68,11 +68,11 @@ class AsyncPlanner:
         from mirror_sdk.plan.checks import check_all, places_to_read
 
         known, new_id = await self._known_of(requested, timeout), self._session.sender.clock.new_async_id
-        planned = await off_loop(check_all, requested, known, reasons or {}, new_id=new_id)
-        if read_first and (places := await off_loop(places_to_read, planned, known)):
+        planned = await run_in_thread(check_all, requested, known, reasons or {}, new_id=new_id)
+        if read_first and (places := await run_in_thread(places_to_read, planned, known)):
             unread = await self._read_each(places, timeout)
             known |= await self._known_of([one for one in requested if (one.device_id, one.path) in places], timeout)
-            planned = await off_loop(check_all, requested, known, reasons or {}, unread, new_id=new_id)
+            planned = await run_in_thread(check_all, requested, known, reasons or {}, unread, new_id=new_id)
         return AsyncPlan(
             planned,
             server=self._session.base_url,
@@ -94,11 +94,11 @@ class AsyncPlanner:
 
         known: dict[str, KnownDevice] = {}
         paths = {one.path for one in requested}
-        for chunk in await off_loop(list, device_chunks(requested)):
+        for chunk in await run_in_thread(list, device_chunks(requested)):
             listed = await self._devices.list(filters={"id__in": chunk}, timeout=timeout)
             take = partial(self._session.read_device, take=partial(resources_at, paths), timeout=timeout)
             seen = await gather_requests(take, listed.ids)
-            known |= await off_loop(known_devices, listed, seen)
+            known |= await run_in_thread(known_devices, listed, seen)
         return known
 
     async def _read_each(self, places: Sequence[ResourceKey], timeout: float | None) -> Mapping[ResourceKey, str]:
@@ -123,7 +123,7 @@ class AsyncPlanner:
                         check_about_one_device(error)
                         failures[place] = str(error)
                 if waiting:
-                    await wait_for_answer(next(iter(waiting.values()))[0], _POLL_SECONDS)
+                    await wait_for_response(next(iter(waiting.values()))[0], _POLL_SECONDS)
                 ended = [
                     one for one, (read, late_at) in waiting.items() if read.response or time.monotonic() >= late_at
                 ]

@@ -117,7 +117,7 @@ def test_of_others_entries_only_the_awaited_answers_are_taken_each_once():
     inbox = Inbox()
     expectation = inbox.expect("a")
     awaited = {"a", "c"}
-    inbox.feed_answers([*Entries({"blips": [1]}), answer("a", 200), answer("b"), answer("a", 504)], awaited)
+    inbox.feed_responses([*Entries({"blips": [1]}), answer("a", 200), answer("b"), answer("a", 504)], awaited)
     assert expectation.response is not None
     assert (expectation.response.status, awaited) == (200, {"c"})
     assert (inbox.unreadable, inbox.unclaimed, inbox.duplicates) == (0, 0, 0)

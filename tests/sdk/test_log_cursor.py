@@ -8,7 +8,7 @@ import pytest
 from mirror_sdk._protocol.backoff import Backoff
 from mirror_sdk._protocol.cursor import LogCursor, poll_limit
 from mirror_sdk._protocol.operations import Poll
-from mirror_sdk.errors import ConnectionFailed, MirrorError, UnexpectedAnswer, api_error
+from mirror_sdk.errors import ConnectionFailed, MirrorError, UnexpectedResponse, api_error
 from mirror_sdk.wire.errors import ErrorBody
 from mirror_sdk.wire.log_entries import NOTHING, Batch, Gap
 
@@ -29,7 +29,7 @@ def refusal(status: int, reason: str | None = None, retry_after_seconds: float |
 
 
 PASSING = [ConnectionFailed("lost"), refusal(500), refusal(503), refusal(429), refusal(410)]
-LASTING = [refusal(401), refusal(403), refusal(400), refusal(404), refusal(409), UnexpectedAnswer("html")]
+LASTING = [refusal(401), refusal(403), refusal(400), refusal(404), refusal(409), UnexpectedResponse("html")]
 
 
 def test_an_answer_moves_the_position_and_gives_its_entries():
@@ -98,7 +98,7 @@ def test_the_limit_of_a_wait_is_that_of_its_poll():
 @pytest.mark.parametrize(
     ("poll", "told"),
     [
-        (Poll(5, {"blips": [1]}, None, AT), "what follows entry 5 returned entry 5 again"),
+        (Poll(5, {"blips": [1]}, None, AT), "a poll after entry 5 returned entry 5 again"),
         (Poll(4, {"blips": [1]}, None, AT), "what follows entry 5 returned entry 4 again"),
         (Poll(9, {"blips": [{"seq": 5}]}, None, AT), "in the response to a poll an entry has the number 5"),
         (Poll(9, {"blips": [{"seq": "9" * 5000}]}, None, AT), r"has the number '9{50,4000}…$"),
@@ -106,6 +106,6 @@ def test_the_limit_of_a_wait_is_that_of_its_poll():
 )
 def test_an_answer_that_cannot_be_moves_nothing(poll, told):
     reader = cursor(5)
-    with pytest.raises(UnexpectedAnswer, match=told):
+    with pytest.raises(UnexpectedResponse, match=told):
         reader.answered(poll)
     assert (reader.position, reader.served_at) == (5, None)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mirror_sdk._protocol import operations as ops
 from mirror_sdk._protocol.operations import Poll
-from mirror_sdk.errors import APIError, BadRequest, LimitExceeded, NotFound, ServerError, UnexpectedAnswer
+from mirror_sdk.errors import APIError, BadRequest, LimitExceeded, NotFound, ServerError, UnexpectedResponse
 from mirror_sdk.simulator import operations as simulator_ops
 from mirror_sdk.wire.log_entries import Gap
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
@@ -148,7 +148,7 @@ def test_a_poll_is_read_with_its_cursor_message_and_gap():
     ],
 )
 def test_what_is_no_answer_of_this_interface_is_said_to_be_none(operation, answer):
-    with pytest.raises(UnexpectedAnswer):
+    with pytest.raises(UnexpectedResponse):
         operation.finish(answer)
 
 
