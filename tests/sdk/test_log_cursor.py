@@ -99,7 +99,7 @@ def test_the_limit_of_a_wait_is_that_of_its_poll():
     ("poll", "told"),
     [
         (Poll(5, {"blips": [1]}, None, AT), "a poll after entry 5 returned entry 5 again"),
-        (Poll(4, {"blips": [1]}, None, AT), "what follows entry 5 returned entry 4 again"),
+        (Poll(4, {"blips": [1]}, None, AT), "a poll after entry 5 returned entry 4 again"),
         (Poll(9, {"blips": [{"seq": 5}]}, None, AT), "in the response to a poll an entry has the number 5"),
         (Poll(9, {"blips": [{"seq": "9" * 5000}]}, None, AT), r"has the number '9{50,4000}…$"),
     ],
