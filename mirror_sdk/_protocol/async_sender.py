@@ -1,4 +1,4 @@
-"""Sends operations over httpx; the one place where HTTP is spoken and its errors become ours."""
+"""Sends operations over httpx; the only module that sends HTTP and translates its errors."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import Any, TypeVar
 import httpx
 
 from mirror_sdk._fork import Connections, Lock, abandon_in_child, register_fork_handler
-from mirror_sdk._protocol.async_arrival import pieces_of, read_arriving
+from mirror_sdk._protocol.async_arrival import iter_chunks, read_arriving
 from mirror_sdk._protocol.async_network import AsyncNetwork
 from mirror_sdk._protocol.client_clock import ClientClock
 from mirror_sdk._protocol.deadline import Deadline, Pace, left_of
 from mirror_sdk._protocol.defaults import DEFAULT_MAX_RETRIES
-from mirror_sdk._protocol.event_loop import MOST_BYTES_ON_LOOP, LoopLimiter, closed_when_cancelled, ends_with
+from mirror_sdk._protocol.event_loop import MAX_BYTES_ON_LOOP, LoopLimiter, closed_when_cancelled, ends_with
 from mirror_sdk._protocol.flow import Sleep
 from mirror_sdk._protocol.http_messages import (
     forget_body,
     request_of,
-    take_cookies,
+    store_cookies,
 )
 from mirror_sdk._protocol.operation import HTTPResponse, Operation, Received
-from mirror_sdk._protocol.response_body import Gathering
+from mirror_sdk._protocol.response_body import BodyCollector
 from mirror_sdk._protocol.sender_base import SenderBase
 from mirror_sdk._run_in_thread import run_in_thread
 from mirror_sdk.config import ClientSettings
@@ -38,7 +38,7 @@ T = TypeVar("T")
 class AsyncSender(SenderBase):
     """A connection pool with the address and the access key, for any number of tasks of one event loop.
 
-    A child process gets a pool of its own; a transport that was given stays, without the connections there were.
+    A child process gets a pool of its own; a transport that was passed stays, without its earlier connections.
     """
 
     def __init__(
@@ -78,14 +78,14 @@ class AsyncSender(SenderBase):
 
     @property
     def _http(self) -> _Pool:
-        """The pool. A child process makes its own when it first sends something, which most of them never do."""
+        """The pool. A child process makes its own when it first sends something; most children never do."""
         with self._making:
             if self._pool is None:
                 self._pool = self._new_pool()
             return self._pool
 
     async def prepare(self) -> None:  # asynchronous alone
-        """Have done in a thread what is done once and would hold the loop; to be called before anything is sent.
+        """Do in a thread the work before the first request that would block the loop.
 
         Raises:
             ClientClosed: It was closed.
@@ -94,13 +94,13 @@ class AsyncSender(SenderBase):
         if self._is_prepared:
             return
         self._limiter.require_loop()
-        self.refuse_closed()
+        self.require_open()
         async with self._limiter.preparing:
             if not self._is_prepared:
                 await run_in_thread(self._prepare)
 
     def _prepare(self) -> None:  # asynchronous alone
-        # With the first of all models pydantic looks for plugins among all that is installed.
+        # With the first model pydantic searches all installed packages for plugins.
         ErrorBody.model_rebuild()
         carrier = (self._before or self._http).carrier
         if isinstance(carrier, AsyncNetwork):
@@ -108,7 +108,7 @@ class AsyncSender(SenderBase):
         self._is_prepared = True
 
     async def aclose(self) -> None:
-        """Close the connections; harmless when they are closed. Those of an event loop that has ended are dropped."""
+        """Close the connections, also twice. Those of an event loop that has ended are dropped."""
         self._limiter.cancel_prioritized()  # asynchronous alone
         with self._limiter.ended_loop_ignored():
             await self._http.aclose()
@@ -120,7 +120,7 @@ class AsyncSender(SenderBase):
 
     @property
     def is_on_network(self) -> bool:
-        """Whether requests go over the network, and not to a given or inserted transport."""
+        """Whether requests go over the network, and not to another transport."""
         return isinstance(self.carrier, AsyncNetwork)
 
     @property
@@ -128,14 +128,14 @@ class AsyncSender(SenderBase):
         """The transport of the requests."""
         return self._http.carrier
 
-    def insert(self, transport: httpx.AsyncBaseTransport, clock: ClientClock) -> None:
-        """Send requests to another transport, which has a clock of its own, until :meth:`take_out`.
+    def replace_transport(self, transport: httpx.AsyncBaseTransport, clock: ClientClock) -> None:
+        """Send requests to another transport with its own clock, until :meth:`restore_transport`.
 
         Raises:
             ClientClosed: It was closed.
-            InvalidValue: Another one is inserted already.
+            InvalidValue: The transport is replaced already.
         """
-        self.refuse_closed()
+        self.require_open()
         before = self._http
         with self._making:
             if self._before is not None:
@@ -143,8 +143,8 @@ class AsyncSender(SenderBase):
             self._before, self._pool = before, _Pool(self._headers, transport)
             self.clock: ClientClock = clock
 
-    async def take_out(self) -> None:
-        """Send requests as before; a client that was closed meanwhile stays closed."""
+    async def restore_transport(self) -> None:
+        """Use the original transport again; a client that was closed in between stays closed."""
         is_closed = self.is_closed
         with self._making:
             self._pool, self._before = self._before, None
@@ -153,33 +153,33 @@ class AsyncSender(SenderBase):
             await self._http.aclose()
 
     def prioritize(self, task: asyncio.Task[None]) -> None:  # asynchronous alone
-        """Send nothing else before this task of the running loop, which sends by this too, has ended."""
+        """Send no other requests before this task of the running loop, which sends some itself, has ended."""
         self._limiter.prioritize(task)
 
     async def send(self, operation: Operation[T], timeout: float | None = None) -> T:
-        """Send it and read the answer. What is safe to repeat is sent again when its answer was lost on the way.
+        """Send an operation and read the response. If the response was lost and a repetition is safe, send it again.
 
         Args:
-            operation: What to send.
-            timeout: How long all of it may take; ``None`` is the client's, and for how long the answer may be held.
+            operation: The operation.
+            timeout: How long all of it may take; ``None`` is the client's limit plus the hold of the operation.
 
         Raises:
-            APIError: The service refused.
+            APIError: The service responded with an error.
             CallTimeout: It took too long.
             ClientClosed: It was closed.
             ConfigError: There is no asyncio event loop, or it is another one than before.
-            ConnectionFailed: There was no answer, at the last attempt either.
-            UnexpectedResponse: What answered does not speak this interface.
+            ConnectionFailed: There was no response, not even at the last attempt.
+            UnexpectedResponse: The response does not follow this interface.
         """
         self._limiter.require_loop()  # asynchronous alone
         usual = min(self.timeout_seconds + operation.hold_seconds, operation.within_seconds, key=left_of)
         deadline = self.deadline(usual if timeout is None else timeout)
 
         async def attempt() -> T:
-            answer = await self._read(operation, await self._open(operation, deadline), deadline)
-            if len(answer.content) > MOST_BYTES_ON_LOOP:  # asynchronous alone
-                return await run_in_thread(operation.finish, answer)
-            return operation.finish(answer)
+            response = await self._read(operation, await self._open(operation, deadline), deadline)
+            if len(response.content) > MAX_BYTES_ON_LOOP:  # asynchronous alone
+                return await run_in_thread(operation.finish, response)
+            return operation.finish(response)
 
         with self.explaining():
             async with self._slot(operation, deadline):
@@ -191,33 +191,33 @@ class AsyncSender(SenderBase):
         read: Callable[[Mapping[str, str], io.BufferedReader[Any]], T],
         timeout: float | None = None,
     ) -> T:
-        """Send it and have the answer read as it arrives. An answer that has begun is not asked for again.
+        """Send an operation and read the response as it arrives. Once the response has started, nothing is sent again.
 
         Args:
-            operation: What to send.
+            operation: The operation.
             read: Takes the headers and the body, in a thread.
-            timeout: How long all of it may take; ``None`` gives each step of the answer the client's.
+            timeout: How long all of it may take; with ``None`` the client's limit applies to each step of the response.
 
         Raises:
-            APIError: The service refused.
+            APIError: The service responded with an error.
             CallTimeout: It took too long.
             ClientClosed: It was closed.
             ConfigError: There is no asyncio event loop, or it is another one than before.
-            ConnectionFailed: There was no answer, or it broke off.
-            UnexpectedResponse: What answered does not speak this interface.
+            ConnectionFailed: There was no response, or it broke off.
+            UnexpectedResponse: The response does not follow this interface.
         """
         self._limiter.require_loop()  # asynchronous alone
         deadline = Pace(self.timeout_seconds, self._clock) if timeout is None else self.deadline(timeout)
         with self.explaining():
             async with self._slot(operation, deadline):
-                answer = await self._repeat(operation, deadline, lambda: self._begin(operation, deadline))
+                response = await self._repeat(operation, deadline, lambda: self._start(operation, deadline))
                 try:
-                    return await read_arriving(read, answer, deadline)
+                    return await read_arriving(read, response, deadline)
                 except httpx.RequestError as exc:
                     raise self.lost(operation, exc, deadline) from exc
                 finally:
-                    await answer.aclose()
-                    forget_body(answer)
+                    await response.aclose()
+                    forget_body(response)
 
     async def pause(self, pause: Sleep, deadline: Deadline) -> None:
         """Wait between two requests of a call.
@@ -230,7 +230,7 @@ class AsyncSender(SenderBase):
 
     @asynccontextmanager
     async def _slot(self, operation: Operation[Any], deadline: Deadline) -> AsyncIterator[None]:  # asynchronous alone
-        """One of the turns to send; a poll that is held open needs none."""
+        """Use one of the slots for concurrent requests; a held poll needs none."""
         if operation.hold_seconds:
             yield
             return
@@ -244,12 +244,12 @@ class AsyncSender(SenderBase):
         finally:
             self._limiter.release()
 
-    async def _begin(self, operation: Operation[None], deadline: Deadline) -> httpx.Response:
-        """The answer without its body, unless it is an error."""
-        answer = await self._open(operation, deadline)
-        if not answer.is_success:
-            operation.finish(await self._read(operation, answer, deadline))
-        return answer
+    async def _start(self, operation: Operation[None], deadline: Deadline) -> httpx.Response:
+        """Return the response without its body; an error is read and raised."""
+        response = await self._open(operation, deadline)
+        if not response.is_success:
+            operation.finish(await self._read(operation, response, deadline))
+        return response
 
     async def _repeat(self, operation: Operation[Any], deadline: Deadline, attempt: Callable[[], Awaitable[T]]) -> T:
         retries = self.retries(operation, deadline)
@@ -262,43 +262,43 @@ class AsyncSender(SenderBase):
             await self._sleep(pause_seconds)
 
     async def _open(self, operation: Operation[Any], deadline: Deadline) -> httpx.Response:
-        """The answer without its body; it is to be closed."""
+        """Return the response without its body; the caller closes it."""
         await self.prepare()  # asynchronous alone
         http = self._http
-        self.refuse_closed()
+        self.require_open()
         request = request_of(http, operation, self.base_url, self.timeout_seconds, deadline)
         try:
             async with closed_when_cancelled(request), ends_with(deadline):
-                answer = await http.carrier.handle_async_request(request)
+                response = await http.carrier.handle_async_request(request)
         except httpx.RequestError as exc:
             raise self.lost(operation, exc, deadline) from exc
-        take_cookies(http, request, answer)
-        self._connections.note(answer.extensions.get("network_stream"))
-        self.contact.answered()
-        return answer
+        store_cookies(http, request, response)
+        self._connections.note(response.extensions.get("network_stream"))
+        self.contact.succeeded()
+        return response
 
-    async def _read(self, operation: Operation[Any], answer: httpx.Response, deadline: Deadline) -> HTTPResponse:
-        """The answer with its body, and closed."""
+    async def _read(self, operation: Operation[Any], response: httpx.Response, deadline: Deadline) -> HTTPResponse:
+        """Return the response with its body, and close it."""
         try:
-            gathering = Gathering(answer)
-            async with aclosing(pieces_of(answer, deadline)) as pieces:
-                async for piece in pieces:
-                    gathering.add(piece)
-            return Received(answer.status_code, answer.headers, gathering.content)
+            collector = BodyCollector(response)
+            async with aclosing(iter_chunks(response, deadline)) as chunks:
+                async for chunk in chunks:
+                    collector.add(chunk)
+            return Received(response.status_code, response.headers, collector.content)
         except httpx.RequestError as exc:
             raise self.lost(operation, exc, deadline) from exc
         except UnexpectedResponse:
-            if answer.is_success:
+            if response.is_success:
                 raise
-            # A refusal is one by its status alone.
-            return Received(answer.status_code, answer.headers, b"")
+            # The status of an error is enough, even if its body cannot be read.
+            return Received(response.status_code, response.headers, b"")
         finally:
-            await answer.aclose()
-            forget_body(answer)
+            await response.aclose()
+            forget_body(response)
 
 
 class _Pool(httpx.AsyncClient):
-    """The headers and cookies of all requests, and what carries them."""
+    """The headers and cookies of all requests, and their transport."""
 
     def __init__(self, headers: dict[str, str], carrier: httpx.AsyncBaseTransport) -> None:
         super().__init__(headers=headers, transport=carrier)

@@ -1,4 +1,4 @@
-"""Parts of the asynchronous sender without a synchronous counterpart: tasks take turns, and can be cancelled."""
+"""Parts of the asynchronous sender without a synchronous counterpart: a limit on requests, and cancellation."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import httpx
 from mirror_sdk._protocol.deadline import Deadline
 from mirror_sdk.errors import ConfigError
 
-MOST_AT_ONCE = 8
+MAX_CONCURRENT = 8
 """The most concurrent requests, not counting held polls: httpx gets slower with more."""
-MOST_BYTES_ON_LOOP = 32 * 1024
+MAX_BYTES_ON_LOOP = 32 * 1024
 """The most bytes of a response that is parsed on the loop, which takes at most a millisecond.
 
 Starting a thread for it takes a tenth of that."""
@@ -26,7 +26,7 @@ class LoopLimiter:
     def __init__(self) -> None:
         self.preparing = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._slots = asyncio.Semaphore(MOST_AT_ONCE)
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT)
         self._prioritized: set[asyncio.Task[None]] = set()
 
     def require_loop(self) -> None:
@@ -40,7 +40,7 @@ class LoopLimiter:
             self._loop = loop
         if self._loop is not loop:
             raise ConfigError(
-                "this client belongs to another event loop, such as that of an asyncio.run() before; make one for each"
+                "this client belongs to another event loop, such as that of an earlier asyncio.run(); make one per loop"
             )
 
     def prioritize(self, task: asyncio.Task[None]) -> None:
@@ -49,7 +49,7 @@ class LoopLimiter:
         task.add_done_callback(self._prioritized.discard)
 
     async def acquire(self, deadline: Deadline) -> None:
-        """Wait until a turn is free and the tasks that go ahead have ended.
+        """Wait until a slot is free and the prioritized tasks have ended.
 
         Raises:
             httpx.ReadTimeout: The time of the call is over.
@@ -61,11 +61,11 @@ class LoopLimiter:
             await self._slots.acquire()
 
     def release(self) -> None:
-        """Release the turn."""
+        """Release the slot."""
         self._slots.release()
 
     def cancel_prioritized(self) -> None:
-        """Cancel the tasks that go ahead."""
+        """Cancel the prioritized tasks."""
         with self.ended_loop_ignored():
             for task in list(self._prioritized):
                 task.cancel()
@@ -97,20 +97,20 @@ async def ends_with(deadline: Deadline) -> AsyncIterator[None]:
 @asynccontextmanager
 async def closed_when_cancelled(request: httpx.Request) -> AsyncIterator[None]:
     """Close a connection that is cancelled during its TLS handshake, which httpcore leaves open."""
-    begun: list[Any] = []
+    opened: list[Any] = []
 
-    async def note(event: str, about: Mapping[str, Any]) -> None:
+    async def note(event: str, info: Mapping[str, Any]) -> None:
         if event == "connection.connect_tcp.complete":
-            begun.append(about["return_value"])
+            opened.append(info["return_value"])
         elif event == "connection.start_tls.complete":
-            begun.clear()
+            opened.clear()
 
     if request.url.scheme == "https":
         request.extensions["trace"] = note
     try:
         yield
     except BaseException:
-        for connection in begun:
+        for connection in opened:
             await connection.aclose()
         raise
 
@@ -120,6 +120,6 @@ def _running_loop() -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
     except RuntimeError:
         raise ConfigError(
-            "AsyncMirrorClient runs on an asyncio event loop, and there is none here; with trio or without a loop use"
-            " MirrorClient in a thread"
+            "AsyncMirrorClient needs a running asyncio event loop; with trio or without a loop use MirrorClient in a"
+            " thread"
         ) from None

@@ -55,7 +55,7 @@ def add_rules(
         if len(listed) + len(missing) > MAX_RULES:
             raise InvalidValue(
                 f"rules: with {len(missing)} more this key would have {len(listed) + len(missing)}, and {MAX_RULES} is"
-                " the most; remove_presubscriptions() takes away what is not needed"
+                " the most; remove_presubscriptions() removes the unneeded ones"
             )
         return missing, [*listed, *_select(given, missing)]
 
@@ -126,7 +126,7 @@ def _change(
             try:
                 yield Sleep(backoff.failed())
             except CallTimeout as over:
-                message = f"others changed the rules of this key each time before it was done: {over}"
+                message = f"other programs changed the rules of this key before each attempt succeeded: {over}"
                 raise CallTimeout(message) from error
         else:
             done |= to_do

@@ -1,4 +1,4 @@
-"""What both senders share: the settings, the time limits of a call, and the errors of its requests. It does no I/O."""
+"""The common part of both senders: settings, time limits of calls, and errors of requests. It does no I/O."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class SenderBase(ABC):
     def is_closed(self) -> bool:
         """Whether it was closed."""
 
-    def refuse_closed(self) -> None:
+    def require_open(self) -> None:
         """Raise an error if it was closed.
 
         Raises:
@@ -119,7 +119,7 @@ class SenderBase(ABC):
     def retries(self, operation: Operation[Any], deadline: Deadline) -> Retries:
         """Return the attempts of an operation."""
         return Retries(
-            operation.most_attempts(self._max_retries),
+            operation.max_attempts(self._max_retries),
             self.timeout_seconds,
             deadline,
             outlasts_loss=operation.outlasts_loss,
@@ -131,7 +131,7 @@ class SenderBase(ABC):
         Raises:
             ClientClosed: The client was closed during the request; the system's own message would mislead.
         """
-        self.refuse_closed()
+        self.require_open()
         failure = lost(operation, self.base_url, exc, deadline)
         hide_key(failure, self.api_key)
         self.contact.failed(failure)

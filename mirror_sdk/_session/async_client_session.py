@@ -104,15 +104,15 @@ class AsyncClientSession:
     ) -> AsyncEvents:
         """Return the events from now on, or after an entry; see ``client.events()``."""
         idle_seconds, most = seconds("timeout", timeout), count("limit", limit)
-        wants = event_filter(paths, devices if isinstance(devices, str) else None)
+        accepts = event_filter(paths, devices if isinstance(devices, str) else None)
         reader = self.new_reader(after=place(after))
         events = AsyncEvents(
             reader,
             timeout_seconds=idle_seconds,
             outage_seconds=None if outage_timeout is None else seconds("outage_timeout", outage_timeout),
             limit=most,
-            wants=wants,
-            find_wanted=None if devices is None else partial(self._wants_of, paths, devices),
+            accepts=accepts,
+            find_filter=None if devices is None else partial(self._filter_of, paths, devices),
             clock=self.sender.clock.waiting_seconds,
             now=self.sender.clock.now,
         )
@@ -122,7 +122,7 @@ class AsyncClientSession:
                 self.sender.prioritize(events.begin())
         return events
 
-    async def _wants_of(self, paths: Collection[str] | None, devices: DevicesLike) -> Callable[[Event], bool]:
+    async def _filter_of(self, paths: Collection[str] | None, devices: DevicesLike) -> Callable[[Event], bool]:
         return event_filter(paths, frozenset(await self.ids_of(devices)))
 
     async def about(
@@ -240,7 +240,7 @@ class AsyncClientSession:
             expiry_seconds=expiry_seconds,
             async_id=None,
             timeout=self.sender.submit_limit(wait),
-            most_held_seconds=math.inf if wait is None else wait.left,
+            max_hold_seconds=math.inf if wait is None else wait.left,
             **options,
         )
         return await request.result(wait)
@@ -255,13 +255,13 @@ class AsyncClientSession:
         async_id: str | None,
         router: AsyncResponseRouter | None = None,
         timeout: float | None = None,
-        most_held_seconds: float = 0,
+        max_hold_seconds: float = 0,
         **options: Unpack[RequestOptions],
     ) -> AsyncDeviceRequest:
         router = router or self.router
         identity = self.sender.clock.new_async_id() if async_id is None else async_id
         operation = partial(
-            _operations.place_device_request,
+            _operations.submit_device_request,
             async_id=identity,
             method=method,
             path=path,
@@ -275,10 +275,10 @@ class AsyncClientSession:
         issued_at, clock = utc_now(), self.sender.clock
         started_seconds = clock.seconds()
         expectation = await router.expect(identity, deadline)
-        with router.submitting(expectation, min(most_held_seconds, deadline.left)) as wait_seconds:
+        with router.submitting(expectation, min(max_hold_seconds, deadline.left)) as wait_seconds:
             accepted = await self.run(send_to(device, operation(device_id, wait_seconds=wait_seconds)), deadline)
         if accepted.response is not None:
-            router.take(accepted.response)
+            router.accept(accepted.response)
         payload = options.get("payload")
         return AsyncDeviceRequest(
             async_id=identity,

@@ -93,7 +93,7 @@ class AsyncCassette:
             else AsyncRecordingTransport(self._sender.carrier, held, base_path)
         )
         try:
-            self._sender.insert(transport, held)
+            self._sender.replace_transport(transport, held)
         except MirrorError:
             held.close()
             raise
@@ -109,7 +109,7 @@ class AsyncCassette:
         held, self._held = self._held, None
         if held is None:
             return
-        await self._sender.take_out()
+        await self._sender.restore_transport()
         self._reset()
         if isinstance(held, CassetteRecorder) and is_kept:
             await run_in_thread(held.finish)

@@ -162,7 +162,7 @@ def seen_requests_frame(
 def request_status(request: AcceptedRequest | UnacceptedRequest) -> RequestStatus:
     """How a request stands, as far as this client has seen."""
     if isinstance(request, UnacceptedRequest):
-        if request.refusal is not None:
+        if request.rejection_reason is not None:
             return RequestStatus.FAILURE
         return RequestStatus.UNKNOWN if request.is_unknown else RequestStatus.QUEUED
     if request.response is None:
@@ -176,13 +176,13 @@ def _response(request: AcceptedRequest | UnacceptedRequest) -> AsyncResponse | N
 
 def _category(request: AcceptedRequest | UnacceptedRequest) -> str | None:
     if isinstance(request, UnacceptedRequest):
-        return request.refusal
+        return request.rejection_reason
     return request.response.error if request.response else None
 
 
 def _reason(request: AcceptedRequest | UnacceptedRequest) -> str | None:
     if isinstance(request, UnacceptedRequest):
-        return request.refusal_message
+        return request.rejection_message
     category = _category(request)
     return None if category is None else failure_reason(category, request.method)
 

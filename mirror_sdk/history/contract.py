@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirror_sdk._protocol.operations import require_asked
+from mirror_sdk._protocol.operations import require_matches
 from mirror_sdk.history.request import HistoryRequest, up_to_millisecond
 from mirror_sdk.snapshot.contract import (
     LAST_REVISION,
@@ -62,7 +62,7 @@ class RowChecker:
 
     def _check_requested(self, batch: pa.RecordBatch) -> None:
         selection = self._request.selection
-        require_asked(selection.sent_filters, "id", _occurring(batch.column("device_id")))
+        require_matches(selection.sent_filters, "id", _occurring(batch.column("device_id")))
         patterns = selection.paths
         paths = _occurring(batch.column("path"))
         require_paths(paths)

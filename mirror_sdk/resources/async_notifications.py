@@ -154,10 +154,10 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
         await import_in_thread("mirror_sdk._protocol.async_socket_reader")
         from mirror_sdk._protocol.async_socket_reader import AsyncSocketReader
         from mirror_sdk._protocol.async_sockets import AsyncSockets
-        from mirror_sdk._protocol.socket_messages import Way
+        from mirror_sdk._protocol.socket_messages import WebsocketEndpoint
 
-        way = Way(self._session.sender.base_url, self._session.sender.api_key)
-        sockets = AsyncSockets(way, self._session.sender.contact, self._session.sender.timeout_seconds)
+        endpoint = WebsocketEndpoint(self._session.sender.base_url, self._session.sender.api_key)
+        sockets = AsyncSockets(endpoint, self._session.sender.contact, self._session.sender.timeout_seconds)
         reader = AsyncSocketReader(self._session.sender.send, sockets)
         try:
             await reader.open(deadline)

@@ -13,7 +13,7 @@ from pydantic import Discriminator, TypeAdapter
 
 from mirror_sdk._caller import warn
 from mirror_sdk._protocol.operation import elsewhere
-from mirror_sdk._protocol.operations import require_asked
+from mirror_sdk._protocol.operations import require_matches
 from mirror_sdk.errors import (
     APIError,
     BeforeHistory,
@@ -89,8 +89,8 @@ class _DeviceReader:
         batch = checked(batch, may_be_unchanged=request.revision is not None, is_past=request.as_of is not None)
         self._check_order(batch.column("device_id"))
         if selection.sent_filters:
-            require_asked(selection.sent_filters, "id", batch.column("device_id").to_pylist())
-            require_asked(selection.sent_filters, "endpoint_name", batch.column("endpoint_name").to_pylist())
+            require_matches(selection.sent_filters, "id", batch.column("device_id").to_pylist())
+            require_matches(selection.sent_filters, "endpoint_name", batch.column("endpoint_name").to_pylist())
         if selection.sent_paths:
             _require_paths_match(selection.sent_paths, batch)
         self.received += batch.num_rows

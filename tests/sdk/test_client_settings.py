@@ -90,7 +90,7 @@ def no_mirror(monkeypatch, no_environment):
 
 
 def check_told(message):
-    for told in (f"nothing answers at {DEFAULT_BASE_URL}", "API_HOST", "mirror-server demo"):
+    for told in (f"no service at {DEFAULT_BASE_URL}", "API_HOST", "mirror-server demo"):
         assert told in message
     assert KEY not in message
 

@@ -27,7 +27,7 @@ from usual import URL
 
 from mirror_sdk import AsyncMirrorClient, CompatibilityWarning, MirrorClient, UnknownDevice
 from mirror_sdk._protocol.async_channels import AsyncEvents, AsyncResponseRouter, AsyncWatch
-from mirror_sdk._protocol.event_loop import MOST_BYTES_ON_LOOP
+from mirror_sdk._protocol.event_loop import MAX_BYTES_ON_LOOP
 from mirror_sdk._protocol.inbox import Inbox
 from mirror_sdk._protocol.operation import Operation
 from mirror_sdk._run_in_thread import LONGEST_TIME_SLICE_SECONDS, TimeSlice, all_of, import_in_thread, run_in_thread
@@ -295,7 +295,7 @@ def test_a_large_answer_is_read_in_a_thread(monkeypatch, bytes_more, is_on_loop)
     finish = Operation.finish
     monkeypatch.setattr(Operation, "finish", lambda *given: threads.append(threading.get_ident()) or finish(*given))
     body = json.dumps([{"uri": "/3/0/0", "obs": False}]).encode()
-    body += b" " * (MOST_BYTES_ON_LOOP + bytes_more - len(body))
+    body += b" " * (MAX_BYTES_ON_LOOP + bytes_more - len(body))
 
     async def scene() -> None:
         transport = httpx.MockTransport(lambda _: httpx.Response(200, content=body))
