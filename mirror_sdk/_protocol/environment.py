@@ -56,8 +56,8 @@ def proxy_hint(base_url: str) -> str:
             # Its user and password do not belong in a message.
             address = proxy.url.copy_with(userinfo=b"", path="/", query=None)
             return (
-                f"; the request went through the proxy {str(address).rstrip('/')} of the environment: check that it runs"
-                " and reaches the service, or name the service in NO_PROXY"
+                f"; the request went through the proxy {str(address).rstrip('/')} of the environment: check that it"
+                " runs and reaches the service, or name the service in NO_PROXY"
             )
     return ""
 
