@@ -21,43 +21,43 @@ _MOST_ROWS = 30
 """The most rows that one plot shows."""
 _DAY = 86_400_000
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
-_Colour: TypeAlias = "str | tuple[str, float]"
+_Color: TypeAlias = "str | tuple[str, float]"
 _Row: TypeAlias = "str | tuple[str, str]"
 # A silence may lie within an absence, so it is drawn first.
-_OF_REASONS: Mapping[str, _Colour] = {"silent": "C4", "deregistration": "C1", "expired": "C3", "gap": "C7"}
-_OF_PRESENCES: Mapping[str, _Colour] = {"available": ("C2", 0.5), "absent": "C3", "unknown": ("C7", 0.7)}
-_OF_ONGOING: Mapping[str, _Colour] = {"ongoing": "C1", "ended": "C0"}
+_OF_REASONS: Mapping[str, _Color] = {"silent": "C4", "deregistration": "C1", "expired": "C3", "gap": "C7"}
+_OF_PRESENCES: Mapping[str, _Color] = {"available": ("C2", 0.5), "absent": "C3", "unknown": ("C7", 0.7)}
+_OF_ONGOING: Mapping[str, _Color] = {"ongoing": "C1", "ended": "C0"}
 _ALL = "all devices"
 
 
 def draw_gaps(timeline: Timeline, gaps: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
     """Draw unknown intervals, a row for each device; the longest first."""
-    whom = gaps["device_id"].astype(object).fillna(_ALL)
+    owner = gaps["device_id"].astype(object).fillna(_ALL)
     # Gaps of all devices come first.
-    rows = sorted(_longest(whom, gaps["duration"]), key=lambda row: row != _ALL)
+    rows = sorted(_longest(owner, gaps["duration"]), key=lambda row: row != _ALL)
     shown = [names.get(row, row) for row in rows]
-    axes = _bars(timeline, gaps.assign(row=whom), rows, "reason", _OF_REASONS, shown, ax)
-    return _titled(axes, "unknown intervals", len(rows), whom.nunique(), "devices")
+    axes = _bars(timeline, gaps.assign(row=owner), rows, "reason", _OF_REASONS, shown, ax)
+    return _titled(axes, "unknown intervals", len(rows), owner.nunique(), "devices")
 
 
 def draw_availability(timeline: Timeline, intervals: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
     """Draw presence, a row for each device in the order of names; those that were absent for longest."""
-    whom = intervals["device_id"].astype(object)
-    longest = _longest(whom, intervals["duration"].where(intervals["presence"] == "absent", pd.Timedelta(0)))
+    owner = intervals["device_id"].astype(object)
+    longest = _longest(owner, intervals["duration"].where(intervals["presence"] == "absent", pd.Timedelta(0)))
     rows = sorted(longest, key=lambda row: (names.get(row, row), row))
     shown = [names.get(row, row) for row in rows]
-    axes = _bars(timeline, intervals.assign(row=whom), rows, "presence", _OF_PRESENCES, shown, ax)
-    return _titled(axes, "when devices were there", len(rows), whom.nunique(), "devices")
+    axes = _bars(timeline, intervals.assign(row=owner), rows, "presence", _OF_PRESENCES, shown, ax)
+    return _titled(axes, "when devices were there", len(rows), owner.nunique(), "devices")
 
 
 def draw_unchanged(timeline: Timeline, intervals: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
     """Draw unchanged values, a row for each resource, with the value; the longest first."""
-    whom = [(str(device), str(path)) for device, path in zip(intervals["device_id"], intervals["path"], strict=True)]
+    owner = [(str(device), str(path)) for device, path in zip(intervals["device_id"], intervals["path"], strict=True)]
     longest = intervals["duration"].groupby([intervals["device_id"], intervals["path"]], observed=True).max()
     rows = [(str(device), str(path)) for device, path in longest.sort_values(ascending=False).index[:_MOST_ROWS]]
     lines = line_names(rows, names)
     state = np.where(intervals["ongoing"].to_numpy(dtype=bool), "ongoing", "ended")
-    table = intervals.assign(row=pd.Series(whom, dtype=object), state=state)
+    table = intervals.assign(row=pd.Series(owner, dtype=object), state=state)
     axes = _bars(timeline, table, rows, "state", _OF_ONGOING, [lines[row] for row in rows], ax, edge="w")
     _write_values(axes, timeline, table, rows)
     return _titled(axes, "unchanged values", len(rows), len(longest), "resources")
@@ -69,13 +69,13 @@ def draw_late_arrivals(timeline: Timeline, late: pd.DataFrame, ax: Axes | None) 
     size, unit = _unit(delay)
     axes = axes_for(ax)
     is_overtaken = (late["lag"] > pd.Timedelta(0)).to_numpy(dtype=bool)
-    for is_shown, colour, label in (
+    for is_shown, color, label in (
         (is_overtaken, "C1", "overtaken by a newer value"),
         (~is_overtaken, "C0", "not overtaken"),
     ):
         if is_shown.any():
             times = _dates(late["changed_at"][is_shown])
-            axes.plot(times, delay[is_shown] / size, ".", color=colour, alpha=0.6, label=label)
+            axes.plot(times, delay[is_shown] / size, ".", color=color, alpha=0.6, label=label)
     if len(delay) and delay.min() > 0 and delay.max() > 100 * delay.min():
         _log_axis(axes)
     elif len(delay):
@@ -102,9 +102,9 @@ def _log_axis(axes: Axes) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _longest(whom: pd.Series, durations: pd.Series) -> list[str]:
+def _longest(owner: pd.Series, durations: pd.Series) -> list[str]:
     """Return the names with the largest sum of durations."""
-    sums = durations.groupby(whom.to_numpy()).sum().sort_values(ascending=False, kind="stable")
+    sums = durations.groupby(owner.to_numpy()).sum().sort_values(ascending=False, kind="stable")
     return [str(name) for name in sums.index[:_MOST_ROWS]]
 
 
@@ -113,27 +113,25 @@ def _bars(
     intervals: pd.DataFrame,
     rows: Sequence[_Row],
     column: str,
-    colours: Mapping[str, _Colour],
+    colors: Mapping[str, _Color],
     names: Sequence[str],
     ax: Axes | None,
-    edge: _Colour | None = None,
+    edge: _Color | None = None,
 ) -> Axes:
     """Draw intervals as bars, a row for each of ``rows``, the first one at the top."""
     axes = axes_for(ax, height=max(2.0, 1.3 + 0.3 * len(rows)))
     begin, end = _clipped(timeline, intervals)
     number = {row: place for place, row in enumerate(rows)}
     place = np.array([number.get(row, -1) for row in intervals["row"]], dtype=np.int64)
-    for word, colour in colours.items():
+    for word, color in colors.items():
         is_word = (intervals[column] == word).to_numpy(dtype=bool) & (place >= 0)
         for row in np.unique(place[is_word]):
             is_meant = is_word & (place == row)
             spans = np.column_stack([begin[is_meant], (end - begin)[is_meant]])
             # The edge keeps the shortest one visible.
-            axes.broken_barh(
-                spans.tolist(), (row - 0.35, 0.7), facecolor=colour, edgecolor=edge or colour, linewidth=0.8
-            )
+            axes.broken_barh(spans.tolist(), (row - 0.35, 0.7), facecolor=color, edgecolor=edge or color, linewidth=0.8)
         if is_word.any():
-            axes.plot([], [], "s", color=colour, label=word)
+            axes.plot([], [], "s", color=color, label=word)
     axes.set_yticks(range(len(rows)), names)
     for label in axes.get_yticklabels():
         label.set_parse_math(False)
@@ -178,8 +176,8 @@ def _write_values(axes: Axes, timeline: Timeline, intervals: pd.DataFrame, rows:
     place = {row: number for number, row in enumerate(rows)}
     shown = max(timeline.end - timeline.begin, 1) / _DAY
     texts = [f"{value:g}" if isinstance(value, float) else str(value) for value in value_column(intervals, "value")]
-    for number, (whom, text) in enumerate(zip(intervals["row"], texts, strict=True)):
-        row = place.get(whom)
+    for number, (owner, text) in enumerate(zip(intervals["row"], texts, strict=True)):
+        row = place.get(owner)
         if row is not None and (end[number] - begin[number]) / shown > 0.012 * (len(text) + 1):
             middle = (begin[number] + end[number]) / 2
             axes.text(middle, row, text, ha="center", va="center", fontsize="x-small", color="w", parse_math=False)
