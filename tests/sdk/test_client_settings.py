@@ -102,7 +102,7 @@ def test_where_nothing_answers_both_clients_say_what_was_tried(no_mirror, client
     check_told(str(failure.value))
     with pytest.raises(ConnectionFailed, match=r"^((?!demo).)*$") as failure:
         client_of("http://127.0.0.1:9", KEY, max_retries=0).get_device("0" * 32)
-    assert f"http://127.0.0.1:9/v3/devices/{'0' * 32}/echo: no answer" in str(failure.value)
+    assert f"http://127.0.0.1:9/v3/devices/{'0' * 32}/echo: no response" in str(failure.value)
 
 
 @pytest.mark.parametrize("program", [[mirror, "devices"], [example_app.main]])
