@@ -224,7 +224,7 @@ def test_takeover_creates_no_events(open_services, device):
 def test_briefly_disconnected_leader_continues_to_lead(open_services, device):
     services, app_id, device_id = device
     token = services.coordinator.leadership._election.token
-    services.part(SimulatorControl).backend.set_behaviour(device_id, latency_seconds=0.5)
+    services.part(SimulatorControl).backend.set_behavior(device_id, latency_seconds=0.5)
     before = services.log.last_seq(app_id)
     services.commands.submit(CommandSubmission(app_id, device_id, CommandRequest("GET", PATH), async_id="r")).result(60)
     stop_reconnecting(services).set()
