@@ -162,7 +162,10 @@ def test_server_prints_coap_url_and_listens_there(tmp_path):
     [
         ({"MIRROR_COAP": "0.0.0.0"}, "Error: plain CoAP on 0.0.0.0:5683 is rejected: "),
         ({"MIRROR_COAP": "here:there"}, "'here:there' is not an address to listen on; write it like 127.0.0.1:5683 or"),
-        ({"MIRROR_COAP": "192.0.2.7", "MIRROR_COAP_INSECURE": "1"}, "Error: 192.0.2.7 is no address of this machine"),
+        (
+            {"MIRROR_COAP": "192.0.2.7", "MIRROR_COAP_INSECURE": "1"},
+            "Error: 192.0.2.7 is not an address of this machine",
+        ),
     ],
 )
 def test_wsgi_server_rejects_environment_with_the_same_errors(tmp_path, monkeypatch, capsys, environment, sentence):

@@ -61,13 +61,13 @@ async def test_ipv4_is_used_if_kernel_has_no_ipv6(monkeypatch):
             await endpoint.request(Peer("[::1]:5683"), READ)
         with pytest.raises(CannotListen, match="in use"):
             await listen(RecordingHandler(), coap=endpoint.coap_address)
-    with pytest.raises(CannotListen, match="no address of this machine"):
+    with pytest.raises(CannotListen, match="not an address of this machine"):
         await listen(RecordingHandler(), coap=("::1", 0))
 
 
 async def test_listening_on_foreign_address_fails():
     for host in ("192.0.2.1", "2001:db8::1", "no.such.host.invalid:0"):
-        with pytest.raises(CannotListen, match=f"{host} is no address of this machine"):
+        with pytest.raises(CannotListen, match=f"{host} is not an address of this machine"):
             await listen(RecordingHandler(), coap=(host.removesuffix(":0"), 0))
 
 

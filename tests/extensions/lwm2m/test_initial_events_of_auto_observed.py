@@ -76,7 +76,7 @@ def test_value_in_registration_is_initial_event_of_later_subscription(real, key,
     wait_for_values(real, second, mine, "2.5")
     assert (real.observed(key), real.observed(never)) == ([(mine, "2.5")], [])
     # The registration had the value, so no request is needed.
-    assert bare.asked == []
+    assert bare.requests == []
     (event,) = (entry for kind, entry in real.log(key) if kind == "notifications")
     assert event["timestamp"] == reported_at, "it has the time of its value"
     send_notification()
@@ -88,9 +88,9 @@ def test_restart_reports_auto_observed_value_only_if_it_differs(real, key, bare)
     real.put_rules(key, RULE)
     mine = registered(real, key, bare)
     wait_for_values(real, key, mine, "2.5")
-    request_count = len(bare.asked)
+    request_count = len(bare.requests)
     real.restart()
-    send_until(bare, bare.update(), lambda: len(bare.asked) > request_count)
+    send_until(bare, bare.update(), lambda: len(bare.requests) > request_count)
     assert real.services.database.settle(60)
     assert real.observed(key) == [(mine, "2.5")]
     bare.values[TEMPERATURE] = "1.5"
@@ -117,6 +117,6 @@ def test_value_in_update_with_same_links_is_an_event_if_it_differs(real, key, ba
     send_notification()
     wait_for_values(real, key, mine, "2.5", "3.5")
     for _ in range(2):
-        message_count, update = len(bare.heard), bare.request(2, bare.location, payload=bare.links.encode())
-        send_until(bare, update, lambda message_count=message_count: len(bare.heard) > message_count)
+        message_count, update = len(bare.responses), bare.request(2, bare.location, payload=bare.links.encode())
+        send_until(bare, update, lambda message_count=message_count: len(bare.responses) > message_count)
         wait_for_values(real, key, mine, "2.5", "3.5", "2.5")

@@ -318,12 +318,12 @@ def test_expired_command_in_flight_does_not_block_the_next_one(real, key, monkey
         device = devices.add(
             BareDevice(real.settings.of(LwM2MSettings).coap.port, "stubborn", {TEMPERATURE: "20", SWITCH: "0"})
         )
-        response = device.answer
-        monkeypatch.setattr(device, "answer", lambda asked: asked.code == PUT or response(asked))
+        respond = device.respond
+        monkeypatch.setattr(device, "respond", lambda request: request.code == PUT or respond(request))
         device_id = registered(real, key, device)
         real.place(key, device_id, "expires", "PUT", SWITCH, value="1", expiry_seconds=12)
         real.place(key, device_id, "next", "GET", TEMPERATURE)
-        until(lambda: device.asked)
+        until(lambda: device.requests)
         started_at = time.monotonic()
         real.advance(key, 12)
         assert until(lambda: real.responses(key).get("next")) == (200, None)
@@ -339,18 +339,18 @@ def test_command_waiting_for_discovery_expires_unsent(real, key):
         device = devices.add(BareDevice(real.settings.of(LwM2MSettings).coap.port, "slow", values, links=links))
         device.silent = True
         device_id = registered(real, key, device)
-        until(lambda: device.asked)
+        until(lambda: device.requests)
         real.place(key, device_id, "write", "PUT", SWITCH, value="1", expiry_seconds=4)
         real.place(key, device_id, "execute", "POST", "/3/0/4", expiry_seconds=5)
         real.place(key, device_id, "later", "PUT", SWITCH, value="2", expiry_seconds=1000)
         real.advance(key, 5)
         until(lambda: len(real.responses(key)) == 2)
         assert real.responses(key) == {"write": (429, "REQUEST_EXPIRED"), "execute": (429, "REQUEST_EXPIRED")}
-        assert {asked.path for asked in device.asked} == {"/3303/0"}
+        assert {request.path for request in device.requests} == {"/3303/0"}
         # More than the time limit for a response.
         real.advance(key, 125)
         device.silent = False
-        device.answer(device.asked[-1])
+        device.respond(device.requests[-1])
         assert until(lambda: real.responses(key).get("later")) == (200, None)
         assert device.values[SWITCH] == "2"
 

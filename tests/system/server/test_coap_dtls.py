@@ -100,7 +100,7 @@ async def test_unknown_identity_is_rejected_and_keys_are_not_logged(caplog):
 @pytest.mark.parametrize(
     ("identity", "key"),
     [(b"boiler", OTHER_KEY), (b"boiler", bytes(17)), (b"boiler", bytes(100_000)), (b"boiler", b""), (b"\xff\xfe", KEY)],
-    ids=["another key", "a long key", "a very long key", "no key", "an identity that is no text"],
+    ids=["another key", "a long key", "a very long key", "no key", "an identity that is not text"],
 )
 async def test_failed_handshake_is_counted_and_other_device_connects(identity, key):
     def keys(name: str) -> bytes:

@@ -74,10 +74,10 @@ def test_execute_in_flight_at_leader_change_is_not_sent_again(pair, device_side)
         sensor_id = device_id(first)
         device.silent = True
         second.commands.submit(CommandSubmission("app", sensor_id, CommandRequest("POST", "/3/0/4"), "x")).result(60)
-        until(lambda: device.asked)
+        until(lambda: device.requests)
         first.close()
         device.silent = False
         until(lambda: second.part(RealDevices).endpoint)
         device.send(device.update())
         assert until(read(second, sensor_id, "next")) == b"21.5"
-        assert len({request.number for request in device.asked if request.code == POST}) == 1
+        assert len({request.number for request in device.requests if request.code == POST}) == 1
