@@ -122,9 +122,14 @@ def test_https_and_wss_are_spoken_with_the_certificate(served_files, server):
     headers = {"Authorization": f"Bearer {key}"}
     httpx.put(f"{server.url}/v2/notification/websocket", headers=headers, verify=context, trust_env=False)
     url = server.url.replace("https:", "wss:") + "/v2/notification/websocket-connect"
+
+    def is_connected():
+        state = httpx.get(f"{server.url}/v2/notification/websocket", headers=headers, verify=context, trust_env=False)
+        return state.json()["status"] == "connected"
+
     with connect(url, ssl=context, additional_headers=headers, proxy=None):
-        answer = httpx.get(f"{server.url}/v2/notification/websocket", headers=headers, verify=context, trust_env=False)
-        assert answer.json()["status"] == "connected"
+        # The server stores the connection after the handshake.
+        wait_until(is_connected, "the socket to be connected")
 
 
 def test_plain_http_and_old_tls_are_not_spoken_beside_it(served_files, server):
