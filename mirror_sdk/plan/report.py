@@ -14,7 +14,7 @@ import pandas as pd
 from mirror_sdk._protocol.accepted_request import AcceptedRequest, UnacceptedRequest
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.html import to_html
-from mirror_sdk.frames.requests import RequestStatus, request_status, seen_requests_frame
+from mirror_sdk.frames.requests import RequestStatus, cached_requests_frame, request_status
 from mirror_sdk.plan.checks import Decision, PlannedWrite
 from mirror_sdk.plan.ledger import Ledger
 from mirror_sdk.plan.requested import RequestedWrite
@@ -110,7 +110,7 @@ class PlanReport(JsonForm):
         """
         names = {one.device_id: one.endpoint_name for one in self.planned}
         of_each = [names.get(request.device_id) for request in self.requests]
-        frame = seen_requests_frame(self.requests, server=self._server, names=of_each)
+        frame = cached_requests_frame(self.requests, server=self._server, names=of_each)
         frame.attrs["mirror"]["stopped_because"] = self.stopped_because
         return frame
 

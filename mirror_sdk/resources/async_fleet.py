@@ -189,7 +189,7 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
         await import_off_loop("mirror_sdk.snapshot.dataset", "mirror_sdk.snapshot.table")
         from mirror_sdk.snapshot.dataset import DatasetWriter
         from mirror_sdk.snapshot.request import SnapshotRequest
-        from mirror_sdk.snapshot.table import basis
+        from mirror_sdk.snapshot.table import snapshot_metadata
 
         whole = self._session.sender.total_deadline(timeout)
         selection = await self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters)
@@ -201,7 +201,7 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
         )
         async with entered_off_loop(writer):
             taken = await self._tables.take(request, writer.add, whole)
-            return await off_loop(lambda: writer.finish(basis(request, taken, writer.rows)))
+            return await off_loop(lambda: writer.finish(snapshot_metadata(request, taken, writer.rows)))
 
     async def refresh(self, frame: pd.DataFrame, *, timeout: float | None = None) -> pd.DataFrame:
         """Return a table of :meth:`snapshot` as it would be now. Only devices that changed since are fetched.
@@ -228,13 +228,13 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
         [21.5]
         """
         await import_off_loop("mirror_sdk.frames", "mirror_sdk.snapshot.table")
-        from mirror_sdk.snapshot.table import refreshed, request_since, whole_request
+        from mirror_sdk.snapshot.table import full_request, refreshed, request_since
 
         whole = self._session.sender.total_deadline(timeout)
         request = await off_loop(request_since, frame, server=self._session.base_url)
         try:
             taken, tables = await self._tables.take_tables(request, whole)
         except BadRequest as error:
-            request = whole_request(request, error)
+            request = full_request(request, error)
             taken, tables = await self._tables.take_tables(request, whole)
         return await off_loop(refreshed, frame, request, taken, tables)

@@ -249,9 +249,9 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
             timeout=timeout, outage_timeout=outage_timeout, limit=limit, after=after, paths=paths, devices=devices
         ) as events:
             await import_off_loop(module_for(as_), "mirror_sdk.tables.events")
-            from mirror_sdk.tables.events import EVENTS_AT_A_TIME, EventParts
+            from mirror_sdk.tables.events import EVENTS_AT_A_TIME, EventsTableBuilder
 
-            parts = await off_loop(EventParts, raw=raw)
+            parts = await off_loop(EventsTableBuilder, raw=raw)
             events._buffer.skipped = parts.skip
             some: list[Event] = []
             async for event in events:

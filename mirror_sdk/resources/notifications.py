@@ -246,9 +246,9 @@ class Notifications(ClientResource[ClientSession]):
             timeout=timeout, outage_timeout=outage_timeout, limit=limit, after=after, paths=paths, devices=devices
         ) as events:
             import_locked(module_for(as_), "mirror_sdk.tables.events")
-            from mirror_sdk.tables.events import EVENTS_AT_A_TIME, EventParts
+            from mirror_sdk.tables.events import EVENTS_AT_A_TIME, EventsTableBuilder
 
-            parts = EventParts(raw=raw)
+            parts = EventsTableBuilder(raw=raw)
             events._buffer.skipped = parts.skip
             some: list[Event] = []
             for event in events:

@@ -15,7 +15,7 @@ from mirror_sdk._protocol.device_request import DeviceRequest, look_for_answers
 from mirror_sdk._protocol.inbox import Expectation
 from mirror_sdk._protocol.request_options import expected_revision, to_execute, to_write
 from mirror_sdk._session.client_session import ClientSession
-from mirror_sdk._table_keys import DeviceTable, is_table, seen_revisions
+from mirror_sdk._table_keys import DeviceTable, desired_revisions, is_table
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import utc_now
 from mirror_sdk.naming import DeviceLike, id_of
@@ -241,10 +241,10 @@ class Requests(ClientResource[ClientSession]):
         """
         rows = [*map(_as_accepted, self.list())] if requests is None else require_requests(requests)
         import_locked("mirror_sdk.frames")
-        from mirror_sdk.frames.requests import seen_requests_frame
+        from mirror_sdk.frames.requests import cached_requests_frame
 
         look_for_answers(rows)
-        return seen_requests_frame(rows, tz=tz, server=self._session.base_url)
+        return cached_requests_frame(rows, tz=tz, server=self._session.base_url)
 
     def acknowledge_failed_write(
         self,
@@ -296,7 +296,7 @@ class Requests(ClientResource[ClientSession]):
             raise InvalidValue("if_match= goes with one resource; a table has it in its column desired_revision")
         revision = None if if_match is None else expected_revision(if_match)
         operation = partial(_operations.acknowledge_failed_write, by=by, revision=revision)
-        seen = seen_revisions(device_id, path, "device_id") if is_table(device_id) else {}
+        seen = desired_revisions(device_id, path, "device_id") if is_table(device_id) else {}
         self._session.act_on(device_id, path, operation, timeout, seen)
 
 
