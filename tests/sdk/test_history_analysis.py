@@ -135,7 +135,7 @@ def test_a_text_may_be_the_condition_and_booleans_need_none():
         ("on", {}, r'has texts: .*; give equals=, such as equals="on"'),
         (1.0, {"above": "warm"}, r"above='warm' is not a number; give one like above=24.0"),
         (1.0, {"below": math.nan}, r"below=nan is not a number"),
-        (1.0, {"equals": None, "above": True}, r"above=True is no number"),
+        (1.0, {"equals": None, "above": True}, r"above=True is not a number"),
         (1.0, {"equals": 1, "above": 1}, r"equals=1 cannot be combined with above= or below="),
         (1.0, {"equals": [1]}, r"equals=\[1\] must be a number, a boolean or a text"),
     ],
