@@ -136,7 +136,7 @@ def _next_version() -> str:
 
 def _numbers(version: str) -> tuple[int, ...]:
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
-        sys.exit(f"{version!r} is no version of three numbers")
+        sys.exit(f"{version!r} is not a version of three numbers")
     return tuple(map(int, version.split(".")))
 
 

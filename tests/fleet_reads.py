@@ -33,7 +33,7 @@ def ask(server: Any, key: str, url: str, accept: str | None = NDJSON, *, buffere
 
 
 def lines_of(server: Any, key: str, query: str = "", path: str = SNAPSHOT) -> Read:
-    """The lines that are no cursors, and the end."""
+    """The lines that are not cursors, and the end."""
     answer = ask(server, key, f"{path}?{query}")
     assert (answer.status_code, answer.mimetype) == (200, NDJSON), answer.get_data()
     *lines, end = [json.loads(line) for line in answer.get_data().splitlines()]

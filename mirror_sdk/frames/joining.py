@@ -40,10 +40,10 @@ def join(
     """Two tables in one, with what they are based on; see :meth:`MirrorAccessor.join`.
 
     Raises:
-        InvalidValue: A table lacks a column of ``on`` or has it twice, there is none, or ``how`` is no way to join.
+        InvalidValue: A table lacks a column of ``on`` or has it twice, there is none, or ``how`` is not a way to join.
     """
     if how not in ("left", "right", "inner", "outer"):
-        raise InvalidValue(f"how={how!r} is no way to join; give 'left', 'right', 'inner' or 'outer'")
+        raise InvalidValue(f"how={how!r} is not a way to join; give 'left', 'right', 'inner' or 'outer'")
     left, right = with_index(left), with_index(right)
     keys = _keys(left, right, on)
     for key in keys:

@@ -372,7 +372,7 @@ def _conflict(resource: Resource, request: RequestedWrite) -> Finding | None:
 def _later_change(resource: Resource, write: EarlierWrite) -> str | None:
     """Return what changed the resource after a write: another write, or the device itself; ``None`` if nothing did.
 
-    A later write of the same value is no change, unless it failed: the device may have kept a value from in between.
+    A later write of the same value is not a change, unless it failed: the device may have kept a value from in between.
     """
     desired, reported = resource.desired, resource.reported
     if desired is None:

@@ -174,7 +174,7 @@ def _meets(
         if bound is not None:
             number = real(bound)
             if number is None:
-                raise InvalidValue(f"{name}={bound!r} is no number; give one like {name}=24.0")
+                raise InvalidValue(f"{name}={bound!r} is not a number; give one like {name}=24.0")
             meets &= compare(steps.number, number)
     return meets
 
@@ -184,12 +184,12 @@ def _equals(timeline: Timeline, steps: Steps, value: float | bool | str | None) 
         _check_kind(timeline, TEXT, f"equals={value!r} is a text")
         found: Flags = (steps.kind == TEXT) & (steps.text == timeline.rows.texts.get_indexer(pd.Index([value]))[0])
         return found
-    why = f"equals={value!r} is no value of them"
+    why = f"equals={value!r} is not one of their values"
     if value is None:
         value, why = True, "without a condition it is how long it was true"
     kind = BOOLEAN if isinstance(value, bool | np.bool_) else NUMBER
     if kind == NUMBER and real(value) is None:
-        raise InvalidValue(f"equals={value!r} is no value; give a number, a boolean or a text")
+        raise InvalidValue(f"equals={value!r} is not a value; give a number, a boolean or a text")
     _check_kind(timeline, kind, why)
     if kind == NUMBER:
         warn_of_units(timeline)

@@ -197,7 +197,7 @@ class BoundedConnection(HttpToolsProtocol):
         if self.parser.should_upgrade():
             if self._api_error is None and self.parser.get_method() != b"CONNECT":
                 return
-            self._api_error = self._api_error or ApiError(400, "this is no proxy: CONNECT is not spoken here")
+            self._api_error = self._api_error or ApiError(400, "this is not a proxy: CONNECT is not spoken here")
         if self._api_error is not None:
             raise _Rejected
         super().on_headers_complete()

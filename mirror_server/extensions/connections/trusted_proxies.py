@@ -53,7 +53,7 @@ class TrustedProxies:
 
 
 def _read(text: str) -> Address | None:
-    """The address in a text, where a port may stand behind it; ``None`` for what is no address."""
+    """The address in a text, where a port may stand behind it; ``None`` for what is not an address."""
     bare = text.strip()
     with_port = _BRACKETED.fullmatch(bare) or _WITH_PORT.fullmatch(bare)
     try:

@@ -65,7 +65,7 @@ async def test_where_the_kernel_has_no_ipv6_ipv4_is_spoken(monkeypatch):
 
 async def test_an_address_that_is_not_here_is_told():
     for host in ("192.0.2.1", "2001:db8::1", "no.such.host.invalid:0"):
-        with pytest.raises(CannotListen, match=f"{host} is no address of this machine"):
+        with pytest.raises(CannotListen, match=f"{host} is not an address of this machine"):
             await listen(Registry(), coap=(host.removesuffix(":0"), 0))
 
 

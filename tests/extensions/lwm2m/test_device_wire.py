@@ -52,7 +52,7 @@ async def test_an_answer_to_a_request(server, device):
         ("41 01 0004 aa  b1 33 01 30 01 34 60", "61 85 00 04 aa"),
         # PUT /3311/0/5850, Content-Format text/plain, "1": 2.04.
         ("41 03 0005 aa  b4 33333131 01 30 04 35383530 10 ff 31", "61 44 00 05 aa"),
-        # The same with "on", which is no boolean: 4.00.
+        # The same with "on", which is not a boolean: 4.00.
         ("41 03 0006 aa  b4 33333131 01 30 04 35383530 10 ff 6f6e", "61 80 00 06 aa"),
         # "13", which the device does not accept: 4.00.
         ("41 03 0007 aa  b4 33333131 01 30 04 35383531 10 ff 3133", "61 80 00 07 aa"),

@@ -100,7 +100,7 @@ async def test_an_unknown_identity_stays_out_and_nothing_is_told_of_keys(caplog)
 @pytest.mark.parametrize(
     ("identity", "key"),
     [(b"boiler", OTHER_KEY), (b"boiler", bytes(17)), (b"boiler", bytes(100_000)), (b"boiler", b""), (b"\xff\xfe", KEY)],
-    ids=["another key", "a long key", "a very long key", "no key", "an identity that is no text"],
+    ids=["another key", "a long key", "a very long key", "no key", "an identity that is not a text"],
 )
 async def test_who_cannot_be_let_in_is_counted_and_another_one_comes_in(identity, key):
     def keys(name: str) -> bytes:

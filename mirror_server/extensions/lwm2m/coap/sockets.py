@@ -391,7 +391,7 @@ async def _bound_socket(
     try:
         resolved = await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_DGRAM, flags=flags)
     except OSError as error:
-        raise CannotListen(f"{host}:{port} is no address of this machine ({error.strerror or error})") from None
+        raise CannotListen(f"{host}:{port} is not an address of this machine ({error.strerror or error})") from None
     opened = socket.socket(family, socket.SOCK_DGRAM)
     try:
         if family == socket.AF_INET6:
@@ -411,7 +411,7 @@ def _listen_error(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"UDP port {port} of {host} is in use: stop the program that listens there, or use another port"
     if error.errno == errno.EADDRNOTAVAIL:
-        return f"{host} is no address of this machine: use one of its addresses"
+        return f"{host} is not an address of this machine: use one of its addresses"
     if error.errno == errno.EACCES:
         return f"UDP port {port} may not be opened by this user: use a port from 1024 on"
     return f"cannot listen at {host}:{port}: {error.strerror or error}"

@@ -100,7 +100,7 @@ class ServerAddress:
         except ValueError:
             parts, port = urlsplit(""), None
         if parts.scheme not in _PORTS or not parts.hostname or parts.path not in {"", "/"} or parts.query:
-            raise ValueError(f"{url!r} is no address of a LwM2M server; write it like coap://127.0.0.1:5683")
+            raise ValueError(f"{url!r} is not an address of a LwM2M server; write it like coap://127.0.0.1:5683")
         return cls(parts.hostname, _PORTS[parts.scheme] if port is None else port, parts.scheme == "coaps")
 
     def __str__(self) -> str:

@@ -48,8 +48,8 @@ _CURES = {
     "4.00": "it does not understand the registration, or takes no device of this name",
     "4.01": "it does not let this device in: check name, identity and key",
     "4.03": "it does not let this device in: check name, identity and key",
-    "4.04": "it has no such registration, or is no LwM2M server",
-    "4.05": "it is no LwM2M server",
+    "4.04": "it has no such registration, or is not a LwM2M server",
+    "4.05": "it is not a LwM2M server",
     "4.12": "it does not speak this version of LwM2M: try another one",
     "4.13": "there are too many resources for it",
     "4.29": "too many registrations came from this address: try again later",
@@ -167,11 +167,11 @@ class LwM2MDevice:
         """Add a resource; the next registration, or update with links, announces it.
 
         Raises:
-            ValueError: Its path is no path of a resource.
+            ValueError: Its path is not a path of a resource.
         """
         *_, resource_id, resource_instance_id = parse_path(resource.path)
         if resource_id is None or resource_instance_id is not None:
-            raise ValueError(f"{resource.path!r} is no path of a resource such as /3303/0/5700")
+            raise ValueError(f"{resource.path!r} is not a path of a resource such as /3303/0/5700")
         self._resources[resource.path] = resource
 
     def remove(self, path: str) -> None:
@@ -511,7 +511,7 @@ class LwM2MDevice:
         return _CHANGED
 
     def _write_attributes(self, request: Request) -> str:
-        # Without a query too: what has no content format is no write, to some stacks, and they say it is done.
+        # Without a query too: what has no content format is not a write, to some stacks, and they say it is done.
         try:
             attributes = self.observations.own_attributes(request.path)
             changed = changed_attributes(attributes, request.query) if request.query else attributes

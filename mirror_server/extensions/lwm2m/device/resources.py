@@ -98,7 +98,7 @@ def changed_attributes(attributes: Mapping[str, int], query: Iterable[str]) -> d
     ``pmin`` is the least time between two notifications in seconds, ``pmax`` the longest.
 
     Raises:
-        ValueError: There is an attribute of another name, none at all, or one that is no number of seconds.
+        ValueError: There is an attribute of another name, none at all, or one that is not a number of seconds.
 
     Source: LwM2M core 5.1.2.
     """
@@ -112,7 +112,7 @@ def changed_attributes(attributes: Mapping[str, int], query: Iterable[str]) -> d
 
 def _seconds(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 9):
-        raise ValueError(f"{text!r} is no number of seconds")
+        raise ValueError(f"{text!r} is not a number of seconds")
     return int(text)
 
 
