@@ -51,7 +51,7 @@ SAME_ON_EVERY_DATABASE = (
     "extensions/lwm2m/test_payloads.py",
     "extensions/lwm2m/test_registration_parameters.py",
     "extensions/lwm2m/test_requests_to_devices.py",
-    # What is refused, described, shown or bounded before anything is stored or read.
+    # Rejected, described, formatted or limited before anything is stored or read.
     "extensions/openapi/",
     "server/interface/test_bodies.py",
     "server/interface/test_bounded_polls.py",
@@ -126,7 +126,7 @@ class Cluster:
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [_program(program), f"--pgdata={self.folder}/data", *arguments]
-        # PostgreSQL refuses to run as root.
+        # PostgreSQL does not run as root.
         user = "postgres" if os.geteuid() == 0 else None
         subprocess.run(
             command, user=user, cwd=self.folder, check=True, timeout=60, stdout=subprocess.DEVNULL, stderr=sys.stderr
@@ -257,16 +257,22 @@ def open_before(url: str, extension: Branch) -> Database:
 
 def new_database_of_version(version: str, folder: Path) -> str:
     """Make a database whose core has this version, with one device ``d1`` that has one resource ``/3/0/0``."""
-    core = Branch("core", folder / f"core-{version}")
-    core.folder.mkdir()
-    for migration in _CORE.migrations:
-        if migration.stem <= version:
-            shutil.copy(migration, core.folder)
+    core = branch_of_version(_CORE, version, folder)
     url = new_database_url(folder, template="template0")
     # Without the tables of extensions, which may need a later core.
     with closing(Database(url, core=core)) as database:
         database.write(lambda session: [session.run(each, value=b"Maker") for each in _DEVICE])
     return url
+
+
+def branch_of_version(branch: Branch, version: str, folder: Path) -> Branch:
+    """Copy a branch with its migrations up to this version."""
+    copied = Branch(branch.name, folder / f"{branch.name}-{version}")
+    copied.folder.mkdir()
+    for migration in branch.migrations:
+        if migration.stem <= version:
+            shutil.copy(migration, copied.folder)
+    return copied
 
 
 def next_core(folder: Path) -> Branch:

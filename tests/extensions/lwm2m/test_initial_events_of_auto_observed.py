@@ -76,7 +76,7 @@ def test_value_in_a_registration_is_the_initial_event_of_a_later_subscription(re
     hears(real, second, mine, "2.5")
     assert (real.observed(key), real.observed(never)) == ([(mine, "2.5")], [])
     # The registration carried the value: a device that answers nothing would be subscribed as well.
-    assert bare.asked == []
+    assert bare.requests == []
     (event,) = (entry for kind, entry in real.log(key) if kind == "notifications")
     assert event["timestamp"] == told_at, "it bears the time of its value"
     tell()
@@ -88,9 +88,9 @@ def test_restart_makes_an_event_of_an_auto_observed_value_only_where_it_differs(
     real.put_rules(key, RULE)
     mine = registered(real, key, bare)
     hears(real, key, mine, "2.5")
-    asked = len(bare.asked)
+    asked = len(bare.requests)
     real.restart()
-    send_until(bare, bare.update(), lambda: len(bare.asked) > asked)
+    send_until(bare, bare.update(), lambda: len(bare.requests) > asked)
     assert real.services.database.settle(60)
     assert real.observed(key) == [(mine, "2.5")]
     bare.values[TEMPERATURE] = "1.5"
@@ -117,6 +117,6 @@ def test_value_in_an_update_with_the_same_links_is_an_event_where_it_differs(rea
     tell()
     hears(real, key, mine, "2.5", "3.5")
     for _ in range(2):
-        heard, update = len(bare.heard), bare.request(2, bare.location, payload=bare.links.encode())
-        send_until(bare, update, lambda heard=heard: len(bare.heard) > heard)
+        received, update = len(bare.responses), bare.request(2, bare.location, payload=bare.links.encode())
+        send_until(bare, update, lambda received=received: len(bare.responses) > received)
         hears(real, key, mine, "2.5", "3.5", "2.5")

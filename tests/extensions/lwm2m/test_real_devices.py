@@ -318,12 +318,12 @@ def test_command_in_flight_that_expires_makes_way_for_the_next_one(real, key, mo
         device = devices.add(
             BareDevice(real.settings.of(LwM2MSettings).coap.port, "stubborn", {TEMPERATURE: "20", SWITCH: "0"})
         )
-        answer = device.answer
-        monkeypatch.setattr(device, "answer", lambda asked: asked.code == PUT or answer(asked))
+        respond = device.respond
+        monkeypatch.setattr(device, "respond", lambda request: request.code == PUT or respond(request))
         mine = registered(real, key, device)
         real.place(key, mine, "expires", "PUT", SWITCH, value="1", expiry_seconds=12)
         real.place(key, mine, "next", "GET", TEMPERATURE)
-        until(lambda: device.asked)
+        until(lambda: device.requests)
         began_at = time.monotonic()
         real.advance(key, 12)
         assert until(lambda: real.responses(key).get("next")) == (200, None)
@@ -339,18 +339,18 @@ def test_command_that_waits_for_a_request_of_the_service_was_never_sent(real, ke
         device = devices.add(BareDevice(real.settings.of(LwM2MSettings).coap.port, "slow", values, links=links))
         device.silent = True
         mine = registered(real, key, device)
-        until(lambda: device.asked)
+        until(lambda: device.requests)
         real.place(key, mine, "write", "PUT", SWITCH, value="1", expiry_seconds=4)
         real.place(key, mine, "execute", "POST", "/3/0/4", expiry_seconds=5)
         real.place(key, mine, "later", "PUT", SWITCH, value="2", expiry_seconds=1000)
         real.advance(key, 5)
         until(lambda: len(real.responses(key)) == 2)
         assert real.responses(key) == {"write": (429, "REQUEST_EXPIRED"), "execute": (429, "REQUEST_EXPIRED")}
-        assert {asked.path for asked in device.asked} == {"/3303/0"}
+        assert {request.path for request in device.requests} == {"/3303/0"}
         # Longer than a device may take to respond.
         real.advance(key, 125)
         device.silent = False
-        device.answer(device.asked[-1])
+        device.respond(device.requests[-1])
         assert until(lambda: real.responses(key).get("later")) == (200, None)
         assert device.values[SWITCH] == "2"
 
