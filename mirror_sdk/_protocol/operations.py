@@ -267,7 +267,7 @@ def find_device_query(name: str) -> Operation[DeviceQuery]:
     """The saved filter of a name. Source: wire.md 9.
 
     Raises:
-        TypeError: The name is no text.
+        TypeError: The name is not a text.
     """
     listing = list_device_queries(name=text("query", name))
 
