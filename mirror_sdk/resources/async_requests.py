@@ -144,9 +144,9 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
         ...     print(error.resource.desired_value)
         40
         """
-        asked = to_write(path, value, text, content_type, allow_read_only=allow_read_only, if_match=if_match)
+        options = to_write(path, value, text, content_type, allow_read_only=allow_read_only, if_match=if_match)
         return await self._session.submit(
-            "PUT", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, **asked
+            "PUT", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, **options
         )
 
     async def begin_execute(
@@ -173,9 +173,9 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
         >>> await request.exception() is None
         True
         """
-        asked = to_execute(argument)
+        options = to_execute(argument)
         return await self._session.submit(
-            "POST", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, **asked
+            "POST", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, **options
         )
 
     async def resume(
@@ -295,8 +295,8 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
             raise InvalidValue("if_match= goes with one resource; a table has it in its column desired_revision")
         revision = None if if_match is None else expected_revision(if_match)
         operation = partial(_operations.acknowledge_failed_write, by=by, revision=revision)
-        seen = await off_loop(desired_revisions, device_id, path, "device_id") if is_table(device_id) else {}
-        await self._session.act_on(device_id, path, operation, timeout, seen)
+        revisions = await off_loop(desired_revisions, device_id, path, "device_id") if is_table(device_id) else {}
+        await self._session.act_on(device_id, path, operation, timeout, revisions)
 
 
 def _as_accepted(request: WaitingRequest) -> AcceptedRequest:

@@ -145,9 +145,9 @@ class Requests(ClientResource[ClientSession]):
         ...     print(error.resource.desired_value)
         40
         """
-        asked = to_write(path, value, text, content_type, allow_read_only=allow_read_only, if_match=if_match)
+        options = to_write(path, value, text, content_type, allow_read_only=allow_read_only, if_match=if_match)
         return self._session.submit(
-            "PUT", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, **asked
+            "PUT", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, **options
         )
 
     def begin_execute(
@@ -174,9 +174,9 @@ class Requests(ClientResource[ClientSession]):
         >>> request.exception() is None
         True
         """
-        asked = to_execute(argument)
+        options = to_execute(argument)
         return self._session.submit(
-            "POST", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, **asked
+            "POST", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, **options
         )
 
     def resume(
@@ -296,8 +296,8 @@ class Requests(ClientResource[ClientSession]):
             raise InvalidValue("if_match= goes with one resource; a table has it in its column desired_revision")
         revision = None if if_match is None else expected_revision(if_match)
         operation = partial(_operations.acknowledge_failed_write, by=by, revision=revision)
-        seen = desired_revisions(device_id, path, "device_id") if is_table(device_id) else {}
-        self._session.act_on(device_id, path, operation, timeout, seen)
+        revisions = desired_revisions(device_id, path, "device_id") if is_table(device_id) else {}
+        self._session.act_on(device_id, path, operation, timeout, revisions)
 
 
 def _as_accepted(request: WaitingRequest) -> AcceptedRequest:

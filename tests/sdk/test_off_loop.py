@@ -35,7 +35,7 @@ from mirror_sdk.errors import ConnectionFailed
 from mirror_sdk.history import request as history_request
 from mirror_sdk.history.contract import RowChecker
 from mirror_sdk.history.reading import HistoryReader, HistoryResult, history_metadata
-from mirror_sdk.plan import async_in_flight, async_plan, ledger, report
+from mirror_sdk.plan import async_in_flight, async_plan, report, scheduler
 from mirror_sdk.plan.checks import PlannedWrite
 from mirror_sdk.recording import async_recorder
 from mirror_sdk.recording.folder import RecordingFolder
@@ -62,7 +62,7 @@ LIGHT_MODULES = {
     module.__name__
     for module in (
         *(snapshot_request, selection, history_request),
-        *(async_plan, async_in_flight, ledger, report, async_recorder),
+        *(async_plan, async_in_flight, scheduler, report, async_recorder),
     )
 }
 LIGHT_FUNCTIONS = {
