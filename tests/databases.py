@@ -42,7 +42,7 @@ SAME_ON_EVERY_DATABASE = (
     "extensions/simulator/test_simulator_rooms.py",
     # Sockets, codecs, and what is decided of real devices.
     "extensions/lwm2m/test_coap.py",
-    "extensions/lwm2m/test_coap_hostile.py",
+    "extensions/lwm2m/test_coap_malformed_input.py",
     "extensions/lwm2m/test_coap_sockets.py",
     "extensions/lwm2m/test_device_command.py",
     "extensions/lwm2m/test_device_wire.py",

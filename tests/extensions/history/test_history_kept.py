@@ -352,9 +352,9 @@ def test_how_long_it_is_kept_is_written_with_a_unit(text, seconds):
 
 def test_a_time_that_is_none_is_refused_with_how_to_write_it():
     for text, told in (
-        ("30", "is no time; write it like 24h, 30m, 7d or 0"),
-        ("-1d", "is no time"),
-        ("", "is no time"),
+        ("30", "is not a time; write it like 24h, 30m, 7d or 0"),
+        ("-1d", "is not a time"),
+        ("", "is not a time"),
         ("0", "too short"),
         ("59s", "too short; use at least one minute"),
     ):
