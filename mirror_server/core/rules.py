@@ -71,9 +71,9 @@ class _Patterns:
                 continue
             for text in texts:
                 of_kind, key = (self._prefixes, text[:-1]) if text.endswith("*") else (self._exact, text)
-                known = of_kind.get(key)
+                present = of_kind.get(key)
                 # Most patterns are of one rule, and then share its integer.
-                of_kind[key] = rule if known is None else known | rule
+                of_kind[key] = rule if present is None else present | rule
         self._lengths = sorted({len(prefix) for prefix in self._prefixes})
 
     def matching(self, text: str) -> int:

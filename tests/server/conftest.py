@@ -25,7 +25,7 @@ from mirror_sdk.wire.notifications import NotificationMessage
 from mirror_server import hooks
 from mirror_server.core.commands import Command
 from mirror_server.core.instants import Instant
-from mirror_server.hooks import extends, of_all, open_database, read_settings
+from mirror_server.hooks import call_installed, extends, open_database, read_settings
 from mirror_server.notifications.webhooks import LOOPBACK
 from mirror_server.server import Services
 from mirror_server.service import keys
@@ -50,12 +50,12 @@ class Selection:
     COLUMNS = MappingProxyType({"named": "endpoint_name", "looked_up": "(SELECT endpoint_type)"})
 
     @extends
-    def device_conditions(self, given: Sequence[tuple[str, str]]) -> list[Condition] | None:
-        if any(name not in self.COLUMNS for name, _ in given):
+    def device_conditions(self, parameters: Sequence[tuple[str, str]]) -> list[Condition] | None:
+        if any(name not in self.COLUMNS for name, _ in parameters):
             return None
         return [
             Condition(self.COLUMNS[name], "IN", tuple(value.split(",")), is_unique=name == "named")
-            for name, value in given
+            for name, value in parameters
         ]
 
 
@@ -405,7 +405,7 @@ def held_poll(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[HoldP
 @pytest.fixture(scope="module")
 def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One server for all tests of a module that change nothing they share."""
-    more = chain.from_iterable(each.items() for each in of_all("demo_settings"))
+    more = chain.from_iterable(each.items() for each in call_installed("demo_settings"))
     running = Server(tmp_path_factory.mktemp("shared"), **dict(more))
     yield running
     running.services.close()

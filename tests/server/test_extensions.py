@@ -94,7 +94,7 @@ def test_the_manual_lists_all_with_what_they_are_and_their_topics(install):
 def test_a_hook_of_each_request_that_does_not_take_all_is_named(install):
     install("short", GREETING + "\n@extends\ndef rewrite_path(path):\n    return None\n")
     with pytest.raises(CannotServe, match="the hook rewrite_path of short does not take all of environ, path"):
-        Extensions().collected("rewrite_path")
+        Extensions().implementations("rewrite_path")
 
 
 BUILT = """

@@ -61,16 +61,16 @@ class Metrics:
 
     @extends
     def started(self) -> None:
-        """Refuse two metrics of one name.
+        """Check that all metrics have different names.
 
         Raises:
-            CannotServe: There are two.
+            CannotServe: Two have the same name.
         """
         services = self._services
-        measured = [(SERVER, own_of(services)), *services.extensions.each("measurements")]
+        measured = [(SERVER, own_of(services)), *services.extensions.results("measurements")]
         names = [(name, SERVER) for name in self._own]
-        names += [(each.name, whose) for whose, measurements in measured for each in measurements]
-        require_distinct((f"metric {name}", whose) for name, whose in names)
+        names += [(each.name, owner) for owner, measurements in measured for each in measurements]
+        require_distinct((f"metric {name}", owner) for name, owner in names)
 
     @extends
     def response_ready(
@@ -125,8 +125,8 @@ def own_of(services: Services) -> list[Measurement]:
 def _family(measurement: Measurement) -> Metric:
     kind = CounterMetricFamily if measurement.is_count else GaugeMetricFamily
     if not isinstance(measurement.value, Mapping):
-        return kind(measurement.name, measurement.meaning, measurement.value)
-    family = kind(measurement.name, measurement.meaning, labels=measurement.labels)
+        return kind(measurement.name, measurement.description, measurement.value)
+    family = kind(measurement.name, measurement.description, labels=measurement.labels)
     for labels, value in measurement.value.items():
         family.add_metric(labels, value)
     return family

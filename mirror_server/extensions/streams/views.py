@@ -106,7 +106,7 @@ def put_websocket() -> Response:
     """
     registration = read_body(WebsocketRegistration) if request.get_data() else WebsocketRegistration()
     application, parts = app_id(), services()
-    if not parts.takes_upgrades:
+    if not parts.accepts_upgrades:
         message = (
             "this server opens no websocket, so that nobody could read the channel: its operator has to run it by"
             " 'mirror-server run'; or poll (GET /v2/notification/pull), or register a webhook"

@@ -122,7 +122,7 @@ def test_a_client_has_a_moment_to_read_its_202_but_who_places_many_is_refused_no
 def test_one_that_is_refused_holds_up_nothing(server, bridge, key, light):
     place(server, bridge, key, light, READ.replace(b"3303", b"3304"))
     place(server, bridge, key, "0" * 32)
-    assert not server.services.dispatcher.held
+    assert not server.services.dispatcher.delayed
     assert server.place(key, light, "next", "GET", TEMPERATURE).status_code == 202
     assert server.responses(key) == {"next": (200, None)}
 

@@ -28,7 +28,7 @@ from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.settings import HistorySettings
 from mirror_server.extensions.history.store import history
 from mirror_server.extensions.history.store.history import StoredHistoryRow
-from mirror_server.hooks import of_all, open_database, read_settings
+from mirror_server.hooks import call_installed, open_database, read_settings
 from mirror_server.server import Services
 from mirror_server.store.backend import StorageFailed
 from mirror_server.store.database import Database
@@ -336,7 +336,7 @@ def test_check_finds_what_is_wrong_with_the_history(url, life, damage, told):
 
 def read_options(*arguments: str, **variables: str) -> Result:
     @click.command()
-    @options_of("run", Settings, *of_all("settings"))
+    @options_of("run", Settings, *call_installed("settings"))
     def show(**settings: Any) -> None:
         click.echo(repr(read_settings(**settings).of(HistorySettings).keep_history_seconds))
 
@@ -352,9 +352,9 @@ def test_how_long_it_is_kept_is_written_with_a_unit(text, seconds):
 
 def test_a_time_that_is_none_is_refused_with_how_to_write_it():
     for text, told in (
-        ("30", "is no time; write it like 24h, 30m, 7d or 0"),
-        ("-1d", "is no time"),
-        ("", "is no time"),
+        ("30", "is not a duration; write it like 24h, 30m, 7d or 0"),
+        ("-1d", "is not a duration"),
+        ("", "is not a duration"),
         ("0", "too short"),
         ("59s", "too short; use at least one minute"),
     ):

@@ -19,7 +19,7 @@ from mirror_server.config import ListenAddress, Settings, options_of
 from mirror_server.extensions.lwm2m.real_devices import RealDevices
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings, check_listening, is_loopback
 from mirror_server.extensions.lwm2m.transport_api import CannotListen
-from mirror_server.hooks import of_all, read_settings
+from mirror_server.hooks import call_installed, read_settings
 from mirror_server.server import Services
 from mirror_server.web.serve import listen
 
@@ -30,7 +30,7 @@ def read(*arguments: str, **environment: str) -> LwM2MSettings:
     found: list[Settings] = []
 
     @click.command()
-    @options_of("run", Settings, *of_all("settings"))
+    @options_of("run", Settings, *call_installed("settings"))
     def command(**settings: object) -> None:
         found.append(read_settings(**settings))
 
@@ -141,10 +141,10 @@ def test_a_server_says_where_real_devices_come_in_and_they_do(tmp_path):
     )
     with closing(Services(settings)) as services:
         later = "Real devices: as soon as this process leads and their port is free"
-        assert services.extensions.hook.devices_come_to() == [later]
+        assert services.extensions.hook.device_address() == [later]
         services.start()
         (url,) = services.part(RealDevices).urls()
-        assert services.extensions.hook.devices_come_to() == [f"Real devices: {url}"]
+        assert services.extensions.hook.device_address() == [f"Real devices: {url}"]
         found = re.fullmatch(r"coap://\[::\]:(\d+)", url)
         assert found
         for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):

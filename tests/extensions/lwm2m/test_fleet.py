@@ -462,7 +462,7 @@ async def test_a_device_is_asked_one_thing_at_a_time_and_holds_up_no_other(empty
     empty.endpoint.waiting[1].answer("2.05", b"21.5")
     await empty.until(lambda: answers)
     asked.fail(NoResponse())
-    await empty.until(lambda: first == [DeviceResponse(Outcome.NO_ANSWER)])
+    await empty.until(lambda: first == [DeviceResponse(Outcome.NO_RESPONSE)])
     (await empty.next()).answer("2.05", b"0")
     await empty.until(lambda: second)
     assert second[0].outcome is Outcome.DONE
@@ -472,7 +472,7 @@ async def test_a_silent_device_is_asked_to_observe_when_it_is_heard_again(world,
     await world.exchange(Observe("/3311/0/5850"), NoResponse())
     await world.ends(Observe("/3311/0/5850"), Outcome.NOT_SENT)
     # What an application asks is tried all the same.
-    assert await world.exchange(Read(TEMPERATURE), NoResponse()) == DeviceResponse(Outcome.NO_ANSWER)
+    assert await world.exchange(Read(TEMPERATURE), NoResponse()) == DeviceResponse(Outcome.NO_RESPONSE)
     await world.pause()
     await world.contacts_more(lambda: world.notify(token, 2))
     world.send(Observe("/3311/0/5850"))
@@ -491,7 +491,7 @@ async def test_in_queue_mode_a_device_listens_for_a_while_after_each_message(emp
     await empty.ends(Read(TEMPERATURE), Outcome.NOT_SENT)
     await empty.contacts_more(lambda: empty.notify(token, 4))
     # One that does not answer sleeps.
-    assert await empty.exchange(Read(TEMPERATURE), NoResponse()) == DeviceResponse(Outcome.NO_ANSWER)
+    assert await empty.exchange(Read(TEMPERATURE), NoResponse()) == DeviceResponse(Outcome.NO_RESPONSE)
     assert not empty.is_reachable
 
 
@@ -526,8 +526,8 @@ async def test_device_that_registers_again_from_its_port_is_still_asked_one_thin
     ("command", "outcome", "registers_from"),
     [
         # A device that restarted has forgotten that it executed the request, also at the same address.
-        (Execute("/3/0/4", Content(b"")), Outcome.NO_ANSWER, HERE),
-        (Execute("/3/0/4", Content(b"")), Outcome.NO_ANSWER, OTHER_PORT),
+        (Execute("/3/0/4", Content(b"")), Outcome.NO_RESPONSE, HERE),
+        (Execute("/3/0/4", Content(b"")), Outcome.NO_RESPONSE, OTHER_PORT),
         # Otherwise the commands after it wait until its retransmissions end.
         (Read(TEMPERATURE), Outcome.NOT_SENT, OTHER_PORT),
         (Read(TEMPERATURE), Outcome.NOT_SENT, None),
@@ -548,7 +548,7 @@ async def test_request_to_a_device_that_registers_or_leaves_meanwhile_is_given_u
 
 async def test_execute_counts_as_not_sent_only_if_it_surely_did_not_arrive(world, token):
     arrived, not_arrived = Unreachable(may_have_arrived=True), Unreachable()
-    ends = ((NoResponse(), Outcome.NO_ANSWER), (arrived, Outcome.NO_ANSWER), (not_arrived, Outcome.NOT_SENT))
+    ends = ((NoResponse(), Outcome.NO_RESPONSE), (arrived, Outcome.NO_RESPONSE), (not_arrived, Outcome.NOT_SENT))
     for error, outcome in ends:
         # As after a restart of the service.
         world.fleet.registry.by_id("id-of-sensor").is_known_address = False
@@ -835,7 +835,7 @@ async def test_a_device_of_before_a_restart_that_does_not_answer_waits_for_conta
     assert not world.is_reachable
     assert await world.update(peer=OTHER_PORT) == "2.04"
     await world.until(lambda: world.is_reachable)
-    assert await world.exchange(Read(TEMPERATURE), NoResponse()) == DeviceResponse(Outcome.NO_ANSWER)
+    assert await world.exchange(Read(TEMPERATURE), NoResponse()) == DeviceResponse(Outcome.NO_RESPONSE)
 
 
 async def test_an_update_changes_lifetime_and_binding(world):

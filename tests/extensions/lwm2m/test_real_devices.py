@@ -243,7 +243,7 @@ def test_registration_outlives_an_outage_of_the_database(real, key, device_side,
     disk.break_down() if what == "disk" else services.pause_leading()
     # Each update is answered with 5.03 now.
     services.clock.advance(1000 * 1000)
-    disk.mend() if what == "disk" else services.go_on_leading()
+    disk.mend() if what == "disk" else services.resume_leading()
     assert services.database.settle(60)
     assert seconds_left(real, key) == 120
     real.advance(key, 119)

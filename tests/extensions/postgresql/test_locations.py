@@ -38,5 +38,5 @@ def test_without_its_driver_it_tells_what_to_install(monkeypatch):
 
 def test_where_the_extension_is_left_out_its_databases_are_refused():
     settings = read_settings(database_url=NOT_THERE, without=("postgresql",))
-    with pytest.raises(CannotServe, match=r"nobody@127.* takes the extension postgresql, .* left out: --without"):
+    with pytest.raises(CannotServe, match=r"nobody@127.* needs the extension postgresql, .* left out: --without"):
         Extensions(settings.without).check(settings)

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from mirror_server import hooks
 from mirror_server.config import options_of
-from mirror_server.hooks import installed, of_all
+from mirror_server.hooks import call_installed, installed
 
 PACKAGE = Path(__file__).parent / "mirror_sample"
 LONGEST = 100
@@ -51,7 +51,7 @@ def test_each_value_is_published_when_it_is_stored_and_counted_over_a_restart(ne
     server.restart()
     assert server.call(key, "GET", "/v3/published-count").json == {"published": count}
     assert "sample" in server.call(None, "GET", "/healthz").json["extensions"]
-    serve = options_of("run", *of_all("settings"))(click.command("run")(lambda: None))
+    serve = options_of("run", *call_installed("settings"))(click.command("run")(lambda: None))
     assert "--sample-publisher " in CliRunner().invoke(serve, ["--help"]).output
     if "openapi" in installed():
         assert server.call(None, "GET", "/openapi.json").json["paths"]["/v3/published-count"]

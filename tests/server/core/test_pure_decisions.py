@@ -17,7 +17,7 @@ from mirror_server.core.commands import Command, CommandRequest
 from mirror_server.core.desired import TRANSITIONS, IllegalTransition
 from mirror_server.core.instants import after_seconds, from_datetime, months_before, to_datetime
 from mirror_server.core.messages import CURSOR_EXTRAS, Extras, LogEntry, compose, first_message
-from mirror_server.notifications.webhooks import delay_seconds, is_given_up
+from mirror_server.notifications.webhooks import delay_seconds, is_abandoned
 from mirror_server.service.housekeeping import DeadlineTimer
 
 INSTANTS = st.integers(0, 4_000_000_000_000)
@@ -145,15 +145,15 @@ def test_every_entry_is_in_one_message_in_order_and_only_a_server_error_alone(st
 
 
 def test_an_async_response_has_an_error_only_where_it_failed_and_a_content_type_only_with_a_payload():
-    of_all = {"async_id": "a", "device_id": "d", "endpoint_name": "n", "path": "/3/0/4", "at": 7}
+    common = {"async_id": "a", "device_id": "d", "endpoint_name": "n", "path": "/3/0/4", "at": 7}
     where = {"timestamp": 7, "ep": "d", "original-ep": "n", "path": "/3/0/4"}
     read = {"payload": b"3.31", "content_type": "text/plain", "max_age_seconds": None}
     nothing = {"payload": b"", "content_type": None, "max_age_seconds": 60}
     told = {"id": "a", "status": 200, "payload": "My4zMQ==", "ct": "text/plain", "max-age": 0}
-    assert messages.async_response(**of_all, **read, status=200, category=None) == told | where
+    assert messages.async_response(**common, **read, status=200, category=None) == told | where
     failed = {"id": "a", "status": 504, "error": "TIMEOUT", "payload": ""}
-    assert messages.async_response(**of_all, **nothing, status=504, category="TIMEOUT") == failed | where
-    kept = messages.async_response(**of_all, **read | {"max_age_seconds": 60}, status=200, category=None)
+    assert messages.async_response(**common, **nothing, status=504, category="TIMEOUT") == failed | where
+    kept = messages.async_response(**common, **read | {"max_age_seconds": 60}, status=200, category=None)
     assert kept["max-age"] == 60
 
 
@@ -242,8 +242,8 @@ def test_an_instant_is_whole_milliseconds_since_1970_however_many_seconds_are_ad
 def test_callbacks_are_repeated_after_1_2_4_to_120_seconds():
     assert [delay_seconds(failures) for failures in range(1, 10)] == [1, 2, 4, 8, 16, 32, 64, 120, 120]
     assert delay_seconds(10**18) == 120
-    assert not is_given_up(0, 24 * 3600 * 1000 - 1)
-    assert is_given_up(0, 24 * 3600 * 1000)
+    assert not is_abandoned(0, 24 * 3600 * 1000 - 1)
+    assert is_abandoned(0, 24 * 3600 * 1000)
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.booleans()), max_size=20), st.lists(st.integers(0, 30), max_size=5))

@@ -184,7 +184,7 @@ def test_neither_a_restart_nor_another_leading_process_changes_anything_that_sho
         restart_later(later)
         assert shown() == before
     server.services.stop_leading()
-    server.services.begin_to_lead()
+    server.services.become_leader()
     assert shown() == before
     server.set_value(key, device, "23")
     assert server.observed(key)[-1] == (device, "23")

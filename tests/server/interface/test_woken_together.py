@@ -64,7 +64,7 @@ class Readers:
         self.database.write(work)
 
     def waiting(self, count):
-        return [self.log.more(APP) for _ in range(count)]
+        return [self.log.entry_waiter(APP) for _ in range(count)]
 
     def names(self, page):
         return [entry.body["ep"] for entry in page.entries]
@@ -177,7 +177,7 @@ def test_what_another_process_adds_wakes_those_that_share_what_was_read_before(a
     readers.add_from_elsewhere("second")
     # Its message comes before this one waits again, and the page of the other lacks what it tells of.
     readers.log.wake(APP)
-    again = readers.log.more(APP)
+    again = readers.log.entry_waiter(APP)
     assert readers.read(late[0]) == ["first", "second"]
     # Or it comes afterwards: then it wakes.
     assert not again.done()

@@ -23,5 +23,5 @@ class Machine:
         wall_at, steady_at = self.clocks
         self.clocks = (wall_at + round(seconds * 1000), steady_at + round(seconds * 1000))
 
-    def clock(self, *, last_known_at: int | None = None) -> SystemClock:
-        return SystemClock(lambda: self.clocks, last_known_at=last_known_at)
+    def clock(self, *, newest_stored_at: int | None = None) -> SystemClock:
+        return SystemClock(lambda: self.clocks, newest_stored_at=newest_stored_at)

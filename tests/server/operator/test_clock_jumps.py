@@ -110,7 +110,7 @@ def test_a_clock_that_jumped_and_is_right_again_was_never_believed(clock, machin
 )
 def test_what_is_sure_is_never_later_than_the_clock_and_no_more_than_an_hour_behind_its_last_jump(jumps, known):
     machine = Machine()
-    with closing(machine.clock(last_known_at=None if known is None else BEGIN + known * 1000)) as clock:
+    with closing(machine.clock(newest_stored_at=None if known is None else BEGIN + known * 1000)) as clock:
         for jump, seconds in jumps:
             machine.set_clock(jump)
             assert clock.sure_now() <= clock.now()
@@ -129,7 +129,7 @@ def test_a_clock_that_is_kept_right_in_small_steps_is_believed(clock, machine, c
 
 def test_a_clock_that_is_far_ahead_at_the_start_is_not_believed_for_an_hour(machine):
     known_at = BEGIN - 400 * DAY_SECONDS * 1000
-    with closing(machine.clock(last_known_at=known_at)) as clock:
+    with closing(machine.clock(newest_stored_at=known_at)) as clock:
         assert clock.sure_now() == known_at
         machine.run(HOUR_SECONDS)
         assert clock.sure_now() == machine.clocks[0]
@@ -205,11 +205,11 @@ def test_a_database_that_knows_of_later_times_is_told_of_at_the_start(running, m
     running.add_device(running.key(), "sensor-1")
     machine.set_clock(-DAY_SECONDS)
     running.restart()
-    assert [record.levelname for record in caplog.records if "which is yet to come" in record.message] == ["WARNING"]
+    assert [record.levelname for record in caplog.records if "is in the future" in record.message] == ["WARNING"]
     caplog.clear()
     machine.set_clock(DAY_SECONDS)
     running.restart()
-    assert "which is yet to come" not in caplog.text
+    assert "is in the future" not in caplog.text
 
 
 def test_a_manual_clock_begins_behind_all_that_happened_by_that_of_the_system(running, machine):

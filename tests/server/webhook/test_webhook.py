@@ -84,13 +84,13 @@ def test_a_url_that_answers_otherwise_is_refused_without_a_word_of_what_is_there
     resolve(monkeypatch, ["10.0.0.1"])
     told = set()
     for url, status, reason in [
-        (CLOSED, 0, "no answer: ConnectError"),
-        (endpoint.url, 201, "answered 201"),
-        (endpoint.url, 500, "answered 500"),
-        (endpoint.url, 302, "answered 302"),
+        (CLOSED, 0, "no response: ConnectError"),
+        (endpoint.url, 201, "status 201"),
+        (endpoint.url, 500, "status 500"),
+        (endpoint.url, 302, "status 302"),
         ("http://169.254.169.254/", 0, "169.254.169.254 may not"),
         ("http://app.test/", 0, "10.0.0.1 may not"),
-        ("http://nobody.invalid/", 0, "no answer"),
+        ("http://nobody.invalid/", 0, "no response"),
     ]:
         endpoint.statuses = [status]
         caplog.clear()
@@ -110,7 +110,7 @@ def test_a_failed_delivery_does_not_tell_what_is_there(server, key, endpoint, mo
     endpoint.statuses = [500]
     server.add_device(key, "sensor-1")
     told = set()
-    for failures, reason in enumerate(["answered 500", "169.254.169.254 may not", "no answer: ConnectError"], 1):
+    for failures, reason in enumerate(["status 500", "169.254.169.254 may not", "no response: ConnectError"], 1):
         told.add(wait_for_failures(server, key, failures)["last_error"])
         assert any(reason in getattr(record, "reason", "") for record in caplog.records)
         server.advance(key, 2 ** (failures - 1))
@@ -156,7 +156,7 @@ def test_after_failures_it_waits_1_2_4_seconds_and_sends_the_same_again_also_aft
         channel = wait_for_failures(server, key, failures)
         Channel.model_validate(channel, extra="forbid")
         assert channel["backlog"] == 1
-        assert "the URL did not answer with 200 or 204" in channel["last_error"]
+        assert "the URL did not respond with 200 or 204" in channel["last_error"]
         server.restart()
         assert server.channel(key)["failures"] == failures
         server.advance(key, delay_seconds - 0.001)

@@ -347,7 +347,7 @@ def test_a_process_without_an_option_does_not_join_those_that_have_it(url: str, 
             Services(read_settings(database_url=url))
         with closing(Services(read_settings(database_url=url, **settings))) as second:
             second.start()
-            assert "coap:" not in "".join(second.extensions.hook.devices_come_to()), "a port is the leader's"
+            assert "coap:" not in "".join(second.extensions.hook.device_address()), "a port is the leader's"
 
 
 def rows_in(services: Services) -> list[StoredHistoryRow]:
@@ -398,13 +398,13 @@ def test_a_request_waits_until_the_process_that_took_it_told_its_id(open_service
     other = open_services()
     response = place_held(other, app_id, device_id)
     async_id = response.future.result(60).async_id
-    wait_for(lambda: async_id in leader.dispatcher.held)
+    wait_for(lambda: async_id in leader.dispatcher.delayed)
     leader.dispatcher.wake_all()
     assert leader.database.settle(60)
     assert not responses(leader, app_id)
     response.sent()
     wait_for(lambda: responses(leader, app_id))
-    wait_for(lambda: async_id not in leader.dispatcher.held | other.dispatcher.held)
+    wait_for(lambda: async_id not in leader.dispatcher.delayed | other.dispatcher.delayed)
 
 
 @pytest.mark.parametrize("ends", ["never told", "leader ended"])
