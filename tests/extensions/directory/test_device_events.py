@@ -34,7 +34,7 @@ def test_each_event_of_a_registration_is_there_in_order(server, key, device, eve
     # Neither values nor writes nor restarts are events.
     server.subscribe(key, device)
     server.set_value(key, device, "22")
-    server.place(key, device, "r1", "GET", "/3303/0/5700")
+    server.submit(key, device, "r1", "GET", "/3303/0/5700")
     server.restart()
     server.patch(key, device, online=False)
     server.advance(key, 2 * 86400)

@@ -12,7 +12,7 @@ from pkgutil import resolve_name
 import click
 import pytest
 from click.testing import CliRunner
-from operator_commands import refused, refused_in_one_line
+from operator_commands import assert_fails, assert_fails_in_one_line
 from ports import free_port
 
 from mirror_server.config import ListenAddress, Settings, options_of
@@ -83,7 +83,7 @@ def test_what_is_refused_is_told_in_one_sentence_and_nothing_is_made(tmp_path):
         (["--coap=[::]:5700"], "Error: plain CoAP on [::]:5700 is rejected: "),
         (["--coap=no.such.name.invalid"], "Error: cannot listen on no.such.name.invalid:5683: "),
     ):
-        refused_in_one_line(f"sqlite:///{tmp_path}/mirror.db", "run", "--port=0", *arguments, told=sentence)
+        assert_fails_in_one_line(f"sqlite:///{tmp_path}/mirror.db", "run", "--port=0", *arguments, message=sentence)
         assert not list(tmp_path.iterdir())
 
 
@@ -127,7 +127,7 @@ def test_a_port_that_is_taken_is_told_and_nothing_of_the_server_stays(tmp_path):
         told = (
             f"Error: UDP port {port} of 127.0.0.1 is in use: stop the program that listens there, or use another port\n"
         )
-        result = refused(url, "run", f"--port={http_port}", f"--coap=127.0.0.1:{port}", told=told)
+        result = assert_fails(url, "run", f"--port={http_port}", f"--coap=127.0.0.1:{port}", message=told)
     assert "Serving" not in result.output
     listen("127.0.0.1", http_port).close()
     with closing(Services(read_settings(database_url=url))) as services:

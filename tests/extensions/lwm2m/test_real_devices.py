@@ -118,10 +118,10 @@ def test_an_object_instance_is_read_whole_and_fills_its_resources(real, key, reg
     _, mine = register()
     assert ask(mine, "GET", "/3311/0") == (200, None)
     assert (reported(real, key, mine, LEVEL), reported(real, key, mine, SWITCH)) == ("40", "0")
-    error_response = real.place(key, mine, "other", "GET", "/3312/0")
+    error_response = real.submit(key, mine, "other", "GET", "/3312/0")
     assert (error_response.status_code, error_response.json["reason"]) == (400, "RESOURCE_NOT_FOUND")
     other = real.add_device(key, "other-1")
-    assert real.place(key, other, "read", "GET", "/3303/0").status_code == 400
+    assert real.submit(key, other, "read", "GET", "/3303/0").status_code == 400
 
 
 def test_long_links_values_and_payloads_go_in_blocks(real, key, device_side, register, ask):
@@ -171,7 +171,7 @@ def test_a_registration_ends_with_its_lifetime_on_the_clock_of_the_mirror(real, 
     assert listed(real, key)["state"] == "registered"
     real.advance(key, 2)
     assert listed(real, key)["state"] == "deregistered"
-    real.place(key, mine, "late", "GET", TEMPERATURE)
+    real.submit(key, mine, "late", "GET", TEMPERATURE)
     with pytest.raises(RegistrationRejected, match=r"4\.04"):
         device_side.run(device.update())
     assert not [request for request in device.requests.copy() if request.path == TEMPERATURE]
@@ -281,7 +281,7 @@ def test_a_device_that_came_to_another_port_during_a_restart_is_found_by_its_upd
     real.services.close()
     device_side.call(device.cut_off)
     real.open()
-    real.place(key, mine, "read", "GET", TEMPERATURE)
+    real.submit(key, mine, "read", "GET", TEMPERATURE)
     device_side.run(device.wake(from_new_port=True))
     assert until(lambda: real.responses(key).get("read")) == (200, None)
     assert connection(real, key)["address"] == f"127.0.0.1:{device.port}"
@@ -295,7 +295,7 @@ def test_in_queue_mode_commands_wait_until_the_device_wakes(real, key, device_si
     real.advance(key, 94)
     device_side.call(device.sleep)
     requests = len(device.requests)
-    real.place(key, mine, "waits", "PUT", LEVEL, value="70")
+    real.submit(key, mine, "waits", "PUT", LEVEL, value="70")
     assert connection(real, key)["reachable"] is False
     assert ("waits" in real.responses(key), len(device.requests)) == (False, requests)
     device_side.run(device.wake(from_new_port=True, registers=True))
@@ -321,8 +321,8 @@ def test_command_in_flight_that_expires_makes_way_for_the_next_one(real, key, mo
         answer = device.answer
         monkeypatch.setattr(device, "answer", lambda asked: asked.code == PUT or answer(asked))
         mine = registered(real, key, device)
-        real.place(key, mine, "expires", "PUT", SWITCH, value="1", expiry_seconds=12)
-        real.place(key, mine, "next", "GET", TEMPERATURE)
+        real.submit(key, mine, "expires", "PUT", SWITCH, value="1", expiry_seconds=12)
+        real.submit(key, mine, "next", "GET", TEMPERATURE)
         until(lambda: device.asked)
         began_at = time.monotonic()
         real.advance(key, 12)
@@ -340,9 +340,9 @@ def test_command_that_waits_for_a_request_of_the_service_was_never_sent(real, ke
         device.silent = True
         mine = registered(real, key, device)
         until(lambda: device.asked)
-        real.place(key, mine, "write", "PUT", SWITCH, value="1", expiry_seconds=4)
-        real.place(key, mine, "execute", "POST", "/3/0/4", expiry_seconds=5)
-        real.place(key, mine, "later", "PUT", SWITCH, value="2", expiry_seconds=1000)
+        real.submit(key, mine, "write", "PUT", SWITCH, value="1", expiry_seconds=4)
+        real.submit(key, mine, "execute", "POST", "/3/0/4", expiry_seconds=5)
+        real.submit(key, mine, "later", "PUT", SWITCH, value="2", expiry_seconds=1000)
         real.advance(key, 5)
         until(lambda: len(real.responses(key)) == 2)
         assert real.responses(key) == {"write": (429, "REQUEST_EXPIRED"), "execute": (429, "REQUEST_EXPIRED")}
@@ -367,7 +367,7 @@ def test_an_object_instance_is_written_whole_and_each_of_its_resources_is_desire
     assert ask(mine, "PUT", "/3311/0", **tlv("e116da01e116db37")) == (200, None)
     assert (device.value(SWITCH), device.value(LEVEL)) == (True, 55)
     assert (base64.b64decode(desired()["value"]), desired()["status"]) == (b"55", 1)
-    assert real.place(key, mine, "text", "PUT", "/3311/0", value="55").status_code == 400
+    assert real.submit(key, mine, "text", "PUT", "/3311/0", value="55").status_code == 400
     assert ask(mine, "PUT", "/3311/0", **tlv("e116da00e116db0d")) == (400, "BAD_VALUE")
     assert device.value(SWITCH) is True, "13 is not accepted, so that neither is written"
     assert (desired()["status"], desired()["category"]) == (2, "BAD_VALUE")

@@ -3,7 +3,7 @@
 from mirror_server.extensions.streams.event_stream import EventStream
 from tests.server.webhook.conftest import *  # noqa: F403 - fixtures
 from tests.server.webhook.test_webhook import CALLBACK, PULL, check_no_webhook_beside, check_one_type_of_channel
-from tests.server.webhook.test_webhook_begins import arrived, register
+from tests.server.webhook.test_webhook_start import arrived, register
 
 WEBSOCKET = "/v2/notification/websocket"
 

@@ -76,8 +76,8 @@ class Endpoint:
 
 
 @pytest.fixture(autouse=True)
-def failures_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is to wait for them here, but in the test of that."""
+def fast_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the minimum duration of failures, except in its own test."""
     monkeypatch.setattr("mirror_server.notifications.webhooks._FAILED_CALL_SECONDS", 0)
 
 

@@ -24,7 +24,7 @@ def new_key(server: Any) -> PreSharedKey:
 
 
 def answered(server: Any, key: str, device: str, async_id: str, method: str, path: str, **body: Any) -> Any:
-    server.place(key, device, async_id, method, path, **body)
+    server.submit(key, device, async_id, method, path, **body)
     return until(lambda: server.responses(key).get(async_id))
 
 
@@ -53,7 +53,7 @@ def test_after_a_restart_a_device_comes_again_and_its_commands_have_waited(secur
     assert secured.call(key, "GET", connection).json["reachable"]
     secured.restart()
     # Its session went with the process.
-    secured.place(key, mine, "read", "GET", TEMPERATURE)
+    secured.submit(key, mine, "read", "GET", TEMPERATURE)
     assert not secured.call(key, "GET", connection).json["reachable"]
     device_side.run(device.wake(from_new_port=True))
     until(lambda: secured.call(key, "GET", connection).json["reachable"])

@@ -19,7 +19,7 @@ def owner(server):
     assert server.call(key, "PUT", "/v2/subscriptions", json=RULES).status_code == 202
     server.subscribe(key, server.device)
     server.set_value(key, server.device, "22.5")
-    assert server.place(key, server.device, "mine", "GET", PATH).status_code == 202
+    assert server.submit(key, server.device, "mine", "GET", PATH).status_code == 202
     assert server.call(key, "GET", f"{POLL}?hold=0").status_code == 200
     return key
 
@@ -43,7 +43,7 @@ NOT_SEEN = [
 ]
 
 
-def test_another_application_does_not_see_it(server, owner, other):
+def test_another_application_cannot_read_it(server, owner, other):
     app_id = owner.split("_")[1]
     server.services.database.write(lambda session: logs.put_webhook(session, app_id, '{"url":"http://x"}', at=0))
     for path, code, body in NOT_SEEN:
@@ -66,7 +66,7 @@ NOT_TOUCHED = [
 ]
 
 
-def test_another_application_does_not_change_it(server, owner, other):
+def test_another_application_cannot_change_it(server, owner, other):
     before = belongings(server, owner)
     for method, path, options, code in NOT_TOUCHED:
         answer = server.call(other, method, path.format(device=server.device), **options)

@@ -42,7 +42,7 @@ def read(server, key, device):
     return server.call(key, "GET", f"/v3/devices/{device}/echo")
 
 
-def test_a_key_and_a_device_are_looked_up_once_after_a_commit(server, looks):
+def test_key_and_device_are_queried_once_after_a_commit(server, looks):
     key = server.key()
     device, other = server.add_device(key, "sensor-1"), server.add_device(key, "sensor-2")
     first = read(server, key, device)
@@ -57,7 +57,7 @@ def test_a_key_and_a_device_are_looked_up_once_after_a_commit(server, looks):
     assert len(looks) == 2
 
 
-def test_of_many_devices_only_those_that_changed_are_read_again_after_a_commit(server, looks):
+def test_only_changed_devices_are_read_again_after_a_commit(server, looks):
     key = server.key()
     ids = [server.add_device(key, f"sensor-{number}") for number in range(5)]
     for device in ids:
@@ -74,7 +74,7 @@ def test_of_many_devices_only_those_that_changed_are_read_again_after_a_commit(s
     assert [each == shown[0] for each in shown] == [True, False, True, True, True]
 
 
-def test_what_another_process_commits_is_seen_by_the_next_request(server):
+def test_next_request_sees_commits_of_another_process(server):
     key = server.key()
     device, other = server.add_device(key, "sensor-1"), server.add_device(key, "sensor-2")
     read(server, key, device)
@@ -98,7 +98,7 @@ def test_device_at_a_cached_revision_is_read_without_its_resources(server, key):
         assert devices.object_of(session, "unknown") is None
 
 
-def test_what_waits_for_a_device_is_read_by_one_statement_in_its_order(server):
+def test_pending_work_of_a_device_is_read_by_one_statement_in_order(server):
     database, now = server.services.database, server.now
     # What is to be observed, in the order of the rules, what is not any more, and the first command that still holds.
     observed = {"/1/0/0": ("wanted", 7, 0), "/2/0/0": ("wanted", 3, 0), "/3/0/0": ("active", 5, 0)}
@@ -131,7 +131,7 @@ def test_what_waits_for_a_device_is_read_by_one_statement_in_its_order(server):
     assert found["idle"] == found["unknown"] == PendingWork([], [], None)
 
 
-def test_a_device_on_another_thread_is_seen_as_it_is_now(server):
+def test_device_read_on_another_thread_is_current(server):
     key = server.key()
     device = server.add_device(key, "sensor-1")
     read(server, key, device)
@@ -181,7 +181,7 @@ def asking(server, monkeypatch):
     return asked, then
 
 
-async def test_requests_that_arrived_together_look_once_for_all_of_them(server, bridge, asking):
+async def test_simultaneous_requests_share_one_version_check(server, bridge, asking):
     key = server.key()
     path = f"/v3/devices/{server.add_device(key, 'sensor-1')}/echo"
     asked, _ = asking
@@ -193,7 +193,7 @@ async def test_requests_that_arrived_together_look_once_for_all_of_them(server, 
         assert len(asked) == times
 
 
-async def test_a_request_that_arrives_after_the_look_of_others_is_not_one_of_them(server, bridge, asking):
+async def test_request_after_the_version_check_of_others_checks_again(server, bridge, asking):
     """A key is revoked right after the look for the first of them, and used again when that was told."""
     key, bystander = server.key(), server.key()
     path = f"/v3/devices/{server.add_device(key, 'sensor-1')}/echo"
@@ -219,7 +219,7 @@ async def test_a_request_that_arrives_after_the_look_of_others_is_not_one_of_the
     assert len(asked) == 2
 
 
-async def test_a_call_that_did_not_wait_in_the_queue_looks_for_itself(server, bridge, asking):
+async def test_call_outside_the_queue_checks_the_version_itself(server, bridge, asking):
     """Whoever calls the app within the loop may change something and ask again before the loop has its turn."""
     key = server.key()
     path = f"/v3/devices/{server.add_device(key, 'sensor-1')}/echo"
