@@ -39,8 +39,8 @@ def make() -> None:
         command = ["npx", "esbuild", "grid.mjs", "--bundle", "--minify", "--format=esm", "--target=es2022"]
         options = ["--charset=utf8", "--legal-comments=none", f"--banner:js={banner()}", f"--outfile={MADE}"]
         subprocess.run([*command, *options], cwd=folder, check=True)
-        licence = Path(folder, "node_modules", "ag-grid-community", "LICENSE.txt")
-        shutil.copyfile(licence, MADE.with_name("grid.LICENSE.txt"))
+        terms = Path(folder, "node_modules", "ag-grid-community", "LICENSE.txt")
+        shutil.copyfile(terms, MADE.with_name("grid.LICENSE.txt"))
 
 
 def main() -> int:

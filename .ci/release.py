@@ -114,7 +114,7 @@ def check(built: Sequence[Path], version: str, empty: Path) -> None:
     if missing := [name for name in SHIPPED if not (packages / name).is_file()]:
         sys.exit(f"{wheel.name} lacks {', '.join(missing)}")
     if not list(packages.glob("device_state_mirror-*.dist-info/licenses/LICENSE")):
-        sys.exit(f"{wheel.name} lacks its licence")
+        sys.exit(f"{wheel.name} lacks its license")
 
 
 def _keep(copy: Path, built: Sequence[Path], version: str) -> None:

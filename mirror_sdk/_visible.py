@@ -128,7 +128,7 @@ def looks_like(name: str) -> str:
 
 
 def _telling_length(ids: Iterable[str]) -> int:
-    """Return how much of ids distinguishes them: the common part of sorted neighbours, and one character more."""
+    """Return how much of ids distinguishes them: the common part of sorted neighbors, and one character more."""
     ordered = sorted(ids)
     common = (_common_length(one, other) for one, other in pairwise(ordered))
     return max(_SHORTEST_ID, 1 + max(common))

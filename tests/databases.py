@@ -257,16 +257,22 @@ def open_before(url: str, extension: Branch) -> Database:
 
 def new_database_of_version(version: str, folder: Path) -> str:
     """Make a database whose core has this version, with one device ``d1`` that has one resource ``/3/0/0``."""
-    core = Branch("core", folder / f"core-{version}")
-    core.folder.mkdir()
-    for migration in _CORE.migrations:
-        if migration.stem <= version:
-            shutil.copy(migration, core.folder)
+    core = branch_of_version(_CORE, version, folder)
     url = new_database_url(folder, template="template0")
     # Without the tables of extensions, which may need a later core.
     with closing(Database(url, core=core)) as database:
         database.write(lambda session: [session.run(each, value=b"Maker") for each in _DEVICE])
     return url
+
+
+def branch_of_version(branch: Branch, version: str, folder: Path) -> Branch:
+    """Copy a branch with its migrations up to this version."""
+    copied = Branch(branch.name, folder / f"{branch.name}-{version}")
+    copied.folder.mkdir()
+    for migration in branch.migrations:
+        if migration.stem <= version:
+            shutil.copy(migration, copied.folder)
+    return copied
 
 
 def next_core(folder: Path) -> Branch:

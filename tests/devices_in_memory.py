@@ -125,11 +125,11 @@ class DevicesInMemory:
     def device(self, device_id: str) -> Device:
         return self._devices[device_id]
 
-    def behave(self, device_id: str, **behaviour: Any) -> None:
+    def behave(self, device_id: str, **behavior: Any) -> None:
         with self._lock:
             device = self._devices[device_id]
             was_online = device.online
-            for name, value in behaviour.items():
+            for name, value in behavior.items():
                 setattr(device, name, value)
             if device.online and not was_online:
                 self._live(device, contact=True)

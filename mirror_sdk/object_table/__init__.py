@@ -5,7 +5,7 @@ objects are built in; :func:`~mirror_sdk.register_object` and :func:`~mirror_sdk
 """
 
 from mirror_sdk.object_table.definition_files import load_object_definitions
-from mirror_sdk.object_table.table import labelled, lookup, never_changes, register_object
+from mirror_sdk.object_table.table import labeled, lookup, never_changes, register_object
 from mirror_sdk.wire.declarations import (
     IN_SENSOR_UNITS,
     SENSOR_UNITS,
@@ -24,7 +24,7 @@ __all__ = [
     "ResourceDeclaration",
     "ResourceDefinition",
     "ResourceType",
-    "labelled",
+    "labeled",
     "load_object_definitions",
     "lookup",
     "never_changes",

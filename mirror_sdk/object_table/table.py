@@ -57,7 +57,7 @@ def lookup(path: str) -> ResourceDefinition | None:
     return None if key is None else _table.get(key)
 
 
-def labelled(label: str) -> ResourceDefinition | None:
+def labeled(label: str) -> ResourceDefinition | None:
     """Return the resource with a label such as ``Device · Serial Number``; ``None`` if there is none."""
     return next((definition for definition in _table.values() if definition.label == label), None)
 

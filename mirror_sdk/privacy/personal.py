@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from mirror_sdk.object_table import labelled, lookup
+from mirror_sdk.object_table import labeled, lookup
 from mirror_sdk.tables.events import EVENTS_COLUMNS
 from mirror_sdk.tables.history import HISTORY_COLUMNS
 from mirror_sdk.tables.state import STATE_COLUMNS
@@ -240,7 +240,7 @@ def path_of_column(name: object) -> str | None:
         return found[1]
     label = str(name)
     while label:
-        if definition := labelled(label):
+        if definition := labeled(label):
             return f"/{definition.object_id}/0/{definition.resource_id}"
         label = label.rpartition("_")[0]
     return None

@@ -29,9 +29,9 @@ from mirror_server.store.session import AGAIN, WAITING, Session, Subscribers
 T = TypeVar("T")
 
 _STATES = {
-    "wanted": SubscriptionState.ASKED,
+    "pending": SubscriptionState.ASKED,
     "active": SubscriptionState.ACTIVE,
-    "refused": SubscriptionState.REFUSED,
+    "rejected": SubscriptionState.REFUSED,
     "ended": SubscriptionState.ENDED,
     None: SubscriptionState.NONE,
 }

@@ -23,13 +23,13 @@ _FORGOTTEN = (
 
 _NOT_KEPT_UP = (
     "NOT EXISTS (SELECT 1 FROM subscriptions s WHERE s.device_id = r.device_id AND s.path = r.path"
-    " AND s.state IN ('wanted', 'active'))"
+    " AND s.state IN ('pending', 'active'))"
 )
-"""No subscription needs an observation of the resource ``r``: refused and ended ones do not."""
+"""No subscription needs an observation of the resource ``r``: rejected and ended ones do not."""
 
 WANTED = (
     "SELECT path, min(position) AS place FROM (SELECT path, position FROM subscriptions WHERE device_id = :device_id"
-    f" AND state = 'wanted' UNION ALL SELECT path, position FROM ({_FORGOTTEN} AND s.device_id = :device_id)"
+    f" AND state = 'pending' UNION ALL SELECT path, position FROM ({_FORGOTTEN} AND s.device_id = :device_id)"
     " AS forgotten) AS asked GROUP BY path"
 )
 """The resources of a device that need a subscribe command, with the position of their rule, which gives the order."""
@@ -49,13 +49,13 @@ SUBSCRIBERS = (
 
 PRESUBSCRIBE = (
     "INSERT INTO subscriptions (device_id, path, app_id, single, state, position) {}"
-    " ON CONFLICT (device_id, path, app_id) DO UPDATE SET single = 0, state = 'wanted', ended_at = NULL,"
+    " ON CONFLICT (device_id, path, app_id) DO UPDATE SET single = 0, state = 'pending', ended_at = NULL,"
     " position = excluded.position WHERE subscriptions.state = 'ended'"
 )
 """Inserts subscriptions to resources that rules match. The placeholder stands for the values."""
 
 RETRY_REFUSED = (
-    "UPDATE subscriptions SET state = 'wanted' WHERE state = 'refused' AND EXISTS (SELECT 1 FROM resources r"
+    "UPDATE subscriptions SET state = 'pending' WHERE state = 'rejected' AND EXISTS (SELECT 1 FROM resources r"
     " WHERE r.device_id = subscriptions.device_id AND r.path = subscriptions.path"
     " AND present = 1 AND observable = 1)"
 )
@@ -96,7 +96,7 @@ def add_presubscribed(session: Session, app_id: str, device_id: str, positions: 
         positions: The position of the first matching rule, by path. Subscribe commands are sent in this order.
     """
     session.run_many(
-        PRESUBSCRIBE.format("VALUES (?, ?, ?, 0, 'wanted', ?)"),
+        PRESUBSCRIBE.format("VALUES (?, ?, ?, 0, 'pending', ?)"),
         [(device_id, path, app_id, position) for path, position in positions.items()],
     )
 
@@ -110,9 +110,9 @@ def put_single(session: Session, app_id: str, device_id: str, path: str) -> None
     """Subscribe an application to one resource; a refused or ended subscription becomes wanted again."""
     session.run(
         "INSERT INTO subscriptions (device_id, path, app_id, single, state)"
-        " VALUES (:device_id, :path, :app_id, 1, 'wanted')"
+        " VALUES (:device_id, :path, :app_id, 1, 'pending')"
         " ON CONFLICT (device_id, path, app_id) DO UPDATE SET single = 1, ended_at = NULL,"
-        " state = CASE subscriptions.state WHEN 'active' THEN 'active' ELSE 'wanted' END",
+        " state = CASE subscriptions.state WHEN 'active' THEN 'active' ELSE 'pending' END",
         device_id=device_id,
         path=path,
         app_id=app_id,
@@ -188,7 +188,7 @@ def clear_ended(session: Session, device_id: str) -> None:
 def devices_with_work(session: Session) -> list[str]:
     """Return the devices with observations to start or to cancel."""
     rows = session.rows(
-        "SELECT device_id FROM subscriptions WHERE state = 'wanted'"
+        "SELECT device_id FROM subscriptions WHERE state = 'pending'"
         f" UNION SELECT device_id FROM ({_FORGOTTEN}) AS forgotten"
         f" UNION SELECT device_id FROM resources r WHERE observing = 1 AND {_NOT_KEPT_UP}"
     )
@@ -202,7 +202,7 @@ def accepted(session: Session, device_id: str, path: str, at: Instant) -> list[s
     """
     rows = session.rows(
         "UPDATE subscriptions SET state = 'active'"
-        " WHERE device_id = :device_id AND path = :path AND state IN ('wanted', 'refused') RETURNING app_id",
+        " WHERE device_id = :device_id AND path = :path AND state IN ('pending', 'rejected') RETURNING app_id",
         device_id=device_id,
         path=path,
     )
@@ -225,8 +225,8 @@ def refused(session: Session, device_id: str, path: str) -> None:
     An observation for other applications continues.
     """
     changed = session.run(
-        "UPDATE subscriptions SET state = 'refused' WHERE device_id = :device_id AND path = :path"
-        " AND (state = 'wanted' OR state = 'active' AND NOT EXISTS (SELECT 1 FROM resources r"
+        "UPDATE subscriptions SET state = 'rejected' WHERE device_id = :device_id AND path = :path"
+        " AND (state = 'pending' OR state = 'active' AND NOT EXISTS (SELECT 1 FROM resources r"
         " WHERE r.device_id = subscriptions.device_id AND r.path = subscriptions.path AND observing = 1))",
         device_id=device_id,
         path=path,

@@ -10,7 +10,7 @@ two, its value's and its device's, to the log beside the database, and at a chec
 events.
 
 How many pages that is, the order tells more than the fleet: a thousand devices that report one after the other, in the
-order of their ids, are neighbours in a fleet of a thousand, and write 1.5 pages an event, checkpoints included; in any
+order of their ids, are neighbors in a fleet of a thousand, and write 1.5 pages an event, checkpoints included; in any
 other order 2.4, and of a fleet of 100,000 3.5 in either. No fleet reports in the order of its ids, so the devices are
 taken in another one, the same for all sizes. On two cores that others used too, by the CPU time of the process: an
 event cost 1.15 times as much at 100,000, and 1.37 times in the order of the ids. What is left is the page of the device
@@ -171,6 +171,6 @@ def write_requests(server: Server, key: str, device_count: int = _WRITTEN_DEVICE
 def event_rate(run: Run, devices: Program, filled: Filled) -> float:
     """Observations a second, on disk."""
     some = list(filled.device_ids[:: max(1, len(filled.device_ids) // 1000)])
-    # In the order of their ids neighbours would share a page, which in a large fleet they are not.
+    # In the order of their ids neighbors would share a page, which in a large fleet they are not.
     random.Random(0).shuffle(some)
     return observation_rate(run, filled, devices, device_ids=some)

@@ -267,8 +267,8 @@ class Application:
         device_id: str = self.json("POST", "/sim/v1/devices", json=body)["id"]
         return device_id
 
-    def patch_device(self, device_id: str, **behaviour: Any) -> None:
-        self.json("PATCH", f"/sim/v1/devices/{device_id}", json=behaviour)
+    def patch_device(self, device_id: str, **behavior: Any) -> None:
+        self.json("PATCH", f"/sim/v1/devices/{device_id}", json=behavior)
 
     def simulated_values(self, device_id: str) -> dict[str, str]:
         """Path -> the device's own value."""

@@ -68,7 +68,7 @@ def test_a_reader_that_stalls_holds_up_nobody(server: ServerProcess) -> None:
 
 
 def test_it_shows_one_instant_while_devices_report(server: ServerProcess) -> None:
-    """Every device is set to the same number, round after round; a table shows two neighbouring rounds at most."""
+    """Every device is set to the same number, round after round; a table shows two neighboring rounds at most."""
     stop = threading.Event()
     with MirrorClient(server.url, server.key()) as writer, MirrorClient(server.url, server.key()) as client:
         simulator = Simulator(writer)

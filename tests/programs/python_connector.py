@@ -1,7 +1,7 @@
 """The older connector library for Python, unmodified: its public calls, one after the other.
 
 It was written for Python 2, which no package index has any more. Its files are run as they are; what Python 2 had and
-they use is put beside them: a module of a package finds its neighbours by their bare names, a thread has ``isAlive``,
+they use is put beside them: a module of a package finds its neighbors by their bare names, a thread has ``isAlive``,
 and the body of an answer is a ``str``.
 """
 
@@ -37,7 +37,7 @@ requests.Response.json = lambda answer: json.loads(answer.content)
 threading.Thread.isAlive = threading.Thread.is_alive
 sys.path[:0] = find_spec("mbed_connector_api").submodule_search_locations
 
-from mbed_connector_api import connector  # noqa: E402 - its neighbours are found from here on
+from mbed_connector_api import connector  # noqa: E402 - its neighbors are found from here on
 
 tell_calls(
     f"connector.{name}"

@@ -192,7 +192,7 @@ def test_columns_of_other_types_are_refused_and_further_ones_passed_over(answeri
         null = SCHEMA.set(index, pa.field(field.name, pa.null()))
         for other in (SCHEMA.remove(index), null, SCHEMA.append(field)):
             refused(field.name, ARROW, arrow_stream([[]], schema=other))
-    further = SCHEMA.append(pa.field("colour", pa.list_(pa.large_string())))
+    further = SCHEMA.append(pa.field("color", pa.list_(pa.large_string())))
     assert len(answering(ARROW, arrow_stream(streams.batches(), schema=further)).fleet.snapshot()) == 30
 
 

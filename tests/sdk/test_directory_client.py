@@ -69,7 +69,7 @@ def test_a_query_is_saved_used_changed_and_deleted(client, plain, device_id):
 
 def test_what_is_no_query_is_refused(client):
     for query, error, told in (
-        ({"colour": "red"}, BadRequest, "query: colour__eq: unknown filter"),
+        ({"color": "red"}, BadRequest, "query: color__eq: unknown filter"),
         ({"created_at__gte": datetime(2026, 1, 1)}, ValueError, "has no zone"),
         ("a" * 1001, ValueError, "query"),
         (1, TypeError, None),

@@ -30,8 +30,8 @@ def test_all_devices_but_deregistered_ones_answer_again_and_a_key_has_no_rules_a
     simulator.set_answer(ids[1], "reject")
     simulator.set_latency_seconds(ids[1], 2)
     examples.start_over(plain)
-    behaviours = {(device.online, device.answer, device.latency_seconds) for device in simulator.list_devices()}
-    assert behaviours == {(True, "normal", 0)}
+    behaviors = {(device.online, device.answer, device.latency_seconds) for device in simulator.list_devices()}
+    assert behaviors == {(True, "normal", 0)}
     assert ids[2] in [device.id for device in plain.devices.list(state="deregistered")]
     assert (plain.subscriptions.rules.list(), plain.subscriptions.list(valve)) == ([], [])
 
@@ -97,11 +97,11 @@ def test_plots_can_be_read_on_light_and_dark_pages_and_have_no_background():
 
 
 def contrast(one: str, other: str) -> float:
-    """How far two colours are apart (WCAG 2)."""
+    """How far two colors are apart (WCAG 2)."""
     dark, bright = sorted([luminance(one), luminance(other)])
     return (bright + 0.05) / (dark + 0.05)
 
 
-def luminance(colour: str) -> float:
-    parts = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour)]
+def luminance(color: str) -> float:
+    parts = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(color)]
     return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]

@@ -107,7 +107,7 @@ def test_what_means_the_same_twice_may_be_sent_again_and_a_device_request_by_its
 
 def test_unknown_members_of_an_answer_are_no_harm():
     at = {"created_at": "2026-11-20T12:37:55.576Z", "updated_at": "2026-11-20T12:37:55.576+0000"}
-    body = {"id": "d1", "endpoint_name": "sensor-1", "state": "registered", **at, "colour": "red"}
+    body = {"id": "d1", "endpoint_name": "sensor-1", "state": "registered", **at, "color": "red"}
     device = ops.get_directory_device("d1").finish(answered(body=body))
     assert device.updated_at == datetime(2026, 11, 20, 12, 37, 55, 576000, tzinfo=UTC)
 

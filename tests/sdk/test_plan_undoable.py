@@ -21,9 +21,9 @@ from mirror_sdk.values import SENML_JSON, encode
 from mirror_sdk.wire.directory import Device
 from mirror_server.service.keys import Scope
 
-COLOUR = "/3311/0/5706"
+COLOR = "/3311/0/5706"
 OWN = "/10250/0/1"
-PATHS = (LEVEL, SWITCH, COLOUR, OWN)
+PATHS = (LEVEL, SWITCH, COLOR, OWN)
 RESOURCES = [{"path": path, "value": "10", "writable": True} for path in PATHS]
 
 
@@ -127,7 +127,7 @@ def test_key_without_write_scope_plans_without_reads(new_client, lights):
         new_client(Scope.SUBSCRIBE).plan(all_to(lights), read_first=True)
 
 
-WANTED = {LEVEL: 40, SWITCH: True, COLOUR: "#ffffff", OWN: "else"}
+WANTED = {LEVEL: 40, SWITCH: True, COLOR: "#ffffff", OWN: "else"}
 BEFORE = st.one_of(st.sampled_from(["0", "1", "10", "100", "101", "-3", "1e3", "nan", "", "true", "bright"]), st.text())
 
 

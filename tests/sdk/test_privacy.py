@@ -244,7 +244,7 @@ def test_declaration_of_a_registered_object_has_precedence(client, simulator, mo
         1: ResourceDeclaration("Owner", text, "R", personal=Personal.IDENTIFIER),
         2: ResourceDeclaration("Latitude", number, "R", personal=Personal.PLACE),
         3: ResourceDeclaration("Diary", text, "R", personal="hidden"),
-        4: ResourceDeclaration("Colour", text, "R"),
+        4: ResourceDeclaration("Color", text, "R"),
     }
     register_object(30001, "Home", declared)
     given = {1: "Rita", 2: "48.137", 3: "dear diary", 4: "green"}

@@ -152,7 +152,7 @@ def test_what_a_lost_answer_was_about_counts_as_done(client_over):
 
 
 def test_rules_of_a_later_version_go_back_as_they_were():
-    later = {"endpoint-type": "Light", "colour": {"of": ["red"]}}
+    later = {"endpoint-type": "Light", "color": {"of": ["red"]}}
     sent = []
 
     def answer(request):

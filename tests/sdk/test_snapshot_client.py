@@ -67,7 +67,7 @@ def test_what_cannot_be_selected_is_refused(client, ids):
     for selection, error, words in (
         ({"devices": [ids[0], "nobody"]}, NotFound, "nobody"),
         ({"paths": ["/3*/0"]}, InvalidValue, "at the end"),
-        ({"filters": {"colour": "red"}}, BadRequest, "unknown filter"),
+        ({"filters": {"color": "red"}}, BadRequest, "unknown filter"),
         ({"tz": "Nowhere"}, InvalidValue, "time zone"),
     ):
         with pytest.raises(error, match=words):

@@ -134,9 +134,9 @@ class Server:
         self.devices.set_value(device_id, path, value, **flags)
         self._settle()
 
-    def patch(self, key: str, device_id: str, **behaviour: Any) -> None:
+    def patch(self, key: str, device_id: str, **behavior: Any) -> None:
         """Change the behavior of the device: ``online``, ``answer`` or ``latency_seconds``."""
-        self.devices.behave(device_id, **behaviour)
+        self.devices.behave(device_id, **behavior)
         self._settle()
 
     def registration(self, key: str, device_id: str, method: str) -> None:

@@ -21,12 +21,12 @@ _MOST_ROWS = 30
 """The most rows that one plot shows."""
 _DAY = 86_400_000
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
-_Colour: TypeAlias = "str | tuple[str, float]"
+_Color: TypeAlias = "str | tuple[str, float]"
 _Row: TypeAlias = "str | tuple[str, str]"
 # A silence may lie within an absence, so it is drawn first.
-_OF_REASONS: Mapping[str, _Colour] = {"silent": "C4", "deregistration": "C1", "expired": "C3", "gap": "C7"}
-_OF_PRESENCES: Mapping[str, _Colour] = {"available": ("C2", 0.5), "absent": "C3", "unknown": ("C7", 0.7)}
-_OF_ONGOING: Mapping[str, _Colour] = {"ongoing": "C1", "ended": "C0"}
+_OF_REASONS: Mapping[str, _Color] = {"silent": "C4", "deregistration": "C1", "expired": "C3", "gap": "C7"}
+_OF_PRESENCES: Mapping[str, _Color] = {"available": ("C2", 0.5), "absent": "C3", "unknown": ("C7", 0.7)}
+_OF_ONGOING: Mapping[str, _Color] = {"ongoing": "C1", "ended": "C0"}
 _ALL = "all devices"
 
 
@@ -69,13 +69,13 @@ def draw_late_arrivals(timeline: Timeline, late: pd.DataFrame, ax: Axes | None) 
     size, unit = _unit(delay)
     axes = axes_for(ax)
     is_overtaken = (late["lag"] > pd.Timedelta(0)).to_numpy(dtype=bool)
-    for is_shown, colour, label in (
+    for is_shown, color, label in (
         (is_overtaken, "C1", "overtaken by a newer value"),
         (~is_overtaken, "C0", "not overtaken"),
     ):
         if is_shown.any():
             times = _dates(late["changed_at"][is_shown])
-            axes.plot(times, delay[is_shown] / size, ".", color=colour, alpha=0.6, label=label)
+            axes.plot(times, delay[is_shown] / size, ".", color=color, alpha=0.6, label=label)
     if len(delay) and delay.min() > 0 and delay.max() > 100 * delay.min():
         _log_axis(axes)
     elif len(delay):
@@ -113,27 +113,25 @@ def _bars(
     intervals: pd.DataFrame,
     rows: Sequence[_Row],
     column: str,
-    colours: Mapping[str, _Colour],
+    colors: Mapping[str, _Color],
     names: Sequence[str],
     ax: Axes | None,
-    edge: _Colour | None = None,
+    edge: _Color | None = None,
 ) -> Axes:
     """Draw intervals as bars, a row for each of ``rows``, the first one at the top."""
     axes = axes_for(ax, height=max(2.0, 1.3 + 0.3 * len(rows)))
     begin, end = _clipped(timeline, intervals)
     number = {row: place for place, row in enumerate(rows)}
     place = np.array([number.get(row, -1) for row in intervals["row"]], dtype=np.int64)
-    for word, colour in colours.items():
+    for word, color in colors.items():
         is_word = (intervals[column] == word).to_numpy(dtype=bool) & (place >= 0)
         for row in np.unique(place[is_word]):
             is_meant = is_word & (place == row)
             spans = np.column_stack([begin[is_meant], (end - begin)[is_meant]])
             # The edge keeps the shortest one visible.
-            axes.broken_barh(
-                spans.tolist(), (row - 0.35, 0.7), facecolor=colour, edgecolor=edge or colour, linewidth=0.8
-            )
+            axes.broken_barh(spans.tolist(), (row - 0.35, 0.7), facecolor=color, edgecolor=edge or color, linewidth=0.8)
         if is_word.any():
-            axes.plot([], [], "s", color=colour, label=word)
+            axes.plot([], [], "s", color=color, label=word)
     axes.set_yticks(range(len(rows)), names)
     for label in axes.get_yticklabels():
         label.set_parse_math(False)

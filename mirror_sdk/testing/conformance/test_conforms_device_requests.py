@@ -41,7 +41,7 @@ def test_a_body_that_is_no_json_is_rejected_with_its_reason(service: Service, de
         {"method": "BREW"},
         {"uri": "3303/0/5700"},
         {"uri": ""},
-        {"colour": "red"},
+        {"color": "red"},
         {"expiry_seconds": 0},
         {"expiry_seconds": -1},
         {"expiry_seconds": 1.5},
@@ -187,7 +187,7 @@ def test_if_match_write_needs_the_current_revision(service: Service, simulator: 
 def test_a_write_that_the_device_rejects_is_a_failure(
     service: Service, simulator: SimulatedDevices, light: str, path: str, mode: AnswerMode, status: int, error: str
 ) -> None:
-    """Specification 3.1 and 7: the resource is not writeable, or the device rejects."""
+    """Specification 3.1 and 7: the resource is not writable, or the device rejects."""
     simulator.set_answer(light, mode)
     response = service.perform(light, "PUT", path, value="1")
     assert (response["status"], response["error"], response["payload"]) == (status, error, "")

@@ -63,11 +63,11 @@ def test_a_limit_is_2_to_1000(service: Service, limit: str) -> None:
     service.rejected(400, "GET", DEVICES, params={"limit": limit})
 
 
-@pytest.mark.parametrize("query", [{"colour": "red"}, {"state__like": "x"}, {"filter": "colour=red"}, {"order": "UP"}])
+@pytest.mark.parametrize("query", [{"color": "red"}, {"state__like": "x"}, {"filter": "color=red"}, {"order": "UP"}])
 def test_an_unknown_filter_is_rejected_with_the_known_ones(service: Service, query: dict[str, str]) -> None:
     """400 that lists the known ones."""
     body = service.rejected(400, "GET", DEVICES, params=query)
-    known = {"colour": "endpoint_name", "filter": "endpoint_name", "state__like": "eq", "order": "ASC"}
+    known = {"color": "endpoint_name", "filter": "endpoint_name", "state__like": "eq", "order": "ASC"}
     assert known[next(iter(query))] in body["message"]
 
 

@@ -125,7 +125,7 @@ def test_an_invalid_position_or_hold_is_rejected(log: Service, query: str) -> No
         {"url": NOBODY_LISTENS},
         {"url": NOBODY_LISTENS, "serialization": {"type": "v1"}},
         {"url": NOBODY_LISTENS, "serialization": {"type": "v2", "max_chunk_size": 0}},
-        {"url": NOBODY_LISTENS, "colour": "red"},
+        {"url": NOBODY_LISTENS, "color": "red"},
     ],
 )
 def test_an_invalid_webhook_is_rejected(service: Service, registration: Any) -> None:

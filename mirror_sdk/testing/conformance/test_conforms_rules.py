@@ -68,8 +68,8 @@ def test_a_content_type_without_a_body_is_ignored(service: Service) -> None:
 
 def test_an_unknown_field_is_named(service: Service) -> None:
     """Unknown fields in a request body: 400 that names the field."""
-    body = service.rejected(400, "PUT", "/v2/subscriptions", json=[{"endpoint-colour": "red"}])
-    assert "endpoint-colour" in body["message"] + str(body["fields"])
+    body = service.rejected(400, "PUT", "/v2/subscriptions", json=[{"endpoint-color": "red"}])
+    assert "endpoint-color" in body["message"] + str(body["fields"])
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1", "\x00"])

@@ -128,7 +128,8 @@ def add_matched(session: Session, app_id: str, matched: Iterable[Matched]) -> No
     """
     session.run_many(
         PRESUBSCRIBE.format(
-            "SELECT d.device_id, r.path, ?, 0, 'wanted', ? FROM devices d JOIN resources r ON r.device_id = d.device_id"
+            "SELECT d.device_id, r.path, ?, 0, 'pending', ?"
+            " FROM devices d JOIN resources r ON r.device_id = d.device_id"
             " WHERE d.device_id = ? AND r.path = ? AND endpoint_name = ? AND endpoint_type = ? AND registered = 1"
             " AND present = 1 AND observable = 1"
         ),
@@ -152,7 +153,7 @@ def devices_to_ask(session: Session, first: str, last: str, app_id: str) -> list
         "SELECT DISTINCT s.device_id FROM subscriptions s"
         " JOIN resources r ON r.device_id = s.device_id AND r.path = s.path"
         " WHERE s.device_id BETWEEN :first AND :last AND s.app_id = :app_id"
-        " AND (s.state = 'wanted' OR s.state = 'active' AND r.observing = 0)",
+        " AND (s.state = 'pending' OR s.state = 'active' AND r.observing = 0)",
         first=first,
         last=last,
         app_id=app_id,

@@ -158,7 +158,7 @@ def storage() -> Storage:
         branch=Branch("history", Path(__file__).parent / "migrations"),
         violations=history.VIOLATIONS,
         erase=lambda session, device_id, _: {"history": history.erase(session, [device_id])},
-        newest_instant=lambda session: history.state(session).alive_at,
+        newest_instant=lambda session: history.state(session).heartbeat_at,
     )
 
 

@@ -52,7 +52,7 @@ class ArchivedHistory:
             self._is_empty = not files and not any(
                 segments.blocks(session, kind) for kind in (segments.ROWS, segments.STATE)
             )
-            self._sealed_revision = history.state(session).sealed_revision
+            self._compacted_revision = history.state(session).compacted_revision
         if self._is_empty:
             return
         if files and location is None:
@@ -78,7 +78,7 @@ class ArchivedHistory:
         return Erasure({"history": count}, self._is_current, self._delete_erased)
 
     def _is_current(self, session: Session) -> bool:
-        return history.state(session).sealed_revision == self._sealed_revision
+        return history.state(session).compacted_revision == self._compacted_revision
 
     def violations(self) -> list[Violation]:
         """Read all of it, and return what is wrong."""
@@ -91,8 +91,8 @@ class ArchivedHistory:
         """
         with self._database.read() as session:
             erased = segments.erasures(session)
-            is_kept = history.state(session).is_kept
-        if is_kept and not is_alone:
+            is_enabled = history.state(session).is_enabled
+        if is_enabled and not is_alone:
             return None if self._is_deleted_by_server() else _LEFT_BY_SERVER
         if self._is_empty:
             self._database.write(lambda session: segments.forget_erasures(session, erased.items()))

@@ -266,12 +266,12 @@ def rows_up_to(
 def is_needed(session: Session) -> bool:
     """Return whether a history is kept that has no checkpoint since it was last started."""
     state = history.state(session)
-    return state.is_kept and all(each.revision < state.begun_revision for each in segments.checkpoints(session))
+    return state.is_enabled and all(each.revision < state.started_revision for each in segments.checkpoints(session))
 
 
 def of_mirror(session: Session, now: Instant) -> tuple[tuple[Instant, int], Iterator[pa.RecordBatch]]:
     """Return instant, revision and rows of the first checkpoint of a history."""
-    at, revision = _begun_at(session, now), history.state(session).begun_revision
+    at, revision = _begun_at(session, now), history.state(session).started_revision
     mirror = [iter([history.registrations(session)]), *history.mirror(session, _ROWS_AT_A_TIME)]
     rows = merged(Source("", LAST_DEVICE, (in_order(of_rows(some)) for some in each)) for each in mirror)
     known = RowFilter(HistorySelection(revision=revision), None, {}, None)
@@ -281,11 +281,11 @@ def of_mirror(session: Session, now: Instant) -> tuple[tuple[Instant, int], Iter
 def _begun_at(session: Session, now: Instant) -> Instant:
     """Return when the history was started that is kept now: it has no earlier rows."""
     state = history.state(session)
-    first_at = history.first_behind(session, max(state.begun_revision, state.sealed_revision))
+    first_at = history.first_behind(session, max(state.started_revision, state.compacted_revision))
     return now if first_at is None else min(now, first_at)
 
 
 def state_rows(reading: HistoryTransaction, instant: Instant) -> Iterator[pa.RecordBatch]:
     """Return the rows of a checkpoint at an instant, made from all that is sealed."""
-    wanted = reading.filter(HistorySelection(revision=reading.state.sealed_revision))
+    wanted = reading.filter(HistorySelection(revision=reading.state.compacted_revision))
     return whole_devices(rows_up_to(reading, wanted, instant, compacted_only=True))

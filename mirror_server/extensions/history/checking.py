@@ -33,7 +33,7 @@ def violations(database: Database, archive: Archive | None) -> Iterator[Violatio
     """
     with database.read() as session:
         erased = frozenset(segments.erasures(session))
-        sealed = history.state(session).sealed_revision
+        sealed = history.state(session).compacted_revision
         states = [piece for run in runs_of(session, segments.blocks(session, STATE)) for piece in run]
         pieces = [piece for run in runs_of(session, segments.blocks(session, ROWS)) for piece in run]
         named = {file.file_name: file for file in segments.files(session)}

@@ -98,12 +98,12 @@ class Compaction:
             sure_now: The present without recent jumps of the clock.
         """
         with self._database.read() as session:
-            is_begun = history.state(session).is_kept
+            is_begun = history.state(session).is_enabled
         if not is_begun:
             # The transaction that starts it is queued, and done when this one is.
             self._database.submit_durable(lambda _: None).result()
         with self._database.read() as session:
-            is_ahead = history.state(session).is_kept and _is_ahead(session, now)
+            is_ahead = history.state(session).is_enabled and _is_ahead(session, now)
         if not is_ahead:
             self._ahead_since = None
         elif self._ahead_since is None or sure_now < self._ahead_since:
@@ -125,7 +125,7 @@ class Compaction:
             base_at: Rows that were received before are old.
         """
         with self._database.read() as session:
-            sealed = history.state(session).sealed_revision
+            sealed = history.state(session).compacted_revision
             if not self._is_due(session, max(base_at, now // DAY * DAY)):
                 return False
             rows = self._oldest(session, sealed)
@@ -133,7 +133,7 @@ class Compaction:
             blocks = store_segment(self._database, [in_order(rows)])
 
         def is_still_so(session: Session) -> bool:
-            return history.state(session).sealed_revision == sealed
+            return history.state(session).compacted_revision == sealed
 
         return self._put(blocks, is_still_so=is_still_so, then=partial(history.seal, revision=revision))
 
@@ -163,7 +163,7 @@ class Compaction:
         rows_of_last = max(((each.segment_id, each.row_count) for each in made), default=(0, 0))[1]
         if sum(block.bounds.row_count for block in new) < max(_REPORTS_BETWEEN_CHECKPOINTS * rows_of_last, 1):
             return False
-        blocks = store_segment(self._database, state_rows(reading, now), (now, reading.state.sealed_revision))
+        blocks = store_segment(self._database, state_rows(reading, now), (now, reading.state.compacted_revision))
         return self._put(blocks, is_still_so=lambda session: segments.checkpoints(session) == made)
 
     def delete_left(self) -> None:

@@ -164,7 +164,7 @@ class Trimming:
             return None
         old = {run[0].segment_id for run in runs if all(_newest(block.bounds) < base_at for block in run)}
         names = {file.file_name for file in files if _newest(file.bounds) < base_at}
-        state = store_segment(self._database, state_rows(reading, base_at), (base_at, reading.state.sealed_revision))
+        state = store_segment(self._database, state_rows(reading, base_at), (base_at, reading.state.compacted_revision))
 
         def work(session: Session) -> None:
             before = {each.segment_id for each in segments.checkpoints(session) if each.at < base_at}

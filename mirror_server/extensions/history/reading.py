@@ -103,7 +103,7 @@ class HistoryTransaction:
         few = wanted.device_ids is not None and len(wanted.device_ids) <= _MOST_NAMED
         rows = history.stored_tail(
             self.session,
-            self.state.sealed_revision,
+            self.state.compacted_revision,
             _ROWS_AT_A_TIME,
             device_ids=wanted.device_ids if few else None,
             paths=wanted.paths,

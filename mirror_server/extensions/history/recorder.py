@@ -107,7 +107,7 @@ class HistoryRecorder:
             history.add(session, [StoredHistoryRow(revision, None, None, None, covered_until, now, "gap", until=now)])
         # A server without this extension may have run since.
         was_loaded = "history" in (session.setting(EXTENSIONS) or "").split()
-        if not was_loaded or not history.state(session).is_kept:
+        if not was_loaded or not history.state(session).is_enabled:
             history.begin(session, session.last_revision())
         history.record_heartbeat(session, now)
 

@@ -1,4 +1,4 @@
-"""How the lines of the server's own log look: for people, in colours on a terminal, or JSON for programs."""
+"""How the lines of the server's own log look: for people, in colors on a terminal, or JSON for programs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LogLine(NamedTuple):
 def line_of(record: logging.LogRecord) -> LogLine:
     """The content of the line of a record."""
     details = {name: value for name, value in record.__dict__.items() if name not in _OF_EVERY_RECORD}
-    # Uvicorn sends its messages a second time, in colours.
+    # Uvicorn sends its messages a second time, in colors.
     details.pop("color_message", None)
     if record.stack_info:
         details["stack_info"] = record.stack_info

@@ -143,7 +143,7 @@ class SimulatorBackend:
         with self._fleet.turn() as turn:
             return self._add_seeded(turn, seed, count)
 
-    def set_behaviour(
+    def set_behavior(
         self,
         device_id: str,
         online: bool | None = None,

@@ -88,9 +88,9 @@ class SimulatorControl:
             resources.append(SimulatedResource(each.path, each.value or "", **flags))
         return self.backend.add(body.endpoint_name, body.endpoint_type, body.queue_mode, resources)
 
-    def set_behaviour(self, device_id: str, patch: SimulatorDevicePatch) -> None:
+    def set_behavior(self, device_id: str, patch: SimulatorDevicePatch) -> None:
         """Change how a device behaves."""
-        self.backend.set_behaviour(device_id, patch.online, patch.answer, patch.latency_seconds)
+        self.backend.set_behavior(device_id, patch.online, patch.answer, patch.latency_seconds)
 
     def put_resource(self, device_id: str, path: str, body: SimulatorResourceBody) -> None:
         """Have the device change a value or flag of its own."""

@@ -141,14 +141,14 @@ class SimulatedDevice:
         """What the device's kind says of a resource; nothing for a device or resource the simulator added."""
         return KINDS_BY_NAME[self.kind].rules.get(path) if self.kind else None
 
-    def modelled(self, path: str) -> ResourceRule | None:
+    def modeled(self, path: str) -> ResourceRule | None:
         """The rule of a resource whose value follows a model."""
         rule = self.rule(path)
         return rule if rule is not None and rule.model and self.resources[path].value is None else None
 
     def reading(self, path: str, now: Instant) -> SensorReading:
         """The value of a resource: the last one set, or the last one measured."""
-        resource, rule = self.resources[path], self.modelled(path)
+        resource, rule = self.resources[path], self.modeled(path)
         if rule is None or rule.model is None:
             return SensorReading(resource.value or "", resource.value_at)
         measured_at = self._last_beat(now, rule)

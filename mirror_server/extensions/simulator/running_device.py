@@ -133,7 +133,7 @@ class RunningDevice:
 
     def _report_dues(self, path: str, resource: RunningResource, now: Instant) -> list[Instant]:
         dues: list[Instant] = []
-        sent, rule = self.sent.get(path), self.device.modelled(path)
+        sent, rule = self.sent.get(path), self.device.modeled(path)
         earliest_at = _counted(sent.sent_at, after_seconds(sent.sent_at, resource.pmin_seconds), now) if sent else now
         if path in self.held:
             dues.append(earliest_at)

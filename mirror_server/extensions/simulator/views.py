@@ -79,10 +79,10 @@ def add_simulated_device() -> Response:
     body=json_of(SimulatorDevicePatch, "goes offline", "rejects", "takes its time"),
     is_extension=True,
 )
-def set_behaviour(device_id: str) -> Response:
+def set_behavior(device_id: str) -> Response:
     """How a simulated device behaves from now on."""
     body = read_body(SimulatorDevicePatch)
-    return _run(lambda control: control.set_behaviour(device_id, body), lambda _: empty_response())
+    return _run(lambda control: control.set_behavior(device_id, body), lambda _: empty_response())
 
 
 @routes.put("/devices/<device_id>/resources/<path:path>")

@@ -120,7 +120,7 @@ def test_member_that_cannot_be_changed_is_400_with_its_name(refused_as):
         ("last_contact_at", "2020-01-01T00:00:00Z", "read the object again"),
         ("ca_id", "abc", "remove this member"),
         ("groups", ["abc"], "remove this member"),
-        ("colour", "red", "unknown field"),
+        ("color", "red", "unknown field"),
         ("name", "a" * 129, "takes at most 128 characters"),
         ("name", "a\nb", "cannot be shown"),
         ("name", 1, "must be a text"),

@@ -94,7 +94,7 @@ def test_filters(server, key, events):
 
 def test_invalid_query_is_400_with_its_name_and_unknown_id_404(server, key, refused):
     cases = [
-        ("colour", "red"),
+        ("color", "red"),
         ("state", "registered"),
         ("state_change", "perhaps"),
         ("date_time__gte", "yesterday"),

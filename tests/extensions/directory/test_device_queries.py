@@ -65,7 +65,7 @@ def test_invalid_query_is_400_with_its_field(server, key, refused, save, unchang
         ({"name": "a" * 201, "query": ""}, "name", "at most 200"),
         ({"name": "a\n", "query": ""}, "name", "cannot be shown"),
         ({"name": "a", "query": f"id={'a' * 1000}"}, "query", "at most 1000"),
-        ({"name": "a", "query": "colour=red"}, "query", "colour"),
+        ({"name": "a", "query": "color=red"}, "query", "color"),
         ({"name": "a", "query": "state=broken"}, "query", "is not a state"),
         ({"name": "a", "query": "nonsense"}, "query", "unknown filter"),
         ({"name": "a", "query": {"state": "registered"}}, "query", "must be a text"),

@@ -94,7 +94,7 @@ def test_all_filters_hold_together(names):
 
 
 def test_unknown_filter_is_named_and_the_known_ones_are_listed(server, key, refused):
-    for name in ("colour", "state__like", "endpoint_name__", "__eq", "State", "queue_mode", "last_contact_at"):
+    for name in ("color", "state__like", "endpoint_name__", "__eq", "State", "queue_mode", "last_contact_at"):
         for query in (f"{name}=x", f"filter={name}%3Dx"):
             body = refused(server.call(key, "GET", f"{DEVICES}?{query}"), 400, name)
             assert all(known in body.message for known in (*FILTER_FIELDS, "limit, after, order, include"))

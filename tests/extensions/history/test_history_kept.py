@@ -132,7 +132,7 @@ def test_an_interval_without_a_history_is_a_gap_and_what_was_told_in_it_has_no_r
     ended_at = services.clock.now()
     without = life.start(keep=False)
     with without.database.read() as session:
-        assert not history.state(session).is_kept
+        assert not history.state(session).is_enabled
     tell(without, device_id, "2")
     advance(without, 60)
     again = life.start()
@@ -142,8 +142,8 @@ def test_an_interval_without_a_history_is_a_gap_and_what_was_told_in_it_has_no_r
     assert gaps(again) == [(ended_at, ended_at + 60_000)]
     with again.database.read(with_revision=True) as session:
         state = history.state(session)
-        assert state.is_kept
-        assert begun.begun_revision < state.begun_revision < session.last_revision()
+        assert state.is_enabled
+        assert begun.started_revision < state.started_revision < session.last_revision()
     life.stop()
     done(url, "check")
 
@@ -316,7 +316,7 @@ SEGMENT = "VALUES (77, 0, 'rows', NULL, NULL, 'd', 'd', 0, 0, 1, 1, 1, 1, NULL, 
         ("UPDATE history SET device_number = 77", "of no device that is known"),
         ("UPDATE history SET kind = 77", "of no known kind"),
         ("UPDATE revisions SET last_revision = 1", "later than the last change"),
-        ("UPDATE history_state SET sealed_revision = 9999999999999999", "sealed beyond the last change"),
+        ("UPDATE history_state SET compacted_revision = 9999999999999999", "sealed beyond the last change"),
         ("DELETE FROM history", "a value was reported, and is not in the history"),
         ("UPDATE resources SET reported_revision = reported_revision - 1", "in the history differ"),
         (f"INSERT INTO history_files {FILE}", "goes on beyond that"),

@@ -411,14 +411,14 @@ def test_an_observation_that_a_device_ends_is_asked_for_after_its_update(real, k
     becomes("refused")
     device_side.run(device.update())
     becomes("active")
-    device.behaviour.refusals[("GET", TEMPERATURE)] = "4.05"
+    device.behavior.refusals[("GET", TEMPERATURE)] = "4.05"
     real.restart()
     becomes("refused")
     assert real.subscribed(key, mine) == []
     # What is asked next is behind whatever was asked before: the device that refused is asked once.
     assert ask(mine, "GET", LEVEL) == (200, None)
     assert [request.path for request in device.requests.copy()] == [TEMPERATURE] * 3 + [LEVEL]
-    del device.behaviour.refusals[("GET", TEMPERATURE)]
+    del device.behavior.refusals[("GET", TEMPERATURE)]
     device_side.run(device.update())
     becomes("active")
 

@@ -158,8 +158,8 @@ class SimulatedServer(Server):
         url = f"/sim/v1/devices/{device_id}/resources{path}"
         assert self.call(key, "PUT", url, json={"value": value, **flags}).status_code == 204
 
-    def patch(self, key: str, device_id: str, **behaviour: Any) -> None:
-        assert self.call(key, "PATCH", f"/sim/v1/devices/{device_id}", json=behaviour).status_code == 204
+    def patch(self, key: str, device_id: str, **behavior: Any) -> None:
+        assert self.call(key, "PATCH", f"/sim/v1/devices/{device_id}", json=behavior).status_code == 204
 
     def registration(self, key: str, device_id: str, method: str) -> None:
         assert self.call(key, method, f"/sim/v1/devices/{device_id}/registration").status_code == 204

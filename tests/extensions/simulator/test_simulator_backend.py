@@ -71,17 +71,17 @@ def test_an_observed_value_that_the_device_changes_is_sent(world):
 
 def test_an_offline_device_sends_its_change_when_it_is_back_with_the_time_of_the_change(world):
     device_id = world.add(door={"value": "0", "auto_observable": True})
-    world.simulator.set_behaviour(device_id, online=False)
+    world.simulator.set_behavior(device_id, online=False)
     world.simulator.set_value(device_id, DOOR, value="1")
     changed_at = world.clock.now()
     world.advance(60)
     world.simulator.set_value(device_id, DOOR, value="1")
     assert world.diary.observations() == []
-    world.simulator.set_behaviour(device_id, online=True)
+    world.simulator.set_behavior(device_id, online=True)
     assert world.diary.names() == ["registered", "contact", "observed"]
     assert [(o.content.payload, o.changed_at) for o in world.diary.observations()] == [(b"1", changed_at)]
     # One that is online already makes no contact.
-    world.simulator.set_behaviour(device_id, online=True, latency_seconds=1.5)
+    world.simulator.set_behavior(device_id, online=True, latency_seconds=1.5)
     assert len(world.diary.all("contact")) == 1
     assert world.state(device_id).latency_seconds == 1.5
 
@@ -89,9 +89,9 @@ def test_an_offline_device_sends_its_change_when_it_is_back_with_the_time_of_the
 @pytest.mark.parametrize(("hours", "made_up"), [(13, ["updated", "contact"]), (24, ["registered"])])
 def test_a_device_that_missed_its_update_makes_it_when_it_is_back(world, hours, made_up):
     device_id = world.add()
-    world.simulator.set_behaviour(device_id, online=False)
+    world.simulator.set_behavior(device_id, online=False)
     world.advance(hours * 3600)
-    world.simulator.set_behaviour(device_id, online=True)
+    world.simulator.set_behavior(device_id, online=True)
     assert world.diary.names() == ["registered", *made_up]
 
 
@@ -137,7 +137,7 @@ def test_a_deregistered_device_is_gone_until_it_registers(world):
     assert not world.simulator.is_reachable(device_id)
     world.simulator.set_value(device_id, TEMPERATURE, value="21")
     for online in (False, True):
-        world.simulator.set_behaviour(device_id, online=online)
+        world.simulator.set_behavior(device_id, online=online)
     world.advance(24 * 3600)
     assert world.diary.names() == ["registered", "deregistered"]
     world.simulator.register(device_id)

@@ -42,13 +42,13 @@ def writable(world) -> str:
 
 @pytest.mark.parametrize("latency_seconds", [0, 2])
 def test_a_silent_device_never_answers(world, writable, latency_seconds):
-    world.simulator.set_behaviour(writable, answer="silent", latency_seconds=latency_seconds)
+    world.simulator.set_behavior(writable, answer="silent", latency_seconds=latency_seconds)
     answers = world.send_all(writable, Write(TEMPERATURE, text("22")))
     world.advance(24 * 3600)
     assert (answers, world.value(writable, TEMPERATURE)) == ([], "21")
 
 
-def test_a_written_value_stays_and_is_no_longer_modelled(world, light):
+def test_a_written_value_stays_and_is_no_longer_modeled(world, light):
     assert world.send(light, Write(SWITCH, text("1"))).outcome is Outcome.DONE
     world.advance(20 * 3600)
     assert world.value(light, SWITCH) == "1"
@@ -119,7 +119,7 @@ def test_notification_rules_are_taken(world):
 
 
 def test_an_answer_comes_as_much_later_as_the_latency_says(world, writable):
-    world.simulator.set_behaviour(writable, latency_seconds=0.2)
+    world.simulator.set_behavior(writable, latency_seconds=0.2)
     answers = world.send_all(writable, Write(TEMPERATURE, text("22")))
     world.advance(0.199)
     assert answers == []
@@ -129,10 +129,10 @@ def test_an_answer_comes_as_much_later_as_the_latency_says(world, writable):
 
 @pytest.mark.parametrize("leave", ["offline", "deregister"])
 def test_a_device_that_goes_loses_the_commands_it_had_in_hand(world, writable, leave):
-    world.simulator.set_behaviour(writable, latency_seconds=5)
+    world.simulator.set_behavior(writable, latency_seconds=5)
     answers = world.send_all(writable, Write(TEMPERATURE, text("22")))
     if leave == "offline":
-        world.simulator.set_behaviour(writable, online=False)
+        world.simulator.set_behavior(writable, online=False)
     else:
         world.simulator.deregister(writable)
     assert [answer.outcome for answer in answers] == [Outcome.UNAVAILABLE]
@@ -142,7 +142,7 @@ def test_a_device_that_goes_loses_the_commands_it_had_in_hand(world, writable, l
 
 def test_command_to_a_device_that_cannot_be_reached_is_not_sent(world):
     device_id = world.add(temperature={})
-    world.simulator.set_behaviour(device_id, online=False)
+    world.simulator.set_behavior(device_id, online=False)
     for unreachable in (device_id, "0" * 32):
         assert not world.simulator.is_reachable(unreachable)
         assert world.send(unreachable, Read(TEMPERATURE)).outcome is Outcome.NOT_SENT
@@ -161,7 +161,7 @@ def test_every_command_is_rejected_by_a_rejecting_device_and_finds_no_path_that_
     world, writable
 ):
     without = world.add("without resources")
-    world.simulator.set_behaviour(writable, answer="reject")
+    world.simulator.set_behavior(writable, answer="reject")
     for command in (
         Read(TEMPERATURE),
         Write(TEMPERATURE, Content(b"1")),

@@ -63,9 +63,9 @@ def test_added_device_is_registered_at_once_and_shown_as_it_was_given(server, ke
     }
     answer = server.call(key, "POST", DEVICES, json=body)
     assert (answer.status_code, set(answer.json)) == (201, {"id"})
-    behaviour = {"online": True, "registered": True, "answer": "normal", "latency_seconds": 0}
+    behavior = {"online": True, "registered": True, "answer": "normal", "latency_seconds": 0}
     resources = [{"value": "", **FLAGS, **resource} for resource in body["resources"]]
-    assert states() == {"sensor-1": {**body, **behaviour, "id": answer.json["id"], "resources": resources}}
+    assert states() == {"sensor-1": {**body, **behavior, "id": answer.json["id"], "resources": resources}}
     directory = server.call(key, "GET", f"/v3/devices/{answer.json['id']}").json
     assert (directory["endpoint_name"], directory["state"], directory["queue_mode"]) == ("sensor-1", "registered", True)
     assert server.call(key, "POST", DEVICES, json={"endpoint_name": "bare"}).status_code == 201

@@ -89,6 +89,6 @@ def test_no_lock_is_held_while_the_service_is_told(world):
         _run(lambda: world.simulator.send(contacted, *read), world.simulator.list_states)
 
     world.diary.on_contact = ask_on_another_thread
-    world.simulator.set_behaviour(device_id, online=False)
-    world.simulator.set_behaviour(device_id, online=True)
+    world.simulator.set_behavior(device_id, online=False)
+    world.simulator.set_behavior(device_id, online=True)
     assert outcomes == [Outcome.DONE]

@@ -38,7 +38,7 @@ def test_a_larger_count_adds_only_what_is_missing(world):
 
 def test_states_are_the_same_after_a_restart(world):
     device_id = world.seeded("thermostat-01", count=12)
-    world.simulator.set_behaviour(device_id, answer="reject", latency_seconds=0.5)
+    world.simulator.set_behavior(device_id, answer="reject", latency_seconds=0.5)
     world.simulator.set_value(device_id, "/10/0/1", value="own", observable=True, writable=True)
     world.send(world.id_of("light-01"), Write(SWITCH, Content(b"1")))
     before = world.simulator.list_states()
@@ -47,7 +47,7 @@ def test_states_are_the_same_after_a_restart(world):
 
 
 def test_offline_and_deregistered_devices_stay_as_they_were(world):
-    world.simulator.set_behaviour(world.add("offline"), online=False)
+    world.simulator.set_behavior(world.add("offline"), online=False)
     world.simulator.deregister(world.add("gone"))
     before = world.simulator.list_states()
     world.restart()
@@ -150,7 +150,7 @@ def test_a_structure_the_service_does_not_know_yet_is_still_told(world):
     assert [resource.path for resource in resources] == [DOOR]
 
 
-def test_a_modelled_value_is_not_stored(world):
+def test_a_modeled_value_is_not_stored(world):
     station = world.seeded("weather-station-01", count=2)
     assert json.loads(world.shelf.documents[station])["resources"][TEMPERATURE]["value"] is None
     saved = world.diary.all("saved").count([station])

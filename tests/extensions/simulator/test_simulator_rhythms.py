@@ -110,7 +110,7 @@ def test_a_registration_is_updated_every_twelve_hours_while_the_device_is_online
     world.advance(3 * HALF_A_DAY)
     assert world.diary.all("updated") == [(device_id, None)] * 3
     assert seconds_between(world.diary.times("updated")) == {HALF_A_DAY}
-    world.simulator.set_behaviour(device_id, online=False)
+    world.simulator.set_behavior(device_id, online=False)
     world.advance(3 * HALF_A_DAY)
     assert len(world.diary.all("updated")) == 3
 
@@ -125,9 +125,9 @@ def test_a_sleeping_device_makes_contact_every_quarter_of_an_hour(world):
 
 def test_a_sleeping_device_can_be_reached_for_ten_seconds_after_it_spoke(world):
     def come_back() -> None:
-        world.simulator.set_behaviour(device_id, online=False)
+        world.simulator.set_behavior(device_id, online=False)
         assert not world.simulator.is_reachable(device_id)
-        world.simulator.set_behaviour(device_id, online=True)
+        world.simulator.set_behavior(device_id, online=True)
 
     def make_contact() -> None:
         contacts = len(world.diary.all("contact"))
@@ -181,7 +181,7 @@ def test_an_auto_observable_resource_is_sent_unasked(world):
 
 def test_a_late_answer_of_a_device_that_fell_asleep_still_comes(world):
     device_id = world.add(queue_mode=True, temperature={"writable": True})
-    world.simulator.set_behaviour(device_id, latency_seconds=30)
+    world.simulator.set_behavior(device_id, latency_seconds=30)
     answers = world.send_all(device_id, Write(TEMPERATURE, Content(b"1")))
     world.advance(30)
     assert [answer.outcome for answer in answers] == [Outcome.DONE]
@@ -190,6 +190,6 @@ def test_a_late_answer_of_a_device_that_fell_asleep_still_comes(world):
 def test_a_silent_device_keeps_its_rhythm_also_after_it_executed(world, station):
     world.send(station, Observe(TEMPERATURE))
     world.send(station, Execute("/3/0/4", Content(b"")))
-    world.simulator.set_behaviour(station, answer="silent")
+    world.simulator.set_behavior(station, answer="silent")
     world.advance(600)
     assert world.diary.values(TEMPERATURE)

@@ -400,7 +400,7 @@ def test_thinning_keeps_peaks_ends_and_breaks():
     assert thinned(points[:POINTS], POINTS) == points[:POINTS]
 
 
-def test_an_interval_of_a_line_leads_on_to_its_neighbours():
+def test_an_interval_of_a_line_leads_on_to_its_neighbors():
     points = line_of(10)
     at = [point.at for point in points]
     assert within(points, at[3], at[5]) == points[2:7]

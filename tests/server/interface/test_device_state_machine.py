@@ -65,8 +65,8 @@ class OneDevice(RuleBasedStateMachine):
         answer=st.sampled_from(["normal", "normal", "reject", "silent"]),
         latency_seconds=st.sampled_from([0, 0, 7, 90]),
     )
-    def behave(self, **behaviour):
-        self.server.patch(self.keys[0], self.device, **behaviour)
+    def behave(self, **behavior):
+        self.server.patch(self.keys[0], self.device, **behavior)
 
     @rule(subscriber=st.integers(0, 1), method=st.sampled_from(["PUT", "DELETE"]))
     def subscribe(self, subscriber, method):

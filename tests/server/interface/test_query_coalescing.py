@@ -101,8 +101,8 @@ def test_device_at_a_cached_revision_is_read_without_its_resources(server, key):
 def test_pending_work_of_a_device_is_read_by_one_statement_in_order(server):
     database, now = server.services.database, server.now
     # What is to be observed, in the order of the rules, what is not any more, and the first command that still holds.
-    observed = {"/1/0/0": ("wanted", 7, 0), "/2/0/0": ("wanted", 3, 0), "/3/0/0": ("active", 5, 0)}
-    observed |= {"/4/0/0": ("active", 1, 1), "/5/0/0": ("refused", 1, 1), "/6/0/0": ("ended", 2, 1)}
+    observed = {"/1/0/0": ("pending", 7, 0), "/2/0/0": ("pending", 3, 0), "/3/0/0": ("active", 5, 0)}
+    observed |= {"/4/0/0": ("active", 1, 1), "/5/0/0": ("rejected", 1, 1), "/6/0/0": ("ended", 2, 1)}
     subscribed = (
         "INSERT INTO subscriptions (device_id, path, app_id, single, state, position) VALUES (?, ?, 'a', 0, ?, ?)"
     )

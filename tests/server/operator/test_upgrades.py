@@ -122,6 +122,19 @@ def test_upgrade_from_any_version_preserves_the_device(version, tmp_path):
     assert (resource.path, resource.reported_value, resource.reported_at) == ("/3/0/0", b"Maker", 2000)
 
 
+def test_upgrade_of_version_0001_keeps_states_of_subscriptions(tmp_path):
+    url = databases.new_database_of_version("0001", tmp_path)
+    for word in ("wanted", "active", "refused", "ended"):
+        databases.execute(url, f"INSERT INTO subscriptions VALUES ('d1', '/3/0/0', 'of {word}', 1, '{word}', NULL, 0)")
+    open_database(url).close()
+    assert databases.query(url, "SELECT app_id, state FROM subscriptions ORDER BY app_id") == [
+        ("of active", "active"),
+        ("of ended", "ended"),
+        ("of refused", "rejected"),
+        ("of wanted", "pending"),
+    ]
+
+
 def test_tables_of_a_left_out_extension_stay_unchanged(tmp_path):
     url = databases.new_database_url(tmp_path)
     first, second = databases.extension(tmp_path, 1), databases.extension(tmp_path, 2)

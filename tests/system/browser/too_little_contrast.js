@@ -1,4 +1,4 @@
-// The texts, fields and coloured shapes of a part of a page that have too little contrast: what, the ratio, and both colours.
+// The texts, fields and colored shapes of a part of a page that have too little contrast: what, the ratio, and both colors.
 // Alpha and opacity are blended with what lies behind. What is disabled or cannot be seen is exempt.
 widget => {
   const parse = text => {
@@ -13,8 +13,8 @@ widget => {
   };
   const behind = element => chain(element).reduce(
     (under, one) => over(parse(getComputedStyle(one).backgroundColor), under), [255, 255, 255, 1]);
-  const light = colour => {
-    const [r, g, b] = colour.slice(0, 3).map(one => one / 255)
+  const light = color => {
+    const [r, g, b] = color.slice(0, 3).map(one => one / 255)
       .map(one => one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4);
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
@@ -23,13 +23,13 @@ widget => {
     return (bright + 0.05) / (dark + 0.05);
   };
   const wrong = [], seen = new Set();
-  const check = (element, name, colour, under, least) => {
+  const check = (element, name, color, under, least) => {
     const opacity = chain(element).reduce((all, one) => all * getComputedStyle(one).opacity, 1);
-    const shown = over([...colour.slice(0, 3), colour[3] * opacity], under);
+    const shown = over([...color.slice(0, 3), color[3] * opacity], under);
     const found = ratio(shown, under);
     seen.add(name);
-    const colours = `${shown.map(Math.round)} on ${under.map(Math.round)}`;
-    if (found < least) wrong.push(`${name}: ${found.toFixed(2)} < ${least}, ${colours}`);
+    const colors = `${shown.map(Math.round)} on ${under.map(Math.round)}`;
+    if (found < least) wrong.push(`${name}: ${found.toFixed(2)} < ${least}, ${colors}`);
   };
   const visible = element => element.checkVisibility({opacityProperty: true, visibilityProperty: true})
     && element.getBoundingClientRect().width > 1 && !element.closest(":disabled, [aria-disabled=true], .ag-hidden");
@@ -39,8 +39,8 @@ widget => {
     if (!text || ["STYLE", "SCRIPT", "OPTION"].includes(element.tagName) || !visible(element)) continue;
     const style = getComputedStyle(element), size = parseFloat(style.fontSize);
     const isLarge = size >= 24 || (size >= 18.66 && style.fontWeight >= 700);
-    const colour = element instanceof SVGElement && style.fill !== "none" ? style.fill : style.color;
-    check(element, text.slice(0, 40), parse(colour), behind(element), isLarge ? 3 : 4.5);
+    const color = element instanceof SVGElement && style.fill !== "none" ? style.fill : style.color;
+    check(element, text.slice(0, 40), parse(color), behind(element), isLarge ? 3 : 4.5);
   }
   for (const field of widget.querySelectorAll("input, select, textarea")) {
     if (!visible(field) || ["checkbox", "radio", "range", "file"].includes(field.type)) continue;

@@ -226,7 +226,7 @@ def test_a_server_that_takes_over_invents_no_event(open_services, device):
 def test_a_server_that_was_cut_off_for_a_moment_goes_on_where_it_was(open_services, device):
     services, app_id, device_id = device
     token = services.coordinator.leadership._election.token
-    services.part(SimulatorControl).backend.set_behaviour(device_id, latency_seconds=0.5)
+    services.part(SimulatorControl).backend.set_behavior(device_id, latency_seconds=0.5)
     before = services.log.last_seq(app_id)
     services.commands.submit(CommandSubmission(app_id, device_id, CommandRequest("GET", PATH), async_id="r")).result(60)
     stop_reconnecting(services).set()

@@ -7,6 +7,7 @@ import databases
 import psycopg
 import pytest
 
+from mirror_server.extensions.postgresql.store import location, processes
 from mirror_server.extensions.postgresql.store.backend import _upgrade
 from mirror_server.extensions.postgresql.store.connection import opened
 from mirror_server.extensions.postgresql.store.location import BRANCH
@@ -69,3 +70,17 @@ def test_a_postgresql_that_another_process_prepares_is_told_of_and_opens_afterwa
         with pytest.raises(DatabaseError, match=r"cannot prepare.*stop all processes of the earlier version"):
             Database(url, core=core)
     Database(url, core=core).close()
+
+
+def test_upgrade_of_version_0001_keeps_forwarded_requests_and_writes(monkeypatch, tmp_path):
+    url = databases.new_postgresql_url("template0")
+    with monkeypatch.context() as older:
+        older.setattr(location, "BRANCH", databases.branch_of_version(BRANCH, "0001", tmp_path))
+        Database(url).close()
+    databases.execute(url, "INSERT INTO relayed_calls VALUES ('c1', 1000, 'request', NULL)")
+    with closing(Database(url)) as database:
+        assert database.query(lambda session: processes.call(session, "c1")) == b"request"
+        database.write(lambda session: processes.put_response(session, "c1", b"response"))
+        database.submit(lambda session: session.note_change([]), conflict_keys=("d1",)).result(60)
+        assert database.query(lambda session: processes.response(session, "c1")) == b"response"
+    assert databases.query(url, "SELECT last_revision FROM revisions") == [(1,)]

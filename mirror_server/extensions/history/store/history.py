@@ -1,11 +1,10 @@
-"""The history of the mirror: a row for each thing that happened, in three places, of which each row is in one.
+"""The history of the mirror: a row for each event. Each row is stored in one of three places.
 
-New rows are appended to the *tail*, in the transaction that changes the mirror. They go on to *segments*, compressed
-and sorted, and from there perhaps to *files* of an archive; what stands in those, and how, is not known here.
+New rows are appended to the *tail*, in the transaction that changes the mirror. Compaction moves them to *segments*,
+compressed and sorted, and the archive moves these to *files*. This module does not know the contents of either.
 
-A row is known by its ``revision``, a number of :meth:`Session.note_change` that no other row and no other
-change has. Those up to ``sealed_revision`` are in segments or files: what the tail still has of them is told no more,
-and is deleted when there is time.
+A row is identified by its ``revision``, a number of :meth:`Session.note_change` that no other row and no other change
+has. Rows up to ``compacted_revision`` are in segments or files: copies in the tail are ignored and deleted later.
 """
 
 from __future__ import annotations
@@ -113,17 +112,17 @@ class State(NamedTuple):
     """The state of the history.
 
     Attributes:
-        sealed_revision: The rows up to here are in segments or files.
-        is_kept: Whether rows are written now, or were when the last server ended.
-        begun_revision: Where the mirror stood when this was last switched on: changes from before have no row.
-        alive_at: When a server that writes rows was last known to run; ``None`` where none ever did.
+        compacted_revision: The rows up to here are in segments or files.
+        is_enabled: Whether rows are written now, or were when the last server ended.
+        started_revision: Where the mirror stood when this was last switched on: changes from before have no row.
+        heartbeat_at: When a server that writes rows was last known to run; ``None`` where none ever did.
         base_at: Up to when rows were trimmed; ``None`` if none were.
     """
 
-    sealed_revision: int
-    is_kept: bool
-    begun_revision: int
-    alive_at: Instant | None
+    compacted_revision: int
+    is_enabled: bool
+    started_revision: int
+    heartbeat_at: Instant | None
     base_at: Instant | None
 
 
@@ -205,7 +204,7 @@ def measure_tail(session: Session) -> tuple[int, Instant | None, int]:
     """Return the number of rows that are not sealed, when the first was received, and the bytes of their values."""
     found = session.row(
         "SELECT count(*), min(received_at), coalesce(sum(length(value)), 0) FROM history"
-        " WHERE revision > (SELECT sealed_revision FROM history_state)"
+        " WHERE revision > (SELECT compacted_revision FROM history_state)"
     )
     count, first_at, size = found or (0, None, 0)
     return count, first_at, int(size)
@@ -223,20 +222,20 @@ def delete_compacted(session: Session, most: int) -> int:
     """Delete up to ``most`` rows of the tail that are in segments; return how many."""
     return session.run(
         "DELETE FROM history WHERE revision IN (SELECT revision FROM history"
-        " WHERE revision <= (SELECT sealed_revision FROM history_state) ORDER BY revision LIMIT :most)",
+        " WHERE revision <= (SELECT compacted_revision FROM history_state) ORDER BY revision LIMIT :most)",
         most=most,
     )
 
 
 def state(session: Session) -> State:
     """Return the state of the history."""
-    ((sealed_revision, is_kept, *more),) = session.rows(f"SELECT {', '.join(State._fields)} FROM history_state")
-    return State(sealed_revision, bool(is_kept), *more)
+    ((compacted_revision, is_enabled, *more),) = session.rows(f"SELECT {', '.join(State._fields)} FROM history_state")
+    return State(compacted_revision, bool(is_enabled), *more)
 
 
 def seal(session: Session, revision: int) -> None:
     """Record that the rows up to this revision are in segments from now on."""
-    session.run("UPDATE history_state SET sealed_revision = :revision", revision=revision)
+    session.run("UPDATE history_state SET compacted_revision = :revision", revision=revision)
 
 
 def begin(session: Session, revision: int) -> None:
@@ -245,24 +244,24 @@ def begin(session: Session, revision: int) -> None:
     Unsealed rows of devices that were deleted while none were written are deleted too.
     """
     session.run(f"DELETE FROM history WHERE kind <> {GAP} AND device_number NOT IN (SELECT number FROM devices)")
-    session.run("UPDATE history_state SET is_kept = 1, begun_revision = :revision", revision=revision)
+    session.run("UPDATE history_state SET is_enabled = 1, started_revision = :revision", revision=revision)
 
 
 def end(session: Session) -> None:
     """Record that the mirror changes without rows from now on."""
-    session.run("UPDATE history_state SET is_kept = 0 WHERE is_kept = 1")
+    session.run("UPDATE history_state SET is_enabled = 0 WHERE is_enabled = 1")
 
 
 def record_heartbeat(session: Session, at: Instant) -> None:
     """Record that rows are written at this instant."""
-    session.run("UPDATE history_state SET alive_at = :at", at=at)
+    session.run("UPDATE history_state SET heartbeat_at = :at", at=at)
 
 
 def covered_until(session: Session) -> Instant | None:
     """Return until when rows were written, as far as is known; ``None`` if none ever were."""
     last_at: Instant | None = session.scalar("SELECT received_at FROM history ORDER BY revision DESC LIMIT 1")
-    alive_at = state(session).alive_at
-    return alive_at if last_at is None else max(last_at, alive_at or last_at)
+    heartbeat_at = state(session).heartbeat_at
+    return heartbeat_at if last_at is None else max(last_at, heartbeat_at or last_at)
 
 
 def erase(session: Session, device_ids: Sequence[str]) -> int:
@@ -274,14 +273,14 @@ def erase(session: Session, device_ids: Sequence[str]) -> int:
     count = 0
     for some in batches(device_ids):
         of_these = f"device_number IN (SELECT number FROM devices WHERE device_id IN ({', '.join('?' * len(some))}))"
-        unsealed = "revision > (SELECT sealed_revision FROM history_state)"
+        unsealed = "revision > (SELECT compacted_revision FROM history_state)"
         counted = session.rows_of(f"SELECT count(*) FROM history WHERE {unsealed} AND {of_these}", some)
         count += counted[0][0]
         session.run_many(f"DELETE FROM history WHERE {of_these}", [some])
     session.run_many(
         "INSERT INTO history_erasures (device_id, up_to_revision)"
         " SELECT device_id, last_revision FROM devices, revisions, history_state"
-        " WHERE device_id = ? AND alive_at IS NOT NULL"
+        " WHERE device_id = ? AND heartbeat_at IS NOT NULL"
         " ON CONFLICT (device_id) DO UPDATE SET up_to_revision = excluded.up_to_revision",
         [(device_id,) for device_id in device_ids],
     )
@@ -366,7 +365,7 @@ class HistorySize:
 def measure(session: Session) -> HistorySize:
     """Measure the history. Counting the rows of the tail reads its index; their number is bounded."""
     counts = session.row(
-        "SELECT (SELECT count(*) FROM history WHERE revision > (SELECT sealed_revision FROM history_state)),"
+        "SELECT (SELECT count(*) FROM history WHERE revision > (SELECT compacted_revision FROM history_state)),"
         " (SELECT coalesce(sum(row_count), 0) FROM history_segments WHERE kind = 'rows'),"
         " (SELECT coalesce(sum(length(content)), 0) FROM history_blocks),"
         " (SELECT coalesce(sum(row_count), 0) FROM history_files),"
@@ -390,22 +389,22 @@ VIOLATIONS = {
         "SELECT CAST(revision AS TEXT) FROM history WHERE revision > (SELECT last_revision FROM revisions)"
     ),
     "the history is sealed beyond the last change": (
-        "SELECT CAST(sealed_revision AS TEXT) FROM history_state"
-        " WHERE sealed_revision > (SELECT last_revision FROM revisions)"
+        "SELECT CAST(compacted_revision AS TEXT) FROM history_state"
+        " WHERE compacted_revision > (SELECT last_revision FROM revisions)"
     ),
     "a part of the history that was sealed goes on beyond that": (
         "SELECT segment_id || ' ' || block FROM history_segments WHERE kind = 'rows'"
-        " AND last_revision > (SELECT sealed_revision FROM history_state)"
+        " AND last_revision > (SELECT compacted_revision FROM history_state)"
         " UNION ALL SELECT file_name FROM history_files"
-        " WHERE last_revision > (SELECT sealed_revision FROM history_state)"
+        " WHERE last_revision > (SELECT compacted_revision FROM history_state)"
     ),
     "a segment of the history has no content": (
         "SELECT s.segment_id || ' ' || s.block FROM history_segments s WHERE NOT EXISTS"
         " (SELECT 1 FROM history_blocks b WHERE b.segment_id = s.segment_id AND b.block = s.block)"
     ),
     "a value was reported, and is not in the history": (
-        "SELECT device_id || ' ' || path FROM resources, history_state WHERE is_kept = 1"
-        " AND reported_revision > begun_revision AND reported_revision > sealed_revision"
+        "SELECT device_id || ' ' || path FROM resources, history_state WHERE is_enabled = 1"
+        " AND reported_revision > started_revision AND reported_revision > compacted_revision"
         f" AND {_IS_LOADED}"
         " AND NOT EXISTS (SELECT 1 FROM history h WHERE h.revision = reported_revision)"
     ),

@@ -67,7 +67,7 @@ class RegistrationRejected(Exception):
 
 
 @dataclass(slots=True)
-class Behaviour:
+class Behavior:
     """The behavior of a device, also bad behavior; all of it may be changed at any time.
 
     Attributes:
@@ -106,7 +106,7 @@ class LwM2MDevice:
         clock: The clock of values and notification attributes.
 
     Attributes:
-        behaviour: Its behavior, which may be changed.
+        behavior: Its behavior, which may be changed.
         observations: The observations of the server.
         requests: The last requests of the server.
         last_seen_at: The time of the last one, or of the response to a ping.
@@ -144,7 +144,7 @@ class LwM2MDevice:
         self.version = version
         self.queue_mode = queue_mode
         self._links = links
-        self.behaviour = Behaviour(formats=FORMATS_OF_VERSION[version])
+        self.behavior = Behavior(formats=FORMATS_OF_VERSION[version])
         self.observations = DeviceObservations()
         self.requests: deque[Request] = deque(maxlen=_REMEMBERED_REQUESTS)
         self.last_seen_at: Instant = 0
@@ -410,12 +410,12 @@ class LwM2MDevice:
         """Return the response to a request of the server."""
         self.requests.append(incoming.request)
         self.last_seen_at = self._clock.now()
-        if not self.behaviour.answers:
+        if not self.behavior.answers:
             return None
-        if self.behaviour.hold is not None:
-            await self.behaviour.hold.wait()
+        if self.behavior.hold is not None:
+            await self.behavior.hold.wait()
         request = incoming.request
-        error_response = self.behaviour.refusals.get((request.method, request.path))
+        error_response = self.behavior.refusals.get((request.method, request.path))
         if error_response is not None:
             return Observed(Response(error_response))
         return self._respond(incoming)
@@ -486,12 +486,12 @@ class LwM2MDevice:
 
     def _usual_format(self, path: str) -> int:
         """Return the format of a response to a request without one."""
-        if path not in self._resources or TEXT not in self.behaviour.formats:
+        if path not in self._resources or TEXT not in self.behavior.formats:
             return TLV
         return OCTETS if is_opaque(path) else TEXT
 
     def _encode(self, path: str, values: Mapping[str, PythonValue], content_format: int) -> bytes | None:
-        if content_format not in self.behaviour.formats:
+        if content_format not in self.behavior.formats:
             return None
         try:
             return encode_values(values, path, content_format)
@@ -523,7 +523,7 @@ class LwM2MDevice:
 
     def _write(self, request: Request) -> str:
         content_format = TEXT if request.content_format is None else request.content_format
-        if content_format not in self.behaviour.formats & set(CONTENT_TYPES):
+        if content_format not in self.behavior.formats & set(CONTENT_TYPES):
             return _UNSUPPORTED
         try:
             values = decode_values(request.payload, request.path, content_format)
@@ -555,7 +555,7 @@ class LwM2MDevice:
 
         A change while the device sleeps is sent after it woke.
         """
-        if self.is_asleep or self._socket is None or not self.behaviour.notifies:
+        if self.is_asleep or self._socket is None or not self.behavior.notifies:
             return
         now = self._clock.now()
         for observation in self.observations.all() if path is None else self.observations.touched_by(path):
@@ -603,10 +603,10 @@ class LwM2MDevice:
             payload: The payload.
             content_format: CoAP's number of its format.
             sequence: Its Observe option; by default the next one of this device.
-            is_confirmable: By default as in :class:`Behaviour`.
+            is_confirmable: By default as in :class:`Behavior`.
         """
         if is_confirmable is None:
-            is_confirmable = self.behaviour.notifies_confirmable
+            is_confirmable = self.behavior.notifies_confirmable
         if sequence is None:
             sequence = self.observations.next_sequence()
         response = Response(_CONTENT, payload, content_format)

@@ -233,7 +233,7 @@ class DeviceFleet:
             clock=clock,
         )
         if options.formats is not None:
-            device.behaviour.formats = options.formats
+            device.behavior.formats = options.formats
         self.devices[name] = device
         self._runners.append(DeviceRunner(device, model, clock, say))
 

@@ -94,12 +94,12 @@ class ModelledDevice:
         """Set the values of the device to those of its model at this instant."""
         for resource in self.resources:
             path = resource.path
-            if self._model.modelled(path) is not None:
+            if self._model.modeled(path) is not None:
                 device.set_value(path, _typed(self._model.reading(path, self._now()).text, path))
 
     def next_measurement_at(self) -> Instant | None:
         """Return the time of the next measurement; ``None`` if there is none."""
-        rules = filter(None, map(self._model.modelled, self._model.resources))
+        rules = filter(None, map(self._model.modeled, self._model.resources))
         return min((self._model.next_beat_after(self._now(), rule.period_seconds) for rule in rules), default=None)
 
     def next_contact_at(self, period_seconds: int) -> Instant:

@@ -49,7 +49,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _SCHEMA_LOCK = 0x6D6972726F7202
-# The functions of migration 0001 take this one as well, and the other locks of a transaction that writes.
+# The functions of migration 0002 take this one as well, and the other locks of a transaction that writes.
 _UNDER_WAY = 0x4D520000
 """The upper half of a lock that tells a number of changes: its transaction, which holds it, takes larger ones."""
 _MAX_CONFLICT_KEYS = 256

@@ -43,13 +43,13 @@ def any_alive(session: Session) -> bool:
 def forget_before(session: Session, instant: Instant) -> None:
     """Forget the processes that stored nothing since the instant, and the calls from before."""
     session.run("DELETE FROM processes WHERE stored_at < :instant", instant=instant)
-    session.run("DELETE FROM relayed_calls WHERE asked_at < :instant", instant=instant)
+    session.run("DELETE FROM relayed_calls WHERE requested_at < :instant", instant=instant)
 
 
 def put_call(session: Session, call_id: str, request: bytes, at: Instant) -> None:
     """Ask something of the leader."""
     session.run(
-        "INSERT INTO relayed_calls (call_id, asked_at, request) VALUES (:call_id, :at, :request)",
+        "INSERT INTO relayed_calls (call_id, requested_at, request) VALUES (:call_id, :at, :request)",
         call_id=call_id,
         at=at,
         request=request,
@@ -59,19 +59,21 @@ def put_call(session: Session, call_id: str, request: bytes, at: Instant) -> Non
 def call(session: Session, call_id: str) -> bytes | None:
     """What is asked, unless it is answered already or no longer of interest."""
     request: bytes | None = session.scalar(
-        "SELECT request FROM relayed_calls WHERE call_id = :call_id AND answer IS NULL", call_id=call_id
+        "SELECT request FROM relayed_calls WHERE call_id = :call_id AND response IS NULL", call_id=call_id
     )
     return request
 
 
 def put_response(session: Session, call_id: str, response: bytes) -> None:
     """Answer a call."""
-    session.run("UPDATE relayed_calls SET answer = :answer WHERE call_id = :call_id", call_id=call_id, answer=response)
+    session.run(
+        "UPDATE relayed_calls SET response = :response WHERE call_id = :call_id", call_id=call_id, response=response
+    )
 
 
 def response(session: Session, call_id: str) -> bytes | None:
     """The answer of a call."""
-    found: bytes | None = session.scalar("SELECT answer FROM relayed_calls WHERE call_id = :call_id", call_id=call_id)
+    found: bytes | None = session.scalar("SELECT response FROM relayed_calls WHERE call_id = :call_id", call_id=call_id)
     return found
 
 

@@ -113,21 +113,21 @@ async def test_a_large_value_is_read_block_by_block_and_does_not_change_on_the_w
 async def test_it_never_answers_or_answers_later_in_a_message_of_its_own(server):
     hasty = Tuning(empty_ack_seconds=0.001)
     async with registered(server, tuning=hasty) as device:
-        device.behaviour.answers = False
+        device.behavior.answers = False
         server.send("41 01 0009 aa  b4 33333033 01 30 04 35373030 60")
         await nothing_came(server)
-        device.behaviour.answers = True
-        device.behaviour.hold = asyncio.Event()
+        device.behavior.answers = True
+        device.behavior.hold = asyncio.Event()
         acknowledgement = await ask(server, GET, TEMPERATURE, accept=0)
         assert (acknowledgement.code, acknowledgement.mtype) == (0, ACK)
-        device.behaviour.hold.set()
+        device.behavior.hold.set()
         answer = Message.decode(await server.next())
         assert (answer.mtype, answer.token, answer.payload) == (CON, b"\xaa", b"21.5")
         server.send(b"\x60\x00" + answer.mid.to_bytes(2, "big"))
 
 
 async def test_without_text_plain_a_server_gets_4_06_and_then_tlv(server, device):
-    device.behaviour.formats = frozenset({11542})
+    device.behavior.formats = frozenset({11542})
     assert (await ask(server, GET, TEMPERATURE, accept=0)).code.dotted == "4.06"
     tlv = await ask(server, GET, TEMPERATURE, accept=11542)
     assert tlv.payload == bytes.fromhex("e4 1644 41ac0000")
@@ -226,14 +226,14 @@ async def test_notifications_as_a_test_wants_them(server, device):
     unknown = await next_message(server)
     assert (unknown.mtype, unknown.token, unknown.opt.observe) == (NON, b"\x99", 7)
     await observe(server)
-    device.behaviour.notifies_confirmable = True
+    device.behavior.notifies_confirmable = True
     device.observations.sequence = 2**24 - 2
     for value, sequence in ((1.0, 2**24 - 1), (2.0, 0)):
         device.set_value(TEMPERATURE, value)
         told = Message.decode(await server.next())
         assert (told.mtype, told.opt.observe or 0) == (CON, sequence)
         server.send(b"\x60\x00" + told.mid.to_bytes(2, "big"))
-    device.behaviour.notifies = False
+    device.behavior.notifies = False
     device.set_value(TEMPERATURE, 3.0)
     await nothing_came(server)
 
