@@ -354,7 +354,7 @@ def _clock(settings: Settings, database: Database) -> Clock:
     clock = SystemClock(newest_stored_at=newest)
     if newest is not None and newest > after_seconds(clock.now(), _CLOCKS_DIFFER_SECONDS):
         _log.warning(
-            "the newest time in the database, %s, is in the future: the clock of the system is behind, or it or a"
+            "the newest time in the database, %s, is in the future: the clock of the system lags, or it or a"
             " manual clock was ahead; see 'Clock jumps' in 'mirror-server help operate'",
             to_datetime(newest).isoformat(timespec="seconds"),
         )

@@ -16,7 +16,7 @@ REG_UPDATES = "reg-updates"
 DE_REGISTRATIONS = "de-registrations"
 REGISTRATIONS_EXPIRED = "registrations-expired"
 
-_LEAVING = {DE_REGISTRATIONS, REGISTRATIONS_EXPIRED}
+_DEREGISTRATIONS = {DE_REGISTRATIONS, REGISTRATIONS_EXPIRED}
 _ANNOUNCED = {REGISTRATIONS, REG_UPDATES}
 # Members that are not in the public API. A reader gets them only with `include_seq`.
 _WITH_SEQ = {
@@ -99,7 +99,7 @@ def registration(
     }
 
 
-def leaving(*, device_id: str, endpoint_name: str, at: Instant) -> dict[str, Any]:
+def deregistration(*, device_id: str, endpoint_name: str, at: Instant) -> dict[str, Any]:
     """Return the event of a device that deregistered, or whose registration expired."""
     return {"ep": device_id, "original-ep": endpoint_name, "timestamp": at}
 
@@ -161,7 +161,7 @@ def _is_server_error(entry: LogEntry) -> bool:
 def entry_json(entry: LogEntry, extras: Extras) -> Any:
     """Return the JSON of an entry, with these extras."""
     body = entry.body
-    if entry.kind in _LEAVING and not extras.deregistrations_as_object:
+    if entry.kind in _DEREGISTRATIONS and not extras.deregistrations_as_object:
         return body["ep"]
     if extras.include_seq:
         body = {**body, "seq": entry.seq}

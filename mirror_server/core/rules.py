@@ -3,8 +3,8 @@
 Source: specification 3.3; wire.md 3.
 
 An application may have 1024 rules with 256 path patterns each, and a device 1000 resources. Trying each rule with each
-resource takes seconds. Here a text is looked up once as a whole and once for each length that a prefix has, and the
-rules that a pattern belongs to are the bits of one integer.
+resource takes seconds. Here a text needs one lookup, and one for each length of a prefix. The rules of a pattern are
+the bits of one integer.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class RuleIndex:
 
 
 class _Patterns:
-    """Which rules have a pattern that matches a text, as the bits of an integer.
+    """An index of the rules with a pattern that matches a text, as the bits of an integer.
 
     Args:
         patterns: The position of each rule with its patterns; ``None`` where the rule matches every text.

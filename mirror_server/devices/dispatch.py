@@ -105,7 +105,7 @@ class Dispatcher:
         self._backends = backends
         self._finish = finish
         self.delayed: set[str] = set()
-        self._answer_timeout_seconds = answer_timeout_seconds
+        self._response_timeout_seconds = answer_timeout_seconds
         self._deliveries: dict[str, _Delivery] = {}
         self._new: list[_Delivery] = []
         # Subscribe commands without a response, which are not repeated before the device makes contact again.
@@ -274,7 +274,7 @@ class Dispatcher:
             self._give_up(delivery, error)
 
     def _transmit(self, job: Job, delivery: _Delivery) -> None:
-        due_at = after_seconds(self._clock.now(), self._answer_timeout_seconds)
+        due_at = after_seconds(self._clock.now(), self._response_timeout_seconds)
         if job.request is not None:
             due_at = min(due_at, job.request.expires_at)
         # The timer first, because the response, which cancels it, may arrive before ``send`` returns.

@@ -466,7 +466,7 @@ class DeviceService:
         device_id = row.device_id
         devices.put_registration(session, replace(row, registered=0), now)
         subscriptions.reset_device(session, device_id)
-        event = messages.leaving(device_id=device_id, endpoint_name=row.endpoint_name, at=now)
+        event = messages.deregistration(device_id=device_id, endpoint_name=row.endpoint_name, at=now)
         self._log.append_for_each(session, kind, device_id, event)
         self._notify_listeners(session, row, kind, now, state_change=bool(row.registered))
 

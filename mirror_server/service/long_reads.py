@@ -31,8 +31,8 @@ _VALUE_MICROSECONDS = 10
 _RETURNED_MICROSECONDS = 25
 
 
-def takes_long(conditions: Sequence[Condition], *, rows: int, returned: int = 0, counts: bool = False) -> bool:
-    """Whether a list is expected to block the event loop for too long.
+def is_slow_query(conditions: Sequence[Condition], *, rows: int, returned: int = 0, counts: bool = False) -> bool:
+    """Return whether a list is expected to block the event loop for too long.
 
     Args:
         conditions: The conditions of the selection.

@@ -17,7 +17,7 @@ from werkzeug.wsgi import ClosingIterator, get_path_info
 from mirror_sdk.wire.errors import ERROR_TYPES, PATH_NOT_FOUND
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import ApiError
-from mirror_server.service.long_reads import LongRead, takes_long
+from mirror_server.service.long_reads import LongRead, is_slow_query
 from mirror_server.store.backend import StorageFailed, TooMuchWaiting
 from mirror_server.store.conditions import Condition
 from mirror_server.views.deferred import Deferred
@@ -112,7 +112,7 @@ def when_read(
     Args:
         read: Reads, and encodes if encoding is slow. None of these functions may use Flask's request.
         render: Makes the response from the result; must be fast, because it runs on the event loop.
-        is_long: Whether the read would block the event loop for too long; see :func:`takes_long`.
+        is_long: Whether the read would block the event loop for too long; see :func:`is_slow_query`.
         discard: Releases the result if the client is gone.
 
     Raises:
@@ -224,7 +224,7 @@ def when_page_read(
         )
         return page_response(paging, [show(entry) for entry in entries], total)
 
-    is_long = takes_long(conditions, rows=rows, returned=paging.limit, counts=paging.count)
+    is_long = is_slow_query(conditions, rows=rows, returned=paging.limit, counts=paging.count)
     return when_read(read, lambda page: page, is_long=is_long)
 
 

@@ -355,7 +355,7 @@ class Disk:
         assert not read_only or self._server.services.database.settle(60)
         backend: Any = self._server.services.database.backend
         if ON_POSTGRESQL:
-            # Not inside a transaction of the writer, which would undo it, or has failed already.
+            # Not inside a transaction of the writer, which may roll it back or has failed already.
             while not self._is(read_only=read_only):
                 with suppress(InFailedSqlTransaction):
                     backend._connection.run(f"SET default_transaction_read_only = {int(read_only)}")

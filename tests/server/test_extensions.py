@@ -19,7 +19,7 @@ from mirror_server.hooks import extends
 
 @dataclass(frozen=True, kw_only=True)
 class Greeting:
-    greeting: str = setting("hello", "What is said.")
+    greeting: str = setting("hello", "The greeting.")
 
 
 @extends
@@ -155,7 +155,7 @@ def greet(other):
     [
         (GREETING.replace("greeting:", "port:"), "setting port"),
         (GREETING.replace("greeting:", "poll_share:"), "setting poll_share"),
-        (GREETING.replace('"What is said."', '"What is said.", option="--port"'), "option --port"),
+        (GREETING.replace('"The greeting."', '"The greeting.", option="--port"'), "option --port"),
         (GREETING + SAME_STORAGE, "storage branch core"),
         (GREETING + SAME_ROUTE, r"route GET /v3/devices/<\.\.\.>"),
     ],

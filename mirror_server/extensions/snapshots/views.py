@@ -38,7 +38,7 @@ from mirror_server.extensions.snapshots.example import FORMS
 from mirror_server.extensions.snapshots.service import EncodedPage, Snapshot, SnapshotSelection, SnapshotService
 from mirror_server.service.devices import LruCache
 from mirror_server.service.keys import Scope
-from mirror_server.service.long_reads import takes_long
+from mirror_server.service.long_reads import is_slow_query
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import RESOURCE_COLUMNS, ResourceRow
 from mirror_server.store.session import Row
@@ -163,7 +163,7 @@ def _when_open(selection: SnapshotSelection, response: Callable[[Snapshot], Resp
     """Answer with a snapshot: to open one counts its devices."""
     parts = services()
     opening = partial(parts.part(SnapshotService).open, app_id(), selection)
-    is_long = takes_long(selection.conditions, rows=parts.devices.estimated_count(), counts=True)
+    is_long = is_slow_query(selection.conditions, rows=parts.devices.estimated_count(), counts=True)
     return when_read(opening, response, is_long=is_long, discard=Snapshot.close)
 
 

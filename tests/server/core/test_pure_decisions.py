@@ -173,14 +173,14 @@ def test_observation_has_device_time_and_numeric_max_age():
 def test_registration_lists_resources_and_deregistration_names_the_device():
     resources = [("/3303/0/5700", "temperature", "text/plain", True), ("/3/0/4", "", "", False)]
     named = {"device_id": "d", "endpoint_name": "n", "at": 7}
-    leaving = {"ep": "d", "original-ep": "n", "timestamp": 7}
+    deregistration = {"ep": "d", "original-ep": "n", "timestamp": 7}
     listed = [
         {"path": "/3303/0/5700", "rt": "temperature", "ct": "text/plain", "obs": True},
         {"path": "/3/0/4", "rt": "", "ct": "", "obs": False},
     ]
     registration = messages.registration(**named, endpoint_type="Light", queue_mode=True, resources=resources)
-    assert registration == leaving | {"ept": "Light", "q": True, "resources": listed}
-    assert messages.leaving(**named) == leaving
+    assert registration == deregistration | {"ept": "Light", "q": True, "resources": listed}
+    assert messages.deregistration(**named) == deregistration
 
 
 OF_A_DEVICE = {"ep": "d", "original-ep": "n", "uid": "u", "timestamp": 1}
@@ -207,7 +207,7 @@ def test_message_contains_only_requested_extras():
 
 
 def test_deregistration_is_an_id_or_an_object():
-    for extras, leaving in (
+    for extras, deregistration in (
         (Extras(), "d"),
         (Extras(True, True, True, include_seq=True), "d"),
         (Extras(True, True, True, True), {"ep": "d"}),
@@ -215,7 +215,7 @@ def test_deregistration_is_an_id_or_an_object():
         (CURSOR_EXTRAS, {**OF_A_DEVICE, "seq": 3}),
     ):
         for kind in ("de-registrations", "registrations-expired"):
-            assert compose([LogEntry(3, kind, OF_A_DEVICE, 5)], extras) == {kind: [leaving]}, extras
+            assert compose([LogEntry(3, kind, OF_A_DEVICE, 5)], extras) == {kind: [deregistration]}, extras
 
 
 def test_six_months_are_calendar_months():

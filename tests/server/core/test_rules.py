@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mirror_sdk.wire.presubscription_rules import PresubscriptionRules
 from mirror_server.core.rules import RuleIndex
 
-# Few characters, so that texts begin with each other often.
+# Few characters, so that many texts are prefixes of others.
 _NAMES = st.text("ab", min_size=1, max_size=4)
 _PATHS = st.text("12/", max_size=6).map(lambda text: f"/{text}")
 _NAME_PATTERNS = st.one_of(st.none(), _NAMES, _NAMES.map(lambda text: f"{text}*"), st.just("*"))

@@ -39,7 +39,7 @@ class Request:
         body: bytes | None = b"",
         **headers: str,
     ) -> None:
-        """Send it; without a body, none ever arrives."""
+        """Send the request. With ``None`` as body, no body ever arrives."""
         self.sent: list[dict[str, Any]] = []
         self.disconnected = asyncio.Event()
         self._bodies = [] if body is None else [{"type": "http.request", "body": body, "more_body": False}]

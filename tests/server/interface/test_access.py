@@ -97,7 +97,7 @@ def test_scopes_allow_only_their_routes_and_403_names_the_cure(server, check_err
             assert answer.status_code not in {401, 403}, route
             continue
         told = re.findall(r"'mirror-server (keys create NAME [^']*)'", check_error(answer, 403).message)
-        # One for each scope that would do: which of them is meant, only the client can know.
+        # One command for each sufficient scope, because only the client knows which one is meant.
         assert len(told) == len(scopes), route
         for words in told:
             made = create_key.make_context("create", words.split()[2:]).params["scopes"]

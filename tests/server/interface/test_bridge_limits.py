@@ -1,4 +1,4 @@
-"""What the bridge bounds: the polls that are parked, and the time a body may take."""
+"""The limits of the bridge: open polls, unread responses, and time per body and key."""
 
 import asyncio
 import itertools
@@ -26,7 +26,7 @@ def bridge(server):
 
 @pytest.fixture
 def requests_take(monkeypatch):
-    """Has requests take so many seconds each, of which this thread works all."""
+    """Return a function that sets the duration of each request, all of it CPU time."""
 
     def take(seconds):
         read = itertools.accumulate(itertools.chain.from_iterable((0, 0, taken, 0) for taken in seconds)).__next__
@@ -130,7 +130,7 @@ async def test_long_pages_are_not_read_while_responses_are_unread(server, monkey
     deaf = [Reader(bridge, key, "/v2/notification/pull", b"after=0&hold=0") for _ in range(5)]
     await until(lambda: bridge.unread.total_bytes > 100_000)
     await until(lambda: len(pages) == len(begun))
-    # One that waits to be taken, and one for when there is room.
+    # One response that waits to be read, and one for later.
     assert sum(len(page.entries) >= 30 for page in pages) <= 2
     for each in deaf:
         each.may_read.set()
@@ -175,7 +175,7 @@ async def test_large_or_many_requests_of_one_key_do_not_block_other_keys(
     bridge = Bridge(server.app, Settings(max_body_bytes=1_000_000, max_parked_polls=MOST))
     sent, answered = {"first": key, "second": key, "third": key, "other": server.key()}, []
     for number, (name, by) in enumerate(sent.items()):
-        # One key is one application, with as many blanks before it as may be.
+        # A key is one application, with any number of blanks before it.
         request = Request(bridge, f"{' ' * number}{by}", *WRITING, body=body)
         request.task.add_done_callback(lambda _, name=name: answered.append(name))
     await until(lambda: len(answered) == len(sent))
@@ -184,7 +184,7 @@ async def test_large_or_many_requests_of_one_key_do_not_block_other_keys(
 
 
 async def test_requests_woken_too_early_wait_again_and_keep_their_order():
-    """The first sends the others to wait. Of those that are called together one is large, and one is gone."""
+    """The first request makes the others wait. Of those woken together, one is large and one is disconnected."""
     loop, large, gone, rest_seconds = asyncio.get_running_loop(), 3, 6, 0.05
     shares, served_at = Shares(loop), {}
 
@@ -193,14 +193,14 @@ async def test_requests_woken_too_early_wait_again_and_keep_their_order():
         served_at[number] = loop.time()
         shares.count({}, 0.01 if number == 0 else 0, rest_seconds=rest_seconds if number == large else 0)
         if number == large:
-            # As after a large response, which does not end the rest.
+            # As after a large response, which does not end the pause.
             shares.rest({})
 
     asked = [asyncio.create_task(serve(number)) for number in range(40)]
     await until(lambda: served_at)
     asked[gone].cancel()
     await until(lambda: large in served_at)
-    # Without a key, those of another address do not wait for these.
+    # Without a key, requests of another address do not wait for these.
     await shares.turn({"REMOTE_ADDR": "192.0.2.1"})
     assert large + 1 not in served_at
     asked.append(asyncio.create_task(serve(40)))

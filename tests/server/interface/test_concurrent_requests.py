@@ -41,7 +41,7 @@ def add_devices(server: Any, number: int) -> list[str]:
 
 
 def stored(server: Any, ids: list[str]) -> list[Any]:
-    """All that came of requests but the numbers and the ids, which are others each time."""
+    """Return all results of requests except numbers and ids, which differ each time."""
     of_each: list[Any] = []
     revisions: list[int] = []
     with server.services.database.read() as session:
@@ -62,7 +62,7 @@ def stored(server: Any, ids: list[str]) -> list[Any]:
 
 
 def random_submission(chance: random.Random, number: int, ids: list[str]) -> CommandSubmission:
-    """Sometimes under an id that another one has, or the other application gives as well."""
+    """Return a random submission, sometimes with an async-id that is used already or by the other application."""
     device_id, path = chance.choice(ids), chance.choice(PATHS)
     payload = b"%d" % number
     request = CommandRequest("PUT", path, payload=payload, content_type="text/plain")
@@ -75,7 +75,7 @@ def random_submission(chance: random.Random, number: int, ids: list[str]) -> Com
 
 
 def play(server: Any, seed: int, run: Run) -> list[Any]:
-    """A few rounds of requests and their ends; gives what was stored after each."""
+    """Submit and complete requests in a few rounds; return the stored results after each round."""
     chance, services = random.Random(seed), server.services
     ids = add_devices(server, 5)
     for app_id in APPS:
@@ -84,14 +84,14 @@ def play(server: Any, seed: int, run: Run) -> list[Any]:
     told: list[Any] = []
     for turn in range(4):
         asked = [random_submission(chance, number, ids) for number in range(20 * turn, 20 * turn + 12)]
-        # The same once more: it is the first that counts.
+        # The same request again: the first one counts.
         asked += [asked[at] for at in (0, 3, 3)]
         placed = run(server, services.commands._submit, asked)
         told.append([(command.app_id, command.async_id, command.requested_at) for command in placed])
         server.services.clock.advance(1)
         with services.database.read() as session:
             waiting = [command for device_id in ids for command in commands.waiting(session, device_id)]
-        # Some that end twice: the second time late.
+        # Some complete twice: the second time late.
         ending = [*chance.sample(waiting, len(waiting) // 2), *chance.sample(waiting, 4)]
         run(server, services.commands.finish, [(command, response_of(chance.choice(ENDS))) for command in ending])
         told.append(stored(server, ids))
@@ -152,10 +152,10 @@ def test_queue_limit_applies_to_concurrent_requests(server, key):
 
 
 def submit_elsewhere(server: Any, key: str, ids: list[str]) -> None:
-    """Place a read for each device as another process does, whose signals do not arrive yet."""
+    """Submit a read for each device like another process whose signals have not arrived yet."""
     request = CommandRequest("GET", "/3303/0/5700")
     placed = [CommandSubmission(key.split("_")[1], one, request, one) for one in ids]
-    # Its own signals are those of another process.
+    # Its own signals count as those of another process.
     handler = server.services.database.backend.writing.handlers.pop(WAITING)
     server.services.database.write(lambda session: server.services.commands._submit(session, placed))
     server.services.database.on(WAITING, handler)
@@ -208,7 +208,7 @@ def test_failing_device_does_not_delay_others(server, key, monkeypatch, caplog, 
         server.advance(key, 1)
         assert server.responses(key) == {ids[0]: (200, None), ids[2]: (200, None)}
     failures = [record for record in caplog.records if record.exc_info and ids[1] in record.getMessage()]
-    # Once, though it was tried each second.
+    # Logged once, although it was retried each second.
     assert [str(record.exc_info[1]) for record in failures] == [failing]
     monkeypatch.undo()
     server.advance(key, 1)

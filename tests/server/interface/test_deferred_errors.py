@@ -1,4 +1,4 @@
-"""An error that comes while a client waits has the same response as at once, under every kind of web server."""
+"""A deferred error has the same response as an immediate one, under every kind of web server."""
 
 import asyncio
 import logging
@@ -63,7 +63,7 @@ def asgi_response(server, key, path):
 
 
 def compared_headers(headers):
-    """By their names in small letters, without the length of a body that names its path."""
+    """Return the headers by lower-case name, without the length of a body that contains its path."""
     return {name.lower(): value for name, value in headers.items() if name.lower() != "content-length"}
 
 

@@ -1,4 +1,4 @@
-"""A device object under writes and reads. Source: specification 2.2, 3.1 and 3.2. For subscriptions see their file."""
+"""Device objects after writes and reads; subscriptions have their own file. Source: specification 2.2, 3.1, 3.2."""
 
 import base64
 from contextlib import closing

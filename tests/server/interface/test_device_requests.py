@@ -1,4 +1,4 @@
-"""E2: what is accepted, in which order it is delivered, how it ends. Source: wire.md 2."""
+"""E2: validation, order of delivery and outcome of device requests. Source: wire.md 2."""
 
 import pytest
 from device_resources import action, control, setting
@@ -37,7 +37,7 @@ def test_202_has_request_time_and_expiry_headers(server, key, light):
 
 
 def test_request_expires_after_the_requested_or_default_time(server, key):
-    """Without an expiry it waits for two hours, or for three days if the device is in queue mode."""
+    """The default is two hours, or three days for a device in queue mode."""
     cases = [
         (False, {}, "", 2 * 3600),
         (True, {}, "", 3 * DAY_SECONDS),
@@ -198,7 +198,7 @@ def test_command_in_flight_ends_when_it_expires_and_the_next_one_follows(server,
         assert method not in server.responses(key)
         server.patch(key, light, answer="normal")
         server.advance(key, 1)
-        # The device may have acted on what was sent; what was never sent has expired.
+        # The device may have acted on a sent request; an unsent one has expired.
         responses = server.responses(key)
         assert responses[method] == (504, "TIMEOUT")
         assert responses[f"behind-{method}"] == (429, "REQUEST_EXPIRED")

@@ -1,4 +1,4 @@
-"""One device under any sequence of requests, outages, passing time and restarts. Source: specification 3.1, 6."""
+"""One device with any sequence of requests, outages, time and restarts. Source: specification 3.1, 6."""
 
 import base64
 import itertools

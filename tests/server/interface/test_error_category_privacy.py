@@ -19,7 +19,7 @@ def issuer(server):
 
 @pytest.fixture
 def device(server, issuer):
-    """A device with one write that failed, of the issuer."""
+    """A device with one failed write of the issuer."""
     resources = [sensor(READ_ONLY), setting(LEVEL)]
     device_id = server.add_device(issuer, "sensor-1", *resources)
     server.submit(issuer, device_id, "w", "PUT", READ_ONLY, value="30")

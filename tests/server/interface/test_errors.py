@@ -1,4 +1,4 @@
-"""The error body of every error of every route, request ids, and how paths are read. Source: wire.md 0."""
+"""Error bodies of all routes, request ids and paths. Source: wire.md 0."""
 
 import itertools
 import re
@@ -109,7 +109,7 @@ def test_every_operation_with_a_key_rejects_an_unknown_parameter(server, key, ch
             continue
         for method in rule.methods - {"HEAD", "OPTIONS"}:
             path = path_of(rule)
-            # The end of a poll channel is always a success.
+            # Deleting a poll channel always succeeds.
             if (method, path) != ("DELETE", PULL):
                 body = {} if method != "GET" else None
                 check_error(server.call(key, method, f"{path}?misspelt=1", json=body), 400, "misspelt")

@@ -1,4 +1,4 @@
-"""An execute that may have reached its device is never sent again on the service's own account. Source: wire.md 2."""
+"""The server never sends an execute again that may have reached its device. Source: wire.md 2."""
 
 import pytest
 from device_resources import action, setting

@@ -14,12 +14,12 @@ UNKNOWN = "ak_0123456789abcdef_" + "x" * 43
 
 @pytest.fixture
 def strict(new_server):
-    """A server that takes a few failures a minute only."""
+    """A server that allows few failures per minute."""
     return new_server(failed_keys_per_minute=MOST)
 
 
 def forged(key):
-    """The key's id with a secret that is not the key's."""
+    """The id of the key with another secret."""
     return key[:-4] + ("aaaa" if key[-4:] != "aaaa" else "bbbb")
 
 

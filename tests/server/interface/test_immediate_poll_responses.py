@@ -108,7 +108,7 @@ async def test_poll_task_responds_if_it_has_to_wait_or_close(server, key, bridge
         for _ in range(20):
             await asyncio.sleep(0)
         assert not poll.written
-        # uvicorn itself says that the connection is closed, and closes it.
+        # uvicorn itself sends the header for a closed connection, and closes it.
         poll.cycle.keep_alive = why == "paused"
         poll.flow.resume_writing()
     await poll.end()
@@ -125,7 +125,7 @@ async def check_unread(server, key, bridge, poll, has_room):
 
     await until(lambda: server.services.log.open_polls == 1)
     written = poll.written
-    # Its connection is gone, and its task was not woken for that.
+    # Its connection is closed, and its task was not woken for that.
     poll.cycle.disconnected = has_room
     with ResponseReader(bridge.unread, application, None).waiting(0 if has_room else 1 << 40):
         await asyncio.to_thread(append, server, key, ENTRY)

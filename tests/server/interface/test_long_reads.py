@@ -31,7 +31,7 @@ def device(server, key):
 
 @pytest.fixture
 async def bridge(server, bridge):
-    """The bridge, at whose end the server has no long read any more."""
+    """The bridge. At its end the server has no slow read left."""
     yield bridge
     services = server.services
     await until(lambda: not (services.long_reads._slots.in_use or services.download_slots.in_use))
@@ -39,7 +39,7 @@ async def bridge(server, bridge):
 
 @pytest.fixture
 def long_log(server, key):
-    """More notifications than are read on the loop; gives how many."""
+    """Add more notifications than are read on the loop; return their number."""
     count = notifications._QUICK_ENTRIES + 1
     append(server, key, *({"ep": f"d{number}"} for number in range(count)), kind="reg-updates")
     return count
@@ -200,7 +200,7 @@ def condition(column="endpoint_type", comparison="NOT IN", values=1):
     ],
 )
 def test_estimate_of_slow_queries(conditions, rows, options, is_long):
-    assert long_reads.takes_long(conditions, rows=rows, **options) is is_long
+    assert long_reads.is_slow_query(conditions, rows=rows, **options) is is_long
 
 
 async def test_completed_requests_leave_no_garbage(server, bridge, key, device):
@@ -212,7 +212,7 @@ async def test_completed_requests_leave_no_garbage(server, bridge, key, device):
         asked = [Request(bridge, key, *each) for each in ((LIST,), (LIST, LOOKED_UP), rejected)]
         assert [(await each.end()).status for each in asked] == [200, 200, 400]
         del asked
-        # The writer's thread knows the last change until it has another one.
+        # The writer thread references the last change until the next one.
         server.services.database.submit(lambda _: None).result(60)
         gc.collect()
         assert not [each for each in gc.garbage if isinstance(each, (Unfinished, Deferred, ApiError))]

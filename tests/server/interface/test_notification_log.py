@@ -132,7 +132,7 @@ def test_each_entry_has_a_unique_uuid(server, key, device):
 
 
 def test_settled_instant_excludes_entries_being_written(server, key, device):
-    """It has its time already, and is not on disk yet."""
+    """The entry has its time already, and is not on disk yet."""
     app_id, clock = key.split("_")[1], server.services.clock
     before, (began, go_on) = serialize.timestamp(server.now), (threading.Event(), threading.Event())
 
@@ -154,7 +154,7 @@ def test_settled_instant_excludes_entries_being_written(server, key, device):
 
 
 def test_truncated_message_reports_the_instant_of_its_last_entry(server, key, device):
-    """What follows it may have happened within the same millisecond."""
+    """The next entry may be from the same millisecond."""
     server.patch(key, device, answer="silent")
     for name in ("one", "two"):
         server.submit(key, device, name, "GET", TEMPERATURE)

@@ -18,13 +18,13 @@ def device(server, key):
 
 
 @pytest.fixture
-def parts(server):
-    """The backend takes each object instance apart, into the same values."""
+def instance_values(server):
+    """Let the backend split each object instance into the same values."""
     server.devices.split_instance = lambda *_: [(path, Content(value.encode())) for path, value in WRITTEN.items()]
 
 
 def desired(server, key, device):
-    """Of both resources the value and the status of the last write, where there was one."""
+    """Return value and status of the last write for both resources."""
     found = [server.resource(key, device, path)["desired"] for path in WRITTEN]
     return [(base64.b64decode(each["value"]).decode(), each["status"]) for each in found if each]
 
@@ -36,14 +36,14 @@ def test_instance_is_400_if_the_backend_cannot_split_it(server, key, device, che
     assert desired(server, key, device) == []
 
 
-def test_write_of_an_instance_writes_its_resources(server, key, device, parts):
+def test_write_of_an_instance_writes_its_resources(server, key, device, instance_values):
     server.patch(key, device, answer="reject")
     assert server.submit(key, device, "w", "PUT", INSTANCE, value="x").status_code == 202
     assert server.responses(key) == {"w": (400, "REJECTED")}
     assert desired(server, key, device) == [("5", 2), ("1", 2)]
 
 
-def test_write_of_an_instance_completes_on_a_server_without_its_backend(server, key, device, parts):
+def test_write_of_an_instance_completes_on_a_server_without_its_backend(server, key, device, instance_values):
     server.patch(key, device, online=False)
     assert server.submit(key, device, "w", "PUT", INSTANCE, value="x", expiry_seconds=60).status_code == 202
     server.submit(key, device, "later", "PUT", SWITCH, value="0")

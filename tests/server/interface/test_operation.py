@@ -1,4 +1,4 @@
-"""What an operator sees: whether the server is ready."""
+"""Readiness of the server, and logs of keys without access to notifications."""
 
 import threading
 

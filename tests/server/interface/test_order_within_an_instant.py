@@ -1,4 +1,4 @@
-"""What came first within one instant: the numbers of the mirror's changes in E1. Source: wire.md 1."""
+"""The order of changes within one instant: the revisions in E1. Source: wire.md 1."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ POWER = "/3311/0/5850"
 
 @pytest.fixture
 def light(server, key):
-    """A light on a clock that stands still: all that happens has the same time."""
+    """A light on a manual clock, so that all events have the same time."""
     level = control(LEVEL, "94")
     power = control(POWER, "1")
     return server.add_device(key, "light", level, power)

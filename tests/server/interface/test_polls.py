@@ -1,4 +1,4 @@
-"""Long polls: plain ones, those with a position of their own, and held ones. Source: wire.md 4 and 5."""
+"""Long polls: plain, with a position of the reader, and waiting. Source: wire.md 4 and 5."""
 
 from concurrent.futures import ThreadPoolExecutor, wait
 
@@ -25,7 +25,7 @@ def submit_reads(server, key, device):
 
 @pytest.fixture
 def plain_poll(server, key):
-    """The async-ids of a plain poll that is not held, ``None`` when it was empty."""
+    """Return the async-ids of a plain poll without wait; ``None`` if it was empty."""
 
     def poll():
         answer = server.call(key, "GET", f"{PULL}?hold=0")

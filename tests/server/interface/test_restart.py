@@ -1,4 +1,4 @@
-"""What goes on when a server is closed and opened again on the same file, and that nothing is invented by it.
+"""A restart on the same database continues all work and creates no events.
 
 Source: specification 6; wire.md 2, 3, 4 and 8.
 """
@@ -17,7 +17,7 @@ DAY = 24 * 3600
 
 @pytest.fixture
 def device(server, key):
-    """A light that measures, and knows of its door."""
+    """A light with a sensor and the state of its door."""
     return server.add_device(
         key,
         "light-1",
@@ -162,7 +162,7 @@ def test_rules_survive_a_restart(server, key):
 
 def test_restart_or_new_leader_changes_nothing_visible(server, key, device, restart_later):
     def visible_state():
-        """All that shows of a device, on both sides, and the log of the application."""
+        """Return all visible state of a device, on both sides, and the log of the application."""
         body = server.call(key, "GET", f"/v3/devices/{device}/echo").json
         resources = sorted(body["resources"], key=lambda resource: resource["resource_path"])
         own = {path: server.value_of_device(device, path) for path in (DOOR, SWITCH, TEMPERATURE)}

@@ -1,4 +1,4 @@
-"""How long a device object and a registration last. Source: specification 2.1 and 8; wire.md 5."""
+"""Retention of device objects and expiry of registrations. Source: specification 2.1 and 8; wire.md 5."""
 
 import pytest
 from device_resources import sensor
@@ -22,7 +22,7 @@ def device(server, key):
 
 @pytest.fixture
 def pass_months(server, key, monkeypatch):
-    """Lets months pass; but for the last two days what is too old is looked for once a day, not once an hour."""
+    """Advance by months, with daily cleanups instead of hourly ones except in the last two days."""
 
     def advance(seconds):
         with monkeypatch.context() as patched:
@@ -35,7 +35,7 @@ def pass_months(server, key, monkeypatch):
 
 @pytest.fixture
 def exists(server, key):
-    """Whether the mirror has a device, in all the places where it could stand."""
+    """Return whether the mirror has a device; all routes must agree."""
 
     def read(device_id):
         paths = [f"/v3/devices/{device_id}/echo", f"/v3/devices/{device_id}", f"/v2/endpoints/{device_id}"]
@@ -93,7 +93,7 @@ CONTACTS = {
 @pytest.mark.parametrize("contact", CONTACTS.values(), ids=CONTACTS)
 def test_any_contact_restarts_the_retention_period(server, key, device, exists, contact, pass_months):
     server.subscribe(key, device)
-    # Longer than the hour within which what is too old is deleted.
+    # Longer than the interval of the cleanup.
     server.advance(key, 3 * HOUR)
     contact(server, key, device)
     server.patch(key, device, online=False)

@@ -12,7 +12,7 @@ MOMENT = 0.1
 
 
 class Counted:
-    """The database as one reader has it, whose reads are counted: other threads of a server read too."""
+    """The database of one reader, which counts its reads, because other threads of a server read too."""
 
     def __init__(self, database):
         self.database, self.reads = database, 0
@@ -23,7 +23,7 @@ class Counted:
 
 
 class Readers:
-    """A log of its own on the database of a server, with readers that wait."""
+    """A log on the database of a server, with waiting readers."""
 
     def __init__(self, server, *, is_shared):
         self.database, self.seconds = server.services.database, 0.0
@@ -39,7 +39,7 @@ class Readers:
         self.database.write(lambda session: logs.create(session, APP))
 
     def add(self, *names):
-        """All of them in one transaction, each an entry of its own."""
+        """Append entries one by one in one transaction."""
 
         def work(session):
             for name in names:
@@ -49,13 +49,13 @@ class Readers:
         assert self.database.settle(60)
 
     def add_at_once(self, kind, *bodies):
-        """All of them together, as what one transaction brings of one kind."""
+        """Append entries of one kind in one call."""
         entries = [(APP, "d", body) for body in bodies]
         self.database.write(lambda session: self.log.append(session, kind, entries))
         assert self.database.settle(60)
 
     def add_from_elsewhere(self, name):
-        """As another process does, whose message has not come yet."""
+        """Append an entry like another process whose message has not arrived yet."""
 
         def work(session):
             entry = [(name, b'{"ep":"%b"}' % name.encode())]
@@ -80,7 +80,7 @@ def readers(new_server):
 
 @pytest.fixture
 def among_others(new_server):
-    """In one of several processes."""
+    """Return a log as in one of several processes."""
     return Readers(new_server(), is_shared=True)
 
 
@@ -179,7 +179,7 @@ def test_entry_of_another_process_wakes_waiters_that_share_a_page(among_others):
     readers.log.wake(APP)
     again = readers.log.entry_waiter(APP)
     assert readers.read(late[0]) == ["first", "second"]
-    # Or it comes afterwards: then it wakes.
+    # If it arrives afterwards, it wakes the reader.
     assert not again.done()
     readers.add_from_elsewhere("third")
     readers.log.wake(APP)

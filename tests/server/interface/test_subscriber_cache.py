@@ -105,5 +105,5 @@ def test_subscribers_are_queried_once_while_nothing_changes(server, key, device,
     for value in range(5):
         observe(server, device, str(value))
         server.submit(key, device, f"read-{value}", "GET", TEMPERATURE)
-    # Device requests are stored by statements of this kind too.
+    # Device requests are stored by such statements too.
     assert sum("JOIN subscriptions" in statement for statement in asked) == 1

@@ -1,4 +1,4 @@
-"""Presubscription rules and single subscriptions, to the letter. Source: wire.md 3; specification 3.2 and 3.3."""
+"""Presubscription rules and single subscriptions. Source: wire.md 3; specification 3.2 and 3.3."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,7 +18,7 @@ def device(server, key):
 
 
 def begin(server, key, device_id, begun_by):
-    """Subscribe to the temperature, by itself or by a rule."""
+    """Subscribe to the temperature, by a single subscription or by a rule."""
     if begun_by == "single":
         server.subscribe(key, device_id)
     else:
@@ -110,7 +110,7 @@ def test_only_one_of_two_changes_to_the_same_rules_succeeds(server, key):
     def put(body):
         return server.app.test_client().put(RULES, headers=headers, json=body).status_code
 
-    # Both are sent before either is stored, so that one transaction may have both.
+    # Both are sent before either is stored, so that they may share a transaction.
     with ThreadPoolExecutor(2) as pool:
         answers = list(pool.map(put, bodies))
     assert sorted(answers) == [202, 412]

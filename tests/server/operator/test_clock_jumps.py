@@ -1,4 +1,4 @@
-"""The clock of the system jumps, when it is set or the machine slept: what became due is done within seconds."""
+"""Jumps of the system clock: due work is done within seconds after a change or a sleep."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def clock(machine: Machine) -> Iterator[SystemClock]:
 
 
 def called(clock: SystemClock, seconds: float) -> threading.Event:
-    """Set when a call that is due so much later was made."""
+    """Return an event that is set by a call with this delay."""
     event = threading.Event()
     clock.call_at(clock.now() + round(seconds * 1000), event.set)
     return event
@@ -55,7 +55,7 @@ DUE = {
     "scheduled while it lagged": (1800, [(SET, -3600)], [], [(SET, 3600)]),
     "scheduled after a jump": (60, [(SET, DAY_SECONDS)], [(RUN, 59)], [(RUN, 2)]),
     "not before its instant": (1, [], [(RUN, 0.999)], [(RUN, 0.001)]),
-    # Either clock may have been cut by up to a millisecond.
+    # Each clock may be truncated by up to a millisecond.
     "not early by the clock that runs steadily": (1, [], [(SET, -DAY_SECONDS), (RUN, 1)], [(RUN, 0.001)]),
 }
 
@@ -69,14 +69,14 @@ def test_call_is_made_at_its_instant_despite_clock_jumps(
     def take(steps):
         for change, by in steps:
             change(machine, by)
-            # All that is due is called.
+            # All due calls are made.
             assert called(clock, -1).wait(PATIENCE_SECONDS)
 
     take(before)
     event = called(clock, seconds)
     take(not_yet)
     assert not event.is_set()
-    # It finds that out by itself.
+    # The clock notices the jump by itself.
     for change, by in till_due:
         change(machine, by)
     assert event.wait(PATIENCE_SECONDS)
@@ -137,7 +137,7 @@ def test_clock_far_ahead_at_startup_counts_after_an_hour(machine):
 
 @pytest.fixture
 def running(new_server: Callable[..., Any], machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A server by the clock of this machine."""
+    """A server with the clock of this machine."""
     monkeypatch.setattr("mirror_server.server.SystemClock", machine.clock)
     return new_server(manual_clock=False)
 
@@ -159,13 +159,13 @@ def test_request_never_ends_before_it_started(running, machine):
 
 
 def looked_after(server: Any) -> None:
-    """The round of the housekeeping that is due was done."""
+    """Wait until the due run of the housekeeping is done."""
     server.services._housekeeping._clean_up()
     assert server.services.database.settle(60)
 
 
 def test_expired_data_is_deleted_an_hour_after_a_clock_jump(running, machine):
-    """It cannot be had back, and the clock may have been set wrong."""
+    """Deletion cannot be undone, and the clock may be wrong."""
     key = running.key()
     device_id = running.add_device(key, "sensor-1")
     running.patch(key, device_id, online=False)
@@ -195,7 +195,7 @@ def test_webhook_pause_from_before_a_backward_jump_ends_in_time_after_a_restart(
         running.services.database.write(fail)
         running.restart()
         running.add_device(key, "sensor-1")
-        # Done one after the other, so that it waits by now.
+        # Work is done in order, so it waits now.
         running.services.webhooks.delete("nobody").result(PATIENCE_SECONDS)
         machine.run(2)
         assert receiver.wait(0, PATIENCE_SECONDS).entries

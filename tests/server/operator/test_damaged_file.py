@@ -19,7 +19,7 @@ pytestmark = pytest.mark.sqlite
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A file with some devices."""
+    """A database file with some devices."""
     path = tmp_path / "mirror.db"
     open_database(f"sqlite:///{path}").close()
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -58,7 +58,7 @@ def test_damaged_file_is_rejected_and_check_names_the_table(path, tmp_path, dama
     checked = assert_fails(url, "check", message=told)
     assert told in checked.stdout
     assert re.search(r"found \d problems?; restore a backup", checked.stderr)
-    with pytest.raises(DatabaseError, match=r"'mirror-server check' tells what is damaged; restore a backup"):
+    with pytest.raises(DatabaseError, match=r"'mirror-server check' lists the damage; restore a backup"):
         Services(read_settings(database_url=url))
     for arguments in (["backup", tmp_path / "copy.db"], ["erase", "d", "--yes"], ["keys", "create", "a"]):
         assert_fails_in_one_line(url, *arguments, message="restore a backup")

@@ -1,4 +1,4 @@
-"""A start that is interrupted, or finds its address taken: it ends in order, and says what to do."""
+"""An interrupted start, or one with an address in use, ends cleanly with a cure."""
 
 import signal
 

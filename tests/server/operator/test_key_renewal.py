@@ -1,4 +1,4 @@
-"""A key is renewed without losing the application: the new and the old one hold for the overlap."""
+"""Renewing a key preserves its application. Both keys are valid during the overlap."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def renew(url: str, name: str, overlap: str = "24h") -> str:
 
 
 class Door:
-    """A authenticator on a clock that the test sets, and the keys in front of it."""
+    """An authenticator with a clock that the test sets, and its keys."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -173,5 +173,5 @@ def test_open_poll_ends_with_the_overlap_of_its_key(server, key, url, open_poll,
     monkeypatch.setattr(server.app._admission._authenticator, "_now", lambda: wall_time() + 3_600_001)
     server.add_device(new, "sensor-1")
     assert poll.result(60).status_code == 401
-    # The entry was not taken by the failed poll.
+    # The failed poll did not consume the entry.
     assert "registrations" in server.call(new, "GET", "/v2/notification/pull?hold=0").json

@@ -1,4 +1,4 @@
-"""What an operator does to a database: backup, restore, check, erase. Source: specification 1.5, 2.1."""
+"""Commands for a database: backup, restore, check, erase. Source: specification 1.5, 2.1."""
 
 import json
 import resource
@@ -43,13 +43,13 @@ PATH = "/3303/0/5750"
 
 @pytest.fixture
 def restored(tmp_path: Path) -> str:
-    """A database that is not there before a backup is restored to it."""
+    """The URL of a database that a restore creates."""
     return f"sqlite:///{tmp_path}/restored.db"
 
 
 @pytest.fixture
 def backup(tmp_path: Path) -> Path:
-    """The backup of a database without anything in it."""
+    """The backup of an empty database."""
     open_database(f"sqlite:///{tmp_path}/copy.db").close()
     return tmp_path / "copy.db"
 
@@ -65,7 +65,7 @@ def last_revision(database: Database) -> int:
 
 @contextmanager
 def served(url: str) -> Iterator[tuple[Services, DevicesInMemory]]:
-    """A server that was not there before or is there again, to which devices can come."""
+    """Start a server on a new or restored database, with devices."""
     with closing(Services(read_settings(database_url=url, manual_clock=True))) as running:
         devices = DevicesInMemory()
         devices.join(running)
@@ -90,7 +90,7 @@ def devices(running: tuple[Services, DevicesInMemory]) -> DevicesInMemory:
 
 
 def new_application(services: Services) -> str:
-    """The id of an application whose log is kept."""
+    """The id of an application with a log."""
     key = keys.create(services.database, "test", tuple(Scope), services.clock.now())
     identity = key.split("_")[1]
     services.log.ensure_log(identity)
@@ -116,7 +116,7 @@ def write(services: Services, app_id: str, device_id: str, value: bytes) -> None
 
 @pytest.fixture
 def device_ids(services: Services, devices: DevicesInMemory, app_id: str) -> list[str]:
-    """Two devices with a written value each, the first one's a secret."""
+    """Two devices with a written value each; that of the first one is a secret."""
     resource = {"path": PATH, "writable": True, "observable": True}
     device_ids = [devices.add(name, resource) for name in ("light-1", "light-2")]
     for device_id in device_ids:
@@ -369,7 +369,7 @@ def test_new_database_uses_no_numbers_of_a_lost_one(tmp_path):
 
 @pytest.mark.process
 def test_killed_restore_leaves_no_file_and_can_be_repeated(tmp_path, backup, restored):
-    """A part would be in the way of the next restore, and a server would begin with an empty one."""
+    """A partial file would block the next restore, and a server would start with it."""
     target = tmp_path / "restored.db"
     databases.execute(f"sqlite:///{backup}", "INSERT INTO settings VALUES ('kept', 'x')")
     program = """
@@ -415,7 +415,7 @@ def test_backup_on_a_full_disk_leaves_no_file(services, device_ids, tmp_path, ur
 
 @pytest.mark.sqlite
 def test_committed_data_is_on_disk(services):
-    """A process that is killed loses nothing either way; a machine that loses its power would."""
+    """A killed process loses nothing either way, but a power failure would."""
     assert services.database.write(lambda session: session.scalar("PRAGMA synchronous")) == 2
     assert services.database.write(lambda session: session.scalar("PRAGMA journal_mode")) == "wal"
 

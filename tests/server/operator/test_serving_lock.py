@@ -64,12 +64,12 @@ def test_commands_use_the_name_that_is_served(path, tmp_path, monkeypatch, argum
 
 
 def test_wal_of_another_file_name_is_not_lost_after_a_crash(path, tmp_path):
-    """Opened by the second name, the file would miss what was accepted, and be damaged by the first one's log."""
+    """Opened under the second name, the file would miss accepted changes, and the first WAL would damage it."""
     other = tmp_path / "other.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("INSERT INTO settings VALUES ('accepted', 'x')")
         left = {file: file.read_bytes() for file in (path, path.with_name("mirror.db-wal"))}
-    # A process that is killed empties no log.
+    # A killed process does not checkpoint its WAL.
     for file, content in left.items():
         file.write_bytes(content)
     other.hardlink_to(path)

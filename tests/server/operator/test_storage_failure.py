@@ -82,7 +82,7 @@ def test_reads_continue_during_a_disk_failure_and_events_are_stored_in_order_aft
     desired = server.resource(key, device, LEVEL)["desired"]
     assert (desired["status"], base64.b64decode(desired["value"])) == (1, b"8")
     assert server.observed(key)[len(before) :] == [(device, value) for value in ("5", "6", "7", "8")]
-    # The log of an application that came meanwhile begins now.
+    # The log of an application that connected meanwhile starts now.
     assert server.call(newcomer, "GET", "/v2/notification/pull?after=latest&hold=0").headers["Mirror-Cursor"] == "0"
     server.registration(key, device, "PUT")
     assert server.kinds(newcomer) == ["reg-updates"]
@@ -119,7 +119,7 @@ def test_writes_beyond_the_queue_limit_are_429(server, key, device, hold_writer)
 
 
 def assert_rejected(server, key, device):
-    """What is said of a write that is not stored."""
+    """Check the response to a write that is not stored."""
     request = {"method": "PUT", "uri": LEVEL, "payload-b64": "Nw=="}
     answer = server.call(key, "POST", f"/v2/device-requests/{device}?async-id=w", settled=False, json=request)
     assert (answer.status_code, answer.json["reason"]) == (503, "STORAGE_FAILED")
@@ -134,7 +134,7 @@ def is_accepted(server, key, device):
 @pytest.mark.sqlite
 @pytest.mark.parametrize("is_replaced", [False, True], ids=["removed", "replaced"])
 def test_writes_to_a_renamed_file_are_rejected(server, key, device, tmp_path, is_replaced):
-    """It is gone when the server ends, and all that was accepted meanwhile with it."""
+    """The unlinked file is deleted when the server ends, with all accepted changes."""
     path, elsewhere = path_of(server.settings.database_url), tmp_path / "elsewhere.db"
     server.services.database.backend.backup(tmp_path / "other.db")
     path.rename(elsewhere)
@@ -145,7 +145,7 @@ def test_writes_to_a_renamed_file_are_rejected(server, key, device, tmp_path, is
     told = assert_rejected(server, key, device)
     assert ("replaced" if is_replaced else "removed") in told
     assert ("'mark-restored'" in told, str(path) in told) == (is_replaced, False)
-    # Those who read meanwhile see one database, and make none: as many as there is a connection for, and one more.
+    # Concurrent reads use one database and create none: one read per connection, and one more.
     with ExitStack() as readers, pytest.raises(StorageFailed, match="put the file back"):
         list(map(readers.enter_context, (server.services.database.read() for _ in itertools.count())))
     assert path.exists() == is_replaced
@@ -155,7 +155,7 @@ def test_writes_to_a_renamed_file_are_rejected(server, key, device, tmp_path, is
 
 @pytest.mark.sqlite
 def test_events_wait_while_the_file_is_missing(server, key, device, disk, tmp_path):
-    """As on a network file system that fails for a moment."""
+    """Simulate a network file system that fails for a moment."""
     path, elsewhere = path_of(server.settings.database_url), tmp_path / "elsewhere.db"
     path.rename(elsewhere)
     path.symlink_to(path)

@@ -1,4 +1,4 @@
-"""A schema is made or changed whole or not at all."""
+"""A schema is created or changed completely or not at all."""
 
 import sqlite3
 import threading
@@ -23,7 +23,7 @@ EACH_STATE = pytest.mark.parametrize("state", ["new", "old", "without an extensi
 
 @pytest.fixture
 def url(tmp_path, state, next_version):
-    """A database without a schema, with that of the version before, or with that of the version before's core alone."""
+    """A database without a schema, with the previous one, or with the previous one of the core only."""
     made = databases.new_database_url(tmp_path, template="template0" if state == "new" else "template")
     if state == "old":
         databases.open_before(made, databases.extension(tmp_path, 1)).close()
@@ -63,7 +63,7 @@ def test_kill_at_any_statement_leaves_the_old_or_the_new_schema(url, state, tmp_
 
 
 def on_connecting(patched, act):
-    """Do something with each connection to a file of SQLite."""
+    """Call a function with each connection to a SQLite file."""
     connect = sqlite3.connect
 
     def connected(*arguments, **options):
@@ -75,7 +75,7 @@ def on_connecting(patched, act):
 
 
 def schema_of(path):
-    """The columns of each table, and the indexes."""
+    """Return the columns of each table, and the indexes."""
     with closing(sqlite3.connect(path)) as connection:
         tables = connection.execute("SELECT name, type FROM sqlite_master").fetchall()
         return {

@@ -1,4 +1,4 @@
-"""Webhooks over real sockets: registering, delivering, failing, going on. Source: wire.md 4."""
+"""Webhooks over real sockets: registration, delivery, failures and retries. Source: wire.md 4."""
 
 import base64
 import ipaddress
@@ -40,7 +40,7 @@ def register(server: Any, key: str, endpoint: Any, **more: Any) -> Any:
 
 
 def subscribe(server: Any, key: str, endpoint: Any) -> str:
-    """A device whose changes arrive at the endpoint."""
+    """A device with changes that are delivered to the endpoint."""
     device_id: str = server.add_device(key, "sensor-1")
     assert list(endpoint.next()[1]) == ["registrations"]
     server.subscribe(key, device_id)
@@ -58,7 +58,7 @@ def wait_for_failures(server: Any, key: str, count: int) -> Any:
 
 
 def test_system_certificates_are_read_at_the_first_call_only(new_server, endpoint, monkeypatch):
-    """To read them takes longer than to start most of a server."""
+    """Reading them takes longer than most of a server's start."""
     read, load = [], ssl.create_default_context
     monkeypatch.setattr(ssl, "create_default_context", lambda: read.append(load()) or read[-1])
     server = new_server()
@@ -101,7 +101,7 @@ def test_failed_test_call_is_400_without_details_of_the_target(server, key, endp
     assert endpoint.calls.qsize() == 3, "a redirect must not be followed"
 
 
-def test_failed_delivery_reveals_nothing_about_the_target(server, key, endpoint, monkeypatch, caplog):
+def test_failed_delivery_does_not_expose_the_target(server, key, endpoint, monkeypatch, caplog):
     resolve(monkeypatch, ["127.0.0.1"], ["127.0.0.1"], ["169.254.169.254"], ["127.0.0.2"])
     endpoint.keeps_open = False
     assert server.call(key, "PUT", CALLBACK, json={"url": named(endpoint)}).status_code == 204
@@ -115,7 +115,7 @@ def test_failed_delivery_reveals_nothing_about_the_target(server, key, endpoint,
     assert len(told) == 1
 
 
-def test_duration_of_a_failure_reveals_nothing_about_the_target(server, key, endpoint, monkeypatch):
+def test_duration_of_a_failure_does_not_expose_the_target(server, key, endpoint, monkeypatch):
     monkeypatch.setattr("mirror_server.notifications.webhooks._FAILED_CALL_SECONDS", 0.1)
     endpoint.statuses = [500]
     for url in (CLOSED, endpoint.url, "http://169.254.169.254/"):
@@ -144,7 +144,7 @@ def test_messages_arrive_in_order_with_the_requested_serialization(server, key, 
 
 def test_failed_delivery_is_retried_with_backoff_across_a_restart(server, key, endpoint):
     register(server, key, endpoint)
-    # Time without anything to send is no time without success.
+    # Time without messages does not count as time without success.
     server.advance(key, 72 * 3600)
     device_id = subscribe(server, key, endpoint)
     endpoint.statuses = [500, 500, 500]
@@ -227,7 +227,7 @@ def test_slow_webhook_does_not_delay_others(server, key, endpoint):
 
 
 def check_one_type_of_channel(server, key, endpoint, channels):
-    """While a key has one of these channels it gets none of the others; they are given by path and mechanism."""
+    """A key with one of these channels, by path and mechanism, cannot open another type."""
 
     def use(path):
         if path == PULL:
@@ -242,7 +242,7 @@ def check_one_type_of_channel(server, key, endpoint, channels):
             error = use(other)
             assert (error.status_code, error.json["reason"]) == (400, "OTHER_CHANNEL"), (path, other)
             assert f"DELETE {path}" in error.json["message"]
-        # A reader with a position of its own has no channel.
+        # A reader with its own position has no channel.
         assert server.call(key, "GET", f"{PULL}?after=latest&hold=0").status_code == 204
         assert server.call(key, "DELETE", path).status_code == 204
 
@@ -287,7 +287,7 @@ def test_loopback_is_called_only_if_the_operator_allows_it(new_server, endpoint)
 
 
 def resolve(monkeypatch, *addresses):
-    """Have the name app.test lead to these addresses, one after the other where there are several lists."""
+    """Resolve the name app.test to these addresses; several lists are used one after the other."""
     getaddrinfo = socket.getaddrinfo
     answers = list(addresses)
 
@@ -334,7 +334,7 @@ PUBLIC = ["93.184.216.34", "2606:2800:220:1::1", "3000::1", "2002:5db8:d822::1",
 OF_THE_OPERATOR = ["10.1.2.3", "::ffff:10.1.2.3", "64:ff9b::a01:203"]
 OF_THIS_MACHINE = ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1"]
 PRIVATE = ["192.168.1.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "100.64.0.1", "192.0.2.1", "255.255.255.255"]
-# With another address in them, or of a range that is not in use.
+# With an embedded address, or in an unused range.
 PRIVATE += ["::7f00:1", "64:ff9b::7f00:1", "64:ff9b::c0a8:101", "64:ff9b:1::5db8:d822", "2002:7f00:1::", "::"]
 PRIVATE += ["2002:c0a8:101::1", "::ffff:0:7f00:1", "::ffff:0:0:7f00:1", "2001::7f00:1", "2001:db8::1", "100::1"]
 PRIVATE += ["1::1", "5f00::1", "3fff::1", "3fff:fff:ffff::1", "4000::1", "fd00::1", "ff0e::1", "fe80::1"]

@@ -28,7 +28,7 @@ def register(server, key, endpoint):
 
 
 def delete(server, key):
-    """Delete the webhook once it is stored that all of its messages were taken."""
+    """Delete the webhook after its last delivery is stored."""
     wait_until(lambda: not server.channel(key)["backlog"], "all messages to be taken")
     assert server.call(key, "DELETE", CALLBACK).status_code == 204
 
@@ -43,7 +43,7 @@ def arrived(endpoint, last):
 
 def test_new_webhook_of_a_key_that_never_read_gets_all_stored_entries(server, key, other, endpoint, happen):
     happen("kept")
-    # Another application reads for itself alone.
+    # Reading of another application does not count.
     assert read(server, other, 0)[0] == ["kept"]
     register(server, key, endpoint)
     happen("new")
