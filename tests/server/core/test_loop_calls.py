@@ -4,7 +4,7 @@ import asyncio
 import threading
 from contextlib import closing
 
-from mirror_server.web.bridge import Calls
+from mirror_server.web.bridge import LoopCallQueue
 
 MANY = 1050
 
@@ -13,11 +13,11 @@ def test_concurrent_threads_lose_no_call_and_keep_their_order_on_the_loop_thread
     made = []
 
     async def check():
-        calls = Calls(asyncio.get_running_loop())
+        calls = LoopCallQueue(asyncio.get_running_loop())
 
         def call_all(first):
             for number in range(first, first + MANY):
-                calls.soon(lambda number=number: made.append((number, threading.get_ident())))
+                calls.submit(lambda number=number: made.append((number, threading.get_ident())))
 
         async with asyncio.timeout(60):
             await asyncio.gather(*(asyncio.to_thread(call_all, first * MANY) for first in range(4)))
@@ -34,10 +34,10 @@ def test_loop_runs_other_tasks_between_many_calls():
     async def check():
         done = asyncio.Event()
         loop = asyncio.get_running_loop()
-        calls = Calls(loop)
+        calls = LoopCallQueue(loop)
         for number in range(250):
-            calls.soon(lambda number=number: order.append(number))
-        calls.soon(done.set)
+            calls.submit(lambda number=number: order.append(number))
+        calls.submit(done.set)
         loop.call_soon(order.append, "other")
         await done.wait()
 
@@ -48,17 +48,17 @@ def test_loop_runs_other_tasks_between_many_calls():
 
 def test_call_on_a_stopped_loop_times_out_and_nothing_is_called_after_close():
     with closing(asyncio.new_event_loop()) as loop:
-        calls = Calls(loop)
-        calls.soon(lambda: 1 / 0)
+        calls = LoopCallQueue(loop)
+        calls.submit(lambda: 1 / 0)
         calls.wait(0.001)
-    calls.soon(lambda: 1 / 0)
+    calls.submit(lambda: 1 / 0)
 
 
 def test_thread_waits_for_its_calls_and_the_tasks_they_wake():
     seen = []
 
     async def check():
-        calls = Calls(asyncio.get_running_loop())
+        calls = LoopCallQueue(asyncio.get_running_loop())
         woken = [asyncio.Event() for _ in range(MANY)]
 
         async def finish(number):
@@ -68,7 +68,7 @@ def test_thread_waits_for_its_calls_and_the_tasks_they_wake():
         def wake_and_wait():
             calls.wait(30)
             for event in woken:
-                calls.soon(event.set)
+                calls.submit(event.set)
             calls.wait(30)
             seen.append(list(finished))
 

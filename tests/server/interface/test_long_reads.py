@@ -200,7 +200,7 @@ def condition(column="endpoint_type", comparison="NOT IN", values=1):
     ],
 )
 def test_estimate_of_slow_queries(conditions, rows, options, is_long):
-    assert long_reads.is_slow_query(conditions, rows=rows, **options) is is_long
+    assert long_reads.is_long_read(conditions, rows=rows, **options) is is_long
 
 
 async def test_completed_requests_leave_no_garbage(server, bridge, key, device):
