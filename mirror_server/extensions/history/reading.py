@@ -52,7 +52,7 @@ class Source(NamedTuple):
 
 
 class NoPartAnyMore(FileNotFoundError):
-    """A file was deleted because its rows are no part of the history any more."""
+    """A file was deleted because its rows are not part of the history any more."""
 
 
 class OrderedRows(NamedTuple):

@@ -143,7 +143,7 @@ def test_backup_of_a_running_server_is_restored_completely(services, app_id, dev
 def test_neither_backup_nor_restore_overwrites_a_file(services, backup, tmp_path, url):
     taken = tmp_path / "taken.db"
     taken.write_text("mine")
-    assert_fails(url, "backup", taken, message="is there already")
+    assert_fails(url, "backup", taken, message="exists already")
     told = "already exists and is not overwritten"
     assert "-wal" in assert_fails(url, "restore", backup, message=told).output
     assert taken.read_text() == "mine"
@@ -229,7 +229,7 @@ def test_newer_database_or_backup_is_rejected_with_a_cure(tmp_path, url, backup,
     assert not (tmp_path / "restored.db").exists()
 
 
-NO_DATABASE = "this is no database, it is a text that is long enough to be looked at"
+NO_DATABASE = "this is not a database, it is a text that is long enough to be looked at"
 
 
 def test_database_that_cannot_be_opened_is_one_clear_error(tmp_path):
@@ -397,7 +397,7 @@ files.copy(Path(sys.argv[1]), Path(sys.argv[2]), [schema.CORE])
 def test_invalid_backup_is_not_restored(tmp_path, restored):
     for name, content in (("text.db", NO_DATABASE), ("empty.db", "")):
         (tmp_path / name).write_text(content)
-        assert_fails(restored, "restore", tmp_path / name, message="is no backup of a mirror")
+        assert_fails(restored, "restore", tmp_path / name, message="is not a backup of a mirror")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.db", "text.db"]
 
 
