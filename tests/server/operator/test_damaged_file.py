@@ -58,7 +58,7 @@ def test_nothing_goes_on_with_a_damaged_file_and_check_tells_which_table_it_is(p
     checked = refused(url, "check", told=told)
     assert told in checked.stdout
     assert re.search(r"found \d problems?; restore a backup", checked.stderr)
-    with pytest.raises(DatabaseError, match=r"'mirror-server check' tells what is damaged; restore a backup"):
+    with pytest.raises(DatabaseError, match=r"'mirror-server check' lists the damage; restore a backup"):
         Services(read_settings(database_url=url))
     for arguments in (["backup", tmp_path / "copy.db"], ["erase", "d", "--yes"], ["keys", "create", "a"]):
         refused_in_one_line(url, *arguments, told="restore a backup")
