@@ -32,7 +32,7 @@ GENERATED = "# Made from "
 _PHRASES = [(re.compile(rf"\b(?:{phrase})", re.IGNORECASE), better) for phrase, better in RULES["phrases"].items()]
 _WORDS = {word: better for words, better in RULES["words"].items() for word in words.split()}
 _NAME_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-_OPENING = re.compile(r"(?:What|Who|Whoever|Whatever|Where|Whose|When|Which)\b")
+_OPENING = re.compile(r"(?:What|Who|Whoever|Whatever|Where|Whose|When|Which|It|They|Those|These|That|How|Why|Such)\b")
 _DEFINITIONS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 _CODE = re.compile(

@@ -1,6 +1,6 @@
-"""Runs the README's first command in a folder, executes the tour on the mirror it starts, and stops it.
+"""Runs the first command of the README in a folder, executes the tour on the mirror that it starts, and stops it.
 
-``python3 .ci/first_command.py COMMAND FOLDER`` prints how long that took and what was installed. It needs Python alone.
+``python3 .ci/first_command.py COMMAND FOLDER`` prints the duration and the installed packages. It needs only Python.
 """
 
 import json
@@ -53,10 +53,10 @@ def main(command: str, folder: Path) -> None:
         if status not in {200, 302}:
             sys.exit(f"JupyterLab responds with {status} to {found['lab']}")
         key = _get(found["page"])[1].partition("#key=")[2]
-        shown = _execute(folder, {"API_HOST": found["mirror"], "API_KEY": key})
+        outputs = _execute(folder, {"API_HOST": found["mirror"], "API_KEY": key})
         plotted = time.monotonic() - began_at
-        if not {"application/vnd.jupyter.widget-view+json", "image/png"} <= shown:
-            sys.exit(f"the tour shows no live widget and plot, only {shown}")
+        if not {"application/vnd.jupyter.widget-view+json", "image/png"} <= outputs:
+            sys.exit(f"the tour shows no live widget and plot, only {outputs}")
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
@@ -94,6 +94,6 @@ def _execute(folder: Path, leading: dict[str, str]) -> set[str]:
 
 
 if __name__ == "__main__":
-    # What it started is ended with it.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("it was told to end"))
+    # SystemExit ends the processes that it started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped by SIGTERM"))
     main(sys.argv[1], Path(sys.argv[2]))

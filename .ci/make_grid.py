@@ -1,6 +1,6 @@
-"""Makes ``mirror_sdk/widgets/grid.js`` of ``.ci/grid``: AG Grid and its use in the widgets, in one file.
+"""Builds ``mirror_sdk/widgets/grid.js`` from ``.ci/grid``: AG Grid and the code that uses it, in one file.
 
-Needs npm; who installs the project does not. ``--check`` only tells whether the file belongs to its sources.
+It needs npm; an installation of the project does not. ``--check`` only checks that the file is up to date.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ MADE = ROOT / "mirror_sdk" / "widgets" / "grid.js"
 
 
 def banner() -> str:
-    """The first line of what is made: of which sources it is, and whose work it holds."""
+    """Return the first line of the file, with a digest of its sources and the copyright of AG Grid."""
     content = b"".join((SOURCES / name).read_bytes() for name in ("grid.mjs", "package.json", "package-lock.json"))
     digest = hashlib.sha256(content).hexdigest()
     return f"/* Made by .ci/make_grid.py of sources {digest}. Holds AG Grid Community, MIT, (c) AG GRID LTD. */"
 
 
 def is_current() -> bool:
-    """Whether the made file belongs to its sources."""
+    """Return whether the file was built from the current sources."""
     with MADE.open(encoding="utf-8") as made:
         return made.readline().rstrip("\n") == banner()
 
@@ -46,7 +46,7 @@ def make() -> None:
 def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="only tell whether it is up to date")
+    parser.add_argument("--check", action="store_true", help="only check whether the file is up to date")
     if not parser.parse_args().check:
         make()
     elif not is_current():

@@ -1,7 +1,7 @@
-"""Makes the synchronous modules out of their asynchronous twins, by the rules of sync_twins.toml beside this.
+"""Generates the synchronous modules from their asynchronous twins, by the rules of ``.ci/sync_twins.toml``.
 
-python .ci/make_sync_twins.py          writes them
-python .ci/make_sync_twins.py --check  says which of them is not what it would write, and how to cure it
+python .ci/make_sync_twins.py          writes the synchronous modules
+python .ci/make_sync_twins.py --check  names the modules that are out of date, and the cure
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent
 COMMAND = "python .ci/make_sync_twins.py"
 LINE_LENGTH = 120
 ONLY_HERE = "# asynchronous alone"
-"""Begins the comment behind a statement that the synchronous twin does not have."""
+"""Begins the comment that follows a statement which the synchronous twin does not have."""
 _ONLY_THERE = re.compile(r"^( *)# synchronous alone: ", re.MULTILINE)
 """Begins a line that holds a statement for the synchronous twin."""
 
@@ -31,21 +31,21 @@ _ITEM = re.compile(r" *(?:[\w`*]+: [A-Z`]|- )")
 
 
 class TwinError(Exception):
-    """The rules and a source do not go together."""
+    """A rule does not apply to its source."""
 
 
 @dataclass(frozen=True)
 class Twin:
-    """One module that is written by hand, and the one that is made of it.
+    """A module that is written by hand, and the module that is generated from it.
 
     Attributes:
-        source: The asynchronous module, beneath the root.
-        target: The synchronous one.
-        names: Which name becomes which, in code, texts and examples.
-        calls: Functions that have others called beside the event loop: of a call of one that of the other is left.
-        arguments: Functions of a call of which the argument is left.
-        contexts: Context managers of which the block is left.
-        prose: Which words of a docstring become which; where lines end does not matter.
+        source: The asynchronous module, relative to the root.
+        target: The synchronous module.
+        names: Names to replace in code, texts and examples.
+        calls: Functions that run another function without blocking the event loop. The call of that function remains.
+        arguments: Functions whose call is replaced by its argument.
+        contexts: Context managers that are removed, while their block remains.
+        prose: Words of docstrings to replace, regardless of line breaks.
     """
 
     source: str
@@ -58,7 +58,7 @@ class Twin:
 
 
 def read_twins(rules: str) -> list[Twin]:
-    """The twins of a rules file."""
+    """Return the twins of a rules file."""
     table = tomllib.loads(rules)
     return [
         Twin(
@@ -75,22 +75,22 @@ def read_twins(rules: str) -> list[Twin]:
 
 
 def synchronous(source: str, twin: Twin) -> str:
-    """The synchronous module for an asynchronous one, formatted as all of the project is.
+    """Return the synchronous module for an asynchronous one, formatted like all modules.
 
     Raises:
-        TwinError: A rule of the twin's prose has nothing to do.
+        TwinError: A rule for the twin's prose matches nothing.
     """
     header = f"# Made from {Path(twin.source).name} by .ci/make_sync_twins.py: a change belongs there, not here.\n"
-    # Imports, two branches, loops, and a name for what is returned may be needless when "await" is gone.
+    # Without "await", some imports, branches, loops and names of returned values are redundant.
     mending = ["check", "--fix-only", "--quiet", "--unsafe-fixes", "--select", "F401,I001,RET504,SIM108,UP028"]
     return _ruff(["format", "--quiet"], _ruff(mending, header + without_waiting(source, twin), twin), twin)
 
 
 def without_waiting(source: str, twin: Twin) -> str:
-    """The synchronous code for an asynchronous one, with imports that may be needless, and lines of any length.
+    """Return synchronous code before formatting: imports may be redundant and lines may be too long.
 
     Raises:
-        TwinError: A rule of the twin's prose has nothing to do.
+        TwinError: A rule for the twin's prose matches nothing.
     """
     transformer = _Synchronous(twin)
     made = cst.parse_module(_ONLY_THERE.sub(r"\1", source)).visit(transformer).code
@@ -101,12 +101,12 @@ def without_waiting(source: str, twin: Twin) -> str:
 
 
 def attributes(twins: list[Twin]) -> str:
-    """What tells those who show changes that the twins are generated, so that a review reads their sources."""
+    """Return a ``.gitattributes`` that marks the twins as generated, so that a review shows their sources."""
     return "".join(f"{target} linguist-generated\n" for target in sorted(twin.target for twin in twins))
 
 
 def main(arguments: list[str], root: Path = ROOT) -> int:
-    """Write or check them all; gives the exit status."""
+    """Write or check all twins and return the exit status."""
     differing = 0
     twins = read_twins((root / ".ci/sync_twins.toml").read_text(encoding="utf-8"))
     sources = {twin.target: twin.source for twin in twins} | {".gitattributes": ".ci/sync_twins.toml"}
@@ -121,14 +121,14 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
             target.write_text(made, encoding="utf-8")
             continue
         differing += 1
-        print(f"{name} is not what is made of {sources[name]}; change that one and run {COMMAND}")
+        print(f"{name} is out of date; change {sources[name]} instead and run {COMMAND}")
         lines = difflib.unified_diff(found.splitlines(), made.splitlines(), "found", "made", lineterm="", n=1)
         print("\n".join(lines))
     return 1 if differing else 0
 
 
 class _Synchronous(cst.CSTTransformer):
-    """Takes out ``async`` and ``await``, and has the names and the words of the other kind."""
+    """Removes ``async`` and ``await`` and replaces names and words."""
 
     def __init__(self, twin: Twin) -> None:
         super().__init__()
@@ -140,8 +140,8 @@ class _Synchronous(cst.CSTTransformer):
         self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
     ) -> cst.FunctionDef | cst.RemovalSentinel:
         body = original_node.body
-        behind = body.header if isinstance(body, cst.IndentedBlock) else cst.TrailingWhitespace()
-        return cst.RemoveFromParent() if _is_only_here(behind) else updated_node.with_changes(asynchronous=None)
+        comment = body.header if isinstance(body, cst.IndentedBlock) else cst.TrailingWhitespace()
+        return cst.RemoveFromParent() if _is_only_here(comment) else updated_node.with_changes(asynchronous=None)
 
     def leave_With(
         self, original_node: cst.With, updated_node: cst.With
@@ -163,7 +163,7 @@ class _Synchronous(cst.CSTTransformer):
         return updated_node.with_changes(asynchronous=None)
 
     def leave_Await(self, original_node: cst.Await, updated_node: cst.Await) -> cst.BaseExpression:
-        # What is awaited binds as closely as a name does: the brackets around the two words are needless.
+        # An awaited expression binds as closely as a name, so the parentheses are redundant.
         return updated_node.expression
 
     def leave_Subscript(self, original_node: cst.Subscript, updated_node: cst.Subscript) -> cst.BaseExpression:
@@ -211,7 +211,7 @@ class _Synchronous(cst.CSTTransformer):
         return self._names.sub(lambda found: self._twin.names[found[0]], text)
 
     def _example(self, found: re.Match[str]) -> str:
-        """A statement of a docstring's example."""
+        """Return a statement of a docstring's example, made synchronous."""
         first, *others = found[0].split("\n")
         indent = first[: first.index(">")]
         source = "\n".join([first.strip()[4:], *(line.strip()[4:] for line in others)])
@@ -229,16 +229,16 @@ class _Synchronous(cst.CSTTransformer):
 
 
 def _called(expression: cst.BaseExpression) -> str | None:
-    """The name that a call has; ``None`` for anything else."""
+    """Return the name of the called function, or ``None`` for anything else."""
     return cst.Module([]).code_for_node(expression.func) if isinstance(expression, cst.Call) else None
 
 
-def _is_only_here(behind: cst.TrailingWhitespace) -> bool:
-    return behind.comment is not None and behind.comment.value.startswith(ONLY_HERE)
+def _is_only_here(line_end: cst.TrailingWhitespace) -> bool:
+    return line_end.comment is not None and line_end.comment.value.startswith(ONLY_HERE)
 
 
 def _refilled(text: str, begin: int, length: int) -> str:
-    """The text with the paragraph in which it was changed broken into lines anew, or left out if nothing is left."""
+    """Return the text with the changed paragraph wrapped again, or without it if it is empty."""
     lines = text.split("\n")
     first, last = text.count("\n", 0, begin), text.count("\n", 0, begin + length)
     if first == 0:
@@ -264,7 +264,7 @@ def _refilled(text: str, begin: int, length: int) -> str:
 
 
 def _belong_together(line: str, following: str) -> bool:
-    """Whether one line of a docstring goes on in the next one."""
+    """Return whether two lines of a docstring belong to one paragraph."""
     if not line.strip() or not following.strip() or _ITEM.match(following) or following.strip() == '"""':
         return False
     return bool(_ITEM.match(line)) or _indent(line) == _indent(following)

@@ -1,8 +1,8 @@
-"""Make a release: ``python .ci/release.py 0.2.0``. With ``--dry-run`` all is made and checked, and nothing is kept.
+"""Make a release: ``python .ci/release.py 0.2.0``. ``--dry-run`` builds and checks everything and keeps nothing.
 
-All of it happens in a copy of the last commit: the version and the date are written, the reference is made from the
-docstrings, wheel and sdist are built, checked and installed where nothing else is. Then the commit and its tag are made
-here and both files lie in ``dist``; to publish them is two commands, which it prints.
+The script works in a copy of the last commit. It writes version and date, builds the reference from the docstrings, and
+builds wheel and sdist, checks them and installs the wheel in an empty environment. Then it creates the commit and its
+tag here, copies both files to ``dist``, and prints the two commands that publish them.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ SHIPPED = (
 
 
 def main() -> None:
-    """What the command does."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("version", nargs="?", help="three numbers; only a dry run goes without")
+    parser.add_argument("version", nargs="?", help="three numbers, for example 0.2.0; optional in a dry run")
     parser.add_argument("--dry-run", action="store_true", help="keep nothing")
     arguments = parser.parse_args()
-    version = arguments.version or (_next_version() if arguments.dry_run else parser.error("which version?"))
-    if not arguments.dry_run and _told("git", "status", "--porcelain"):
-        sys.exit("commit first: a release is made of a commit")
-    if arguments.version and _told("git", "tag", "--list", f"v{version}"):
-        sys.exit(f"the tag v{version} is there already: name the next version")
+    version = arguments.version or (_next_version() if arguments.dry_run else parser.error("VERSION is missing"))
+    if not arguments.dry_run and _output_of("git", "status", "--porcelain"):
+        sys.exit("there are uncommitted changes; commit them first")
+    if arguments.version and _output_of("git", "tag", "--list", f"v{version}"):
+        sys.exit(f"the tag v{version} exists; choose the next version")
     with TemporaryDirectory() as folder:
         copy = Path(folder) / "tree"
         _run("git", "clone", "--quiet", "--no-tags", str(ROOT), str(copy))
@@ -59,10 +59,10 @@ def main() -> None:
 
 
 def prepare(tree: Path, version: str, date: str) -> None:
-    """Write the version and the date where they stand.
+    """Write the version and the date into the files that contain them.
 
     Raises:
-        SystemExit: The version is not above the last one, or the changelog has nothing to tell of it.
+        SystemExit: The version is not above the last one, or the changelog has nothing under Unreleased.
     """
     project, changes = (tree / name for name in WRITTEN)
     text = project.read_text(encoding="utf-8")
@@ -75,22 +75,22 @@ def prepare(tree: Path, version: str, date: str) -> None:
 
 
 def dated(changelog: str, version: str, date: str) -> str:
-    """The changelog with what was unreleased under a version and its date, and a new section above it.
+    """Return the changelog with its unreleased changes under a version and date, and a new empty section.
 
     Raises:
-        SystemExit: Nothing is unreleased, or it stands under a heading that Keep a Changelog does not know.
+        SystemExit: Nothing is unreleased, or a heading is not one of Keep a Changelog.
     """
     before, heading, rest = changelog.partition("## [Unreleased]\n")
     section = rest.partition("\n## [")[0]
     if not heading or not re.search(r"^- ", section, re.MULTILINE):
         sys.exit("CHANGELOG.md has nothing under Unreleased")
     if odd := set(re.findall(r"^### (.*)$", section, re.MULTILINE)) - HEADINGS:
-        sys.exit(f"CHANGELOG.md: {', '.join(sorted(odd))} is none of {', '.join(sorted(HEADINGS))}")
+        sys.exit(f"CHANGELOG.md: {', '.join(sorted(odd))} is not one of {', '.join(sorted(HEADINGS))}")
     return f"{before}{heading}\n## [{version}] - {date}\n{rest}"
 
 
 def build(tree: Path, doctrees: Path) -> list[Path]:
-    """The reference first, which the wheel and the sdist hold."""
+    """Build the reference, then the wheel and the sdist that contain it."""
     pages = (".ci/reference", "mirror_server/extensions/page/built")
     _run(sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-E", "-d", str(doctrees), *pages, folder=tree)
     _run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-t", "wheel", folder=tree)
@@ -98,15 +98,15 @@ def build(tree: Path, doctrees: Path) -> list[Path]:
 
 
 def check(built: Sequence[Path], version: str, empty: Path) -> None:
-    """What the index will say of them, and how the wheel does where nothing else is installed."""
+    """Check the metadata as the index does, and the wheel in an empty environment."""
     _run(sys.executable, "-m", "twine", "check", "--strict", *map(str, built))
     create(empty, with_pip=True)
     commands = empty / "bin"
     wheel = next(file for file in built if file.suffix == ".whl")
-    # What runs here sees the environment and nothing of the tree.
+    # These commands run outside the tree, so they see only the environment.
     _run(str(commands / "pip"), "install", "--quiet", "--constraint", str(ROOT / ".ci/constraints.txt"), str(wheel))
-    told = f"assert mirror_sdk.__version__ == {version!r} and mirror_sdk.examples.list_notebooks()"
-    _run(str(commands / "python"), "-c", f"import mirror_sdk.examples; {told}", folder=empty)
+    assertion = f"assert mirror_sdk.__version__ == {version!r} and mirror_sdk.examples.list_notebooks()"
+    _run(str(commands / "python"), "-c", f"import mirror_sdk.examples; {assertion}", folder=empty)
     _run(str(commands / "mirror"), "--version", folder=empty)
     for command in ("mirror-server", "mirror-device"):
         _run(str(commands / command), "--help", folder=empty)
@@ -136,7 +136,7 @@ def _next_version() -> str:
 
 def _numbers(version: str) -> tuple[int, ...]:
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
-        sys.exit(f"{version!r} is no version of three numbers")
+        sys.exit(f"{version!r} is not a version of three numbers, for example 0.2.0")
     return tuple(map(int, version.split(".")))
 
 
@@ -146,7 +146,7 @@ def _run(*command: str, folder: Path = ROOT) -> None:
         sys.exit(f"no release: {shlex.join(command)} failed")
 
 
-def _told(*command: str) -> str:
+def _output_of(*command: str) -> str:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 

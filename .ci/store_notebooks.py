@@ -1,8 +1,8 @@
-"""Runs notebooks of this repository, each on a fresh mirror whose clock stands still, and stores what they put out.
+"""Runs notebooks of this repository and stores their output. Each runs on a new mirror with a manual clock.
 
-    python .ci/store_notebooks.py 00 02      # without a number: all of them
+    python .ci/store_notebooks.py 00 02      # without a number: all notebooks
 
-Of a widget, its static copy is stored, as it is at the end.
+For a widget, the static copy of its final state is stored.
 """
 
 from __future__ import annotations

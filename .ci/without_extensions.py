@@ -1,14 +1,13 @@
 """Checks that extensions can be deleted: without their folders the other tests pass, and the server starts and stops.
 
-``python .ci/without_extensions.py`` proves it for all of them, in copies of the tree, with few runs of the tests:
+``python .ci/without_extensions.py`` checks all extensions, in copies of the tree, with few test runs:
 
-- all extensions are deleted: the tests of the core pass;
-- all but one are deleted, each in turn: the tests of this one pass;
-- one is deleted, each in turn: the server has the others.
+- without any extension, the tests of the core pass;
+- with one extension alone, its tests pass;
+- without one extension, the server has the others.
 
-The tests that remain without one extension are not run for each of them, which would take ten times as long: those of
-the core and of each other extension have passed with even more deleted, and pass with nothing deleted.
-``python .ci/without_extensions.py NAME ...`` runs them for the deletion of these.
+Running all remaining tests without each extension would take ten times as long. They have passed with more deleted and
+with nothing deleted. ``python .ci/without_extensions.py NAME ...`` runs them without these extensions.
 """
 
 import argparse
@@ -33,11 +32,11 @@ COPIED = ("mirror_sdk", "mirror_server", "tests", "pyproject.toml")
 EXTENSIONS, TESTS = Path("mirror_server/extensions"), Path("tests/extensions")
 TESTS_OF_CORE = "tests/server"
 START_SECONDS, STOP_SECONDS = 120, 60
-SHOWN_LINES = 40
+LINES_OF_OUTPUT = 40
 
 
 class Deletion(NamedTuple):
-    """Extensions to delete, and the folders of tests that are to pass without them."""
+    """Extensions to delete, and the test folders that must pass without them."""
 
     title: str
     deleted: Sequence[str]
@@ -45,17 +44,17 @@ class Deletion(NamedTuple):
 
 
 def extensions(tree: Path) -> list[str]:
-    """The names of the extensions of a tree."""
+    """Return the names of the extensions of a tree."""
     return sorted(file.parent.name for file in (tree / EXTENSIONS).glob("*/__init__.py"))
 
 
 def few_runs(names: Sequence[str]) -> list[Deletion]:
-    """What proves that each extension can be deleted."""
+    """Return the deletions that prove that each extension can be deleted."""
     alone = [Deletion(f"{name} alone", [each for each in names if each != name], [f"{TESTS}/{name}"]) for name in names]
     return [
-        # The tests folder has an example of another package's extension, too.
+        # The folder also has tests of a sample extension of another package.
         Deletion("without extensions", names, [TESTS_OF_CORE, str(TESTS)]),
-        # What takes longest begins first.
+        # The longest runs start first.
         *sorted(alone, key=lambda each: -sum(file.stat().st_size for file in (ROOT / each.tests[0]).rglob("*.py"))),
         *(Deletion(f"without {name}", [name]) for name in names),
     ]
@@ -63,7 +62,7 @@ def few_runs(names: Sequence[str]) -> list[Deletion]:
 
 @contextmanager
 def running(tree: Path, environment: dict[str, str], output: Path) -> Iterator[str]:
-    """A server of the tree, by its URL; it is to stop in peace."""
+    """Run a server of the tree and yield its URL. It must stop with status 0."""
     command = [sys.executable, "-m", "mirror_server", "run", "--port", "0", "--database", f"sqlite:///{output}.db"]
     with (
         output.open("w") as written,
@@ -84,14 +83,14 @@ def running(tree: Path, environment: dict[str, str], output: Path) -> Iterator[s
 
 
 def problem_of(tree: Path, tests: Sequence[str], output: Path) -> str:
-    """What is wrong with a tree, whose last program wrote to this file; empty where nothing is."""
+    """Return the problem of a tree, or an empty text. ``output`` receives the output of the last program."""
     temporary = output.parent / "tmp"
     temporary.mkdir()
-    # First in the path of each process, whatever its folder is and whatever is installed.
+    # PYTHONPATH precedes the working directory and installed packages in every process.
     environment = os.environ | {"PYTHONPATH": str(tree), "TMPDIR": str(temporary)}
     try:
-        with running(tree, environment, output) as url, urlopen(f"{url}/healthz") as answer:  # noqa: S310
-            found = json.load(answer)["extensions"]
+        with running(tree, environment, output) as url, urlopen(f"{url}/healthz") as response:  # noqa: S310
+            found = json.load(response)["extensions"]
     except (AssertionError, OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     if found != extensions(tree):
@@ -105,18 +104,18 @@ def problem_of(tree: Path, tests: Sequence[str], output: Path) -> str:
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy files and folders with their times, which tell that what was compiled of them is up to date."""
+    """Copy files and folders with their modification times, so that their bytecode stays valid."""
     target.mkdir()
     for name in COPIED:
         (shutil.copytree if (source / name).is_dir() else shutil.copy2)(source / name, target / name)
 
 
-def check(deletion: Deletion, whole: Path) -> bool:
-    """Check a copy of the whole tree after a deletion, and print the result."""
+def check(deletion: Deletion, original: Path) -> bool:
+    """Delete extensions from a copy of the tree, check the copy, and print the result."""
     began_at = time.monotonic()
     with TemporaryDirectory(prefix="without-") as folder:
         tree, output = Path(folder, "tree"), Path(folder, "output")
-        copy(whole, tree)
+        copy(original, tree)
         for name in deletion.deleted:
             shutil.rmtree(tree / EXTENSIONS / name)
             shutil.rmtree(tree / TESTS / name, ignore_errors=True)
@@ -125,7 +124,7 @@ def check(deletion: Deletion, whole: Path) -> bool:
         problem = problem_of(tree, deletion.tests, output)
         result = f"{'FAILED' if problem else 'ok':<6} {time.monotonic() - began_at:4.0f} s  {deletion.title}"
         if problem:
-            last = output.read_text(errors="replace").splitlines()[-SHOWN_LINES:]
+            last = output.read_text(errors="replace").splitlines()[-LINES_OF_OUTPUT:]
             result = "\n".join([f"{result}: {problem}", *last])
         print(result, flush=True)
         return not problem
@@ -136,14 +135,14 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(known)}")
     parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count(), metavar="N", help="how many copies there are at once"
+        "--jobs", type=int, default=os.cpu_count(), metavar="N", help="number of copies that are checked concurrently"
     )
     chosen = parser.parse_args()
     if unknown := set(chosen.names) - set(known):
         parser.error(f"there is no extension {', '.join(sorted(unknown))}")
-    asked = [Deletion(f"without {name}", [name], [TESTS_OF_CORE, str(TESTS)]) for name in chosen.names]
+    requested = [Deletion(f"without {name}", [name], [TESTS_OF_CORE, str(TESTS)]) for name in chosen.names]
     with TemporaryDirectory(prefix="without-") as folder, ThreadPoolExecutor(chosen.jobs) as pool:
-        # Whatever changes in the tree meanwhile.
-        copy(ROOT, whole := Path(folder, "tree"))
-        are_well = list(pool.map(partial(check, whole=whole), asked or few_runs(known)))
-    sys.exit(not all(are_well))
+        # All checks use this copy, so that edits of the tree do not disturb them.
+        copy(ROOT, original := Path(folder, "tree"))
+        results = list(pool.map(partial(check, original=original), requested or few_runs(known)))
+    sys.exit(not all(results))

@@ -251,13 +251,13 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
 
         >>> await client.aclose()
         """
-        await self._session.end(is_kept=True)
+        await self._session.end(is_saved=True)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        await self._session.end(is_kept=kind is None)
+        await self._session.end(is_saved=kind is None)
 
     def __repr__(self) -> str:
         return f"<AsyncMirrorClient {self.base_url}>"

@@ -247,13 +247,13 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods, WithMembers):
 
         >>> client.close()
         """
-        self._session.end(is_kept=True)
+        self._session.end(is_saved=True)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._session.end(is_kept=kind is None)
+        self._session.end(is_saved=kind is None)
 
     def __repr__(self) -> str:
         return f"<MirrorClient {self.base_url}>"

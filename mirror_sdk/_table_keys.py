@@ -57,7 +57,7 @@ def resource_keys(table: DeviceTable, path: str | None, argument: str) -> list[R
     return [(device, each) for device, each in _distinct(table, (DEVICE, PATH), argument)]
 
 
-def seen_revisions(table: DeviceTable, path: str | None, argument: str) -> dict[ResourceKey, int]:
+def desired_revisions(table: DeviceTable, path: str | None, argument: str) -> dict[ResourceKey, int]:
     """Return the newest revision of the desired value in the rows for each resource, 0 for rows without one.
 
     It is empty if the table has no column ``desired_revision``.

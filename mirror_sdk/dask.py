@@ -77,15 +77,15 @@ from mirror_sdk.events import utc_now
 from mirror_sdk.forms import to_pandas
 from mirror_sdk.frames.columns import has_no_categories, to_frame
 from mirror_sdk.frames.files import read_parquet
-from mirror_sdk.history.reading import basis
+from mirror_sdk.history.reading import history_metadata
 from mirror_sdk.history.request import MILLISECOND, HistoryRequest, check_interval
 from mirror_sdk.progress import without_progress
 from mirror_sdk.snapshot.dataset import SnapshotDataset
 from mirror_sdk.snapshot.request import SnapshotRequest, get_device_ranges
 from mirror_sdk.snapshot.selection import Selection
 from mirror_sdk.tables.columns import INSTANT, schema_of
-from mirror_sdk.tables.device_batches import joined
-from mirror_sdk.tables.history import HISTORY_COLUMNS, HistoryParts
+from mirror_sdk.tables.device_batches import concatenated
+from mirror_sdk.tables.history import HISTORY_COLUMNS, HistoryTableBuilder
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression, DeviceRanges
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def read_mirror(
     return _from_map(
         _MirrorPart(settings.base_url, settings if api_key else None, timeout, limit_bytes, tz, request),
         [(one.after, one.last) for one in ranges.data],
-        to_frame(joined([], raw=raw), {}, tz=tz),
+        to_frame(concatenated([], raw=raw), {}, tz=tz),
     )
 
 
@@ -288,7 +288,7 @@ def _intervals(begin: datetime | None, end: datetime | None, span: timedelta | N
 def read_dataset(folder: str | os.PathLike[str]) -> dd.DataFrame:
     """The state table in a folder that ``client.fleet.dataset()`` wrote: a partition a file.
 
-    All partitions show one instant; ``SnapshotDataset(folder).about`` tells which.
+    All partitions show one instant; ``SnapshotDataset(folder).metadata`` says which.
 
     Args:
         folder: The folder, which every worker has to reach under this name.
@@ -362,12 +362,12 @@ class _HistoryPart(_ServicePart):
         (after, last), (begin, end) = bounds
         selection = self.request.selection.between(after, last)
         request = replace(self.request, selection=selection, begin=begin, end=end)
-        parts = HistoryParts(raw=self.raw)
+        parts = HistoryTableBuilder(raw=self.raw)
         first_begin = None if begin == self.request.begin else begin
         own = partial(_own_rows, is_first=after is None, begin=first_begin)
         told = client._tables.read_history(request, lambda table: parts.add(own(table)), raw=self.raw)
         units = client._tables.units_over_time(parts.unitless(), request, told)
-        return parts.finish(basis(request, told), units=units)
+        return parts.finish(history_metadata(request, told), units=units)
 
 
 def _own_rows(table: pa.Table, *, is_first: bool, begin: datetime | None) -> pa.Table:

@@ -100,7 +100,7 @@ class Services:
 
     Attributes:
         gauges: Return the metrics of the web server.
-        takes_upgrades: Whether a process that serves this database may accept other protocols than HTTP.
+        accepts_upgrades: Whether a process that serves this database may accept other protocols than HTTP.
         backends: The device backends.
         dispatcher: Sends pending commands to devices.
         device_request_hooks: See :func:`mirror_server.hooks.device_request`.
@@ -114,7 +114,7 @@ class Services:
         self.extensions = Extensions(settings.without)
         self.extensions.check(settings)
         self.settings = settings
-        self.takes_upgrades = True
+        self.accepts_upgrades = True
         self.backends = DeviceBackends()
         self._parts: list[object] = []
         self.extensions.hook.check_settings(settings=settings)

@@ -78,15 +78,15 @@ def parse(datagram: bytes) -> Message:
     token, options, option = datagram[4:at], [], 0
     while at < len(datagram) and datagram[at] != 0xFF:
         byte, at = datagram[at], at + 1
-        delta, at = _whole(byte >> 4, datagram, at)
-        length, at = _whole(byte & 15, datagram, at)
+        delta, at = _integer(byte >> 4, datagram, at)
+        length, at = _integer(byte & 15, datagram, at)
         option += delta
         options.append((option, datagram[at : at + length]))
         at += length
     return Message(first >> 4 & 3, code, number, token, tuple(options), datagram[at + 1 :])
 
 
-def _whole(nibble: int, datagram: bytes, at: int) -> tuple[int, int]:
+def _integer(nibble: int, datagram: bytes, at: int) -> tuple[int, int]:
     if nibble == 13:
         return datagram[at] + 13, at + 1
     if nibble == 14:
@@ -110,8 +110,8 @@ class BareDevice:
     Attributes:
         values: Path -> value. A path of its links that has none is executable.
         observed: Path -> token, of the observations it takes part in.
-        asked: What the server asked, in order.
-        heard: What came as an answer or a reset.
+        requests: The requests of the server, in order.
+        responses: The responses and resets received.
         location: The path of its registration, when it has one.
     """
 
@@ -122,8 +122,8 @@ class BareDevice:
         self.values = values
         self.links = ",".join(f"<{path}>" for path in values) if links is None else links
         self.observed: dict[str, bytes] = {}
-        self.asked: list[Message] = []
-        self.heard: list[Message] = []
+        self.requests: list[Message] = []
+        self.responses: list[Message] = []
         self.created = 0
         self.location: tuple[str, ...] = ()
         self.silent = False
@@ -141,7 +141,7 @@ class BareDevice:
         return made
 
     def move(self) -> None:
-        """Have another port from now on, as behind a NAT that forgot."""
+        """Have another port from now on, like a device whose NAT dropped the mapping."""
         self.socket.close()
         self.socket = self._bound()
 
@@ -189,43 +189,43 @@ class BareDevice:
 
     def _take(self, message: Message) -> None:
         if 0 < message.code < 0x20:
-            self.asked.append(message)
+            self.requests.append(message)
             if not self.silent:
-                self.answer(message)
+                self.respond(message)
             return
-        self.heard.append(message)
+        self.responses.append(message)
         if message.code == CREATED:
             self.created += 1
             self.location = message.texts(LOCATION_PATH)
 
-    def answer(self, asked: Message) -> None:
-        """Do what is asked, and answer in the acknowledgement."""
-        code, options, payload = self._done(asked)
-        kind = ACK if asked.kind == CON else NON
-        self.send(pack(Message(kind, code, asked.number, asked.token, options, payload)))
+    def respond(self, request: Message) -> None:
+        """Execute a request and send a piggybacked response."""
+        code, options, payload = self._done(request)
+        kind = ACK if request.kind == CON else NON
+        self.send(pack(Message(kind, code, request.number, request.token, options, payload)))
 
-    def _done(self, asked: Message) -> tuple[int, tuple[tuple[int, bytes], ...], bytes]:
-        path = asked.path
-        if asked.code == GET and number_of(asked.option(ACCEPT)) == LINKS:
+    def _done(self, request: Message) -> tuple[int, tuple[tuple[int, bytes], ...], bytes]:
+        path = request.path
+        if request.code == GET and number_of(request.option(ACCEPT)) == LINKS:
             below = [each for each in self.values if each == path or each.startswith(path.rstrip("/") + "/")]
             links = ",".join(f"<{each}>" for each in [path, *below]).encode()
             return CONTENT, ((CONTENT_FORMAT, option_of(LINKS)),), links
         if path not in self.values:
             return NOT_FOUND, (), b""
-        if asked.code == GET:
-            return CONTENT, (*self._observing(asked), (CONTENT_FORMAT, b"")), self.values[path].encode()
-        if asked.code == PUT and asked.option(CONTENT_FORMAT) is not None:
-            self.values[path] = asked.payload.decode()
+        if request.code == GET:
+            return CONTENT, (*self._observing(request), (CONTENT_FORMAT, b"")), self.values[path].encode()
+        if request.code == PUT and request.option(CONTENT_FORMAT) is not None:
+            self.values[path] = request.payload.decode()
         return CHANGED, (), b""
 
-    def _observing(self, asked: Message) -> tuple[tuple[int, bytes], ...]:
-        observe = asked.option(OBSERVE)
+    def _observing(self, request: Message) -> tuple[tuple[int, bytes], ...]:
+        observe = request.option(OBSERVE)
         if observe is None:
             return ()
         if number_of(observe) == 1:
-            self.observed.pop(asked.path, None)
+            self.observed.pop(request.path, None)
             return ()
-        self.observed[asked.path] = asked.token
+        self.observed[request.path] = request.token
         self._sequence += 1
         return ((OBSERVE, option_of(self._sequence)),)
 
@@ -266,7 +266,7 @@ class Devices:
 
 
 def send_until(device: BareDevice, datagram: bytes, condition: Callable[[], object], seconds: float = 60) -> None:
-    """Send a datagram, again each second, until a condition holds, as a device does with what nobody answers.
+    """Send a datagram every second until a condition holds, as a device does without a response.
 
     Raises:
         TimeoutError: It did not hold in time.
@@ -277,7 +277,7 @@ def send_until(device: BareDevice, datagram: bytes, condition: Callable[[], obje
     while not condition():
         now = time.monotonic()
         if now > end_at:
-            raise TimeoutError(f"{device.name} waited {seconds} s; it heard {device.heard[-3:]}")
+            raise TimeoutError(f"{device.name} waited {seconds} s; it received {device.responses[-3:]}")
         if now >= again_at:
             device.send(datagram)
             again_at = now + 1

@@ -80,7 +80,7 @@ def _nothing_outlives_its_module(request: pytest.FixtureRequest) -> Iterator[Non
 
 @pytest.fixture(autouse=True)
 def _no_thread_outlives_its_test(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fails a test that leaves a thread behind; threads of a shared fixture may last as long as its module."""
+    """Fails a test that does not end its threads; threads of a shared fixture may last as long as its module."""
     threads = set(threading.enumerate())
     yield
     if SYSTEM not in request.path.parents and not uses_shared_fixture(request.node):
@@ -141,7 +141,7 @@ def child_processes() -> set[int]:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if databases.ON_POSTGRESQL and item.get_closest_marker("sqlite"):
-        pytest.skip("tells of the SQLite file")
+        pytest.skip("tests the SQLite file")
     for marker in item.iter_markers("with_extension"):
         # The tests of an extension pass without the others; those of what two do together need both.
         if find_spec(f"mirror_server.extensions.{marker.args[0]}") is None:
@@ -179,7 +179,7 @@ def rank(item: pytest.Item) -> int:
 
 
 class SameOnEveryDatabase(pytest.Module):
-    """A file that tells nothing else of this database than of the other one; it is not even imported."""
+    """A file whose tests do not depend on the database; it is not even imported."""
 
     def collect(self) -> list[pytest.Item]:
         return []

@@ -42,7 +42,7 @@ SAME_ON_EVERY_DATABASE = (
     "extensions/simulator/test_simulator_rooms.py",
     # Sockets, codecs, and what is decided of real devices.
     "extensions/lwm2m/test_coap.py",
-    "extensions/lwm2m/test_coap_hostile.py",
+    "extensions/lwm2m/test_coap_malformed_input.py",
     "extensions/lwm2m/test_coap_sockets.py",
     "extensions/lwm2m/test_device_command.py",
     "extensions/lwm2m/test_device_wire.py",
@@ -51,7 +51,7 @@ SAME_ON_EVERY_DATABASE = (
     "extensions/lwm2m/test_payloads.py",
     "extensions/lwm2m/test_registration_parameters.py",
     "extensions/lwm2m/test_requests_to_devices.py",
-    # What is refused, described, shown or bounded before anything is stored or read.
+    # Rejected, described, formatted or limited before anything is stored or read.
     "extensions/openapi/",
     "server/interface/test_bodies.py",
     "server/interface/test_bounded_polls.py",
@@ -126,7 +126,7 @@ class Cluster:
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [_program(program), f"--pgdata={self.folder}/data", *arguments]
-        # PostgreSQL refuses to run as root.
+        # PostgreSQL does not run as root.
         user = "postgres" if os.geteuid() == 0 else None
         subprocess.run(
             command, user=user, cwd=self.folder, check=True, timeout=60, stdout=subprocess.DEVNULL, stderr=sys.stderr

@@ -1,7 +1,7 @@
-"""Devices in memory that do what a test says: the backend of the tests that tell of no kind of device.
+"""Devices in memory that tests control: the device backend of tests that need no particular kind of device.
 
-They live as devices do: one renews its registration twice in its lifetime, and in queue mode makes contact each quarter
-of an hour and listens for a while. All of it is on the clock of the server, and outlives a restart.
+A device renews its registration twice per lifetime. In queue mode it makes contact every quarter of an hour and listens
+for a while. Everything uses the clock of the server and survives a restart.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ WRITTEN_TYPES = ("text/plain", "application/octet-stream")
 
 @dataclass
 class Resource:
-    """A resource of a device; ``sent`` is the last value that the service heard of unasked, at ``sent_at``."""
+    """A resource of a device; ``sent`` is the last notified value, sent at ``sent_at``."""
 
     value: str = ""
     observable: bool = False
@@ -94,7 +94,7 @@ class Device:
 
 
 class DevicesInMemory:
-    """Any number of devices; each method of a test returns when the service was told what it causes."""
+    """Any number of devices. Each method returns when the service has received the resulting events."""
 
     name = "memory"
     split_instance: SplitInstance | None = None
@@ -102,11 +102,11 @@ class DevicesInMemory:
     def __init__(self) -> None:
         self._devices: dict[str, Device] = {}
         self._numbers = itertools.count(1)
-        # What the service asks of a device, and whether it has it, is answered without.
+        # Commands of the service are handled without this lock.
         self._lock = threading.RLock()
 
     def join(self, services: Services) -> None:
-        """Come to a server that has not started yet."""
+        """Add these devices to a server that has not started yet."""
         self._events, self._clock = services.devices, services.clock
         services.backends.add(self)
         services.extensions.add(self)
@@ -198,10 +198,10 @@ class DevicesInMemory:
 
     def _respond(self, device: Device, command: DeviceCommand, answer: Callable[[DeviceResponse], None]) -> None:
         if device.answer != "silent":
-            answer(self._answer(device, command))
+            answer(self._execute(device, command))
             self._report(device, command.path)
 
-    def _answer(self, device: Device, command: DeviceCommand) -> DeviceResponse:
+    def _execute(self, device: Device, command: DeviceCommand) -> DeviceResponse:
         resource = device.resources.get(command.path)
         if device.answer == "reject":
             return DeviceResponse(Outcome.REJECTED)
@@ -296,7 +296,7 @@ class DevicesInMemory:
         self._arm(device)
 
     def _renew(self, device: Device) -> None:
-        """Listen before the service is told, which may send something at once."""
+        """Listen before the service receives the event, because it may send something at once."""
         device.renewed_at = device.awoken_at = self._clock.now()
 
     def _report(self, device: Device, *only: str) -> None:
@@ -310,9 +310,9 @@ class DevicesInMemory:
                 continue
             if resource.value == resource.sent or all(path != each.path for each in device.introduced):
                 continue
-            held_until = after_seconds(resource.sent_at, resource.pmin_seconds)
-            if now < held_until:
-                self._clock.call_at(held_until, partial(self._report_held, device, path))
+            delayed_until = after_seconds(resource.sent_at, resource.pmin_seconds)
+            if now < delayed_until:
+                self._clock.call_at(delayed_until, partial(self._report_delayed, device, path))
             else:
                 resource.sent, resource.sent_at = resource.value, now
                 content = Content(resource.value.encode())
@@ -320,7 +320,7 @@ class DevicesInMemory:
         if observations:
             self._events.observed(observations)
 
-    def _report_held(self, device: Device, path: str) -> None:
+    def _report_delayed(self, device: Device, path: str) -> None:
         with self._lock:
             self._report(device, path)
 

@@ -28,41 +28,41 @@ def instant(at: int) -> str:
     return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def ask(server: Any, key: str, url: str, accept: str | None = NDJSON, *, buffered: bool = True) -> Any:
+def get(server: Any, key: str, url: str, accept: str | None = NDJSON, *, buffered: bool = True) -> Any:
     return server.call(key, "GET", url, {} if accept is None else {"Accept": accept}, buffered=buffered)
 
 
 def lines_of(server: Any, key: str, query: str = "", path: str = SNAPSHOT) -> Read:
-    """The lines that are no cursors, and the end."""
-    answer = ask(server, key, f"{path}?{query}")
-    assert (answer.status_code, answer.mimetype) == (200, NDJSON), answer.get_data()
-    *lines, end = [json.loads(line) for line in answer.get_data().splitlines()]
+    """The lines without cursors, and the end."""
+    response = get(server, key, f"{path}?{query}")
+    assert (response.status_code, response.mimetype) == (200, NDJSON), response.get_data()
+    *lines, end = [json.loads(line) for line in response.get_data().splitlines()]
     for line in lines:
         assert LINES[line["object"]].model_validate(line, extra="forbid").to_wire() == line
     rows = [line for line in lines if line["object"] != "history-cursor"]
-    return rows, end_of(answer, query, path, rows, end)
+    return rows, end_of(response, query, path, rows, end)
 
 
 def arrow_of(server: Any, key: str, query: str = "", path: str = SNAPSHOT) -> Read:
     """The rows of all batches as JSON has them, and the end."""
-    answer = ask(server, key, f"{path}?{query}", ARROW)
-    assert (answer.status_code, answer.mimetype) == (200, ARROW), answer.get_data()
-    *parts, (last, metadata) = batches_of(answer.get_data())
+    response = get(server, key, f"{path}?{query}", ARROW)
+    assert (response.status_code, response.mimetype) == (200, ARROW), response.get_data()
+    *batches, (last, metadata) = batches_of(response.get_data())
     kind = import_module(f"mirror_server.extensions.{'history' if path == HISTORY else 'snapshots'}.arrow")
     assert (last.num_rows, last.schema) == (0, kind.SCHEMA)
-    rows = json.loads(json.dumps([row for part, _ in parts for row in part.to_pylist()], default=plain))
+    rows = json.loads(json.dumps([row for batch, _ in batches for row in batch.to_pylist()], default=plain))
     if path == HISTORY:
         rows = [
             {"object": "history-row"} | {name: each for name, each in row.items() if each is not None} for row in rows
         ]
-    return rows, end_of(answer, query, path, rows, json.loads(metadata[END_KEY]))
+    return rows, end_of(response, query, path, rows, json.loads(metadata[END_KEY]))
 
 
-def end_of(answer: Any, query: str, path: str, rows: list[Any], end: Any) -> Any:
+def end_of(response: Any, query: str, path: str, rows: list[Any], end: Any) -> Any:
     is_snapshot = path == SNAPSHOT
     found = (SnapshotEnd if is_snapshot else HistoryEnd).model_validate(end, extra="forbid")
     assert getattr(found, "device_count" if is_snapshot else "row_count") == len(rows)
-    assert answer.headers.get("Mirror-Total") == (str(len(rows)) if is_snapshot and "as_of" not in query else None)
+    assert response.headers.get("Mirror-Total") == (str(len(rows)) if is_snapshot and "as_of" not in query else None)
     return found
 
 

@@ -1,4 +1,4 @@
-"""A port for what is told its port before it listens there, and for what listens there a second time."""
+"""Ports for servers that get their port as an option, or that start twice on the same port."""
 
 import os
 import socket
@@ -7,15 +7,15 @@ from random import SystemRandom
 
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 16
 _PORTS = range(20_000 + _WORKER, 32_000, 16)
-"""Of this worker alone, and below those that a system gives to whoever asks for any, and to connections.
+"""The ports of this worker, below the ephemeral ports of the system.
 
-A port of those may be somebody else's before it is used, and while the server that had it starts again.
+Another program may get an ephemeral port before it is used, or while a server restarts.
 """
 _IN_TURN = cycle(SystemRandom().sample(_PORTS, len(_PORTS)))
 
 
 def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
-    """A port at which nobody listens on this machine."""
+    """Return a port on which no program of this machine listens."""
     while True:
         port = next(_IN_TURN)
         try:

@@ -1,4 +1,4 @@
-"""What the service is told of devices, written down in its order."""
+"""A record of the events that a device backend sends to the service, in order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mirror_server.devices.link import Observation, Registration
 
 
 class ServiceDiary:
-    """The service's side: every event with its instant, in order."""
+    """Stands in for the service and records every event with its instant."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock

@@ -5,10 +5,10 @@ from pathlib import Path
 import databases
 
 
-def test_what_is_left_out_on_postgresql_is_there() -> None:
-    for place in databases.SAME_ON_EVERY_DATABASE:
-        left_out = Path(__file__).parent / place
-        assert left_out.is_dir() if place.endswith("/") else left_out.is_file(), place
+def test_tests_excluded_on_postgresql_exist() -> None:
+    for name in databases.SAME_ON_EVERY_DATABASE:
+        left_out = Path(__file__).parent / name
+        assert left_out.is_dir() if name.endswith("/") else left_out.is_file(), name
 
 
 def test_a_new_database_of_a_test_is_its_own(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 
-def test_failure_shows_how_to_repeat_it_and_what_its_servers_wrote(pytester: pytest.Pytester) -> None:
+def test_failure_shows_how_to_repeat_it_and_the_output_of_its_servers(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_mirror="""
         def test_fails(tmp_path):

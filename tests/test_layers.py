@@ -56,7 +56,7 @@ def test_the_sdk_imports_nothing_of_an_extra_and_says_nothing(module: str) -> No
 def test_nothing_is_imported_past_the_type_checkers(package: str) -> None:
     """What ``import_module`` gives has attributes of any name and type."""
     files = [file for file in (ROOT / package).rglob("*.py") if "import_module(" in file.read_text(encoding="utf-8")]
-    # These have what they import declared for type checkers beside; the last three take nothing from it but hooks.
+    # These declare their imports for type checkers; the last three only import hooks.
     allowed = ["__init__.py", "testing/__init__.py", "widgets/__init__.py", "_lazy_group.py", "_fork.py"]
     allowed = [*(f"mirror_sdk/{name}" for name in allowed), "mirror_server/hooks.py"]
     assert {file.relative_to(ROOT).as_posix() for file in files} <= set(allowed)
@@ -68,7 +68,7 @@ def test_no_module_of_the_sdk_imports_itself_through_others() -> None:
     TopologicalSorter({module: graph.find_modules_directly_imported_by(module) for module in graph.modules}).prepare()
 
 
-def test_tests_without_a_browser_do_not_load_what_drives_one() -> None:
+def test_tests_without_a_browser_do_not_import_browser_drivers() -> None:
     heavy = re.compile(r"^\s*(?:from|import) (?:playwright|nbformat|nbval|jupyter\w*)\b", re.MULTILINE)
     tests = ROOT / "tests"
     loading = {file for file in tests.rglob("*.py") if heavy.search(file.read_text(encoding="utf-8"))}

@@ -1,6 +1,6 @@
 """The picture of the layout in CONTRIBUTING shows every room there is, each with the first sentence of its docstring.
 
-``python tests/test_layout.py`` draws it anew.
+``python tests/test_layout.py`` redraws it.
 """
 
 import ast
@@ -23,20 +23,20 @@ WIDTH = 25
 BUILT = ROOT / "mirror_server" / "extensions" / "page" / "built"
 
 
-def rooms(package: str) -> Iterator[Path]:
-    """The package, the modules of its top floor, and all folders, in the order in which they are drawn."""
+def packages_of(package: str) -> Iterator[Path]:
+    """Yield the package, its top modules and all folders, in the order of the picture."""
     top = ROOT / package
     yield top
     modules = [path for path in top.glob("*.py") if path.name != "__init__.py"]
     folders = [path for path in top.rglob("*") if path.is_dir() and any(path.glob("*.*"))]
-    shown = (path for path in folders if path.name != "__pycache__" and "migrations" not in path.parent.parts)
-    found = [*modules, *(path for path in shown if not path.is_relative_to(BUILT))]
-    # A folder before the modules beside it, and what is in it right behind it.
+    listed = (path for path in folders if path.name != "__pycache__" and "migrations" not in path.parent.parts)
+    found = [*modules, *(path for path in listed if not path.is_relative_to(BUILT))]
+    # A folder comes before the modules next to it, followed by its content.
     yield from sorted(found, key=lambda path: (path in modules, path.relative_to(top).parts))
 
 
 def sentence(path: Path) -> str:
-    """What a room is for, in one sentence."""
+    """Return the first sentence of the docstring of a package or module."""
     module = path / "__init__.py" if path.is_dir() else path
     if not module.exists():
         return MIGRATIONS if path.name == "migrations" else WITHOUT_MODULES.get(path.relative_to(ROOT).as_posix(), "")
@@ -46,32 +46,32 @@ def sentence(path: Path) -> str:
 
 
 def line(path: Path) -> str:
-    """A room in the picture."""
+    """Return a line of the picture."""
     parts = path.relative_to(ROOT).parts
     name = f"{'  ' * (len(parts) - 1)}{parts[-1]}{'/' if path.is_dir() else ''}"
     return name if len(parts) == 1 else f"{name:<{WIDTH}} {sentence(path)}"
 
 
 def picture() -> str:
-    """The layout as it is."""
+    """Draw the current layout."""
     packages = ("mirror_sdk", "mirror_server")
-    return "\n".join("\n".join([*map(line, rooms(package)), ""]) for package in packages)
+    return "\n".join("\n".join([*map(line, packages_of(package)), ""]) for package in packages)
 
 
 @pytest.mark.parametrize("package", ["mirror_sdk", "mirror_server"])
-def test_each_room_says_in_a_sentence_what_it_is_for(package: str) -> None:
-    _, *inside = rooms(package)
+def test_each_package_states_its_purpose_in_a_sentence(package: str) -> None:
+    _, *inside = packages_of(package)
     assert len(inside) > 20
     assert [path for path in inside if len(sentence(path).split()) < 3] == []
 
 
-def test_the_picture_of_the_layout_is_the_layout() -> None:
+def test_the_picture_of_the_layout_is_current() -> None:
     (drawn,) = PICTURE.findall(PAGE.read_text(encoding="utf-8"))
-    assert drawn == picture(), "draw it anew: python tests/test_layout.py"
+    assert drawn == picture(), "redraw it with: python tests/test_layout.py"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_what_a_page_names_is_there(page: Path) -> None:
+def test_files_named_in_a_page_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     named = re.findall(r"`(?:python )?((?:tests|mirror_sdk|mirror_server|\.ci)/[\w./-]*\w|[\w/]+/\w+\.py)`", text)
     above = [ROOT, *(ROOT / package for package in ("mirror_sdk", "mirror_server", "mirror_sdk/wire"))]
@@ -82,7 +82,7 @@ def test_what_a_page_names_is_there(page: Path) -> None:
 
 
 def imports_of(tree: ast.AST) -> Iterator[str]:
-    """What a module imports of the server, also in its functions, but not for types alone."""
+    """Yield the imports of a module, also those in functions, but not those for types only."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             continue
@@ -105,7 +105,7 @@ def test_the_files_of_the_core_are_read_in_the_order_of_their_imports() -> None:
         assert needed.isdisjoint(names[number + 1 :]), file
 
 
-def test_decisions_are_numbered_from_one_and_say_what_a_record_says() -> None:
+def test_decisions_are_numbered_from_one_and_have_all_sections() -> None:
     records = [page for page in PAGES if page.parent.name == "decisions"]
     for number, page in enumerate(records, 1):
         text = page.read_text(encoding="utf-8")

@@ -25,18 +25,18 @@ def loaded_by(program: str) -> set[str]:
 
 
 @pytest.mark.parametrize("package", ["mirror_sdk", "mirror_server"])
-def test_the_help_of_a_group_loads_nothing_of_what_its_commands_need(package):
+def test_the_help_of_a_group_does_not_import_dependencies_of_its_commands(package):
     loaded = loaded_by(f"from {package}.cli import main\nmain(['--help'], standalone_mode=False)")
     assert loaded & HEAVY == set()
 
 
-def test_a_client_is_made_without_what_few_programs_use():
+def test_creating_a_client_does_not_import_rarely_used_packages():
     loaded = loaded_by("from mirror_sdk import MirrorClient; MirrorClient('http://localhost', 'a-key').close()")
     assert {"httpx", "pydantic"} <= loaded
     assert loaded & {"IPython", "ipywidgets", "numpy", "pandas", "polars", "pyarrow", "websockets"} == set()
 
 
-def test_a_server_loads_neither_the_client_nor_what_few_requests_need():
+def test_a_server_imports_neither_the_client_nor_rarely_used_packages():
     loaded = loaded_by("import mirror_server.cli.run, mirror_server.web.serve")
     assert "flask" in loaded
     assert loaded & {"httpx", "pandas", "pyarrow"} == set()
@@ -73,7 +73,7 @@ def test_the_help_is_as_wide_as_click_makes_it(name, columns, monkeypatch):
 
 
 @pytest.mark.parametrize("name", GROUPS)
-def test_an_unknown_command_is_refused_and_a_beginning_of_a_word_completed(name):
+def test_an_unknown_command_is_rejected_and_a_prefix_completed(name):
     group = GROUPS[name]
     context = click.Context(group, info_name=name)
     assert group.get_command(context, "no-such-command") is None
@@ -86,7 +86,7 @@ def test_an_unknown_command_is_refused_and_a_beginning_of_a_word_completed(name)
     ("missing", "words"),
     [("orjson", ["devices", "list"]), ("flask", ["demo"])],
 )
-def test_a_command_of_the_server_says_what_to_install_where_the_server_is_not(missing, words):
+def test_a_command_of_the_server_names_the_extra_to_install_if_it_is_missing(missing, words):
     program = f"import sys\nsys.modules[{missing!r}] = None\nfrom mirror_server.cli import main\nmain({words!r})"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1

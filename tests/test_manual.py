@@ -95,7 +95,7 @@ def test_unknown_topic_lists_topics_of_both_manuals(package: str) -> None:
     assert "'mirror-server help'" in result.output
 
 
-def test_command_in_place_of_a_topic_names_its_help_option() -> None:
+def test_a_command_instead_of_a_topic_names_its_help_option() -> None:
     assert " keys --help" in " ".join(_help("mirror_server", "keys").output.split())
     assert "'COMMAND --help'" in " ".join(_help("mirror_server", "no-such-topic").output.split())
 

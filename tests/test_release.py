@@ -1,4 +1,4 @@
-"""What a release writes, and when it refuses to; ``.ci/run`` makes one in whole and keeps nothing of it."""
+"""Version and changelog of a release, and its errors. ``.ci/run`` makes a complete release and keeps nothing."""
 
 import re
 from pathlib import Path
@@ -51,10 +51,10 @@ def test_a_version_that_is_not_above_the_last_one_changes_nothing(tree: Path, ve
     [
         (CHANGELOG.replace("- A thing.\n", ""), "nothing under Unreleased"),
         (CHANGELOG.replace("## [Unreleased]\n", ""), "nothing under Unreleased"),
-        (CHANGELOG.replace("### Added", "### New"), "New is none of"),
+        (CHANGELOG.replace("### Added", "### New"), "New is not one of"),
     ],
 )
-def test_a_changelog_that_tells_nothing_of_it_is_refused(changelog: str, reason: str) -> None:
+def test_a_changelog_without_a_valid_unreleased_section_is_rejected(changelog: str, reason: str) -> None:
     with pytest.raises(SystemExit, match=reason):
         dated(changelog, "0.2.0", "2026-02-01")
 

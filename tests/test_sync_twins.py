@@ -17,7 +17,7 @@ def test_a_rule_that_has_nothing_to_do_is_an_error():
         without_waiting("one = 1\n", replace(TWINS[0], source="async_one.py", prose=[("a task", "a thread")]))
 
 
-def test_what_only_an_event_loop_needs_is_left_out():
+def test_code_that_only_an_event_loop_needs_is_removed():
     source = """
 class One:
     async def prepare(self) -> None:  # asynchronous alone
@@ -44,7 +44,7 @@ def test_every_name_of_the_rules_stands_in_a_source():
     assert {name for name in names if not re.search(rf"\b{name}\b", sources)} == set()
 
 
-def test_a_twin_that_was_changed_by_hand_is_named_with_the_cure_and_is_mended(tmp_path, monkeypatch, capsys):
+def test_a_twin_that_was_changed_by_hand_is_named_with_the_cure_and_rewritten(tmp_path, monkeypatch, capsys):
     twin = min(TWINS, key=lambda one: (ROOT / one.source).stat().st_size)
     monkeypatch.setattr("make_sync_twins.read_twins", lambda _: [twin])
     for name in (".ci/sync_twins.toml", twin.source, twin.target):
@@ -58,7 +58,7 @@ def test_a_twin_that_was_changed_by_hand_is_named_with_the_cure_and_is_mended(tm
     changed.write_text(before + "x = 1\n", encoding="utf-8")
     assert main(["--check"], tmp_path) == 1
     said = capsys.readouterr().out
-    assert f"{twin.target} is not what is made of {twin.source}" in said
+    assert f"{twin.target} is out of date; change {twin.source}" in said
     assert "run python .ci/make_sync_twins.py" in said
     assert "-x = 1" in said
     assert main([], tmp_path) == 0

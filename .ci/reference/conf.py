@@ -1,6 +1,6 @@
-"""How Sphinx makes the reference from the docstrings; ``python -m sphinx -W --keep-going -E .ci/reference FOLDER``.
+"""Sphinx builds the reference from the docstrings: ``python -m sphinx -W --keep-going -E .ci/reference FOLDER``.
 
-It fails at a public name that has no docstring or is on no page, and at a link that leads nowhere.
+A public name without a docstring or a page, or a link without a target, is an error.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ PUBLIC = [
     "mirror_server.extensions.wsgi",
     "mirror_server.notifications",
 ]
-# Sphinx completes the annotations of what it documents in place, after which pydantic takes no further class: all
-# modules are loaded before it begins.
+# Sphinx resolves annotations in place, after which pydantic cannot build further classes. So all modules are imported
+# first.
 _MODULES = [import_module(name) for name in PUBLIC]
 
-# What a class inherits is shown with it only where its base is neither a public class nor another package's.
+# Inherited members are documented only if the base is neither a public class nor from another package.
 _CLASSES = {
     found
     for module in _MODULES
@@ -95,25 +95,25 @@ def setup(app: Sphinx) -> None:
     app.connect("env-check-consistency", _check_complete)
 
 
-def _name_twin(_app: Sphinx, what: str, name: str, _obj: object, _options: object, lines: list[str]) -> None:
-    """What both clients have tells where the same thing of the other one is."""
-    if not any(lines) and what != "attribute":
+def _name_twin(_app: Sphinx, kind_of_object: str, name: str, _obj: object, _options: object, lines: list[str]) -> None:
+    """Link a member of one client to the same member of the other client."""
+    if not any(lines) and kind_of_object != "attribute":
         _log.warning("%s has no docstring", name)
     owner, _, member = name.removeprefix("mirror_sdk.").partition(".")
     twin = owner.removeprefix("Async") if owner.startswith("Async") else f"Async{owner}"
     if twin in mirror_sdk.__all__ and hasattr(getattr(mirror_sdk, twin), member or "__doc__"):
         kind = "synchronous" if owner.startswith("Async") else "asynchronous"
-        role = "attr" if what in {"attribute", "property"} else "meth" if member else "class"
+        role = "attr" if kind_of_object in {"attribute", "property"} else "meth" if member else "class"
         lines += ["", f"*The {kind} one:* :{role}:`~mirror_sdk.{twin}{'.' * bool(member)}{member}`", ""]
 
 
 def _leave_types_of_others(_app: Sphinx, _env: BuildEnvironment, node: pending_xref, text: Element) -> Element | None:
-    """A type in a signature stays a word where it is not ours; a link that a docstring asks for leads somewhere."""
+    """Show a type of another package as text. An unresolved link in a docstring remains an error."""
     return text if "refwarn" not in node else None
 
 
 def _check_complete(_app: Sphinx, env: BuildEnvironment) -> None:
-    """Every public name is on a page; what ``mirror_sdk`` has itself stands there alone."""
+    """Warn of a public name without a page, or with a page besides that of ``mirror_sdk``."""
     described = env.domains.python_domain.objects
     for module in _MODULES:
         for name in getattr(module, "__all__", []):

@@ -183,9 +183,9 @@ class AsyncTableMethods:
         [['registration', nan, <NA>], ['reported', 'read', 21.5]]
         """
         await import_off_loop(module_for(as_), "mirror_sdk.history.reading")
-        from mirror_sdk.history.reading import basis
+        from mirror_sdk.history.reading import history_metadata
         from mirror_sdk.history.request import HistoryRequest, check_interval
-        from mirror_sdk.tables.history import HistoryParts
+        from mirror_sdk.tables.history import HistoryTableBuilder
 
         whole = self._session.sender.total_deadline(timeout)
         begin, end = check_interval(begin, end, await self._tables.clock_of(begin, end, timeout=whole))
@@ -197,12 +197,12 @@ class AsyncTableMethods:
             limit=count("limit", limit),
             compression=compression,
         )
-        parts = await off_loop(HistoryParts, raw=raw)
+        parts = await off_loop(HistoryTableBuilder, raw=raw)
         told = await self._tables.read_history(request, parts.add, whole, raw=raw)
         if limit is None and (unheard := await off_loop(parts.without_rows, request.selection.device_ids or ())):
             await self._session.run(require_known(unheard), whole)
         units = await self._tables.units_over_time(await off_loop(parts.unitless), request, told)
-        tables, metadata = await off_loop(parts.finish, basis(request, told), units=units)
+        tables, metadata = await off_loop(parts.finish, history_metadata(request, told), units=units)
         if limit is None:
             metadata = await self._tables.with_silent(metadata, tables, paths, request.selection, whole)
         return await off_loop(lambda: to_form(tables, metadata, as_=as_, tz=tz))
@@ -396,9 +396,9 @@ class AsyncTableMethods:
         [['/3303/0/5700', 21.5, 22.5]]
         """
         await import_off_loop(module_for(as_), "mirror_sdk.history.reading", "mirror_sdk.history.changes")
-        from mirror_sdk.history.changes import ReportCounts, changes_parts
-        from mirror_sdk.history.request import HistoryRequest, behind, check_interval
-        from mirror_sdk.tables.columns import basis_of_table
+        from mirror_sdk.history.changes import ReportCounts, changes_tables
+        from mirror_sdk.history.request import HistoryRequest, check_interval, just_after
+        from mirror_sdk.tables.columns import metadata_of_table
 
         whole = self._session.sender.total_deadline(timeout)
         now = await self._tables.clock_of(begin, end, timeout=whole)
@@ -410,12 +410,12 @@ class AsyncTableMethods:
         if last is None:
             # Until now, by the service's clock.
             after = await self._tables.state_at(None, selection, whole)
-            last = instant_like("taken_at", basis_of_table(after)["taken_at"], self._session.sender.clock.now)
+            last = instant_like("taken_at", metadata_of_table(after)["taken_at"], self._session.sender.clock.now)
         between = HistoryRequest(
-            selection=selection, server=self._session.base_url, begin=behind(first), end=behind(last)
+            selection=selection, server=self._session.base_url, begin=just_after(first), end=just_after(last)
         )
         await self._tables.read_history(between, counts.add, whole)
         if end is not None:
             after = await self._tables.state_at(last, selection, whole)
-        tables, about = await off_loop(lambda: changes_parts(counts.finish(), before, after, first, last))
+        tables, about = await off_loop(lambda: changes_tables(counts.finish(), before, after, first, last))
         return await off_loop(lambda: to_form(tables, about, as_=as_, tz=tz))

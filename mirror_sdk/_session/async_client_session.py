@@ -333,12 +333,12 @@ class AsyncClientSession:
         if sockets is not None:
             await sockets.aclose()
 
-    async def end(self, *, is_kept: bool) -> None:
+    async def end(self, *, is_saved: bool) -> None:
         # In reverse order, and all of them even if one fails.
         async with AsyncExitStack() as closing:
             closing.push_async_callback(self.sender.aclose)
             closing.push_async_callback(self.close_sockets)
             if self.cassette is not None:
-                closing.push_async_callback(self.cassette.end, is_kept=is_kept)
+                closing.push_async_callback(self.cassette.end, is_saved=is_saved)
             for watch in list(self.watches):
                 closing.push_async_callback(watch.stop)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from mirror_sdk.history.reading import HistoryResult
     from mirror_sdk.history.request import HistoryRequest
-    from mirror_sdk.snapshot.reading import Keep, SnapshotResult
+    from mirror_sdk.snapshot.reading import SnapshotResult, TableSink
     from mirror_sdk.snapshot.request import SnapshotRequest
     from mirror_sdk.snapshot.selection import Selection
     from mirror_sdk.tables.units import NamedUnits, Unitless
@@ -99,20 +99,20 @@ class AsyncTableReader:
     async def state_at(self, instant: datetime | None, selection: Selection, timeout: float | None) -> pa.Table:
         """Return the state table as of an instant in the past, or of the present."""
         from mirror_sdk.snapshot.request import SnapshotRequest
-        from mirror_sdk.tables.columns import whole_table
+        from mirror_sdk.tables.columns import concat_with_metadata
 
         request = SnapshotRequest(selection=selection, server=self._session.base_url, as_of=instant)
         tables, about = await self.parts_of(request, timeout)
-        return await off_loop(lambda: whole_table(tables, about, tz=None))
+        return await off_loop(lambda: concat_with_metadata(tables, about, tz=None))
 
     async def parts_of(
         self, request: SnapshotRequest, timeout: float | None = None
     ) -> tuple[list[pa.Table], dict[str, object]]:
         """Return the table of a snapshot, in parts, and its metadata."""
         await import_off_loop("mirror_sdk.snapshot.table")
-        from mirror_sdk.snapshot.table import snapshot_parts
+        from mirror_sdk.snapshot.table import snapshot_tables
 
-        return await off_loop(snapshot_parts, request, *await self.take_tables(request, timeout))
+        return await off_loop(snapshot_tables, request, *await self.take_tables(request, timeout))
 
     async def take_tables(
         self, request: SnapshotRequest, timeout: float | None = None
@@ -121,7 +121,7 @@ class AsyncTableReader:
         taken = await self.take(request, tables.append, timeout)
         return taken, tables
 
-    async def take(self, request: SnapshotRequest, keep: Keep, timeout: float | None = None) -> SnapshotResult:
+    async def take(self, request: SnapshotRequest, keep: TableSink, timeout: float | None = None) -> SnapshotResult:
         """Take a snapshot and have its rows kept as they arrive."""
         await import_off_loop("mirror_sdk.snapshot.reading")
         from mirror_sdk.snapshot import reading
@@ -141,7 +141,7 @@ class AsyncTableReader:
         return await self._take_one_by_one(request, keep, timeout)
 
     async def _take_one_by_one(
-        self, request: SnapshotRequest, keep: Keep, timeout: float | None = None
+        self, request: SnapshotRequest, keep: TableSink, timeout: float | None = None
     ) -> SnapshotResult:
         await import_off_loop("mirror_sdk.tables.state")
         from mirror_sdk.snapshot.reading import SnapshotResult
@@ -227,13 +227,13 @@ class AsyncTableReader:
         self, unitless: Unitless | None, request: HistoryRequest, told: HistoryResult
     ) -> NamedUnits | None:
         """Return the units that devices reported during a history, as far as the key may read them."""
-        from mirror_sdk.tables.history import HistoryParts
+        from mirror_sdk.tables.history import HistoryTableBuilder
         from mirror_sdk.tables.units import NamedUnits, naming_paths
 
         state = await self.units_of(unitless)
         if unitless is None or state is None:
             return None
-        naming = HistoryParts(raw=False)
+        naming = HistoryTableBuilder(raw=False)
         begin = request.begin or instant_like("oldest_at", told.oldest_at, self._session.sender.clock.now)
         those = replace(request.selection, paths=naming_paths(unitless.paths))
         of_those = replace(request.selection, paths=unitless.paths)

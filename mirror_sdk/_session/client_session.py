@@ -327,12 +327,12 @@ class ClientSession:
         if sockets is not None:
             sockets.close()
 
-    def end(self, *, is_kept: bool) -> None:
+    def end(self, *, is_saved: bool) -> None:
         # In reverse order, and all of them even if one fails.
         with ExitStack() as closing:
             closing.callback(self.sender.close)
             closing.callback(self.close_sockets)
             if self.cassette is not None:
-                closing.callback(self.cassette.end, is_kept=is_kept)
+                closing.callback(self.cassette.end, is_saved=is_saved)
             for watch in list(self.watches):
                 closing.callback(watch.stop)

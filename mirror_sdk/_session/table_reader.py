@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from mirror_sdk.history.reading import HistoryResult
     from mirror_sdk.history.request import HistoryRequest
-    from mirror_sdk.snapshot.reading import Keep, SnapshotResult
+    from mirror_sdk.snapshot.reading import SnapshotResult, TableSink
     from mirror_sdk.snapshot.request import SnapshotRequest
     from mirror_sdk.snapshot.selection import Selection
     from mirror_sdk.tables.units import NamedUnits, Unitless
@@ -97,20 +97,20 @@ class TableReader:
     def state_at(self, instant: datetime | None, selection: Selection, timeout: float | None) -> pa.Table:
         """Return the state table as of an instant in the past, or of the present."""
         from mirror_sdk.snapshot.request import SnapshotRequest
-        from mirror_sdk.tables.columns import whole_table
+        from mirror_sdk.tables.columns import concat_with_metadata
 
         request = SnapshotRequest(selection=selection, server=self._session.base_url, as_of=instant)
         tables, about = self.parts_of(request, timeout)
-        return whole_table(tables, about, tz=None)
+        return concat_with_metadata(tables, about, tz=None)
 
     def parts_of(
         self, request: SnapshotRequest, timeout: float | None = None
     ) -> tuple[list[pa.Table], dict[str, object]]:
         """Return the table of a snapshot, in parts, and its metadata."""
         import_locked("mirror_sdk.snapshot.table")
-        from mirror_sdk.snapshot.table import snapshot_parts
+        from mirror_sdk.snapshot.table import snapshot_tables
 
-        return snapshot_parts(request, *self.take_tables(request, timeout))
+        return snapshot_tables(request, *self.take_tables(request, timeout))
 
     def take_tables(
         self, request: SnapshotRequest, timeout: float | None = None
@@ -119,7 +119,7 @@ class TableReader:
         taken = self.take(request, tables.append, timeout)
         return taken, tables
 
-    def take(self, request: SnapshotRequest, keep: Keep, timeout: float | None = None) -> SnapshotResult:
+    def take(self, request: SnapshotRequest, keep: TableSink, timeout: float | None = None) -> SnapshotResult:
         """Take a snapshot and have its rows kept as they arrive."""
         import_locked("mirror_sdk.snapshot.reading")
         from mirror_sdk.snapshot import reading
@@ -138,7 +138,9 @@ class TableReader:
                 return taken
         return self._take_one_by_one(request, keep, timeout)
 
-    def _take_one_by_one(self, request: SnapshotRequest, keep: Keep, timeout: float | None = None) -> SnapshotResult:
+    def _take_one_by_one(
+        self, request: SnapshotRequest, keep: TableSink, timeout: float | None = None
+    ) -> SnapshotResult:
         import_locked("mirror_sdk.tables.state")
         from mirror_sdk.snapshot.reading import SnapshotResult
         from mirror_sdk.tables.state import StateRows
@@ -223,13 +225,13 @@ class TableReader:
         self, unitless: Unitless | None, request: HistoryRequest, told: HistoryResult
     ) -> NamedUnits | None:
         """Return the units that devices reported during a history, as far as the key may read them."""
-        from mirror_sdk.tables.history import HistoryParts
+        from mirror_sdk.tables.history import HistoryTableBuilder
         from mirror_sdk.tables.units import NamedUnits, naming_paths
 
         state = self.units_of(unitless)
         if unitless is None or state is None:
             return None
-        naming = HistoryParts(raw=False)
+        naming = HistoryTableBuilder(raw=False)
         begin = request.begin or instant_like("oldest_at", told.oldest_at, self._session.sender.clock.now)
         those = replace(request.selection, paths=naming_paths(unitless.paths))
         of_those = replace(request.selection, paths=unitless.paths)

@@ -33,32 +33,32 @@ class AsyncCassette:
         self._mode: Mode = mode
         self._sender = sender
         self._reset = reset
-        self._held: CassetteRecorder | Player | None = None
+        self._active: CassetteRecorder | Player | None = None
 
     def __repr__(self) -> str:
-        state = {CassetteRecorder: "recording", Player: "playing"}.get(type(self._held), "not in a client")
+        state = {CassetteRecorder: "recording", Player: "playing"}.get(type(self._active), "not in a client")
         return f"<AsyncCassette {self.path}, {state}>"
 
     @property
     def is_recording(self) -> bool:
         """Whether responses are recorded now."""
-        return isinstance(self._held, CassetteRecorder)
+        return isinstance(self._active, CassetteRecorder)
 
     @property
     def is_playing(self) -> bool:
-        """Whether requests are answered from the cassette now."""
-        return isinstance(self._held, Player)
+        """Whether requests get their responses from the cassette now."""
+        return isinstance(self._active, Player)
 
     @property
     def started_at(self) -> datetime:
         """When the recording started. Compute times that must be the same in each run from it.
 
         Raises:
-            InvalidValue: It is neither recorded nor played now.
+            InvalidValue: The cassette is not in use.
         """
-        if self._held is None:
+        if self._active is None:
             raise InvalidValue(f"{self.path} is not in use; read started_at within its with block")
-        return self._held.started_at
+        return self._active.started_at
 
     async def __aenter__(self) -> Self:
         self.insert(await off_loop(self.open))
@@ -67,7 +67,7 @@ class AsyncCassette:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.end(is_kept=kind is None)
+        await self.end(is_saved=kind is None)
 
     def open(self) -> CassetteRecorder | Player | None:
         """Open the file.
@@ -78,40 +78,40 @@ class AsyncCassette:
         """
         return open_cassette(self.path, self._mode, self._sender.base_url, self._sender.api_key)
 
-    def insert(self, held: CassetteRecorder | Player | None) -> None:
+    def insert(self, active: CassetteRecorder | Player | None) -> None:
         """Record or play all requests of the client from now on.
 
         Raises:
             InvalidValue: The client uses another cassette.
         """
-        if held is None:
+        if active is None:
             return
         base_path = self._sender.base_path
         transport = (
-            AsyncPlayingTransport(held, base_path)
-            if isinstance(held, Player)
-            else AsyncRecordingTransport(self._sender.carrier, held, base_path)
+            AsyncPlayingTransport(active, base_path)
+            if isinstance(active, Player)
+            else AsyncRecordingTransport(self._sender.carrier, active, base_path)
         )
         try:
-            self._sender.insert(transport, held)
+            self._sender.insert(transport, active)
         except MirrorError:
-            held.close()
+            active.close()
             raise
-        self._held = held
+        self._active = active
         self._reset()
 
-    async def end(self, *, is_kept: bool) -> None:
-        """Remove it from the client. Write the file if it was recorded and ``is_kept``.
+    async def end(self, *, is_saved: bool) -> None:
+        """Remove it from the client. Write the file if it was recorded and ``is_saved`` is true.
 
         Raises:
             OSError: The file cannot be written; an earlier file remains.
         """
-        held, self._held = self._held, None
-        if held is None:
+        active, self._active = self._active, None
+        if active is None:
             return
         await self._sender.take_out()
         self._reset()
-        if isinstance(held, CassetteRecorder) and is_kept:
-            await off_loop(held.finish)
+        if isinstance(active, CassetteRecorder) and is_saved:
+            await off_loop(active.finish)
         else:
-            held.close()
+            active.close()

@@ -1,4 +1,4 @@
-"""The transports of a client that uses a cassette: one records, one plays."""
+"""The transports of a client that uses a cassette: one records, the other plays."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class AsyncRecordingTransport(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request and record its response."""
         await request.aread()
-        exchange = self._recorder.begin(request_key_of(request, self._base_path), async_id_of(request))
+        exchange = self._recorder.start(request_key_of(request, self._base_path), async_id_of(request))
         prepare(request)
         try:
-            answer = await self._carrier.handle_async_request(request)
+            response = await self._carrier.handle_async_request(request)
         except httpx.RequestError as error:
             self._recorder.end(exchange, error)
             raise
-        self._recorder.answered(exchange, answer.status_code, answer.headers)
+        self._recorder.add_head(exchange, response.status_code, response.headers)
         return httpx.Response(
-            answer.status_code,
-            headers=answer.headers,
-            stream=_Recorded(answer, self._recorder, exchange),
-            extensions=answer.extensions,
+            response.status_code,
+            headers=response.headers,
+            stream=_Recorded(response, self._recorder, exchange),
+            extensions=response.extensions,
         )
 
     async def aclose(self) -> None:
@@ -48,29 +48,29 @@ class AsyncRecordingTransport(httpx.AsyncBaseTransport):
 class _Recorded(httpx.AsyncByteStream):
     """The body of a response, recorded while it arrives."""
 
-    def __init__(self, answer: httpx.Response, recorder: CassetteRecorder, exchange: OpenExchange) -> None:
-        self._answer = answer
+    def __init__(self, response: httpx.Response, recorder: CassetteRecorder, exchange: OpenExchange) -> None:
+        self._response = response
         self._recorder = recorder
         self._draft = exchange
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
-            # An asynchronous transport has asynchronous responses, and a synchronous one synchronous responses.
-            async for piece in cast("httpx.AsyncByteStream", self._answer.stream):
-                self._recorder.add(self._draft, piece)
-                yield piece
+            # The body is asynchronous exactly if the transport is.
+            async for chunk in cast("httpx.AsyncByteStream", self._response.stream):
+                self._recorder.add(self._draft, chunk)
+                yield chunk
         except httpx.RequestError as error:
             self._recorder.end(self._draft, error)
             raise
         self._recorder.end(self._draft)
 
     async def aclose(self) -> None:
-        await self._answer.aclose()
+        await self._response.aclose()
         self._recorder.end(self._draft)
 
 
 class AsyncPlayingTransport(httpx.AsyncBaseTransport):
-    """Answers requests from a cassette; nothing is sent."""
+    """Returns responses from a cassette; it sends no requests."""
 
     def __init__(self, player: Player, base_path: str) -> None:
         self._player = player
@@ -79,9 +79,9 @@ class AsyncPlayingTransport(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Return the recorded response to a request."""
         await request.aread()
-        asked, begun = request_key_of(request, self._base_path), self._player.waiting_seconds()
+        key, started = request_key_of(request, self._base_path), self._player.waiting_seconds()
         while True:
-            match self._player.answer(asked, async_id_of(request), begun, hold_seconds_of(request)):
+            match self._player.respond(key, async_id_of(request), started, hold_seconds_of(request)):
                 case Wait(seconds):
                     await asyncio.sleep(seconds)
                 case Played() as played:

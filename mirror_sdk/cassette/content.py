@@ -1,6 +1,6 @@
 """The content of a cassette: a zip with ``cassette.json``, which lists the exchanges, and the bodies of responses.
 
-Of a request it contains the key, and never its body or a header that may be secret.
+It contains the keys of requests, and never their bodies or headers that may be secret.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from mirror_sdk.wire.model import Timestamp
 MANIFEST = "cassette.json"
 VERSION: Final = 1
 _MOST_MANIFEST_BYTES = 256 * 1024 * 1024
-_PIECE_BYTES = 64 * 1024
+_CHUNK_BYTES = 64 * 1024
 
 
 class Ids:
-    """Random ids, which are the same for the same seed. It can be used by any number of threads."""
+    """A generator of random ids that are the same for the same seed. Any number of threads can use it."""
 
     def __init__(self, seed: int) -> None:
-        self._rng = random.Random(seed)  # noqa: S311 - to be the same again is what it is for
+        self._rng = random.Random(seed)  # noqa: S311 - it has to be reproducible
 
     def new(self) -> str:
         """Return the next id."""
@@ -41,16 +41,16 @@ _Header = Annotated[str, Field(pattern=r"^[\x00-\xff]*$")]
 """Each character of a header is a byte."""
 
 
-class _CassettePart(BaseModel):
+class _CassetteModel(BaseModel):
     # An unknown member may change the responses.
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
-class RequestKey(_CassettePart):
+class RequestKey(_CassetteModel):
     """The key of a request.
 
-    ``path`` is relative to the address of the service, ``query`` is sorted. Parameters that differ each time are left
-    out: async-ids, how long a poll may wait, and the compression of a snapshot.
+    ``path`` is relative to the address of the service, ``query`` is sorted. Parameters that vary between runs are
+    omitted: async-ids, the hold of a poll, and the compression of a snapshot.
     """
 
     method: str
@@ -64,11 +64,11 @@ class RequestKey(_CassettePart):
         return f"{self.method} {self.path}{'?' if query else ''}{query}"
 
 
-class Exchange(_CassettePart):
+class Exchange(_CassetteModel):
     """A request and its response. All seconds are since the start of the recording.
 
     Attributes:
-        asked: The key of the request.
+        key: The key of the request; ``asked`` in the file.
         async_id: The async-id of a device request.
         sent_seconds: When it was sent.
         answered_seconds: When the response was complete, or the request failed.
@@ -79,7 +79,7 @@ class Exchange(_CassettePart):
         failure: The httpx error in which it ended, and its message.
     """
 
-    asked: RequestKey
+    key: RequestKey = Field(alias="asked")
     async_id: str | None = None
     sent_seconds: float
     answered_seconds: float
@@ -90,7 +90,7 @@ class Exchange(_CassettePart):
     failure: tuple[str, str] | None = None
 
 
-class Manifest(_CassettePart):
+class Manifest(_CassetteModel):
     """Everything in a cassette except for the bodies.
 
     Attributes:
@@ -111,10 +111,10 @@ class Manifest(_CassettePart):
 
 
 class CassetteFile:
-    """A cassette that is read, by any number of threads.
+    """A cassette file, open for reading by any number of threads.
 
     Raises:
-        CassetteDamaged: It is not a cassette, or one of another format version.
+        CassetteDamaged: The file is not a cassette, or one of another format version.
         OSError: The file cannot be read.
     """
 
@@ -123,25 +123,25 @@ class CassetteFile:
         try:
             self._zip = ZipFile(self.path)
             with self._zip.open(MANIFEST) as file:
-                told = file.read(_MOST_MANIFEST_BYTES)
+                content = file.read(_MOST_MANIFEST_BYTES)
         except (BadZipFile, KeyError, EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
             raise self.damaged(str(error)) from error
-        self.manifest: Manifest = self._read_manifest(told)
+        self.manifest: Manifest = self._read_manifest(content)
         names = set(self._zip.namelist())
-        lacking = next((one.body for one in self.manifest.exchanges if one.body and one.body not in names), None)
-        if lacking is not None:
-            raise self.damaged(f"{lacking} is missing")
+        missing = next((one.body for one in self.manifest.exchanges if one.body and one.body not in names), None)
+        if missing is not None:
+            raise self.damaged(f"{missing} is missing")
 
-    def pieces(self, name: str) -> Iterator[bytes]:
-        """Yield the pieces of a body.
+    def chunks(self, name: str) -> Iterator[bytes]:
+        """Yield the chunks of a body.
 
         Raises:
-            CassetteDamaged: It is damaged.
+            CassetteDamaged: The body is damaged.
         """
         try:
             with self._zip.open(name) as file:
-                while piece := file.read(_PIECE_BYTES):
-                    yield piece
+                while chunk := file.read(_CHUNK_BYTES):
+                    yield chunk
         except (BadZipFile, EOFError, OSError, zlib.error) as error:
             raise self.damaged(f"{name}: {error}") from error
 
@@ -156,8 +156,8 @@ class CassetteFile:
             f" client.cassettes.use({str(self.path)!r}, mode='record')"
         )
 
-    def _read_manifest(self, told: bytes) -> Manifest:
+    def _read_manifest(self, content: bytes) -> Manifest:
         try:
-            return Manifest.model_validate_json(told)
+            return Manifest.model_validate_json(content)
         except ValidationError as error:
-            raise self.damaged(f"{MANIFEST}: {file_fault(told, error, VERSION)}") from error
+            raise self.damaged(f"{MANIFEST}: {file_fault(content, error, VERSION)}") from error

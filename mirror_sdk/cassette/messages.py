@@ -1,4 +1,4 @@
-"""Requests and responses of httpx as a cassette records and plays them."""
+"""Conversion of httpx requests and responses for recording and playing."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _UNCOMPRESSED = "identity"
 def prepare(request: httpx.Request) -> None:
     """Change a request so that its response can be played."""
     request.headers["Accept-Encoding"] = _UNCOMPRESSED
-    # Which responses come at once depends on timing, and so would the polls for the others.
+    # Whether a response comes at once depends on timing, and so would the polls for the others.
     request.headers.pop(PREFER_HEADER, None)
 
 
 class _RecordedBody(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """The recorded body of a response, with the error in which it ended."""
+    """The recorded body of a response, with the error that ended it."""
 
     def __init__(self, played: Played) -> None:
         self._played = played
 
     def __iter__(self) -> Iterator[bytes]:
-        yield from self._played.pieces()
+        yield from self._played.chunks()
         _fail(self._played)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        for piece in self._played.pieces():
-            yield piece
+        for chunk in self._played.chunks():
+            yield chunk
         _fail(self._played)
 
 
@@ -39,20 +39,20 @@ def response_of(request: httpx.Request, played: Played) -> httpx.Response:
     """Return the recorded response.
 
     Raises:
-        httpx.RequestError: The request had failed.
+        httpx.RequestError: The recorded request failed.
     """
     if played.status is None:
         _fail(played)
-        raise httpx.ReadError("the recording has no answer", request=request)
+        raise httpx.ReadError("the recording has no response", request=request)
     headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in played.headers.items()]
     return httpx.Response(played.status, headers=headers, stream=_RecordedBody(played))
 
 
 def _fail(played: Played) -> None:
-    """Raise the error of httpx in which the exchange ended, if it did."""
+    """Raise the httpx error that ended the exchange, if any."""
     if played.failure is None:
         return
-    name, told = played.failure
+    name, message = played.failure
     kind = getattr(httpx, name, None)
     is_one = isinstance(kind, type) and issubclass(kind, httpx.RequestError)
-    raise (kind if is_one and kind else httpx.ReadError)(told)
+    raise (kind if is_one and kind else httpx.ReadError)(message)

@@ -20,15 +20,15 @@ def is_played(path: str | PathLike[str], mode: Mode) -> bool:
     """Return whether a cassette is played.
 
     Raises:
-        FileNotFoundError: It should be played and does not exist.
-        InvalidValue: There is no such mode.
+        FileNotFoundError: The cassette to play does not exist.
+        InvalidValue: The mode does not exist.
     """
     if mode not in get_args(Mode):
         raise InvalidValue(f"mode={mode!r} must be one of {', '.join(get_args(Mode))}")
-    is_there = Path(path).exists()
-    if mode == "replay" and not is_there:
+    exists = Path(path).exists()
+    if mode == "replay" and not exists:
         raise FileNotFoundError(f"there is no cassette {path}; record it with client.cassettes.use({str(path)!r})")
-    return mode == "replay" or (mode == "once" and is_there)
+    return mode == "replay" or (mode == "once" and exists)
 
 
 def open_cassette(
@@ -38,9 +38,9 @@ def open_cassette(
 
     Raises:
         CassetteDamaged: It is not a cassette, or one of another format version.
-        FileNotFoundError: It should be played and does not exist.
+        FileNotFoundError: The cassette to play does not exist.
         OSError: It cannot be read.
-        InvalidValue: There is no such mode.
+        InvalidValue: The mode does not exist.
     """
     if is_played(path, mode):
         return Player(Path(path))
@@ -48,7 +48,7 @@ def open_cassette(
 
 
 def address_of(path: str | PathLike[str]) -> str:
-    """Return the address of the service of which a cassette was recorded.
+    """Return the address of the recorded service.
 
     Raises:
         CassetteDamaged: It is not a cassette, or one of another format version.

@@ -1,6 +1,6 @@
 """Plays a cassette: finds the recorded response to each request, in the order of the recording.
 
-A poll of the notification log gets its response only after the requests that were answered before it in the recording.
+A poll of the notification log gets its response only after the requests whose recorded responses are earlier.
 The result of a write therefore never comes before the write.
 """
 
@@ -24,21 +24,21 @@ from mirror_sdk.errors import NotRecorded
 from mirror_sdk.wire.routes import CURSOR_HEADER
 
 _REPEATABLE = frozenset({"GET", "HEAD", "PUT", "DELETE"})
-_AT_ONCE = frozenset({"latest"})
-_LONGEST_TURN_SECONDS = 0.02
+_IMMEDIATE = frozenset({"latest"})
+_MAX_WAIT_SECONDS = 0.02
 _ORDER_SECONDS = 5.0
-"""How long polls wait for each request that was answered before them, since it may not be repeated this time."""
+"""How long a poll waits for each request with an earlier recorded response, which may not be repeated in this run."""
 _CURSOR = re.compile("[0-9]{1,19}")
 _ID = re.compile(rb'"([\w\-]{1,64})"')
 
 
 @dataclass(slots=True)
 class Played:
-    """A recorded response: a status, headers and the pieces of a body, or a failure."""
+    """A recorded response: a status, headers and the chunks of a body, or a failure."""
 
     status: int | None
     headers: dict[str, str] = field(default_factory=dict)
-    pieces: Callable[[], Iterator[bytes]] = lambda: iter(())
+    chunks: Callable[[], Iterator[bytes]] = lambda: iter(())
     failure: tuple[str, str] | None = None
 
 
@@ -50,9 +50,9 @@ class Wait:
 
 
 class Player(ClientClock):
-    """Answers requests from a cassette, on any number of threads.
+    """Returns recorded responses to requests, on any number of threads.
 
-    It is also the clock of its client: it shows the time of the recording at the last response.
+    It is also the clock of its client, which shows the recorded time of the last response.
 
     Args:
         path: The file.
@@ -77,7 +77,7 @@ class Player(ClientClock):
         # The file lists them in the order of their responses. Among equal requests, the first one now is the first one
         # that was sent then, and a poll waits only for those that had been sent.
         for number in sorted(range(len(self._exchanges)), key=lambda number: self._exchanges[number].sent_seconds):
-            self._waiting[self._exchanges[number].asked].append(number)
+            self._waiting[self._exchanges[number].key].append(number)
         self._played: set[int] = set()
         self._causes = deque(sorted(self._cause(number) for number in range(len(self._exchanges))))
         self._begun = manifest.begun_seconds
@@ -88,7 +88,7 @@ class Player(ClientClock):
         self._now = self.started_at
         self._seconds = self._waited = 0.0
         self._moved = clock()
-        self._awaited: tuple[int, float] | None = None
+        self._waited_for: tuple[int, float] | None = None
         self._is_closed = False
 
     def new_async_id(self) -> str:
@@ -121,123 +121,124 @@ class Player(ClientClock):
             self._is_closed = True
             self._file.close()
 
-    def answer(self, asked: RequestKey, async_id: str | None, begun: float, hold_seconds: float) -> Played | Wait:
+    def respond(self, key: RequestKey, async_id: str | None, started: float, hold_seconds: float) -> Played | Wait:
         """Return the recorded response to a request.
 
         Args:
-            asked: The request.
+            key: The key of the request.
             async_id: Its async-id.
-            begun: When it was first sent, by ``waiting_seconds``.
+            started: When it was first sent, by ``waiting_seconds``.
             hold_seconds: How long a poll may wait.
 
         Raises:
             NotRecorded: It was not recorded, or was recorded less often and cannot be repeated.
         """
         with self._lock:
-            if is_poll(asked):
-                return self._answer_poll(asked, begun, hold_seconds)
-            return self._play(self._next(asked), async_id)
+            if is_poll(key):
+                return self._respond_to_poll(key, started, hold_seconds)
+            return self._play(self._next(key), async_id)
 
-    def _next(self, asked: RequestKey) -> int:
+    def _next(self, key: RequestKey) -> int:
         """Return the number of the next response; the last one again if the request can be repeated."""
-        if waiting := self._waiting.get(asked):
+        if waiting := self._waiting.get(key):
             return waiting.popleft()
-        if asked in self._last and asked.method in _REPEATABLE:
-            return self._last[asked]
-        raise self._not_recorded(asked)
+        if key in self._last and key.method in _REPEATABLE:
+            return self._last[key]
+        raise self._not_recorded(key)
 
-    def _answer_poll(self, asked: RequestKey, begun: float, hold_seconds: float) -> Played | Wait:
-        waiting = self._waiting.get(asked)
-        after = dict(asked.query).get("after", self._cursor)
-        is_at_once = after in _AT_ONCE
-        nothing = Played(204, {CURSOR_HEADER: self._cursor if is_at_once else after})
+    def _respond_to_poll(self, key: RequestKey, started: float, hold_seconds: float) -> Played | Wait:
+        waiting = self._waiting.get(key)
+        after = dict(key.query).get("after", self._cursor)
+        is_immediate = after in _IMMEDIATE
+        nothing = Played(204, {CURSOR_HEADER: self._cursor if is_immediate else after})
         if self._is_closed:
             return nothing
-        if waiting and (is_at_once or self._is_due(waiting[0], hold_seconds)):
-            return self._play(waiting.popleft(), None, begun)
-        if not waiting and not is_at_once and (told := self._last.get(asked)) is not None and self._brings(told):
-            return self._play(told, None)
-        waited_seconds = self._clock() - self._moved + self._waited - begun
-        if is_at_once or waited_seconds >= hold_seconds:
+        if waiting and (is_immediate or self._is_due(waiting[0], hold_seconds)):
+            return self._play(waiting.popleft(), None, started)
+        if not waiting and not is_immediate and (last := self._last.get(key)) is not None and self._has_entries(last):
+            return self._play(last, None)
+        waited_seconds = self._clock() - self._moved + self._waited - started
+        if is_immediate or waited_seconds >= hold_seconds:
             return nothing
-        return Wait(min(_LONGEST_TURN_SECONDS, hold_seconds))
+        return Wait(min(_MAX_WAIT_SECONDS, hold_seconds))
 
     def _is_due(self, number: int, hold_seconds: float) -> bool:
-        """Return whether all requests that may have caused this response were made, or will not be."""
+        """Return whether all requests that may have caused this response were sent, or will not be."""
         answered_seconds = self._exchanges[number].answered_seconds
         while self._causes and (self._causes[0][1] in self._played or self._causes[0][1] == number):
             self._causes.popleft()
         if not self._causes or self._causes[0][0] >= answered_seconds:
             return True
-        if not hold_seconds or self._awaited_seconds(self._causes[0][1]) < min(hold_seconds, _ORDER_SECONDS):
+        if not hold_seconds or self._waited_seconds_for(self._causes[0][1]) < min(hold_seconds, _ORDER_SECONDS):
             return False
         while self._causes and self._causes[0][0] < answered_seconds:
             self._causes.popleft()
         return True
 
-    def _awaited_seconds(self, number: int) -> float:
-        """Return how long polls have waited for a request, by the real clock, since other threads need real time.
+    def _waited_seconds_for(self, number: int) -> float:
+        """Return how long polls have waited for a request, in real time, which other threads need.
 
-        ``waiting_seconds`` jumps with each response to the time of the recording, however little time has passed.
+        ``waiting_seconds`` jumps to the recorded time with each response, however little real time has passed.
         """
-        if self._awaited is None or self._awaited[0] != number:
-            self._awaited = number, self._clock()
-        return self._clock() - self._awaited[1]
+        if self._waited_for is None or self._waited_for[0] != number:
+            self._waited_for = number, self._clock()
+        return self._clock() - self._waited_for[1]
 
     def _cause(self, number: int) -> tuple[float, int]:
-        """Return since when an exchange may have had effects: a request when sent, a poll when answered."""
+        """Return the time from which an exchange may have had effects: sending a request, or the response of a poll."""
         exchange = self._exchanges[number]
-        if not is_poll(exchange.asked):
+        if not is_poll(exchange.key):
             return exchange.sent_seconds, number
-        return exchange.answered_seconds if self._brings(number) else float("inf"), number
+        return exchange.answered_seconds if self._has_entries(number) else float("inf"), number
 
-    def _brings(self, number: int) -> bool:
+    def _has_entries(self, number: int) -> bool:
         return self._exchanges[number].status == 200
 
-    def _play(self, number: int, async_id: str | None, begun: float | None = None) -> Played:
+    def _play(self, number: int, async_id: str | None, started: float | None = None) -> Played:
         exchange = self._exchanges[number]
-        self._last[exchange.asked] = number
+        self._last[exchange.key] = number
         if number not in self._played:
             self._played.add(number)
-            self._move(exchange, begun)
+            self._advance(exchange, started)
         if async_id is not None and exchange.async_id is not None:
             self._async_ids[exchange.async_id.encode()] = async_id.encode()
             self._recorded_ids[async_id] = exchange.async_id
-        if is_poll(exchange.asked):
+        if is_poll(exchange.key):
             self._cursor = max(self._cursor, _cursor_of(exchange), key=int)
-        return Played(exchange.status, exchange.headers, lambda: self._pieces(exchange), exchange.failure)
+        return Played(exchange.status, exchange.headers, lambda: self._chunks(exchange), exchange.failure)
 
-    def _move(self, exchange: Exchange, begun: float | None) -> None:
-        """Advance to the time of the recording."""
+    def _advance(self, exchange: Exchange, started: float | None) -> None:
+        """Advance the clock to the recorded end of an exchange."""
         self._now, self._seconds = exchange.answered_at, exchange.answered_seconds
-        held_seconds = exchange.answered_seconds - exchange.sent_seconds
-        waited = max(self.waiting_seconds(), exchange.answered_seconds, held_seconds + (begun or 0.0))
+        exchange_seconds = exchange.answered_seconds - exchange.sent_seconds
+        waited = max(self.waiting_seconds(), exchange.answered_seconds, exchange_seconds + (started or 0.0))
         self._waited, self._moved = waited, self._clock()
 
-    def _pieces(self, exchange: Exchange) -> Iterator[bytes]:
+    def _chunks(self, exchange: Exchange) -> Iterator[bytes]:
         if exchange.body is None:
             return
-        pieces = self._file.pieces(exchange.body)
+        chunks = self._file.chunks(exchange.body)
         if any(old != new for old, new in self._async_ids.items()) and _is_json(exchange):
-            yield _ID.sub(self._renamed, b"".join(pieces))
+            yield _ID.sub(self._renamed, b"".join(chunks))
             return
-        yield from pieces
+        yield from chunks
 
     def _renamed(self, found: re.Match[bytes]) -> bytes:
-        """Replace an async-id of the recording by that of the present request."""
+        """Replace a recorded async-id by the one of the current request."""
         return b'"%b"' % self._async_ids.get(found[1], found[1])
 
-    def _not_recorded(self, asked: RequestKey) -> NotRecorded:
-        is_known = asked in self._last
-        same = [str(one) for one in self._waiting if one.method == asked.method and not is_poll(one)]
-        which = "was made more often than it was recorded" if is_known else "was not recorded"
-        near = f"; of those that were, {closest(str(asked), same)}"
-        if str(asked) in same:
-            near = " as it was made now: another body or header was sent"
-        near = "" if is_known else near
+    def _not_recorded(self, key: RequestKey) -> NotRecorded:
+        was_played = key in self._last
+        same = [str(one) for one in self._waiting if one.method == key.method and not is_poll(one)]
+        which = "was sent more often than it was recorded" if was_played else "was not recorded"
+        hint = f"; of the recorded requests, {closest(str(key), same)}"
+        if str(key) in same:
+            hint = " with this body and these headers, only with others"
+        hint = "" if was_played else hint
         return NotRecorded(
-            f"{visible_line(str(asked))} {which} in {self.path}{near}. What depends on the time of day or on chance is"
-            f" another request each time. Record it again with client.cassettes.use({str(self.path)!r}, mode='record')"
+            f"{visible_line(str(key))} {which} in {self.path}{hint}. A request that depends on the time of day or on"
+            " random numbers differs in each run. Record it again with"
+            f" client.cassettes.use({str(self.path)!r}, mode='record')"
         )
 
 

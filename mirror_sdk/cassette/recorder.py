@@ -20,29 +20,29 @@ import httpx
 from mirror_sdk._protocol.client_clock import ClientClock
 from mirror_sdk.cassette.content import MANIFEST, VERSION, Exchange, Ids, Manifest, RequestKey
 
-_KEPT_HEADERS = frozenset({"content-type", "content-encoding", "date", "etag", "retry-after", "x-request-id"})
+_RECORDED_HEADERS = frozenset({"content-type", "content-encoding", "date", "etag", "retry-after", "x-request-id"})
 _OWN_HEADERS = "mirror-"
-_PIECE_BYTES = 1024 * 1024
+_CHUNK_BYTES = 1024 * 1024
 
 
 class OpenExchange:
     """An exchange that has not ended yet."""
 
-    def __init__(self, asked: RequestKey, async_id: str | None, sent_seconds: float) -> None:
-        self.asked = asked
+    def __init__(self, key: RequestKey, async_id: str | None, sent_seconds: float) -> None:
+        self.key = key
         self.async_id = async_id
         self.sent_seconds = sent_seconds
         self.status: int | None = None
         self.headers: dict[str, str] = {}
-        self.pieces: list[tuple[int, int]] = []
+        self.chunks: list[tuple[int, int]] = []
         self.has_ended = False
 
 
 class CassetteRecorder(ClientClock):
     """Records the responses of the service, on any number of threads.
 
-    It is also the clock of its client: the times in a table are those of the exchanges that brought it, so that they
-    are the same when the cassette is played.
+    It is also the clock of its client: the times in a table are those of its exchanges, so that they are the same when
+    the cassette is played.
 
     Args:
         path: The file.
@@ -58,7 +58,7 @@ class CassetteRecorder(ClientClock):
         base_url: str,
         api_key: str,
         clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], datetime] = lambda: _whole_milliseconds(datetime.now(UTC)),
+        now: Callable[[], datetime] = lambda: _truncate_to_milliseconds(datetime.now(UTC)),
     ) -> None:
         self.path = path
         self._base_url = base_url
@@ -74,7 +74,7 @@ class CassetteRecorder(ClientClock):
         self._begun_seconds: dict[str, float] = {}
         self._seed = random.SystemRandom().getrandbits(62)
         self._ids = Ids(self._seed)
-        # It has no name, so that nothing remains if the program is killed.
+        # An unnamed file disappears if the program is killed.
         self._bodies = TemporaryFile()  # noqa: SIM115 - open until it is finished
         self._is_over = False
 
@@ -103,24 +103,24 @@ class CassetteRecorder(ClientClock):
         """See :class:`ClientClock`."""
         return self.seconds()
 
-    def begin(self, asked: RequestKey, async_id: str | None) -> OpenExchange:
-        """Start an exchange: its request is sent now."""
-        return OpenExchange(asked, async_id, self.seconds())
+    def start(self, key: RequestKey, async_id: str | None) -> OpenExchange:
+        """Start an exchange, whose request is sent now."""
+        return OpenExchange(key, async_id, self.seconds())
 
-    def answered(self, draft: OpenExchange, status: int, headers: httpx.Headers) -> None:
+    def add_head(self, draft: OpenExchange, status: int, headers: httpx.Headers) -> None:
         """Record the status and the headers of the response."""
         draft.status = status
-        draft.headers = {name: value for name, value in headers.items() if _is_kept(name)}
+        draft.headers = {name: value for name, value in headers.items() if _is_recorded(name)}
 
-    def add(self, draft: OpenExchange, piece: bytes) -> None:
-        """Record a piece of the body."""
+    def add(self, draft: OpenExchange, chunk: bytes) -> None:
+        """Record a chunk of the body."""
         with self._lock:
             if not self._is_over:
-                draft.pieces.append((self._bodies.tell(), len(piece)))
-                self._bodies.write(piece)
+                draft.chunks.append((self._bodies.tell(), len(chunk)))
+                self._bodies.write(chunk)
 
     def end(self, draft: OpenExchange, failure: httpx.RequestError | None = None) -> None:
-        """End an exchange; only its first end counts."""
+        """End an exchange. Further calls do nothing."""
         with self._lock:
             if draft.has_ended or self._is_over:
                 return
@@ -163,8 +163,8 @@ class CassetteRecorder(ClientClock):
         for exchange, draft in self._exchanges:
             if exchange.body is not None:
                 with archive.open(exchange.body, "w") as body:
-                    for piece in self._without_key(self._body(draft)):
-                        body.write(piece)
+                    for chunk in self._without_key(self._body(draft)):
+                        body.write(chunk)
         manifest = Manifest(
             version=VERSION,
             base_url=self._base_url,
@@ -173,34 +173,34 @@ class CassetteRecorder(ClientClock):
             exchanges=[exchange for exchange, _ in self._exchanges],
             begun_seconds=self._begun_seconds,
         )
-        told = manifest.model_dump_json(indent=1, exclude_defaults=False).encode()
-        archive.writestr(MANIFEST, b"".join(self._without_key(iter([told]))))
+        text = manifest.model_dump_json(indent=1, exclude_defaults=False, by_alias=True).encode()
+        archive.writestr(MANIFEST, b"".join(self._without_key(iter([text]))))
 
     def _body(self, draft: OpenExchange) -> Iterator[bytes]:
-        for begin, length in draft.pieces:
-            self._bodies.seek(begin)
+        for offset, length in draft.chunks:
+            self._bodies.seek(offset)
             yield self._bodies.read(length)
 
     def _exchange(self, draft: OpenExchange, failure: httpx.RequestError | None) -> Exchange:
         return Exchange(
-            asked=draft.asked,
+            key=draft.key,
             async_id=draft.async_id,
             sent_seconds=draft.sent_seconds,
             answered_seconds=self._answered_seconds,
             answered_at=self._answered_at,
             status=draft.status,
             headers=draft.headers,
-            body=f"bodies/{len(self._exchanges) + 1:06}" if draft.pieces else None,
+            body=f"bodies/{len(self._exchanges) + 1:06}" if draft.chunks else None,
             failure=None if failure is None else (type(failure).__name__, str(failure)),
         )
 
-    def _without_key(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    def _without_key(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         """Replace the access key by asterisks, in case the service returns it."""
         secrets = [self._key.encode(), b64encode(self._key.encode()).rstrip(b"=")]
         overlap = max(map(len, secrets)) - 1
         rest = b""
-        for piece in pieces:
-            rest += piece
+        for chunk in chunks:
+            rest += chunk
             for secret in secrets:
                 rest = rest.replace(secret, b"*" * len(secret))
             cut = max(0, len(rest) - overlap)
@@ -209,10 +209,10 @@ class CassetteRecorder(ClientClock):
         yield rest
 
 
-def _whole_milliseconds(moment: datetime) -> datetime:
+def _truncate_to_milliseconds(moment: datetime) -> datetime:
     """Round to the precision of the file, so that the time is the same when it is played."""
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
 
-def _is_kept(name: str) -> bool:
-    return name.lower() in _KEPT_HEADERS or name.lower().startswith(_OWN_HEADERS)
+def _is_recorded(name: str) -> bool:
+    return name.lower() in _RECORDED_HEADERS or name.lower().startswith(_OWN_HEADERS)

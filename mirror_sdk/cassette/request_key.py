@@ -1,4 +1,4 @@
-"""The key by which a repeated request is found. Nothing in here does I/O."""
+"""The keys by which repeated requests are matched. No I/O."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def async_id_of(request: httpx.Request) -> str | None:
     return found
 
 
-def is_poll(asked: RequestKey) -> bool:
-    """Return whether it is a poll of the notification log."""
-    return asked.method == "GET" and asked.path.rstrip("/") == PULL
+def is_poll(key: RequestKey) -> bool:
+    """Return whether a request is a poll of the notification log."""
+    return key.method == "GET" and key.path.rstrip("/") == PULL
 
 
 def hold_seconds_of(request: httpx.Request) -> float:
-    """Return for how many seconds a poll may wait."""
+    """Return the seconds that a poll may wait."""
     hold = request.url.params.get("hold", "0")
     return float(hold) if hold.isdecimal() else 0.0

@@ -1,5 +1,5 @@
 # Made from async_transports.py by .ci/make_sync_twins.py: a change belongs there, not here.
-"""The transports of a client that uses a cassette: one records, one plays."""
+"""The transports of a client that uses a cassette: one records, the other plays."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ class RecordingTransport(httpx.BaseTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request and record its response."""
         request.read()
-        exchange = self._recorder.begin(request_key_of(request, self._base_path), async_id_of(request))
+        exchange = self._recorder.start(request_key_of(request, self._base_path), async_id_of(request))
         prepare(request)
         try:
-            answer = self._carrier.handle_request(request)
+            response = self._carrier.handle_request(request)
         except httpx.RequestError as error:
             self._recorder.end(exchange, error)
             raise
-        self._recorder.answered(exchange, answer.status_code, answer.headers)
+        self._recorder.add_head(exchange, response.status_code, response.headers)
         return httpx.Response(
-            answer.status_code,
-            headers=answer.headers,
-            stream=_Recorded(answer, self._recorder, exchange),
-            extensions=answer.extensions,
+            response.status_code,
+            headers=response.headers,
+            stream=_Recorded(response, self._recorder, exchange),
+            extensions=response.extensions,
         )
 
     def close(self) -> None:
@@ -49,29 +49,29 @@ class RecordingTransport(httpx.BaseTransport):
 class _Recorded(httpx.SyncByteStream):
     """The body of a response, recorded while it arrives."""
 
-    def __init__(self, answer: httpx.Response, recorder: CassetteRecorder, exchange: OpenExchange) -> None:
-        self._answer = answer
+    def __init__(self, response: httpx.Response, recorder: CassetteRecorder, exchange: OpenExchange) -> None:
+        self._response = response
         self._recorder = recorder
         self._draft = exchange
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            # An asynchronous transport has asynchronous responses, and a synchronous one synchronous responses.
-            for piece in cast("httpx.SyncByteStream", self._answer.stream):
-                self._recorder.add(self._draft, piece)
-                yield piece
+            # The body is asynchronous exactly if the transport is.
+            for chunk in cast("httpx.SyncByteStream", self._response.stream):
+                self._recorder.add(self._draft, chunk)
+                yield chunk
         except httpx.RequestError as error:
             self._recorder.end(self._draft, error)
             raise
         self._recorder.end(self._draft)
 
     def close(self) -> None:
-        self._answer.close()
+        self._response.close()
         self._recorder.end(self._draft)
 
 
 class PlayingTransport(httpx.BaseTransport):
-    """Answers requests from a cassette; nothing is sent."""
+    """Returns responses from a cassette; it sends no requests."""
 
     def __init__(self, player: Player, base_path: str) -> None:
         self._player = player
@@ -80,9 +80,9 @@ class PlayingTransport(httpx.BaseTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Return the recorded response to a request."""
         request.read()
-        asked, begun = request_key_of(request, self._base_path), self._player.waiting_seconds()
+        key, started = request_key_of(request, self._base_path), self._player.waiting_seconds()
         while True:
-            match self._player.answer(asked, async_id_of(request), begun, hold_seconds_of(request)):
+            match self._player.respond(key, async_id_of(request), started, hold_seconds_of(request)):
                 case Wait(seconds):
                     time.sleep(seconds)
                 case Played() as played:

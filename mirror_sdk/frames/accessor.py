@@ -16,7 +16,7 @@ from mirror_sdk.frames.columns import in_zone
 from mirror_sdk.frames.drift import drift_frame
 from mirror_sdk.frames.excel import for_excel
 from mirror_sdk.frames.html import to_html, visible_frame
-from mirror_sdk.frames.joining import How, join, rebased
+from mirror_sdk.frames.joining import How, join, with_metadata_from
 from mirror_sdk.frames.legend import label_of, line_names
 from mirror_sdk.frames.stale import stale_devices, stale_rows
 from mirror_sdk.frames.state import value_column, wide
@@ -209,7 +209,7 @@ class MirrorAccessor(HistoryMethods):
         >>> "mirror" in read.attrs, read.mirror.with_metadata_from(state).attrs == state.attrs
         (False, True)
         """
-        return rebased(self._frame, originals)
+        return with_metadata_from(self._frame, originals)
 
     def for_excel(self) -> pd.DataFrame:
         r"""The same table as ``to_excel`` takes it, which needs openpyxl or another package that pandas names.

@@ -38,20 +38,20 @@ _WORDS = pd.CategoricalDtype(pd.Index(["a text, of which only the kind stays"])[
 
 
 def build(
-    columns: Mapping[str, Sequence[object]], schema: pa.Schema, *, tz: str | None = None, **about: object
+    columns: Mapping[str, Sequence[object]], schema: pa.Schema, *, tz: str | None = None, **metadata: object
 ) -> pd.DataFrame:
     """The frame of a schema, with what it is based on in ``attrs["mirror"]``.
 
     Raises:
         InvalidValue: There is no such time zone.
     """
-    return to_frame(to_table(columns, schema), about, tz=tz)
+    return to_frame(to_table(columns, schema), metadata, tz=tz)
 
 
 def basis_of(frame: pd.DataFrame) -> dict[str, object]:
     """What a table made out of another is based on: the same, but for what is true of all its rows together."""
-    about = frame.attrs.get("mirror", {})
-    return {name: about[name] for name in ("taken_at", "devices", "complete", "server") if name in about}
+    metadata = frame.attrs.get("mirror", {})
+    return {name: metadata[name] for name in ("taken_at", "devices", "complete", "server") if name in metadata}
 
 
 def plain(value: Any) -> object:
@@ -78,22 +78,22 @@ def _is_column(frame: pd.DataFrame, level: pd.Index) -> bool:
     return name is not None and sum(one == name for one in frame.columns) == 1 and level.equals(pd.Index(frame[name]))
 
 
-def to_frame(table: pa.Table, about: Mapping[str, object], *, tz: str | None = None) -> pd.DataFrame:
+def to_frame(table: pa.Table, metadata: Mapping[str, object], *, tz: str | None = None) -> pd.DataFrame:
     """The frame of a table that has one of the schemas.
 
     Args:
         table: The table.
-        about: What it is based on, for ``attrs["mirror"]``.
+        metadata: The metadata, for ``attrs["mirror"]``.
         tz: Time zone of the time columns.
 
     Raises:
         InvalidValue: There is no such time zone.
     """
-    return frame_of(dict(zip(table.column_names, table.columns, strict=True)), about, tz=tz)
+    return frame_of(dict(zip(table.column_names, table.columns, strict=True)), metadata, tz=tz)
 
 
 def frame_of(
-    columns: dict[str, pa.ChunkedArray], about: Mapping[str, object], *, tz: str | None = None
+    columns: dict[str, pa.ChunkedArray], metadata: Mapping[str, object], *, tz: str | None = None
 ) -> pd.DataFrame:
     """Make a frame like :func:`to_frame`, and release the columns one by one.
 
@@ -104,8 +104,8 @@ def frame_of(
     """
     # Arrays instead of series, whose indices pandas would compare.
     frame = pd.DataFrame({name: _array(columns.pop(name)) for name in tuple(columns)}, copy=False)
-    if about:
-        frame.attrs["mirror"] = dict(about)
+    if metadata:
+        frame.attrs["mirror"] = dict(metadata)
     return frame if tz is None else in_zone(frame, tz)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 from mirror_sdk.frames.columns import frame_of
-from mirror_sdk.tables.columns import documented, taken_apart
+from mirror_sdk.tables.columns import concat_columns, documented
 from mirror_sdk.tables.device_events import DEVICE_EVENTS_COLUMNS, device_events_table
 from mirror_sdk.wire.device_events import DeviceEvent
 
@@ -34,5 +34,5 @@ def device_events_frame(events: Iterable[DeviceEvent], *, tz: str | None = None,
 
     Source: wire.md 9.
     """
-    tables, about = device_events_table(list(events), server=server)
-    return frame_of(taken_apart(tables), about, tz=tz)
+    tables, metadata = device_events_table(list(events), server=server)
+    return frame_of(concat_columns(tables), metadata, tz=tz)

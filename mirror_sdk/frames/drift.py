@@ -110,11 +110,11 @@ def drift_frame(
         raise InvalidValue(f"this is no state table: it lacks {', '.join(sorted(missing))}")
     _check_distances(tolerance, relative)
     taken_at = present(state, now)
-    about = basis_of(state) | {"taken_at": taken_at}
+    metadata = basis_of(state) | {"taken_at": taken_at}
     asked = state[state["desired_status"].notna()]
     if asked.empty:
         # A column in which nothing stands may have lost its type, as after a text file.
-        return build({name: [] for name in DRIFT_SCHEMA.names}, DRIFT_SCHEMA, tz=tz, **about)
+        return build({name: [] for name in DRIFT_SCHEMA.names}, DRIFT_SCHEMA, tz=tz, **metadata)
     need_times(asked, "reported_at", "desired_at")
     kinds = _kinds(asked, tolerance, relative)
     if not acknowledged:
@@ -128,7 +128,7 @@ def drift_frame(
     columns.setdefault("endpoint_name", pd.Series(None, index=drifting.index, dtype=object))
     columns |= {"kind": kinds, "since": since, "age": pd.Timestamp(taken_at or "NaT") - since}
     cells = {name: [plain(value) for value in column] for name, column in columns.items()}
-    return build(cells, DRIFT_SCHEMA, tz=tz, **about)
+    return build(cells, DRIFT_SCHEMA, tz=tz, **metadata)
 
 
 def _kinds(asked: pd.DataFrame, tolerance: float | Mapping[str, float], relative: float) -> pd.Series:

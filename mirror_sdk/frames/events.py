@@ -8,8 +8,8 @@ import pandas as pd
 
 from mirror_sdk.events import Event
 from mirror_sdk.frames.columns import frame_of
-from mirror_sdk.tables.columns import documented, taken_apart
-from mirror_sdk.tables.events import EVENTS_COLUMNS, parts_of
+from mirror_sdk.tables.columns import concat_columns, documented
+from mirror_sdk.tables.events import EVENTS_COLUMNS, build_events
 
 
 @documented(EVENTS_COLUMNS)
@@ -38,5 +38,5 @@ def events_frame(
 
     Source: specification 6; wire.md 5.
     """
-    tables, about = parts_of(events, raw=raw).finish(server=server, position=getattr(events, "position", None))
-    return frame_of(taken_apart(tables), about, tz=tz)
+    tables, metadata = build_events(events, raw=raw).finish(server=server, position=getattr(events, "position", None))
+    return frame_of(concat_columns(tables), metadata, tz=tz)

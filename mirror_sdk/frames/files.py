@@ -19,7 +19,7 @@ from mirror_sdk.frames.drift import DRIFT_SCHEMA
 from mirror_sdk.frames.requests import REQUESTS_SCHEMA
 from mirror_sdk.frames.stale import STALE_SCHEMA
 from mirror_sdk.tables.arrow_types import ArrowStream, ArrowTable
-from mirror_sdk.tables.columns import basis_of_table, with_basis
+from mirror_sdk.tables.columns import metadata_of_table, with_metadata
 from mirror_sdk.tables.device_events import DEVICE_EVENTS_SCHEMA
 from mirror_sdk.tables.events import EVENTS_SCHEMA
 from mirror_sdk.tables.history import HISTORY_SCHEMA
@@ -66,7 +66,7 @@ def from_arrow(table: ArrowStream) -> pd.DataFrame:
     """
     whole = pa.table(table)
     is_of_pandas = b"pandas" in (whole.schema.metadata or {})
-    frame: pd.DataFrame = whole.to_pandas() if is_of_pandas else to_frame(whole, basis_of_table(whole))
+    frame: pd.DataFrame = whole.to_pandas() if is_of_pandas else to_frame(whole, metadata_of_table(whole))
     categories = next((own for name, own in _OF_TABLES_WITH.items() if name in frame), _CATEGORIES)
     for name, dtype in categories.items():
         # Arrow forgets the categories of a column without any value.
@@ -130,8 +130,8 @@ def _in_form(table: pa.Table, as_: Form) -> pd.DataFrame | ArrowTable | pl.DataF
         from mirror_sdk.tables.polars_frames import polars_frame
 
         return polars_frame(table)
-    about = basis_of_table(table)
-    told: ArrowTable = with_basis(table, about) if about else table
+    metadata = metadata_of_table(table)
+    told: ArrowTable = with_metadata(table, metadata) if metadata else table
     return told
 
 

@@ -13,9 +13,15 @@ from pandas.api.typing import NaTType
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import EventKind
 from mirror_sdk.frames.columns import basis_of, frame_of
-from mirror_sdk.tables.columns import documented, taken_apart
+from mirror_sdk.tables.columns import concat_columns, documented
 from mirror_sdk.tables.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA
-from mirror_sdk.tables.history import HISTORY_COLUMNS, HISTORY_SCHEMA, GapInterval, HistoryParts, history_of_events
+from mirror_sdk.tables.history import (
+    HISTORY_COLUMNS,
+    HISTORY_SCHEMA,
+    GapInterval,
+    HistoryTableBuilder,
+    history_of_events,
+)
 
 
 @documented(HISTORY_COLUMNS)
@@ -50,10 +56,10 @@ def history_frame(events: pd.DataFrame, *, raw: bool = False, tz: str | None = N
     table = _events_table(events)
     if raw and "value_raw" not in events:
         raise InvalidValue("the table has no value_raw; make it with raw=True")
-    parts = HistoryParts(raw=raw)
+    parts = HistoryTableBuilder(raw=raw)
     parts.add(history_of_events(table, list(_gap_intervals_in(events)), raw=raw))
-    tables, about = parts.finish(basis_of(events))
-    return frame_of(taken_apart(tables), about, tz=tz)
+    tables, metadata = parts.finish(basis_of(events))
+    return frame_of(concat_columns(tables), metadata, tz=tz)
 
 
 _EVENT_COLUMNS = [

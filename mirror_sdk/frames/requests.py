@@ -113,10 +113,10 @@ def requests_frame(
     """
     rows = require_requests(requests)
     look_for_answers(rows)
-    return seen_requests_frame(rows, tz=tz, server=server)
+    return cached_requests_frame(rows, tz=tz, server=server)
 
 
-def seen_requests_frame(
+def cached_requests_frame(
     rows: Sequence[AcceptedRequest | UnacceptedRequest],
     *,
     tz: str | None = None,
@@ -155,8 +155,8 @@ def seen_requests_frame(
     columns |= value_columns("value", [_value(request) for request in rows])
     complete = all(_response(request) is not None or _category(request) is not None for request in rows)
     taken_at = max((instant for instant in (*accepted, *finished) if instant is not None), default=None)
-    about = table_metadata(columns["device_id"], taken_at, complete=complete, server=server)
-    return build(columns, REQUESTS_SCHEMA, tz=tz, **about)
+    metadata = table_metadata(columns["device_id"], taken_at, complete=complete, server=server)
+    return build(columns, REQUESTS_SCHEMA, tz=tz, **metadata)
 
 
 def request_status(request: AcceptedRequest | UnacceptedRequest) -> RequestStatus:

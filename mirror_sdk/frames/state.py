@@ -55,9 +55,9 @@ def state_frame(
 
     Source: specification 2.2; wire.md 1.
     """
-    about: dict[str, object] = {"taken_at": None if taken_at is None else moment("taken_at", taken_at)}
+    metadata: dict[str, object] = {"taken_at": None if taken_at is None else moment("taken_at", taken_at)}
     table, device_count = state_table(devices, paths=paths, raw=raw)
-    return to_frame(table, about | {"devices": device_count, "complete": True, "server": server}, tz=tz)
+    return to_frame(table, metadata | {"devices": device_count, "complete": True, "server": server}, tz=tz)
 
 
 @documented(DIRECTORY_COLUMNS)

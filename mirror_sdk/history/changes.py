@@ -89,7 +89,7 @@ def _made_of(aggregations: list[tuple[str, str]]) -> list[str]:
     return [*KEY, *(f"{column}_{how}" for column, how in aggregations)]
 
 
-def changes_parts(
+def changes_tables(
     counted: Counted, before: pa.Table, after: pa.Table, begin: datetime, end: datetime
 ) -> tuple[list[pa.Table], dict[str, object]]:
     """Return the parts of the changes table, with a row per reported resource by device and path, and its metadata.
@@ -120,9 +120,9 @@ def changes_parts(
     # Where nothing was known before, no unit has changed.
     columns["before_unit"] = pc.if_else(pc.is_valid(rows["before_num"]), columns["before_unit"], None)
     table = pa.table({name: columns[name] for name in CHANGES_SCHEMA.names})
-    about: dict[str, object] = {
+    metadata: dict[str, object] = {
         "begin": write_timestamp(begin),
         "end": write_timestamp(end),
         "complete": counted.complete,
     }
-    return [table.combine_chunks().cast(CHANGES_SCHEMA)], about
+    return [table.combine_chunks().cast(CHANGES_SCHEMA)], metadata

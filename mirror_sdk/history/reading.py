@@ -43,7 +43,7 @@ class HistoryResult:
     row_count: int
 
 
-def basis(request: HistoryRequest, result: HistoryResult) -> dict[str, object]:
+def history_metadata(request: HistoryRequest, result: HistoryResult) -> dict[str, object]:
     """Return the metadata of a table, for ``attrs["mirror"]``."""
     return {
         "taken_at": result.taken_at,

@@ -86,7 +86,7 @@ def check_interval(
     return first, last
 
 
-def behind(instant: datetime) -> datetime:
+def just_after(instant: datetime) -> datetime:
     """Return the first whole millisecond after an instant."""
     return up_to_millisecond(instant.astimezone(UTC) + timedelta(microseconds=1))
 

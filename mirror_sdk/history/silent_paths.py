@@ -21,11 +21,11 @@ def silent_paths(tables: Iterable[pa.Table], patterns: Sequence[str] | None) -> 
 
 
 def with_silent(
-    about: Mapping[str, object], tables: Iterable[pa.Table], patterns: Sequence[str] | None
+    metadata: Mapping[str, object], tables: Iterable[pa.Table], patterns: Sequence[str] | None
 ) -> dict[str, object]:
     """Return the metadata of a table, with the patterns without rows if there are any."""
     silent = silent_paths(tables, patterns)
-    return {**about, "paths_without_rows": silent} if silent else dict(about)
+    return {**metadata, "paths_without_rows": silent} if silent else dict(metadata)
 
 
 def warn_of_unknown(patterns: Sequence[str], when: str = "") -> None:

@@ -16,8 +16,7 @@ from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest, look_f
 from mirror_sdk.errors import InvalidValue, MirrorError, PreconditionFailed
 from mirror_sdk.events import utc_now
 from mirror_sdk.plan.async_in_flight import InFlightWrite, start_write, wait_all, wait_first
-from mirror_sdk.plan.checks import PlannedWrite, Seen
-from mirror_sdk.plan.ledger import LedgerEntry, check_about_one_device
+from mirror_sdk.plan.checks import PlannedWrite, ReadResources
 from mirror_sdk.plan.report import (
     DEFAULT_CANARY,
     DEFAULT_CONCURRENCY,
@@ -26,6 +25,7 @@ from mirror_sdk.plan.report import (
     check_limits,
 )
 from mirror_sdk.plan.requested import RequestedWrite
+from mirror_sdk.plan.scheduler import ScheduledWrite, raise_unless_device_specific
 from mirror_sdk.progress import ProgressBar, progress_bar
 
 _POLL_SECONDS = 1.0
@@ -45,11 +45,11 @@ class AsyncPlan(PlanReport):
         *,
         server: str,
         write: Callable[..., Awaitable[AsyncDeviceRequest]],
-        read_state: Callable[[str, str], Awaitable[Seen]],
+        read_state: Callable[[str, str], Awaitable[ReadResources]],
         make_plan: Callable[[Sequence[RequestedWrite]], Awaitable[AsyncPlan]],
-        placed: Mapping[str, AcceptedRequest] | None = None,
+        accepted: Mapping[str, AcceptedRequest] | None = None,
     ) -> None:
-        super().__init__(planned, server, placed or {})
+        super().__init__(planned, server, accepted or {})
         self._write = write
         self._read_state = read_state
         self._make_plan = make_plan
@@ -57,7 +57,7 @@ class AsyncPlan(PlanReport):
         register_fork_handler(self)
 
     def _after_fork_in_child(self) -> None:
-        """Reset: a child process does not apply the plan, whatever a task of the parent does."""
+        """Reset the locks: the child process does not apply the plan, even if a task of the parent does."""
         self._stopped = threading.Event()
         self._applying = threading.Lock()
 
@@ -118,7 +118,7 @@ class AsyncPlan(PlanReport):
             raise InvalidValue("this plan is being applied already; wait until it ends, or stop() it")
         try:
             self._stopped.clear()
-            count = self._ledger.begin(canary=canary, max_failures=max_failures, include_offline=include_offline)
+            count = self._scheduler.start(canary=canary, max_failures=max_failures, include_offline=include_offline)
             with progress_bar(count, "writes") as bar:
                 await self._send_all(bar, concurrency, expiry_seconds, timeout)
             await self._await_sleeping(0 if timeout is None else timeout)
@@ -133,7 +133,7 @@ class AsyncPlan(PlanReport):
         >>> plan = await client.plan([(light, "/3311/0/5851", 40)])
         >>> plan.stop()
         """
-        self._ledger.stop("it was stopped")
+        self._scheduler.stop("it was stopped")
         self._stopped.set()
 
     async def undo(self) -> AsyncPlan:
@@ -164,16 +164,16 @@ class AsyncPlan(PlanReport):
         expiry_seconds: int | None,
         timeout: float | None,
     ) -> None:
-        in_flight: dict[InFlightWrite, LedgerEntry] = {}
+        in_flight: dict[InFlightWrite, ScheduledWrite] = {}
         try:
             while True:
-                while len(in_flight) < concurrency and (entry := self._ledger.next()) is not None:
+                while len(in_flight) < concurrency and (entry := self._scheduler.next()) is not None:
                     in_flight[start_write(partial(self._carry_out, entry, expiry_seconds, timeout))] = entry
                 if not in_flight:
                     return
                 for ended in await wait_first(in_flight):
                     entry = in_flight.pop(ended)
-                    self._ledger.settle(entry)
+                    self._scheduler.settle(entry)
                     ended.result()
                     bar.update()
         except BaseException:
@@ -181,7 +181,7 @@ class AsyncPlan(PlanReport):
             await wait_all(in_flight)
             raise
 
-    async def _carry_out(self, entry: LedgerEntry, expiry_seconds: int | None, timeout: float | None) -> None:
+    async def _carry_out(self, entry: ScheduledWrite, expiry_seconds: int | None, timeout: float | None) -> None:
         own_seconds = entry.planned.expiry_seconds if expiry_seconds is None else int(expiry_seconds)
         planned = entry.planned
         if isinstance(entry.request, AcceptedRequest) and await self._is_settled(entry):
@@ -199,26 +199,26 @@ class AsyncPlan(PlanReport):
                     if_match=planned.if_match,
                 )
             except PreconditionFailed as error:
-                entry.overtaken(error, issued_at)
+                entry.record_conflict(error, issued_at)
                 return
             except MirrorError as error:
-                entry.not_accepted(error, issued_at)
+                entry.record_rejection(error, issued_at)
                 return
         if not planned.sleeps:
             wait_seconds = own_seconds + ANSWER_MARGIN_SECONDS if timeout is None else timeout
             await self._wait_for_response(entry.request, time.monotonic() + wait_seconds)
 
-    async def _is_settled(self, entry: LedgerEntry) -> bool:
-        """Whether the outcome of a write that was sent before is known, or cannot be known."""
+    async def _is_settled(self, entry: ScheduledWrite) -> bool:
+        """Return whether the outcome of a write that was sent before is known, or cannot be known."""
         try:
             return entry.is_settled_by(*await self._read_state(entry.planned.device_id, entry.planned.path))
         except MirrorError as error:
-            check_about_one_device(error)
+            raise_unless_device_specific(error)
             return True
 
     async def _await_sleeping(self, wait_seconds: float) -> None:
         """Wait for the responses of sleeping devices, and read those that have arrived."""
-        pending = [entry.request for entry in self._ledger.asleep()]
+        pending = [entry.request for entry in self._scheduler.asleep()]
         deadline = time.monotonic() + wait_seconds
         for request in pending:
             if isinstance(request, AsyncDeviceRequest):
@@ -226,7 +226,7 @@ class AsyncPlan(PlanReport):
         await look_for_answers(pending)
 
     async def _wait_for_response(self, request: AsyncDeviceRequest, deadline: float) -> None:
-        """Wait until a request has its response, its time is over, or the plan is stopped."""
+        """Wait until the request has its response, the deadline has passed, or the plan is stopped."""
         while not self._stopped.is_set() and (remaining_seconds := deadline - time.monotonic()) > 0:
             if await wait_for_answer(request, min(remaining_seconds, _POLL_SECONDS)):
                 return

@@ -78,18 +78,18 @@ class PlannedWrite:
         async_id: The id under which it is sent, however often that is tried.
         device_id: The device.
         path: The resource path.
-        value: The requested value as it was given. An error if it is a text that could not be parsed.
+        value: The input value. An error if it is a text that could not be parsed.
         content_type: As for ``client.requests.begin_write()``.
         if_match: The revision that the desired value has to have; ``None`` for any.
-        wanted: The requested value as it is sent; no value if the write is rejected because of it.
+        requested: The requested value as it is sent; no value if the write is rejected because of it.
         before: The value when the plan was made, as far as the mirror knew it.
         endpoint_name: The name of the device; ``None`` for an unknown device.
         unit: The unit of the resource.
         decision: Whether it is sent.
-        check: Why.
-        reason: Why, in words.
+        check: The reason of the decision.
+        reason: The reason in words.
         sleeps: Whether the device sleeps, and accepts the write at its next contact.
-        expiry_seconds: How long the write waits for the device, unless ``apply`` has another time.
+        expiry_seconds: How long the write waits for the device, unless ``apply`` sets another time.
     """
 
     async_id: str
@@ -98,7 +98,7 @@ class PlannedWrite:
     value: object
     content_type: str | None
     if_match: int | None
-    wanted: Value
+    requested: Value
     before: Value
     endpoint_name: str | None
     unit: str | None
@@ -131,41 +131,41 @@ class PlannedWrite:
 
     @property
     def undoable(self) -> bool:
-        """Whether the value before can be written, as far as is known now."""
+        """Whether the value before can be written, as far as the mirror knows."""
         return _value_of(self.undo)[1] is None
 
 
 @dataclass(frozen=True, slots=True)
-class KnownDevice:
-    """A device in the directory, and those of its resources that are written, at an instant of the service's clock."""
+class TargetDevice:
+    """A device in the directory and its resources to write. ``read_at`` is by the service's clock."""
 
     listed: Device
-    seen_at: datetime
+    read_at: datetime
     resources: Mapping[str, Resource]
 
 
-Seen = tuple[datetime, Mapping[str, Resource]]
-"""When the state of a device was read, by the service's clock, and some of its resources."""
+ReadResources = tuple[datetime, Mapping[str, Resource]]
+"""The time when a device was read, by the service's clock, and some of its resources by their paths."""
 
 
-def resources_at(paths: Collection[str], device: DeviceObject) -> Seen:
-    """Return when a device was read, and only the resources at these paths: those of a fleet need too much memory."""
+def resources_at(paths: Collection[str], device: DeviceObject) -> ReadResources:
+    """Return when a device was read, and its resources at these paths: all those of a fleet need too much memory."""
     return device.created_at, {path: one for path, one in device.resources.items() if path in paths}
 
 
-def known_devices(listed: Iterable[Device], seen: Iterable[Seen]) -> dict[str, KnownDevice]:
+def target_devices(listed: Iterable[Device], read: Iterable[ReadResources]) -> dict[str, TargetDevice]:
     """Return the devices by their ids."""
-    return {device.id: KnownDevice(device, *some) for device, some in zip(listed, seen, strict=True)}
+    return {device.id: TargetDevice(device, *state) for device, state in zip(listed, read, strict=True)}
 
 
-_NO_SUCH_DEVICE = "there is no such device; client.devices.list() shows those there are"
+_NO_SUCH_DEVICE = "there is no such device; client.devices.list() returns the existing ones"
 
 
 def check_all(
     requested: Sequence[RequestedWrite],
-    devices: Mapping[str, KnownDevice],
+    devices: Mapping[str, TargetDevice],
     reasons: Mapping[str, str],
-    unread: Mapping[ResourceKey, str] | None = None,
+    read_failures: Mapping[ResourceKey, str] | None = None,
     *,
     new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
 ) -> list[PlannedWrite]:
@@ -174,8 +174,8 @@ def check_all(
     Args:
         requested: The writes.
         devices: The devices by their ids.
-        reasons: Why names of devices were not found.
-        unread: Why reads of resources failed.
+        reasons: Why names of devices were not found, by name.
+        read_failures: Why reads of resources failed, by resource.
         new_id: Returns a new async-id.
     """
     values: dict[ResourceKey, list[object]] = defaultdict(list)
@@ -185,14 +185,14 @@ def check_all(
     planned = []
     for one in requested:
         key = one.device_id, one.path
-        why = reasons.get(one.device_id, _NO_SUCH_DEVICE)
-        write = _plan(one, devices.get(one.device_id), why, values[key], new_id(), is_repeated=key in checked)
-        planned.append(_with_undo_reason(write, (unread or {}).get(key)))
+        reason = reasons.get(one.device_id, _NO_SUCH_DEVICE)
+        write = _plan(one, devices.get(one.device_id), reason, values[key], new_id(), is_repeated=key in checked)
+        planned.append(_with_undo_reason(write, (read_failures or {}).get(key)))
         checked.add(key)
     return planned
 
 
-def places_to_read(planned: Iterable[PlannedWrite], devices: Mapping[str, KnownDevice]) -> list[ResourceKey]:
+def resources_to_read(planned: Iterable[PlannedWrite], devices: Mapping[str, TargetDevice]) -> list[ResourceKey]:
     """Return the resources of awake devices whose current value the mirror does not know, each once."""
     return list(
         dict.fromkeys(
@@ -205,32 +205,34 @@ def places_to_read(planned: Iterable[PlannedWrite], devices: Mapping[str, KnownD
     )
 
 
-def _is_to_be_read(path: str, device: KnownDevice) -> bool:
+def _is_to_be_read(path: str, device: TargetDevice) -> bool:
     definition, resource = lookup(path), device.resources[path]
     if definition is not None and "R" not in definition.access:
         return False
     current = _current(resource)
     is_over = (
-        isinstance(current, ReportedValue) and current.expires_at is not None and current.expires_at <= device.seen_at
+        isinstance(current, ReportedValue) and current.expires_at is not None and current.expires_at <= device.read_at
     )
     return current is None or is_over or _is_uncertain(resource)
 
 
 def _plan(
     request: RequestedWrite,
-    device: KnownDevice | None,
-    why: str,
+    device: TargetDevice | None,
+    cause: str,
     values: list[object],
     async_id: str,
     *,
     is_repeated: bool,
 ) -> PlannedWrite:
     resource = device.resources.get(request.path) if device else None
-    wanted, finding = _value_of(request)
+    requested, finding = _value_of(request)
     if finding is None:
-        finding = _of_repetition(values, is_repeated=is_repeated) or _of_device(request.path, device, why, resource)
+        finding = _check_duplicate(values, is_repeated=is_repeated) or _check_device(
+            request.path, device, cause, resource
+        )
     if finding is None and resource is not None and device is not None:
-        finding = _of_state(wanted, resource, device.listed, request)
+        finding = _check_state(requested, resource, device.listed, request)
     if_match = request.if_match
     if request.undoes is not None:
         # The service rejects it too if another write comes before this one is sent.
@@ -243,7 +245,7 @@ def _plan(
         value=request.value,
         content_type=request.content_type,
         if_match=if_match,
-        wanted=wanted,
+        requested=requested,
         before=current_value(resource) if resource else NO_VALUE,
         endpoint_name=device.listed.endpoint_name if device else None,
         unit=(resource.unit or None) if resource else None,
@@ -255,7 +257,7 @@ def _plan(
     )
 
 
-def _expiry_seconds(device: KnownDevice | None) -> int:
+def _expiry_seconds(device: TargetDevice | None) -> int:
     """Return the seconds until the next contact of the device, with a margin.
 
     The service does not report when a sleeping device makes contact. So it is the service's own default for such
@@ -263,42 +265,42 @@ def _expiry_seconds(device: KnownDevice | None) -> int:
     """
     if device is None or not device.listed.queue_mode:
         return CONNECTED_EXPIRY_SECONDS
-    contact_at = device.listed.last_contact_at or device.seen_at
-    silent_seconds = int((device.seen_at - contact_at).total_seconds())
+    contact_at = device.listed.last_contact_at or device.read_at
+    silent_seconds = int((device.read_at - contact_at).total_seconds())
     return min(max(DEFAULT_EXPIRY_SECONDS_QUEUE_MODE, _SILENCES * silent_seconds), MAX_EXPIRY_SECONDS)
 
 
-def _with_undo_reason(planned: PlannedWrite, unread: str | None) -> PlannedWrite:
+def _with_undo_reason(planned: PlannedWrite, read_failure: str | None) -> PlannedWrite:
     """Add to the reason why the write cannot be undone, if it is sent and cannot."""
     _, rejected = _value_of(planned.undo) if planned.may_be_sent else (None, None)
     if rejected is None:
         return planned
-    because = rejected.reason if unread is None else f"a read of its value failed ({unread})"
+    because = rejected.reason if read_failure is None else f"a read of its value failed ({read_failure})"
     return replace(planned, reason="; ".join(filter(None, (planned.reason, f"it cannot be undone: {because}"))))
 
 
 def _value_of(request: RequestedWrite) -> tuple[Value, Finding | None]:
     if request.value is NO_EARLIER:
-        return NO_VALUE, _refuse(Check.NO_EARLIER_VALUE, "no value was reported before, so none can be restored")
+        return NO_VALUE, _reject(Check.NO_EARLIER_VALUE, "no value was reported before, so none can be restored")
     definition = lookup(request.path)
     if definition is not None and "W" not in definition.access:
-        return NO_VALUE, _refuse(Check.NOT_WRITABLE, f"{definition.label} cannot be written")
+        return NO_VALUE, _reject(Check.NOT_WRITABLE, f"{definition.label} cannot be written")
     if isinstance(request.value, InvalidValue):
-        return NO_VALUE, _refuse(Check.WRONG_TYPE, str(request.value))
+        return NO_VALUE, _reject(Check.WRONG_TYPE, str(request.value))
     try:
         payload, content_type = encode(request.value, request.path, request.content_type)
     except InvalidValue as error:
-        # numpy's numbers are such, too.
+        # Numbers of numpy are real numbers, too.
         is_number = isinstance(request.value, numbers.Real) and not isinstance(request.value, bool)
         low, high = (definition and definition.range) or (-float("inf"), float("inf"))
         out_of_range = is_number and not low <= request.value <= high  # type: ignore[operator] # is_number says so
-        return NO_VALUE, _refuse(Check.OUT_OF_RANGE if out_of_range else Check.WRONG_TYPE, str(error))
+        return NO_VALUE, _reject(Check.OUT_OF_RANGE if out_of_range else Check.WRONG_TYPE, str(error))
     return decode(payload, content_type, request.path), None
 
 
-def _of_repetition(values: list[object], *, is_repeated: bool) -> Finding | None:
+def _check_duplicate(values: list[object], *, is_repeated: bool) -> Finding | None:
     if any(_differs(other, values[0]) for other in values[1:]):
-        return _refuse(Check.DUPLICATE, f"{len(values)} different values are requested for it; give one")
+        return _reject(Check.DUPLICATE, f"{len(values)} different values are requested for it; give one")
     return Finding(Decision.SKIP, Check.DUPLICATE, "an earlier row requests the same") if is_repeated else None
 
 
@@ -306,30 +308,30 @@ def _differs(one: object, other: object) -> bool:
     try:
         return bool(one != other)
     except (TypeError, ValueError):
-        # Arrays, for instance, are compared element by element.
+        # The truth value of a comparison of arrays is undefined.
         return True
 
 
-def _of_device(path: str, device: KnownDevice | None, why: str, resource: Resource | None) -> Finding | None:
+def _check_device(path: str, device: TargetDevice | None, cause: str, resource: Resource | None) -> Finding | None:
     if device is None:
-        return _refuse(Check.UNKNOWN_DEVICE, why)
+        return _reject(Check.UNKNOWN_DEVICE, cause)
     if resource is None:
         try:
             parse_path(path)
         except ValueError as error:
-            return _refuse(Check.UNKNOWN_RESOURCE, str(error))
-        return _refuse(Check.UNKNOWN_RESOURCE, f"{visible(device.listed.endpoint_name)} has no resource {path}")
+            return _reject(Check.UNKNOWN_RESOURCE, str(error))
+        return _reject(Check.UNKNOWN_RESOURCE, f"{visible(device.listed.endpoint_name)} has no resource {path}")
     return None
 
 
-def _of_state(wanted: Value, resource: Resource, listed: Device, request: RequestedWrite) -> Finding:
+def _check_state(requested: Value, resource: Resource, listed: Device, request: RequestedWrite) -> Finding:
     desired, current = resource.desired, _current(resource)
     is_pending = desired is not None and desired.status is DesiredStatus.PENDING
-    if desired is not None and is_pending and same(desired.value, wanted):
+    if desired is not None and is_pending and same(desired.value, requested):
         return Finding(Decision.SKIP, Check.PENDING, "a write of this value is pending already")
-    if current is not None and not is_pending and not _is_uncertain(resource) and same(current.value, wanted):
+    if current is not None and not is_pending and not _is_uncertain(resource) and same(current.value, requested):
         return Finding(Decision.SKIP, Check.ALREADY_SO, _since(current))
-    if finding := _of_instances(current, request) or _conflict(resource, request):
+    if finding := _check_instances(current, request) or _check_conflict(resource, request):
         return finding
     if listed.state != "registered":
         return Finding(
@@ -342,7 +344,7 @@ def _of_state(wanted: Value, resource: Resource, listed: Device, request: Reques
     )
 
 
-def _of_instances(current: ReportedValue | DesiredValue | None, request: RequestedWrite) -> Finding | None:
+def _check_instances(current: ReportedValue | DesiredValue | None, request: RequestedWrite) -> Finding | None:
     """Check a text for a resource with several instances, whose values tables show as JSON.
 
     Without this check, the JSON would replace all instances by a single text.
@@ -351,14 +353,14 @@ def _of_instances(current: ReportedValue | DesiredValue | None, request: Request
         return None
     if request.value == plain_text(current.value):
         return Finding(Decision.SKIP, Check.ALREADY_SO, _since(current))
-    return _refuse(
+    return _reject(
         Check.WRONG_TYPE,
         "it has several instances, and a text is for one; give their ids and values, such as {0: 3800, 1: 5000}, in a"
         " list of (device, path, value)",
     )
 
 
-def _conflict(resource: Resource, request: RequestedWrite) -> Finding | None:
+def _check_conflict(resource: Resource, request: RequestedWrite) -> Finding | None:
     """Check a write that is only sent if no one else wrote."""
     if request.if_match is not None and request.if_match != _revision(resource):
         return changed_since(resource)
@@ -366,11 +368,11 @@ def _conflict(resource: Resource, request: RequestedWrite) -> Finding | None:
     if change is None:
         return None
     reason = f"it was changed after the plan wrote it: {change}; to overwrite it, plan the value with client.plan()"
-    return _refuse(Check.CHANGED, reason)
+    return _reject(Check.CHANGED, reason)
 
 
 def _later_change(resource: Resource, write: EarlierWrite) -> str | None:
-    """Return what changed the resource after a write: another write, or the device itself; ``None`` if nothing did.
+    """Return the later change of a resource after a write, by a write or by the device; ``None`` if there is none.
 
     A later write of the same value is no change, unless it failed: the device may have kept a value from in between.
     """
@@ -389,7 +391,7 @@ def _later_change(resource: Resource, write: EarlierWrite) -> str | None:
 
 
 def _is_close(one: Value, other: Value) -> bool:
-    """Whether two values are equal, with the precision of a device that stores 32-bit floats."""
+    """Return whether two values are equal, with the precision of a device that stores 32-bit floats."""
     if one.kind is other.kind is ValueKind.NUMBER:
         return math.isclose(one.python, other.python, rel_tol=_FLOAT32_PRECISION)  # type: ignore[arg-type] # kind says so
     return same(one, other)
@@ -400,10 +402,10 @@ def _revision(resource: Resource) -> int | None:
 
 
 def changed_since(resource: Resource | None) -> Finding:
-    """Return the finding of a write before which someone else wrote, or an earlier write ended."""
+    """Return the finding for a write after a conflicting change: another write, or the end of an earlier write."""
     desired = resource and resource.desired
     found = f" ({desired!r})" if desired else ""
-    return _refuse(Check.CHANGED, f"its desired value{found} is not the expected one any more; read it again")
+    return _reject(Check.CHANGED, f"its desired value{found} is not the expected one any more; read it again")
 
 
 def _current(resource: Resource) -> ReportedValue | DesiredValue | None:
@@ -415,7 +417,7 @@ def _current(resource: Resource) -> ReportedValue | DesiredValue | None:
 
 
 def _is_uncertain(resource: Resource) -> bool:
-    """Whether a failed write may have changed the resource since its last report.
+    """Return whether a failed write may have changed the resource since its last report.
 
     The service does not say why the write of another application failed, so such a write may have.
     """
@@ -441,9 +443,9 @@ def _since(current: ReportedValue | DesiredValue) -> str:
 
 
 def same(one: Value, other: Value) -> bool:
-    """Whether two values are equal, whatever their content types."""
+    """Return whether two values are equal, also with different content types."""
     return one.kind is other.kind and one.python == other.python
 
 
-def _refuse(check: Check, reason: str) -> Finding:
+def _reject(check: Check, reason: str) -> Finding:
     return Finding(Decision.REFUSE, check, reason)

@@ -1,4 +1,4 @@
-"""The parts of a plan that both clients share. Nothing in here sends a request."""
+"""The base of the plans of both clients. It sends no requests."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import pandas as pd
 from mirror_sdk._protocol.accepted_request import AcceptedRequest, UnacceptedRequest
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.html import to_html
-from mirror_sdk.frames.requests import RequestStatus, request_status, seen_requests_frame
+from mirror_sdk.frames.requests import RequestStatus, cached_requests_frame, request_status
 from mirror_sdk.plan.checks import Decision, PlannedWrite
-from mirror_sdk.plan.ledger import Ledger
 from mirror_sdk.plan.requested import RequestedWrite
 from mirror_sdk.plan.saved import save
+from mirror_sdk.plan.scheduler import WriteScheduler
 from mirror_sdk.plan.table import plan_frame
 from mirror_sdk.values import InstanceValues, PythonValue
 from mirror_sdk.wire.device_requests import MAX_EXPIRY_SECONDS
@@ -36,10 +36,10 @@ class PlanReport(JsonForm):
     applied: a level, and a text for a boolean.
     """
 
-    def __init__(self, planned: Sequence[PlannedWrite], server: str, placed: Mapping[str, AcceptedRequest]) -> None:
+    def __init__(self, planned: Sequence[PlannedWrite], server: str, accepted: Mapping[str, AcceptedRequest]) -> None:
         self._planned = planned
         self._server = server
-        self._ledger = Ledger(planned, placed)
+        self._scheduler = WriteScheduler(planned, accepted)
 
     def __len__(self) -> int:
         return len(self._planned)
@@ -57,7 +57,7 @@ class PlanReport(JsonForm):
         >>> [write.decision.value for write in plan.planned]
         ['write', 'refuse']
         """
-        now = {entry.planned.async_id: entry.planned for entry in self._ledger.entries}
+        now = {entry.planned.async_id: entry.planned for entry in self._scheduler.entries}
         return [now.get(one.async_id, one) for one in self._planned]
 
     @property
@@ -67,7 +67,7 @@ class PlanReport(JsonForm):
         >>> [request.path for request in plan.requests]
         ['/3311/0/5851']
         """
-        return [entry.request for entry in self._ledger.entries]
+        return [entry.request for entry in self._scheduler.entries]
 
     @property
     def stopped_because(self) -> str | None:
@@ -76,7 +76,7 @@ class PlanReport(JsonForm):
         >>> plan.stopped_because is None
         True
         """
-        return self._ledger.stopped_because
+        return self._scheduler.stopped_because
 
     @property
     def is_undoable(self) -> bool:
@@ -85,7 +85,7 @@ class PlanReport(JsonForm):
         >>> plan.is_undoable
         False
         """
-        return any(entry.may_have_acted for entry in self._ledger.entries)
+        return any(entry.may_have_acted for entry in self._scheduler.entries)
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -109,8 +109,8 @@ class PlanReport(JsonForm):
         ['queued']
         """
         names = {one.device_id: one.endpoint_name for one in self.planned}
-        of_each = [names.get(request.device_id) for request in self.requests]
-        frame = seen_requests_frame(self.requests, server=self._server, names=of_each)
+        device_names = [names.get(request.device_id) for request in self.requests]
+        frame = cached_requests_frame(self.requests, server=self._server, names=device_names)
         frame.attrs["mirror"]["stopped_because"] = self.stopped_because
         return frame
 
@@ -155,12 +155,12 @@ class PlanReport(JsonForm):
         >>> [value for _, _, value in plan.values_before()]
         [10]
         """
-        planned = [entry.planned for entry in self._ledger.entries]
+        planned = [entry.planned for entry in self._scheduler.entries]
         return [(one.device_id, one.path, one.before.python) for one in planned if one.before.python is not None]
 
     def _undo(self) -> list[RequestedWrite]:
         """Return the undo of each write that may have had an effect, the last one first."""
-        return [entry.undo for entry in reversed(self._ledger.entries) if entry.may_have_acted]
+        return [entry.undo for entry in reversed(self._scheduler.entries) if entry.may_have_acted]
 
     def summary_text(self) -> str:
         """Return the number of writes by decision, and by status once some were sent.
@@ -170,18 +170,18 @@ class PlanReport(JsonForm):
         """
         counted = Counter(one.decision for one in self.planned)
         decisions = [f"{counted[decision]} {words}" for decision, words in _DECISIONS.items() if counted[decision]]
-        parts = [", ".join(decisions) or "no writes"]
+        phrases = [", ".join(decisions) or "no writes"]
         if self._is_unsent:
             lost = sum(not one.undoable for one in self._to_write)
             sends = ", apply() sends" if self._to_write else ""
-            parts += [f"{lost} cannot be undone" if lost else "", self.asleep_text(), f"nothing was sent{sends}"]
+            phrases += [f"{lost} cannot be undone" if lost else "", self.asleep_text(), f"nothing was sent{sends}"]
         else:
-            sent = ((status, count) for status, count in self._ledger.count().items() if status != "queued")
-            parts.append(f"sent: {', '.join(f'{count} {status.value}' for status, count in sorted(sent))}")
-            parts.append(f"stopped: {self.stopped_because}" if self.stopped_because else "")
+            sent = ((status, count) for status, count in self._scheduler.count().items() if status != "queued")
+            phrases.append(f"sent: {', '.join(f'{count} {status.value}' for status, count in sorted(sent))}")
+            phrases.append(f"stopped: {self.stopped_because}" if self.stopped_because else "")
             asleep = self.asleep_text()
-            parts.append(f"{asleep}; apply() looks again" if asleep else "")
-        return "; ".join(filter(None, parts))
+            phrases.append(f"{asleep}; apply() looks again" if asleep else "")
+        return "; ".join(filter(None, phrases))
 
     def asleep_text(self, expiry_seconds: int | None = None) -> str:
         """Return how many devices sleep, and until when they accept the writes; empty if no write waits for one.
@@ -192,17 +192,17 @@ class PlanReport(JsonForm):
         >>> plan.asleep_text()
         ''
         """
-        left = self._ledger.asleep()
-        times = [entry.request.expires_at for entry in left if isinstance(entry.request, AcceptedRequest)]
+        asleep = self._scheduler.asleep()
+        times = [entry.request.expires_at for entry in asleep if isinstance(entry.request, AcceptedRequest)]
         latest = max((at for at in times if at is not None), default=None)
-        writes = [entry.planned for entry in left] or [one for one in self._to_write if one.sleeps]
-        if not writes or not (left or self._is_unsent):
+        writes = [entry.planned for entry in asleep] or [one for one in self._to_write if one.sleeps]
+        if not writes or not (asleep or self._is_unsent):
             return ""
         within = f"within {span_text(expiry_seconds or max(one.expiry_seconds for one in writes))}"
         until = within if latest is None else f"by {write_timestamp(latest)} at the latest"
         count = len({one.device_id for one in writes})
-        who = "1 device sleeps and takes it at its" if count == 1 else f"{count} devices sleep and take it at their"
-        return f"{who} next contact, {until}"
+        devices = "1 device sleeps and takes it at its" if count == 1 else f"{count} devices sleep and take it at their"
+        return f"{devices} next contact, {until}"
 
     @property
     def _to_write(self) -> list[PlannedWrite]:
@@ -210,7 +210,7 @@ class PlanReport(JsonForm):
 
     @property
     def _is_unsent(self) -> bool:
-        return all(entry.status is RequestStatus.QUEUED for entry in self._ledger.entries)
+        return all(entry.status is RequestStatus.QUEUED for entry in self._scheduler.entries)
 
 
 def span_text(span_seconds: float) -> str:
@@ -231,7 +231,7 @@ def _write_to_dict(one: PlannedWrite, request: AcceptedRequest | UnacceptedReque
     members: dict[str, Any] = plain(
         {name: getattr(one, name) for name in _MEMBERS}
         | {name: getattr(one, name) if one.may_be_sent else None for name in ("expiry_seconds", "undoable")}
-        | {"before": one.before, "wanted": one.wanted, "status": request and request_status(request)}
+        | {"before": one.before, "wanted": one.requested, "status": request and request_status(request)}
         | {"request": request}
     )
     return members

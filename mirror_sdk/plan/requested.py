@@ -1,4 +1,4 @@
-"""Requested writes, parsed from the forms in which users have them."""
+"""Requested writes, parsed from the forms that users pass."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RequestedWrites: TypeAlias = DeviceTable | Iterable[tuple[DeviceLike, str, objec
 
 
 class EarlierWrite(NamedTuple):
-    """A write to be undone, unless the resource was changed after it.
+    """A write to undo, unless the resource was changed after it.
 
     Attributes:
         written: The value that was written.
@@ -69,7 +69,7 @@ class RequestedWrite(NamedTuple):
 def read_requested(
     writes: RequestedWrites, *, value: object = None, path: str | None = None, if_match: bool = False
 ) -> list[RequestedWrite]:
-    """Return the single writes. Rows without a value (``NA``, ``NaN``, ``None``) are left out.
+    """Return the requested writes. Rows without a value (``NA``, ``NaN``, ``None``) are left out.
 
     A text in a table is parsed like user input, see :func:`~mirror_sdk.parse_value`; one in a list stays a text.
 
@@ -85,14 +85,14 @@ def read_requested(
         InvalidValue: It is none of these.
     """
     if is_table(writes):
-        frame = _frame_of(writes)
+        frame = _to_frame(writes)
         if value is not None or path is not None:
-            frame = _with_value(frame, value, path, keeps_revisions=if_match)
-        rows = _of_table(frame, if_match=if_match)
+            frame = _with_value(frame, value, path, with_revisions=if_match)
+        rows = _from_table(frame, if_match=if_match)
     elif value is not None or path is not None or if_match:
-        raise InvalidValue("value=, path= and if_match= go with a table; write device, path and value into the list")
+        raise InvalidValue("value=, path= and if_match= require a table; put device, path and value into the list")
     else:
-        rows = [_of_tuple(row) for row in writes]
+        rows = [_from_tuple(row) for row in writes]
     return [row for row in rows if not _is_missing(row.value)]
 
 
@@ -113,8 +113,8 @@ def device_chunks(requested: Iterable[RequestedWrite]) -> Iterator[list[str]]:
         yield chunk
 
 
-def _frame_of(table: DeviceTable) -> pd.DataFrame:
-    # Where one is missing, the integers of a column would become floats, which round past 2**53.
+def _to_frame(table: DeviceTable) -> pd.DataFrame:
+    # A missing value would turn the integers of its column into floats, which round above 2**53.
     frame = table if isinstance(table, pd.DataFrame) else pa.table(table).to_pandas(integer_object_nulls=True)
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()][0]
@@ -124,20 +124,20 @@ def _frame_of(table: DeviceTable) -> pd.DataFrame:
     return frame.rename(columns={"device" if "device" in frame else "endpoint_name": "device_id"})
 
 
-def _with_value(frame: pd.DataFrame, value: object, path: str | None, *, keeps_revisions: bool) -> pd.DataFrame:
+def _with_value(frame: pd.DataFrame, value: object, path: str | None, *, with_revisions: bool) -> pd.DataFrame:
     """Return the resources of the rows, each once, with the requested value."""
     if value is None:
-        raise InvalidValue("path= goes with value=, which is written there")
-    if there := [name for name in ("value", "text") if name in frame]:
-        raise InvalidValue(f"the table has a column {there[0]}, and value= was given; give one of them")
-    if keeps_revisions and path is not None:
-        raise InvalidValue("if_match=True goes without path=: the table has the revisions of its own paths")
+        raise InvalidValue("path= requires value=, which is written there")
+    if existing := [name for name in ("value", "text") if name in frame]:
+        raise InvalidValue(f"the table has a column {existing[0]}, and value= was passed; pass one of them")
+    if with_revisions and path is not None:
+        raise InvalidValue("if_match=True cannot be combined with path=: the table has the revisions of its own paths")
     if isinstance(value, pd.Series) and not value.index.equals(frame.index):
         raise InvalidValue("value= has other rows than the table; make it from the columns of the same table")
     rows = named_rows(frame, ("device_id", "path") if path is None else ("device_id",), "wanted")
     if path is not None:
         rows = rows.assign(path=path)
-    if keeps_revisions:
+    if with_revisions:
         rows = rows.assign(**{name: frame[name].array for name in (REVISION, _STATUS) if name in frame})
     values: Any = value.array if isinstance(value, pd.Series) else value
     try:
@@ -146,15 +146,15 @@ def _with_value(frame: pd.DataFrame, value: object, path: str | None, *, keeps_r
         raise InvalidValue(f"value= is neither a value nor a column of values for the rows: {error}") from error
 
 
-def _of_table(frame: pd.DataFrame, *, if_match: bool) -> list[RequestedWrite]:
+def _from_table(frame: pd.DataFrame, *, if_match: bool) -> list[RequestedWrite]:
     if "value" in frame and "text" in frame:
         raise InvalidValue(f"the table has both a column value and a column text; {_CURE}")
     value_name = "text" if "text" in frame else "value"
     if {"device_id", "path", value_name} <= set(frame.columns):
-        return _of_long(frame, value_name, if_match=if_match)
+        return _from_long(frame, value_name, if_match=if_match)
     if if_match:
         raise _no_revisions()
-    return _of_long(_long_of_wide(frame), "value", if_match=False)
+    return _from_long(_wide_to_long(frame), "value", if_match=False)
 
 
 def _no_revisions() -> InvalidValue:
@@ -190,7 +190,7 @@ def _parsed(cell: object, path: str, frame: pd.DataFrame, row: object, column: o
         return InvalidValue(f"{named} {row}, column {column}: {error}")
 
 
-def _of_long(frame: pd.DataFrame, value_name: str, *, if_match: bool) -> list[RequestedWrite]:
+def _from_long(frame: pd.DataFrame, value_name: str, *, if_match: bool) -> list[RequestedWrite]:
     columns = [frame[name].astype(object) for name in ("device_id", "path", value_name)]
     types = frame["content_type"].astype(object) if "content_type" in frame else [None] * len(frame)
     # Errors name the column of a wide table, which is the path.
@@ -198,8 +198,8 @@ def _of_long(frame: pd.DataFrame, value_name: str, *, if_match: bool) -> list[Re
     revisions: Sequence[int | None] = _revisions(frame) if if_match else [None] * len(frame)
     return [
         RequestedWrite(
-            own_id(device_id) or _text_of("device_id", device_id),
-            _text_of("path", path),
+            own_id(device_id) or _read_name("device_id", device_id),
+            _read_name("path", path),
             _parsed(value, path, frame, row, path if is_wide else value_name),
             None if _is_missing(content_type) else str(content_type),
             revision,
@@ -211,7 +211,7 @@ def _of_long(frame: pd.DataFrame, value_name: str, *, if_match: bool) -> list[Re
     ]
 
 
-def _text_of(name: str, cell: object) -> str:
+def _read_name(name: str, cell: object) -> str:
     """Return a cell that names a device or a path. pandas turns a name such as 0012 into another number.
 
     Raises:
@@ -228,7 +228,7 @@ def _text_of(name: str, cell: object) -> str:
     )
 
 
-def _long_of_wide(frame: pd.DataFrame) -> pd.DataFrame:
+def _wide_to_long(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a table with a column per path as one with a row per value."""
     paths = [name for name in frame.columns if str(name).startswith("/")]
     if frame.index.name != "device_id" or len(paths) < len(frame.columns):
@@ -238,7 +238,7 @@ def _long_of_wide(frame: pd.DataFrame) -> pd.DataFrame:
     return long.assign(device_id=long.index)
 
 
-def _of_tuple(row: tuple[object, ...]) -> RequestedWrite:
+def _from_tuple(row: tuple[object, ...]) -> RequestedWrite:
     match row:
         case (device, str(path), value) if (own := own_id(device)) is not None or isinstance(device, str):
             return RequestedWrite(own or str(device), path, value)

@@ -29,7 +29,7 @@ _CONVERTED = frozenset({"wanted", "before", "request"})
 
 
 class _Saved(BaseModel):
-    # An unknown member may change what is to be sent.
+    # An unknown member may change the meaning of the others, and so the values to send.
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
 
@@ -67,8 +67,8 @@ class _SavedWrite(_Saved):
     if_match: Revision | None
 
     @model_validator(mode="after")
-    def _can_be_sent(self) -> Self:
-        """Check what is sent. A rejected write may have any path and value."""
+    def _check_sendable(self) -> Self:
+        """Check a write that may be sent. A rejected one may have any path and value."""
         if self.decision is not Decision.REFUSE:
             of_resource(routes.SUBSCRIPTION, self.device_id, self.path)
             if self.wanted is None:
@@ -76,7 +76,7 @@ class _SavedWrite(_Saved):
         return self
 
 
-def _each_once(writes: list[_SavedWrite]) -> list[_SavedWrite]:
+def _check_unique_ids(writes: list[_SavedWrite]) -> list[_SavedWrite]:
     async_id, count = Counter(write.async_id for write in writes).most_common(1)[0] if writes else ("", 0)
     if count > 1:
         raise ValueError(f"async_id {async_id!r} occurs twice, so one of the writes would never be sent")
@@ -88,7 +88,7 @@ class SavedPlan(_Saved):
 
     version: Literal[3]
     server: str
-    writes: Annotated[list[_SavedWrite], AfterValidator(_each_once)]
+    writes: Annotated[list[_SavedWrite], AfterValidator(_check_unique_ids)]
 
 
 def save(
@@ -104,8 +104,8 @@ def save(
     """
     target = Path(path)
     unfinished = target.with_name(f"{target.name}.unfinished")
-    placed = {one.async_id: _saved_request(one) for one in requests if isinstance(one, AcceptedRequest)}
-    writes = [_to_saved(one, placed.get(one.async_id)) for one in planned]
+    accepted = {one.async_id: _saved_request(one) for one in requests if isinstance(one, AcceptedRequest)}
+    writes = [_to_saved(one, accepted.get(one.async_id)) for one in planned]
     saved = SavedPlan(version=_VERSION, server=server, writes=writes)
     unfinished.write_text(saved.model_dump_json(indent=1), encoding="utf-8")
     unfinished.replace(target)
@@ -125,14 +125,14 @@ def load(path: str | PathLike[str], server: str) -> tuple[list[PlannedWrite], di
         fault = file_fault(content, error, _VERSION)
         raise InvalidValue(f"{path} contains no valid plan ({fault}); plan again, and save it") from error
     if saved.server != server:
-        raise InvalidValue(f"{path} is a plan for {saved.server}, not for {server}; load it with a client of that")
+        raise InvalidValue(f"{path} is a plan for {saved.server}, not for {server}; use a client of that server")
     planned = [_from_saved(one) for one in saved.writes]
     sent = zip(planned, (one.request for one in saved.writes), strict=True)
     return planned, {one.async_id: _request(one, request) for one, request in sent if request is not None}
 
 
 def _saved_request(request: AcceptedRequest) -> _SavedRequest | None:
-    """Return a request that was sent; ``None`` without the time of its acceptance, which identifies it later."""
+    """Return a request in its saved form; ``None`` without the time of its acceptance, which identifies it later."""
     response = request.response
     if request.accepted_at is None:
         return None
@@ -161,21 +161,21 @@ def _request(planned: PlannedWrite, saved: _SavedRequest) -> AcceptedRequest:
         expiry_seconds=saved.expiry_seconds,
         accepted_at=saved.accepted_at,
         expires_at=saved.expires_at,
-        requested_value=planned.wanted,
+        requested_value=planned.requested,
         _expectation=Expectation(planned.async_id, response),
     )
 
 
 def _to_saved(planned: PlannedWrite, request: _SavedRequest | None) -> _SavedWrite:
     members = {name: getattr(planned, name) for name in _SavedWrite.model_fields if name not in _CONVERTED}
-    values = {name: _saved_value(getattr(planned, name)) for name in ("wanted", "before")}
-    return _SavedWrite(**members, **values, request=request)
+    wanted, before = _saved_value(planned.requested), _saved_value(planned.before)
+    return _SavedWrite(**members, wanted=wanted, before=before, request=request)
 
 
 def _from_saved(saved: _SavedWrite) -> PlannedWrite:
     members: Any = {name: member for name, member in saved if name not in _CONVERTED}
-    wanted, before = _value(saved.wanted, saved.path), _value(saved.before, saved.path)
-    return PlannedWrite(**members, value=wanted.python, wanted=wanted, before=before)
+    requested, before = _value(saved.wanted, saved.path), _value(saved.before, saved.path)
+    return PlannedWrite(**members, value=requested.python, requested=requested, before=before)
 
 
 def _saved_value(value: Value) -> _SavedValue | None:

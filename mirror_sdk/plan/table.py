@@ -16,7 +16,7 @@ PLAN_COLUMNS = (
     TableColumn("device_id", CATEGORY, "the device"),
     TableColumn("endpoint_name", CATEGORY, "its endpoint name; NA for an unknown device"),
     TableColumn("path", CATEGORY, "resource path"),
-    TableColumn("label", CATEGORY, "object and resource name; NA where nothing declares one"),
+    TableColumn("label", CATEGORY, "object and resource name; NA without a declaration"),
     TableColumn("unit", CATEGORY, "of the ``_num`` columns"),
     TableColumn("current_num", pa.float64(), "the current number when the plan was made: reported, or written since"),
     TableColumn("current_text", pa.string(), "the current text"),
@@ -27,8 +27,8 @@ PLAN_COLUMNS = (
     TableColumn("decision", Words([decision.value for decision in Decision]), "write, skip or refuse"),
     TableColumn("check", Words([check.value for check in Check]), "the reason, one of ``Check``"),
     TableColumn("reason", pa.string(), "the reason in words, and why it cannot be undone"),
-    TableColumn("sleeps", pa.bool_(), "whether the device sleeps, and takes it at its next contact"),
-    TableColumn("expiry_seconds", pa.int64(), "how long it waits for its device, unless ``apply`` has another time"),
+    TableColumn("sleeps", pa.bool_(), "whether the device sleeps, and receives it at its next contact"),
+    TableColumn("expiry_seconds", pa.int64(), "how long it waits for its device, unless ``apply`` sets another time"),
     TableColumn("undoable", pa.bool_(), "whether the value before is known and can be written again"),
 )
 """The plan table."""
@@ -61,5 +61,5 @@ def plan_frame(planned: Sequence[PlannedWrite], *, server: str = "") -> pd.DataF
     columns["label"] = [definition.label if definition else None for definition in definitions]
     columns["reason"] = [one.reason or None for one in planned]
     columns |= value_columns("current", [one.before for one in planned])
-    columns |= value_columns("wanted", [one.wanted for one in planned])
+    columns |= value_columns("wanted", [one.requested for one in planned])
     return build(columns, PLAN_SCHEMA, complete=True, server=server)

@@ -12,7 +12,7 @@ from mirror_sdk.privacy.arrow_cells import cells_of, replaced
 from mirror_sdk.privacy.cells import Cells
 from mirror_sdk.privacy.personal import path_of_column
 from mirror_sdk.privacy.pseudonymizer import Column, Pseudonymizer
-from mirror_sdk.tables.columns import basis_of_table, with_basis
+from mirror_sdk.tables.columns import metadata_of_table, with_metadata
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,12 +74,12 @@ def _is_frame_of(package: str, table: object) -> bool:
 
 
 def _of_arrow(table: pa.Table, pseudonymizer: Pseudonymizer) -> ArrowTable:
-    metadata = basis_of_table(table)
+    metadata = metadata_of_table(table)
     pseudonymizer.check_metadata(metadata)
     columns = [replaced(*one) for one in zip(table.columns, _replaced_cells(table, pseudonymizer), strict=True)]
     # Other metadata of the schema and its columns are left out: they may contain anything.
     names = [pseudonymizer.column_name(name) for name in table.column_names]
-    result: ArrowTable = with_basis(pa.Table.from_arrays(columns, names), pseudonymizer.metadata(metadata))
+    result: ArrowTable = with_metadata(pa.Table.from_arrays(columns, names), pseudonymizer.metadata(metadata))
     return result
 
 

@@ -13,7 +13,7 @@ from mirror_sdk.history.request import up_to_millisecond
 from mirror_sdk.recording.content import RecordingContent
 from mirror_sdk.recording.selection import RowSelection
 from mirror_sdk.tables.columns import INSTANT
-from mirror_sdk.tables.history import HistoryParts, history_of_events
+from mirror_sdk.tables.history import HistoryTableBuilder, history_of_events
 from mirror_sdk.wire.model import write_timestamp
 
 
@@ -53,7 +53,7 @@ def history(
         [(before.until_at, after.from_at) for before, after in pairwise(spans)],
         raw=raw,
     )
-    parts = HistoryParts(raw=raw)
+    parts = HistoryTableBuilder(raw=raw)
     parts.add(_between(table, begin, end).slice(0, limit))
     times = {"taken_at": until_at, "begin": begin, "end": end, "oldest_at": from_at}
     about = {name: None if one is None else write_timestamp(one) for name, one in times.items()}

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirror_sdk.errors import InvalidValue
-from mirror_sdk.history.changes import COUNTED_SCHEMA, KEY, VALUES_SCHEMA, Counted, changes_parts
+from mirror_sdk.history.changes import COUNTED_SCHEMA, KEY, VALUES_SCHEMA, Counted, changes_tables
 from mirror_sdk.object_table import lookup
 from mirror_sdk.recording.coverage import Span, is_covered
 from mirror_sdk.tables.columns import moment, to_table
 from mirror_sdk.tables.history import history_of_events
-from mirror_sdk.tables.state import STATE_SCHEMA, parts_of
+from mirror_sdk.tables.state import STATE_SCHEMA, path_numbers
 from mirror_sdk.tables.units import UnitNames, names_unit
 from mirror_sdk.wire.model import write_timestamp
 
@@ -81,7 +81,7 @@ def as_of(
     latest = _latest(values, instant)
     paths = latest["path"].tolist()
     columns = {name: _plain(latest[name]) if name in latest else [None] * len(latest) for name in STATE_SCHEMA.names}
-    columns |= {name: [parts_of(path)[place] for path in paths] for place, name in enumerate(_NUMBERS)}
+    columns |= {name: [path_numbers(path)[place] for path in paths] for place, name in enumerate(_NUMBERS)}
     for name in ("label", "unit"):
         declared = [getattr(lookup(path), name, None) for path in paths]
         columns[name] = [one or other or None for one, other in zip(columns[name], declared, strict=True)]
@@ -107,7 +107,7 @@ def changes(
     between = rows[rows["observed"] & (rows["reported_at"] > begin) & (rows["reported_at"] <= end)]
     counted = between.groupby(KEY)["reported_at"].agg(observations="count", first_at="min", last_at="max")
     counts = Counted(_table(counted.reset_index(), COUNTED_SCHEMA), complete)
-    return changes_parts(counts, _table(before, VALUES_SCHEMA), _table(after, VALUES_SCHEMA), begin, end)
+    return changes_tables(counts, _table(before, VALUES_SCHEMA), _table(after, VALUES_SCHEMA), begin, end)
 
 
 def _latest(values: RecordedValues, instant: datetime) -> pd.DataFrame:

@@ -50,7 +50,7 @@ class AsyncCassettes(ClientResource[AsyncClientSession]):
 
         if self._session.channel != "long polling":
             raise InvalidValue(
-                f"a {self._session.channel} brings notifications past a cassette;"
+                f"a {self._session.channel} delivers notifications without the cassette;"
                 " call client.notifications.use_long_polling() first"
             )
         return AsyncCassette(path, mode, self._session.sender, self._session.reset)

@@ -118,14 +118,14 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
         await import_off_loop(module_for(as_), "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
 
-        whole = self._session.sender.total_deadline(timeout)
-        selection = await self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters)
+        deadline = self._session.sender.total_deadline(timeout)
+        selection = await self._tables.select(devices, deadline, paths, state, endpoint_type, endpoint_name, filters)
         request = SnapshotRequest(
             selection=selection, server=self._session.base_url, raw=raw, tz=tz, compression=compression
         )
-        tables, about = await self._tables.parts_of(request, whole)
-        about = await self._tables.with_silent(about, tables, paths)
-        return await off_loop(lambda: to_form(tables, about, as_=as_, tz=tz))
+        tables, metadata = await self._tables.parts_of(request, deadline)
+        metadata = await self._tables.with_silent(metadata, tables, paths)
+        return await off_loop(lambda: to_form(tables, metadata, as_=as_, tz=tz))
 
     async def dataset(
         self,
@@ -189,10 +189,10 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
         await import_off_loop("mirror_sdk.snapshot.dataset", "mirror_sdk.snapshot.table")
         from mirror_sdk.snapshot.dataset import DatasetWriter
         from mirror_sdk.snapshot.request import SnapshotRequest
-        from mirror_sdk.snapshot.table import basis
+        from mirror_sdk.snapshot.table import snapshot_metadata
 
-        whole = self._session.sender.total_deadline(timeout)
-        selection = await self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters)
+        deadline = self._session.sender.total_deadline(timeout)
+        selection = await self._tables.select(devices, deadline, paths, state, endpoint_type, endpoint_name, filters)
         request = SnapshotRequest(
             selection=selection, server=self._session.base_url, raw=raw, tz=tz, compression=compression
         )
@@ -200,8 +200,8 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
             DatasetWriter, folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite
         )
         async with entered_off_loop(writer):
-            taken = await self._tables.take(request, writer.add, whole)
-            return await off_loop(lambda: writer.finish(basis(request, taken, writer.rows)))
+            snapshot = await self._tables.take(request, writer.add, deadline)
+            return await off_loop(lambda: writer.finish(snapshot_metadata(request, snapshot, writer.rows)))
 
     async def refresh(self, frame: pd.DataFrame, *, timeout: float | None = None) -> pd.DataFrame:
         """Return a table of :meth:`snapshot` as it would be now. Only devices that changed since are fetched.
@@ -228,13 +228,13 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
         [21.5]
         """
         await import_off_loop("mirror_sdk.frames", "mirror_sdk.snapshot.table")
-        from mirror_sdk.snapshot.table import refreshed, request_since, whole_request
+        from mirror_sdk.snapshot.table import full_request, refreshed, request_since
 
-        whole = self._session.sender.total_deadline(timeout)
+        deadline = self._session.sender.total_deadline(timeout)
         request = await off_loop(request_since, frame, server=self._session.base_url)
         try:
-            taken, tables = await self._tables.take_tables(request, whole)
+            snapshot, tables = await self._tables.take_tables(request, deadline)
         except BadRequest as error:
-            request = whole_request(request, error)
-            taken, tables = await self._tables.take_tables(request, whole)
-        return await off_loop(refreshed, frame, request, taken, tables)
+            request = full_request(request, error)
+            snapshot, tables = await self._tables.take_tables(request, deadline)
+        return await off_loop(refreshed, frame, request, snapshot, tables)

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 
 class AsyncNotifications(ClientResource[AsyncClientSession]):
-    """The notification channel and what it received: ``client.notifications`` of an asynchronous client.
+    """The notification channel and the received events: ``client.notifications`` of an asynchronous client.
 
     - ``channel`` is its kind, and ``status()`` returns whether it works and what is pending.
     - ``use_webhook()``, ``use_websocket()`` and ``use_long_polling()`` choose the channel.
-    - ``events_frame()`` returns what was received as a table.
+    - ``events_frame()`` returns the received events as a table.
 
     ``client.events()``, ``client.watch()`` and ``client.record()`` read events one by one.
     """
@@ -105,7 +105,7 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
         """
         address = url or receiver.url
         if address is None:
-            raise ValueError("give url=, the address under which the service calls your application")
+            raise ValueError("pass url=, the address under which the service calls your application")
         await import_off_loop("mirror_sdk.webhook.async_callback_reader")
         from mirror_sdk.webhook.async_callback_reader import AsyncCallbackReader
         from mirror_sdk.webhook.inbox import TOKEN_HEADER
@@ -149,15 +149,15 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
         >>> await client.notifications.use_long_polling()
         """
         if not self._session.sender.is_on_network:
-            raise InvalidValue("a websocket goes over the network, past a cassette and past transport=; leave that out")
+            raise InvalidValue("a websocket bypasses a cassette and transport=; leave that out")
         deadline = self._session.sender.deadline(timeout)
         await import_off_loop("mirror_sdk._protocol.async_socket_reader")
         from mirror_sdk._protocol.async_socket_reader import AsyncSocketReader
         from mirror_sdk._protocol.async_sockets import AsyncSockets
         from mirror_sdk._protocol.socket_messages import Way
 
-        way = Way(self._session.sender.base_url, self._session.sender.api_key)
-        sockets = AsyncSockets(way, self._session.sender.contact, self._session.sender.timeout_seconds)
+        endpoint = Way(self._session.sender.base_url, self._session.sender.api_key)
+        sockets = AsyncSockets(endpoint, self._session.sender.contact, self._session.sender.timeout_seconds)
         reader = AsyncSocketReader(self._session.sender.send, sockets)
         try:
             await reader.open(deadline)
@@ -233,7 +233,7 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
             as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
         Raises:
-            ImportError: What the form needs, such as pandas, is not installed.
+            ImportError: A package that ``as_`` needs, such as pandas, is not installed.
             MirrorError: A failure that a repeated request would not fix, or one that outlasted ``outage_timeout``.
             NotFound: A device does not exist.
             TypeError: A single text was passed instead of a list.
@@ -249,20 +249,20 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
             timeout=timeout, outage_timeout=outage_timeout, limit=limit, after=after, paths=paths, devices=devices
         ) as events:
             await import_off_loop(module_for(as_), "mirror_sdk.tables.events")
-            from mirror_sdk.tables.events import EVENTS_AT_A_TIME, EventParts
+            from mirror_sdk.tables.events import EVENTS_AT_A_TIME, EventsTableBuilder
 
-            parts = await off_loop(EventParts, raw=raw)
+            parts = await off_loop(EventsTableBuilder, raw=raw)
             events._buffer.skipped = parts.skip
-            some: list[Event] = []
+            batch: list[Event] = []
             async for event in events:
-                some.append(event)
-                if len(some) == EVENTS_AT_A_TIME:
-                    await off_loop(parts.add, some)
-                    some = []
-        if some:
-            await off_loop(parts.add, some)
+                batch.append(event)
+                if len(batch) == EVENTS_AT_A_TIME:
+                    await off_loop(parts.add, batch)
+                    batch = []
+        if batch:
+            await off_loop(parts.add, batch)
         state = await self._tables.units_of(await off_loop(parts.unitless))
-        tables, about = await off_loop(
+        tables, metadata = await off_loop(
             parts.finish, server=self._session.base_url, position=events.position, state=state
         )
-        return await off_loop(lambda: to_form(tables, about, as_=as_, tz=tz))
+        return await off_loop(lambda: to_form(tables, metadata, as_=as_, tz=tz))

@@ -45,11 +45,11 @@ class AsyncPlans(ClientResource[AsyncClientSession]):
         from mirror_sdk.plan import AsyncPlan
         from mirror_sdk.plan.saved import load
 
-        planned, placed = await off_loop(load, path, self._session.base_url)
+        planned, accepted = await off_loop(load, path, self._session.base_url)
         planner = AsyncPlanner(self._session)
         return AsyncPlan(
             planned,
-            placed=placed,
+            accepted=accepted,
             server=self._session.base_url,
             # Created when the plan is applied: until then the position would become outdated.
             write=partial(

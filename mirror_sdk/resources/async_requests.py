@@ -14,7 +14,7 @@ from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest, look_f
 from mirror_sdk._protocol.inbox import Expectation
 from mirror_sdk._protocol.request_options import expected_revision, to_execute, to_write
 from mirror_sdk._session.async_client_session import AsyncClientSession
-from mirror_sdk._table_keys import DeviceTable, is_table, seen_revisions
+from mirror_sdk._table_keys import DeviceTable, desired_revisions, is_table
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import utc_now
 from mirror_sdk.naming import DeviceLike, id_of
@@ -144,9 +144,9 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
         ...     print(error.resource.desired_value)
         40
         """
-        asked = to_write(path, value, text, content_type, allow_read_only=allow_read_only, if_match=if_match)
+        options = to_write(path, value, text, content_type, allow_read_only=allow_read_only, if_match=if_match)
         return await self._session.submit(
-            "PUT", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, **asked
+            "PUT", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, **options
         )
 
     async def begin_execute(
@@ -173,9 +173,9 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
         >>> await request.exception() is None
         True
         """
-        asked = to_execute(argument)
+        options = to_execute(argument)
         return await self._session.submit(
-            "POST", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, **asked
+            "POST", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, **options
         )
 
     async def resume(
@@ -240,10 +240,10 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
         """
         rows = [*map(_as_accepted, await self.list())] if requests is None else require_requests(requests)
         await import_off_loop("mirror_sdk.frames")
-        from mirror_sdk.frames.requests import seen_requests_frame
+        from mirror_sdk.frames.requests import cached_requests_frame
 
         await look_for_answers(rows)
-        return await off_loop(seen_requests_frame, rows, tz=tz, server=self._session.base_url)
+        return await off_loop(cached_requests_frame, rows, tz=tz, server=self._session.base_url)
 
     async def acknowledge_failed_write(
         self,
@@ -295,8 +295,8 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
             raise InvalidValue("if_match= goes with one resource; a table has it in its column desired_revision")
         revision = None if if_match is None else expected_revision(if_match)
         operation = partial(_operations.acknowledge_failed_write, by=by, revision=revision)
-        seen = await off_loop(seen_revisions, device_id, path, "device_id") if is_table(device_id) else {}
-        await self._session.act_on(device_id, path, operation, timeout, seen)
+        revisions = await off_loop(desired_revisions, device_id, path, "device_id") if is_table(device_id) else {}
+        await self._session.act_on(device_id, path, operation, timeout, revisions)
 
 
 def _as_accepted(request: WaitingRequest) -> AcceptedRequest:

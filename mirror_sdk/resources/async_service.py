@@ -40,7 +40,7 @@ class AsyncMirrorService(ClientResource[AsyncClientSession]):
 
         Args:
             device_id: A device, its id or its endpoint name; ``None`` for the fleet.
-            timeout: Seconds to look the device up, instead of the client's.
+            timeout: Seconds to find the device in the directory, instead of the client's.
 
         Returns:
             The address of the page, to open by hand if this machine has no browser.

@@ -51,7 +51,7 @@ class AsyncSubscriptionRules(ClientResource[AsyncClientSession]):
 
         Raises:
             BadRequest: The service rejects a rule.
-            ValueError: A rule cannot be sent; the message names what is wrong with it.
+            ValueError: A rule cannot be sent; the message says why.
 
         Source: specification E3, 3.3; wire.md 3.
 
@@ -116,7 +116,7 @@ class AsyncSubscriptionRules(ClientResource[AsyncClientSession]):
 
         Raises:
             CallTimeout: It took too long, possibly because other programs kept changing the rules.
-            ValueError: A value is not a rule; the message names what is wrong with it.
+            ValueError: A value is not a rule; the message says why.
 
         Source: specification E3, 3.3; wire.md 3, where ``ETag`` and ``If-Match`` are an extension.
 

@@ -1,4 +1,4 @@
-"""The base of the resource classes: it holds what all methods of one client share."""
+"""The base of the resource classes, with the session that all methods of one client share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ClientResource(WithMembers, Generic[SessionT]):
     """A group of a client's methods.
 
     Args:
-        session: What all methods of the client share.
+        session: The session that all methods of the client share.
     """
 
     def __init__(self, session: SessionT) -> None:
@@ -36,4 +36,4 @@ class ClientResource(WithMembers, Generic[SessionT]):
         return f"<{self._expression} of {self._session.base_url}: {', '.join(members)}>"
 
     def __reduce__(self) -> NoReturn:
-        raise cannot_be_pickled(self, "send what its methods returned, and make a client in the other process")
+        raise cannot_be_pickled(self, "send the results of its methods, and make a client in the other process")

@@ -51,7 +51,7 @@ class Cassettes(ClientResource[ClientSession]):
 
         if self._session.channel != "long polling":
             raise InvalidValue(
-                f"a {self._session.channel} brings notifications past a cassette;"
+                f"a {self._session.channel} delivers notifications without the cassette;"
                 " call client.notifications.use_long_polling() first"
             )
         return Cassette(path, mode, self._session.sender, self._session.reset)

@@ -62,7 +62,7 @@ class DeviceQueries(ClientResource[ClientSession]):
         query: str | Mapping[str, object] | None = None,
         timeout: float | None = None,
     ) -> DeviceQuery:
-        """Change the name or the conditions of a saved query. Whatever is ``None`` stays as it is.
+        """Change the name or the conditions of a saved query. ``None`` changes nothing.
 
         Args:
             which: The saved query, or its name.
@@ -108,7 +108,7 @@ class DeviceQueries(ClientResource[ClientSession]):
 
 
 def query_of(session: ClientSession, query: str | DeviceQuery, timeout: float | None) -> DeviceQuery:
-    """Return a saved query that is given itself or by its name.
+    """Return a saved query, which is passed itself or by its name.
 
     Raises:
         UnknownQuery: No query has this name.

@@ -129,7 +129,7 @@ class Devices(ClientResource[ClientSession]):
         attributes: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> Device:
-        """Set the name, description or attributes of a device in the directory. Whatever is ``None`` stays as it is.
+        """Set the name, description or attributes of a device in the directory. ``None`` changes nothing.
 
         All applications see them, and ``client.devices.list(attributes={"room": "B12"})`` finds devices by them.
         Methods that take a device do not accept this name: they accept the endpoint name, which the device itself
@@ -223,16 +223,16 @@ class Devices(ClientResource[ClientSession]):
         >>> [(event.event_type, event.state_change) for event in client.devices.events([light])]
         [('registration', True), ('deregistration', True)]
         """
-        whole = self._session.sender.total_deadline(timeout)
+        deadline = self._session.sender.total_deadline(timeout)
         limit = count("limit", limit)
-        device_ids = None if devices is None else self._session.ids_of(devices, timeout=whole)
+        device_ids = None if devices is None else self._session.ids_of(devices, timeout=deadline)
         found: list[DeviceEvent] = []
-        now = self._tables.clock_of(begin, end, timeout=whole)
+        now = self._tables.clock_of(begin, end, timeout=deadline)
         first = None if begin is None else instant_like("begin", begin, now)
         last = None if end is None else instant_like("end", end, now)
-        for asked in _operations.event_filters(device_ids, first, last, event_types):
-            page = partial(_operations.list_device_events, asked, limit=limit)
-            found += self._session.collect(page, whole, limit=limit)
+        for filters in _operations.event_filters(device_ids, first, last, event_types):
+            page = partial(_operations.list_device_events, filters, limit=limit)
+            found += self._session.collect(page, deadline, limit=limit)
         return _operations.newest(found, limit)
 
     def events_frame(
@@ -323,9 +323,9 @@ class Devices(ClientResource[ClientSession]):
         )
 
 
-def _if_allowed(ask: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T | None:
+def _if_allowed(request: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T | None:
     """Return the response, or ``None`` if the key has no access or the service lacks this endpoint."""
     try:
-        return ask(*arguments, **options)
+        return request(*arguments, **options)
     except (AccessDenied, NotFound):
         return None

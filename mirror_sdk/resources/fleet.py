@@ -119,14 +119,14 @@ class Fleet(ClientResource[ClientSession]):
         import_locked(module_for(as_), "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
 
-        whole = self._session.sender.total_deadline(timeout)
-        selection = self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters)
+        deadline = self._session.sender.total_deadline(timeout)
+        selection = self._tables.select(devices, deadline, paths, state, endpoint_type, endpoint_name, filters)
         request = SnapshotRequest(
             selection=selection, server=self._session.base_url, raw=raw, tz=tz, compression=compression
         )
-        tables, about = self._tables.parts_of(request, whole)
-        about = self._tables.with_silent(about, tables, paths)
-        return to_form(tables, about, as_=as_, tz=tz)
+        tables, metadata = self._tables.parts_of(request, deadline)
+        metadata = self._tables.with_silent(metadata, tables, paths)
+        return to_form(tables, metadata, as_=as_, tz=tz)
 
     def dataset(
         self,
@@ -190,17 +190,17 @@ class Fleet(ClientResource[ClientSession]):
         import_locked("mirror_sdk.snapshot.dataset", "mirror_sdk.snapshot.table")
         from mirror_sdk.snapshot.dataset import DatasetWriter
         from mirror_sdk.snapshot.request import SnapshotRequest
-        from mirror_sdk.snapshot.table import basis
+        from mirror_sdk.snapshot.table import snapshot_metadata
 
-        whole = self._session.sender.total_deadline(timeout)
-        selection = self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters)
+        deadline = self._session.sender.total_deadline(timeout)
+        selection = self._tables.select(devices, deadline, paths, state, endpoint_type, endpoint_name, filters)
         request = SnapshotRequest(
             selection=selection, server=self._session.base_url, raw=raw, tz=tz, compression=compression
         )
         writer = DatasetWriter(folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite)
         with writer:
-            taken = self._tables.take(request, writer.add, whole)
-            return writer.finish(basis(request, taken, writer.rows))
+            snapshot = self._tables.take(request, writer.add, deadline)
+            return writer.finish(snapshot_metadata(request, snapshot, writer.rows))
 
     def refresh(self, frame: pd.DataFrame, *, timeout: float | None = None) -> pd.DataFrame:
         """Return a table of :meth:`snapshot` as it would be now. Only devices that changed since are fetched.
@@ -227,13 +227,13 @@ class Fleet(ClientResource[ClientSession]):
         [21.5]
         """
         import_locked("mirror_sdk.frames", "mirror_sdk.snapshot.table")
-        from mirror_sdk.snapshot.table import refreshed, request_since, whole_request
+        from mirror_sdk.snapshot.table import full_request, refreshed, request_since
 
-        whole = self._session.sender.total_deadline(timeout)
+        deadline = self._session.sender.total_deadline(timeout)
         request = request_since(frame, server=self._session.base_url)
         try:
-            taken, tables = self._tables.take_tables(request, whole)
+            snapshot, tables = self._tables.take_tables(request, deadline)
         except BadRequest as error:
-            request = whole_request(request, error)
-            taken, tables = self._tables.take_tables(request, whole)
-        return refreshed(frame, request, taken, tables)
+            request = full_request(request, error)
+            snapshot, tables = self._tables.take_tables(request, deadline)
+        return refreshed(frame, request, snapshot, tables)

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 
 class Notifications(ClientResource[ClientSession]):
-    """The notification channel and what it received: ``client.notifications`` of a synchronous client.
+    """The notification channel and the received events: ``client.notifications`` of a synchronous client.
 
     - ``channel`` is its kind, and ``status()`` returns whether it works and what is pending.
     - ``use_webhook()``, ``use_websocket()`` and ``use_long_polling()`` choose the channel.
-    - ``events_frame()`` returns what was received as a table.
+    - ``events_frame()`` returns the received events as a table.
 
     ``client.events()``, ``client.watch()`` and ``client.record()`` read events one by one.
     """
@@ -104,7 +104,7 @@ class Notifications(ClientResource[ClientSession]):
         """
         address = url or receiver.url
         if address is None:
-            raise ValueError("give url=, the address under which the service calls your application")
+            raise ValueError("pass url=, the address under which the service calls your application")
         import_locked("mirror_sdk.webhook.callback_reader")
         from mirror_sdk.webhook.callback_reader import CallbackReader
         from mirror_sdk.webhook.inbox import TOKEN_HEADER
@@ -148,15 +148,15 @@ class Notifications(ClientResource[ClientSession]):
         >>> client.notifications.use_long_polling()
         """
         if not self._session.sender.is_on_network:
-            raise InvalidValue("a websocket goes over the network, past a cassette and past transport=; leave that out")
+            raise InvalidValue("a websocket bypasses a cassette and transport=; leave that out")
         deadline = self._session.sender.deadline(timeout)
         import_locked("mirror_sdk._protocol.socket_reader")
         from mirror_sdk._protocol.socket_messages import Way
         from mirror_sdk._protocol.socket_reader import SocketReader
         from mirror_sdk._protocol.sockets import Sockets
 
-        way = Way(self._session.sender.base_url, self._session.sender.api_key)
-        sockets = Sockets(way, self._session.sender.contact, self._session.sender.timeout_seconds)
+        endpoint = Way(self._session.sender.base_url, self._session.sender.api_key)
+        sockets = Sockets(endpoint, self._session.sender.contact, self._session.sender.timeout_seconds)
         reader = SocketReader(self._session.sender.send, sockets)
         try:
             reader.open(deadline)
@@ -230,7 +230,7 @@ class Notifications(ClientResource[ClientSession]):
             as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
         Raises:
-            ImportError: What the form needs, such as pandas, is not installed.
+            ImportError: A package that ``as_`` needs, such as pandas, is not installed.
             MirrorError: A failure that a repeated request would not fix, or one that outlasted ``outage_timeout``.
             NotFound: A device does not exist.
             TypeError: A single text was passed instead of a list.
@@ -246,18 +246,18 @@ class Notifications(ClientResource[ClientSession]):
             timeout=timeout, outage_timeout=outage_timeout, limit=limit, after=after, paths=paths, devices=devices
         ) as events:
             import_locked(module_for(as_), "mirror_sdk.tables.events")
-            from mirror_sdk.tables.events import EVENTS_AT_A_TIME, EventParts
+            from mirror_sdk.tables.events import EVENTS_AT_A_TIME, EventsTableBuilder
 
-            parts = EventParts(raw=raw)
+            parts = EventsTableBuilder(raw=raw)
             events._buffer.skipped = parts.skip
-            some: list[Event] = []
+            batch: list[Event] = []
             for event in events:
-                some.append(event)
-                if len(some) == EVENTS_AT_A_TIME:
-                    parts.add(some)
-                    some = []
-        if some:
-            parts.add(some)
+                batch.append(event)
+                if len(batch) == EVENTS_AT_A_TIME:
+                    parts.add(batch)
+                    batch = []
+        if batch:
+            parts.add(batch)
         state = self._tables.units_of(parts.unitless())
-        tables, about = parts.finish(server=self._session.base_url, position=events.position, state=state)
-        return to_form(tables, about, as_=as_, tz=tz)
+        tables, metadata = parts.finish(server=self._session.base_url, position=events.position, state=state)
+        return to_form(tables, metadata, as_=as_, tz=tz)

@@ -1,5 +1,5 @@
 # Made from async_planner.py by .ci/make_sync_twins.py: a change belongs there, not here.
-"""Makes plans for a synchronous client: checks the writes, and sends them."""
+"""Makes plans for a synchronous client: checks the writes and sends them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mirror_sdk.values import encode
 
 if TYPE_CHECKING:
     from mirror_sdk.plan import Plan
-    from mirror_sdk.plan.checks import KnownDevice, Seen
+    from mirror_sdk.plan.checks import ReadResources, TargetDevice
     from mirror_sdk.plan.requested import RequestedWrite
 
 _CONCURRENT_READS = 8
@@ -56,23 +56,23 @@ class Planner:
         *,
         read_first: bool = False,
     ) -> Plan:
-        """Check writes against what is declared and against the current state, and plan them.
+        """Check writes against the declarations and the current state, and plan them.
 
         Args:
             requested: The writes, with device ids.
-            reasons: Why texts name no device, by the text.
-            timeout: Seconds for the whole, instead of the client's for each request.
-            read_first: Whether to read from devices the values that the mirror does not know.
+            reasons: Why names of devices were not found, by name.
+            timeout: Seconds for the whole call, instead of the client's for each request.
+            read_first: Whether to read values from devices that the mirror does not have.
         """
         from mirror_sdk.plan import Plan
-        from mirror_sdk.plan.checks import check_all, places_to_read
+        from mirror_sdk.plan.checks import check_all, resources_to_read
 
-        known, new_id = self._known_of(requested, timeout), self._session.sender.clock.new_async_id
-        planned = check_all(requested, known, reasons or {}, new_id=new_id)
-        if read_first and (places := places_to_read(planned, known)):
-            unread = self._read_each(places, timeout)
-            known |= self._known_of([one for one in requested if (one.device_id, one.path) in places], timeout)
-            planned = check_all(requested, known, reasons or {}, unread, new_id=new_id)
+        devices, new_id = self._targets(requested, timeout), self._session.sender.clock.new_async_id
+        planned = check_all(requested, devices, reasons or {}, new_id=new_id)
+        if read_first and (unread := resources_to_read(planned, devices)):
+            failures = self._read_resources(unread, timeout)
+            devices |= self._targets([one for one in requested if (one.device_id, one.path) in unread], timeout)
+            planned = check_all(requested, devices, reasons or {}, failures, new_id=new_id)
         return Plan(
             planned,
             server=self._session.base_url,
@@ -81,57 +81,57 @@ class Planner:
             make_plan=self.plan_of,
         )
 
-    def read_state(self, device_id: str, path: str) -> Seen:
+    def read_state(self, device_id: str, path: str) -> ReadResources:
         """Return the current state of a resource."""
         from mirror_sdk.plan.checks import resources_at
 
         return self._session.read_device(device_id, partial(resources_at, {path}))
 
-    def _known_of(self, requested: Sequence[RequestedWrite], timeout: float | None) -> dict[str, KnownDevice]:
-        """Return the devices to write to, with their entry in the directory and their resources."""
-        from mirror_sdk.plan.checks import known_devices, resources_at
+    def _targets(self, requested: Sequence[RequestedWrite], timeout: float | None) -> dict[str, TargetDevice]:
+        """Return the devices to write to by their ids, with their directory entries and resources."""
+        from mirror_sdk.plan.checks import resources_at, target_devices
         from mirror_sdk.plan.requested import device_chunks
 
-        known: dict[str, KnownDevice] = {}
+        devices: dict[str, TargetDevice] = {}
         paths = {one.path for one in requested}
         for chunk in list(device_chunks(requested)):
             listed = self._devices.list(filters={"id__in": chunk}, timeout=timeout)
-            take = partial(self._session.read_device, take=partial(resources_at, paths), timeout=timeout)
-            seen = gather_requests(take, listed.ids)
-            known |= known_devices(listed, seen)
-        return known
+            read = partial(self._session.read_device, take=partial(resources_at, paths), timeout=timeout)
+            states = gather_requests(read, listed.ids)
+            devices |= target_devices(listed, states)
+        return devices
 
-    def _read_each(self, places: Sequence[ResourceKey], timeout: float | None) -> Mapping[ResourceKey, str]:
-        """Read from devices, several at a time. Returns why some reads failed.
+    def _read_resources(self, keys: Sequence[ResourceKey], timeout: float | None) -> Mapping[ResourceKey, str]:
+        """Read resources from devices, several at a time. Returns the reasons of failed reads by resource.
 
         Raises:
-            CallTimeout: The time for all reads is over.
+            CallTimeout: The reads took longer than ``timeout``.
         """
-        from mirror_sdk.plan.ledger import check_about_one_device
+        from mirror_sdk.plan.scheduler import raise_unless_device_specific
 
         failures: dict[ResourceKey, str] = {}
-        ends_at = math.inf if timeout is None else time.monotonic() + left_of(timeout)
-        left, waiting = deque(places), dict[ResourceKey, tuple[DeviceRequest, float]]()
-        with progress_bar(len(places), "reads") as bar:
-            while left or waiting:
-                while left and len(waiting) < _CONCURRENT_READS:
-                    place = left.popleft()
+        deadline = math.inf if timeout is None else time.monotonic() + left_of(timeout)
+        unsent, pending = deque(keys), dict[ResourceKey, tuple[DeviceRequest, float]]()
+        with progress_bar(len(keys), "reads") as bar:
+            while unsent or pending:
+                while unsent and len(pending) < _CONCURRENT_READS:
+                    key = unsent.popleft()
                     try:
-                        begun = self._requests.begin_read(*place, expiry_seconds=_READ_EXPIRY_SECONDS, timeout=timeout)
-                        waiting[place] = begun, time.monotonic() + _LATE_SECONDS
+                        sent = self._requests.begin_read(*key, expiry_seconds=_READ_EXPIRY_SECONDS, timeout=timeout)
+                        pending[key] = sent, time.monotonic() + _LATE_SECONDS
                     except MirrorError as error:
-                        check_about_one_device(error)
-                        failures[place] = str(error)
-                if waiting:
-                    wait_for_answer(next(iter(waiting.values()))[0], _POLL_SECONDS)
+                        raise_unless_device_specific(error)
+                        failures[key] = str(error)
+                if pending:
+                    wait_for_answer(next(iter(pending.values()))[0], _POLL_SECONDS)
                 ended = [
-                    one for one, (read, late_at) in waiting.items() if read.response or time.monotonic() >= late_at
+                    key for key, (read, late_at) in pending.items() if read.response or time.monotonic() >= late_at
                 ]
-                for place in ended:
-                    if failure := _failure_of_read(waiting.pop(place)[0]):
-                        failures[place] = failure
+                for key in ended:
+                    if failure := _failure_of_read(pending.pop(key)[0]):
+                        failures[key] = failure
                 bar.update(len(ended))
-                if (left or waiting) and time.monotonic() >= ends_at:
+                if (unsent or pending) and time.monotonic() >= deadline:
                     raise CallTimeout(
                         f"the reads before the plan took longer than timeout={timeout:g} s; give a longer timeout=, or"
                         " plan without read_first"
@@ -150,7 +150,7 @@ class Planner:
         async_id: str | None,
         if_match: int | None,
     ) -> DeviceRequest:
-        """Send a write like ``begin_write()``. It may have been sent before, and its response may be here already."""
+        """Send a write like ``begin_write()``. If it was sent before, its response may already be in the log."""
         payload, content_type = encode(value, path, content_type)
         return self._session.submit(
             "PUT",

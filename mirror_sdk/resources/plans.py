@@ -46,11 +46,11 @@ class Plans(ClientResource[ClientSession]):
         from mirror_sdk.plan import Plan
         from mirror_sdk.plan.saved import load
 
-        planned, placed = load(path, self._session.base_url)
+        planned, accepted = load(path, self._session.base_url)
         planner = Planner(self._session)
         return Plan(
             planned,
-            placed=placed,
+            accepted=accepted,
             server=self._session.base_url,
             # Created when the plan is applied: until then the position would become outdated.
             write=partial(

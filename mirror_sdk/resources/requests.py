@@ -15,7 +15,7 @@ from mirror_sdk._protocol.device_request import DeviceRequest, look_for_answers
 from mirror_sdk._protocol.inbox import Expectation
 from mirror_sdk._protocol.request_options import expected_revision, to_execute, to_write
 from mirror_sdk._session.client_session import ClientSession
-from mirror_sdk._table_keys import DeviceTable, is_table, seen_revisions
+from mirror_sdk._table_keys import DeviceTable, desired_revisions, is_table
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import utc_now
 from mirror_sdk.naming import DeviceLike, id_of
@@ -145,9 +145,9 @@ class Requests(ClientResource[ClientSession]):
         ...     print(error.resource.desired_value)
         40
         """
-        asked = to_write(path, value, text, content_type, allow_read_only=allow_read_only, if_match=if_match)
+        options = to_write(path, value, text, content_type, allow_read_only=allow_read_only, if_match=if_match)
         return self._session.submit(
-            "PUT", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, **asked
+            "PUT", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, **options
         )
 
     def begin_execute(
@@ -174,9 +174,9 @@ class Requests(ClientResource[ClientSession]):
         >>> request.exception() is None
         True
         """
-        asked = to_execute(argument)
+        options = to_execute(argument)
         return self._session.submit(
-            "POST", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, **asked
+            "POST", device_id, path, expiry_seconds=expiry_seconds, async_id=async_id, timeout=timeout, **options
         )
 
     def resume(
@@ -241,10 +241,10 @@ class Requests(ClientResource[ClientSession]):
         """
         rows = [*map(_as_accepted, self.list())] if requests is None else require_requests(requests)
         import_locked("mirror_sdk.frames")
-        from mirror_sdk.frames.requests import seen_requests_frame
+        from mirror_sdk.frames.requests import cached_requests_frame
 
         look_for_answers(rows)
-        return seen_requests_frame(rows, tz=tz, server=self._session.base_url)
+        return cached_requests_frame(rows, tz=tz, server=self._session.base_url)
 
     def acknowledge_failed_write(
         self,
@@ -296,8 +296,8 @@ class Requests(ClientResource[ClientSession]):
             raise InvalidValue("if_match= goes with one resource; a table has it in its column desired_revision")
         revision = None if if_match is None else expected_revision(if_match)
         operation = partial(_operations.acknowledge_failed_write, by=by, revision=revision)
-        seen = seen_revisions(device_id, path, "device_id") if is_table(device_id) else {}
-        self._session.act_on(device_id, path, operation, timeout, seen)
+        revisions = desired_revisions(device_id, path, "device_id") if is_table(device_id) else {}
+        self._session.act_on(device_id, path, operation, timeout, revisions)
 
 
 def _as_accepted(request: WaitingRequest) -> AcceptedRequest:

@@ -52,7 +52,7 @@ class SubscriptionRules(ClientResource[ClientSession]):
 
         Raises:
             BadRequest: The service rejects a rule.
-            ValueError: A rule cannot be sent; the message names what is wrong with it.
+            ValueError: A rule cannot be sent; the message says why.
 
         Source: specification E3, 3.3; wire.md 3.
 
@@ -117,7 +117,7 @@ class SubscriptionRules(ClientResource[ClientSession]):
 
         Raises:
             CallTimeout: It took too long, possibly because other programs kept changing the rules.
-            ValueError: A value is not a rule; the message names what is wrong with it.
+            ValueError: A value is not a rule; the message says why.
 
         Source: specification E3, 3.3; wire.md 3, where ``ETag`` and ``If-Match`` are an extension.
 

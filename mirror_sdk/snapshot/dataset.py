@@ -26,7 +26,7 @@ from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.columns import to_frame
 from mirror_sdk.frames.files import read_parquet, to_arrow
 from mirror_sdk.tables.columns import INSTANT
-from mirror_sdk.tables.device_batches import joined, recoded
+from mirror_sdk.tables.device_batches import concatenated, reencoded
 from mirror_sdk.wire.model import JsonForm, plain
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class DatasetFile(BaseModel):
     rows: NonNegativeInt
 
 
-class _About(BaseModel):
+class _Metadata(BaseModel):
     """The metadata of a dataset, of which only this member is read here."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
@@ -61,7 +61,7 @@ class _Contents(BaseModel):
     """The complete list of files."""
 
     version: Literal[1]
-    about: _About
+    about: _Metadata
     files: list[DatasetFile]
 
 
@@ -79,7 +79,7 @@ class SnapshotDataset(JsonForm):
 
     Attributes:
         path: The folder.
-        about: The metadata, as in ``attrs["mirror"]`` of a snapshot.
+        metadata: The metadata, as in ``attrs["mirror"]`` of a snapshot.
         files: The files with rows, by device id.
     """
 
@@ -96,7 +96,7 @@ class SnapshotDataset(JsonForm):
                 f"{folder} is not a dataset that can be read ({_LIST}: {file_fault(listed, exc, _VERSION)}); write it"
                 " again with client.fleet.dataset()"
             ) from exc
-        self.about: dict[str, Any] = contents.about.model_dump()
+        self.metadata: dict[str, Any] = contents.about.model_dump()
         self.files: list[DatasetFile] = contents.files
         self._check(_FIRST, 0)
         for file in self.files:
@@ -112,7 +112,7 @@ class SnapshotDataset(JsonForm):
         >>> client.fleet.dataset(folder / "fleet").device_count
         2
         """
-        count: int = self.about["devices"]
+        count: int = self.metadata["devices"]
         return count
 
     @property
@@ -148,8 +148,9 @@ class SnapshotDataset(JsonForm):
         >>> client.fleet.dataset(folder / "fleet").to_dict()["rows"]
         4
         """
-        found: dict[str, Any] = plain({"path": self.path, "rows": self.rows, "about": self.about, "files": self.files})
-        return found
+        members = {"path": self.path, "rows": self.rows, "metadata": self.metadata, "files": self.files}
+        plain_members: dict[str, Any] = plain(members)
+        return plain_members
 
     def to_frame(self) -> pd.DataFrame:
         """Return the table that ``client.fleet.snapshot()`` would have returned.
@@ -192,7 +193,7 @@ class DatasetWriter:
             raise InvalidValue(f"devices_per_file={devices_per_file} is not 1 or more")
         _require_free(self._folder, overwrite=overwrite)
         self._devices_per_file = devices_per_file
-        self._empty = joined([], raw=raw)
+        self._empty = concatenated([], raw=raw)
         self._tz = tz
         self._schema = self._schema_with({})
         self._partial = _hidden_path(self._folder, "partial")
@@ -225,7 +226,7 @@ class DatasetWriter:
             some, begins = begins[:count], begins[count:]
             end = begins[0] if begins else table.num_rows
             part = table.slice(some[0], end - some[0])
-            self._waiting.append(part if part.num_rows == table.num_rows else recoded(part))
+            self._waiting.append(part if part.num_rows == table.num_rows else reencoded(part))
             file.last = part["device_id"][-1].as_py()
             file.devices += len(some)
             file.rows += part.num_rows
@@ -234,19 +235,19 @@ class DatasetWriter:
             if file.devices == self._devices_per_file:
                 self._close_file()
 
-    def finish(self, about: Mapping[str, object]) -> SnapshotDataset:
+    def finish(self, metadata: Mapping[str, object]) -> SnapshotDataset:
         """Move the complete dataset to its folder.
 
         Args:
-            about: Its metadata.
+            metadata: Its metadata.
 
         Raises:
             OSError: It could not be written, or the folder was created in the meantime.
         """
         self._close_file()
-        with pq.ParquetWriter(self._partial / _FIRST, self._schema_with(about)) as first:
+        with pq.ParquetWriter(self._partial / _FIRST, self._schema_with(metadata)) as first:
             first.write_table(self._empty.cast(first.schema))
-        contents = _Contents(version=_VERSION, about=_About.model_validate(about), files=self._files)
+        contents = _Contents(version=_VERSION, about=_Metadata.model_validate(metadata), files=self._files)
         (self._partial / _LIST).write_text(contents.model_dump_json(indent=1), encoding="utf-8")
         for name in (_FIRST, _LIST):
             sync(self._partial / name)
@@ -261,7 +262,7 @@ class DatasetWriter:
 
     def _write_group(self, writer: pq.ParquetWriter) -> None:
         """Write the waiting rows as one group."""
-        writer.write_table(joined(self._waiting).cast(self._schema))
+        writer.write_table(concatenated(self._waiting).cast(self._schema))
         self._waiting.clear()
 
     def _close_file(self) -> None:
@@ -274,14 +275,14 @@ class DatasetWriter:
         self._writer = None
         sync(self._partial / self._files[-1].name)
 
-    def _schema_with(self, about: Mapping[str, object]) -> pa.Schema:
+    def _schema_with(self, metadata: Mapping[str, object]) -> pa.Schema:
         """Return the schema with the metadata from which pandas restores the same columns."""
-        metadata = to_arrow(to_frame(self._empty, about, tz=self._tz)).schema.metadata
+        of_schema = to_arrow(to_frame(self._empty, metadata, tz=self._tz)).schema.metadata
         fields = [
             field.with_type(pa.timestamp("ms", tz=self._tz)) if self._tz and field.type == INSTANT else field
             for field in self._empty.schema
         ]
-        return pa.schema(fields, metadata=metadata)
+        return pa.schema(fields, metadata=of_schema)
 
 
 def _begins(table: pa.Table) -> list[int]:

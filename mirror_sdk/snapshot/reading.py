@@ -26,7 +26,7 @@ from mirror_sdk.progress import progress_bar
 from mirror_sdk.snapshot.contract import COLUMNS, ContractError, checked
 from mirror_sdk.snapshot.request import SnapshotRequest
 from mirror_sdk.snapshot.streams import Batch, SizeLimit, read_batches
-from mirror_sdk.tables.device_batches import joined, state_of_batch
+from mirror_sdk.tables.device_batches import concatenated, state_of_batch
 from mirror_sdk.wire.device_object import Desired, DeviceObjectBody, Reported
 from mirror_sdk.wire.errors import ErrorBody
 from mirror_sdk.wire.model import write_timestamp
@@ -62,7 +62,7 @@ class SnapshotResult:
     missing: tuple[str, ...] = ()
 
 
-Keep: TypeAlias = Callable[[pa.Table], object]
+TableSink: TypeAlias = Callable[[pa.Table], object]
 """Accepts the tables of some devices each, in the order of their ids."""
 
 
@@ -103,7 +103,7 @@ class _DeviceReader:
             is_unchanged = batch.column("resources").is_null()
             self.unchanged.update(batch.column("device_id").filter(is_unchanged).to_pylist())
         if not len(batch.column("resources").flatten()):
-            return joined([], raw=request.raw)
+            return concatenated([], raw=request.raw)
         return state_of_batch(batch, paths=selection.paths, raw=request.raw)
 
     def _check_order(self, device_ids: pa.StringArray) -> None:
@@ -120,7 +120,7 @@ class _DeviceReader:
 
 
 def read_snapshot(
-    request: SnapshotRequest, keep: Keep, max_bytes: int, headers: Mapping[str, str], body: BufferedReader[Any]
+    request: SnapshotRequest, keep: TableSink, max_bytes: int, headers: Mapping[str, str], body: BufferedReader[Any]
 ) -> SnapshotResult:
     """Read a response to its end and pass its rows on while they arrive.
 

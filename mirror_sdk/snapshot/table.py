@@ -14,22 +14,22 @@ from mirror_sdk.forms import to_pandas
 from mirror_sdk.snapshot.reading import SnapshotResult
 from mirror_sdk.snapshot.request import SnapshotRequest
 from mirror_sdk.snapshot.selection import Selection
-from mirror_sdk.tables.device_batches import joined, recoded
+from mirror_sdk.tables.device_batches import concatenated, reencoded
 from mirror_sdk.wire.snapshot import REVISION_BEYOND_MIRROR
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def snapshot_parts(
+def snapshot_tables(
     request: SnapshotRequest, taken: SnapshotResult, tables: list[pa.Table]
 ) -> tuple[list[pa.Table], dict[str, object]]:
     """Return the parts of the state table, at least one, and its metadata."""
-    about = basis(request, taken, sum(table.num_rows for table in tables))
-    return tables or [joined([], raw=request.raw)], about
+    metadata = snapshot_metadata(request, taken, sum(table.num_rows for table in tables))
+    return tables or [concatenated([], raw=request.raw)], metadata
 
 
-def basis(request: SnapshotRequest, taken: SnapshotResult, rows: int) -> dict[str, object]:
+def snapshot_metadata(request: SnapshotRequest, taken: SnapshotResult, rows: int) -> dict[str, object]:
     """Return the metadata of a table, for ``attrs["mirror"]``."""
     return {
         "taken_at": taken.taken_at,
@@ -50,17 +50,17 @@ def request_since(frame: pd.DataFrame, *, server: str) -> SnapshotRequest:
     Raises:
         InvalidValue: It is not the complete table of a snapshot.
     """
-    about = frame.attrs.get("mirror", {})
-    selection = about.get("selection")
+    metadata = frame.attrs.get("mirror", {})
+    selection = metadata.get("selection")
     if selection is None:
         raise InvalidValue(
             "the table does not say what it shows; refresh the one that client.fleet.snapshot() returned, then join or"
             " change it. Where pandas dropped that of the same rows, frame.mirror.with_metadata_from(snapshot) brings"
             " it back"
         )
-    if len(frame) != about.get("rows"):
+    if len(frame) != metadata.get("rows"):
         raise InvalidValue(
-            f"the table has {len(frame)} rows and the snapshot had {about.get('rows')}; refresh the whole table,"
+            f"the table has {len(frame)} rows and the snapshot had {metadata.get('rows')}; refresh the whole table,"
             " then select from it"
         )
     if {"device_id", "path"} <= set(frame.columns) and frame.duplicated(["device_id", "path"]).any():
@@ -75,17 +75,17 @@ def request_since(frame: pd.DataFrame, *, server: str) -> SnapshotRequest:
             # A table without times is refreshed in UTC.
             tz=str(frame["reported_at"].dt.tz) if "reported_at" in frame else "UTC",
             # Of a table that has lost columns, all rows are fetched again.
-            revision=about["revision"] if _has_all(frame) else None,
+            revision=metadata["revision"] if _has_all(frame) else None,
         )
     except (AttributeError, LookupError, TypeError) as exc:
         raise InvalidValue(f"what the table says of itself is damaged ({exc!r}); take a new snapshot") from exc
 
 
 def _has_all(frame: pd.DataFrame) -> bool:
-    return set(joined([], raw="reported_raw" in frame).column_names) <= set(frame.columns)
+    return set(concatenated([], raw="reported_raw" in frame).column_names) <= set(frame.columns)
 
 
-def whole_request(request: SnapshotRequest, error: APIError) -> SnapshotRequest:
+def full_request(request: SnapshotRequest, error: APIError) -> SnapshotRequest:
     """Return the request for the whole table if the service does not know its revision.
 
     Raises:
@@ -108,8 +108,8 @@ def refreshed(
     Raises:
         InvalidValue: ``tz`` is not a time zone.
     """
-    parts, about = snapshot_parts(request, taken, _merged(frame, request, taken, tables))
-    return to_pandas(parts, about, tz=request.tz)
+    parts, metadata = snapshot_tables(request, taken, _merged(frame, request, taken, tables))
+    return to_pandas(parts, metadata, tz=request.tz)
 
 
 def _merged(
@@ -118,9 +118,9 @@ def _merged(
     """Return the rows of a new snapshot, from an earlier table and the devices that changed since."""
     if request.revision is None or taken.revision is None:
         return tables
-    table = joined(tables, raw=request.raw)
+    table = concatenated(tables, raw=request.raw)
     before = pa.Table.from_pandas(frame, schema=table.schema, preserve_index=False)
     kept = before.filter(pc.is_in(before["device_id"], pa.array(sorted(taken.unchanged), pa.string())))
     rows = pa.concat_tables([kept, table]).unify_dictionaries()
     # Each device is in only one of the two, with its rows in order.
-    return [recoded(rows.take(pc.sort_indices(rows["device_id"].cast(pa.string()))))]
+    return [reencoded(rows.take(pc.sort_indices(rows["device_id"].cast(pa.string()))))]

@@ -38,7 +38,7 @@ STREAM_TYPES: Mapping[Kind, pa.DataType] = {
 }
 """The types of the columns of the interface."""
 _CATEGORIES = b"categories"
-_ABOUT = b"mirror"
+_METADATA_KEY = b"mirror"
 _OF_PANDAS = b"pandas"
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _INDENTED = re.compile(r"^( *)\{columns\}$", re.MULTILINE)
@@ -264,41 +264,41 @@ def _array(values: Sequence[object], field: pa.Field) -> pa.Array:
     return fixed_category_array(pa.array([index_of[value] for value in values], type=field.type.index_type), field)
 
 
-def taken_apart(tables: list[pa.Table]) -> dict[str, pa.ChunkedArray]:
-    """The columns of the tables one after another. The list is emptied, so that nothing but the columns is left."""
-    whole = pa.concat_tables(tables)
+def concat_columns(tables: list[pa.Table]) -> dict[str, pa.ChunkedArray]:
+    """Return the columns of the concatenated tables. The list is emptied, so that only the columns stay in memory."""
+    table = pa.concat_tables(tables)
     tables.clear()
-    return dict(zip(whole.column_names, whole.columns, strict=True))
+    return dict(zip(table.column_names, table.columns, strict=True))
 
 
-def whole_table(tables: list[pa.Table], about: Mapping[str, object], *, tz: str | None) -> pa.Table:
-    """The tables one after another, with one dictionary for each category column; the list is emptied.
+def concat_with_metadata(tables: list[pa.Table], metadata: Mapping[str, object], *, tz: str | None) -> pa.Table:
+    """Concatenate tables, with one dictionary for each category column. The list is emptied.
 
     Raises:
-        InvalidValue: ``tz`` is no time zone.
+        InvalidValue: ``tz`` is not a time zone.
     """
-    whole = with_basis(pa.concat_tables(tables).unify_dictionaries(), about)
+    table = with_metadata(pa.concat_tables(tables).unify_dictionaries(), metadata)
     tables.clear()
-    return whole if tz is None else table_in_zone(whole, tz)
+    return table if tz is None else table_in_zone(table, tz)
 
 
-def with_basis(table: pa.Table, about: Mapping[str, object]) -> pa.Table:
-    """The table with what it is based on in the metadata of its schema, as JSON under ``mirror``."""
-    return table.replace_schema_metadata({**(table.schema.metadata or {}), _ABOUT: json.dumps(dict(about))})
+def with_metadata(table: pa.Table, metadata: Mapping[str, object]) -> pa.Table:
+    """Return the table with its metadata in the schema, as JSON under ``mirror``."""
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), _METADATA_KEY: json.dumps(dict(metadata))})
 
 
-def basis_of_table(table: pa.Table) -> dict[str, Any]:
-    """What a table is based on, as its metadata tell it: those of this package, else those that pandas wrote."""
-    metadata = table.schema.metadata or {}
-    if _ABOUT in metadata:
-        about: dict[str, Any] = json.loads(metadata[_ABOUT])
-        return about
-    of_pandas: dict[str, Any] = json.loads(metadata.get(_OF_PANDAS, b"{}")).get("attributes", {}).get("mirror", {})
+def metadata_of_table(table: pa.Table) -> dict[str, Any]:
+    """Return the metadata of a table: that of this package, else the ``attrs`` that pandas wrote."""
+    of_schema = table.schema.metadata or {}
+    if _METADATA_KEY in of_schema:
+        metadata: dict[str, Any] = json.loads(of_schema[_METADATA_KEY])
+        return metadata
+    of_pandas: dict[str, Any] = json.loads(of_schema.get(_OF_PANDAS, b"{}")).get("attributes", {}).get("mirror", {})
     return of_pandas
 
 
 def table_in_zone(table: pa.Table, tz: str) -> pa.Table:
-    """The same table with its times in another zone, such as ``Europe/Berlin``.
+    """Return the table with its times in another zone, such as ``Europe/Berlin``.
 
     Raises:
         InvalidValue: There is no such time zone.

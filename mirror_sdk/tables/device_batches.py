@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from mirror_sdk.object_table import lookup
 from mirror_sdk.tables.columns import TableColumn, Words, at, fixed_category_array, nulls, occurring, own, words_at
 from mirror_sdk.tables.payloads import TypedColumns, read_payloads
-from mirror_sdk.tables.state import STATE_COLUMNS, STATE_RAW_SCHEMA, STATE_SCHEMA, parts_of, state_table
+from mirror_sdk.tables.state import STATE_COLUMNS, STATE_RAW_SCHEMA, STATE_SCHEMA, path_numbers, state_table
 from mirror_sdk.tables.units import declared_units, instance_of, is_in_named_unit, names_unit
 from mirror_sdk.values import ValueKind
 from mirror_sdk.wire.paths import matches_any
@@ -63,7 +63,7 @@ def state_of_batch(batch: pa.RecordBatch, *, paths: Sequence[str] | None, raw: b
     return table if paths is None else _only(table, resources.path, paths)
 
 
-def joined(tables: Sequence[pa.Table], *, raw: bool = False) -> pa.Table:
+def concatenated(tables: Sequence[pa.Table], *, raw: bool = False) -> pa.Table:
     """The tables one after another, with the categories in the order in which they occur."""
     return pa.concat_tables(tables).unify_dictionaries() if tables else state_table([], paths=None, raw=raw)[0]
 
@@ -160,7 +160,7 @@ def _told(column: pa.Array) -> pa.Array:
 def _of_paths(path: pa.DictionaryArray) -> dict[str, pa.Array]:
     """The columns that tell of the path, worked out once for each."""
     paths = path.dictionary.to_pylist()
-    parts = list(map(parts_of, paths))
+    parts = list(map(path_numbers, paths))
     definitions = list(map(lookup, paths))
     labels = pa.array([definition.label if definition else None for definition in definitions], pa.string())
     numbers = {
@@ -194,10 +194,10 @@ def _only(table: pa.Table, path: pa.DictionaryArray, patterns: Sequence[str]) ->
     """The rows whose path matches; what no row has is no category any more."""
     is_wanted = pa.array([matches_any(patterns, one) for one in path.dictionary.to_pylist()], pa.bool_())
     rows = is_wanted.take(path.indices)
-    return table if pc.all(rows).as_py() else recoded(table.filter(rows))
+    return table if pc.all(rows).as_py() else reencoded(table.filter(rows))
 
 
-def recoded(table: pa.Table) -> pa.Table:
+def reencoded(table: pa.Table) -> pa.Table:
     """The table with those categories alone that occur, in the order in which they do."""
     if not table.num_rows:
         # Arrow forgets the categories of a column without any chunk.

@@ -35,5 +35,5 @@ def device_events_table(events: Sequence[DeviceEvent], *, server: str) -> tuple[
     columns = {one.name: list(map(attrgetter(one.source), events)) for one in DEVICE_EVENTS_COLUMNS if one.source}
     columns["endpoint_name"] = [None if event.data is None else event.data.endpoint_name for event in events]
     taken_at = max((event.date_time for event in events), default=None)
-    about = table_metadata(columns["device_id"], taken_at, complete=True, server=server)
-    return [to_table(columns, DEVICE_EVENTS_SCHEMA)], about
+    metadata = table_metadata(columns["device_id"], taken_at, complete=True, server=server)
+    return [to_table(columns, DEVICE_EVENTS_SCHEMA)], metadata

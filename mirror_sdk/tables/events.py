@@ -61,16 +61,16 @@ _LEAST_STATUS, _MOST_STATUS = -(2**15), 2**15 - 1
 _PLAIN = [column.source for column in EVENTS_COLUMNS if column.source]
 
 
-def parts_of(events: Iterable[Event], *, raw: bool) -> EventParts:
+def build_events(events: Iterable[Event], *, raw: bool) -> EventsTableBuilder:
     """All of some events."""
-    parts = EventParts(raw=raw)
+    parts = EventsTableBuilder(raw=raw)
     each_event = iter(events)
     while some := list(islice(each_event, EVENTS_AT_A_TIME)):
         parts.add(some)
     return parts
 
 
-class EventParts:
+class EventsTableBuilder:
     """The events table, of some events at a time, so that none of them is kept.
 
     Args:
@@ -115,13 +115,13 @@ class EventParts:
         table = pa.concat_tables(self._tables)
         device_ids = table["device_id"].unique().to_pylist()
         taken_at = pc.max(table["changed_at"]).as_py()
-        about = table_metadata(device_ids, taken_at, complete=not has_gap(table), server=server)
+        metadata = table_metadata(device_ids, taken_at, complete=not has_gap(table), server=server)
         if position is not None:
-            about["position"] = position
+            metadata["position"] = position
         if state is not None:
             naming = to_table(event_columns(self._naming), self._schema)
             table = with_units(table, NamedUnits(state, rows=pa.concat_tables([table, naming])))
-        return [table], about
+        return [table], metadata
 
     def _end_table(self) -> None:
         self._tables.append(to_table(self._columns, self._schema))

@@ -166,7 +166,7 @@ def history_of_events(events: pa.Table, gap_intervals: Sequence[GapInterval] = (
     return _in_order(table.unify_dictionaries())
 
 
-class HistoryParts:
+class HistoryTableBuilder:
     """The history table, of parts one after another; see :func:`mirror_sdk.frames.history_frame`.
 
     Args:
@@ -190,18 +190,18 @@ class HistoryParts:
         return unitless(self._join())
 
     def finish(
-        self, about: Mapping[str, object], *, units: NamedUnits | None = None
+        self, metadata: Mapping[str, object], *, units: NamedUnits | None = None
     ) -> tuple[list[pa.Table], dict[str, object]]:
         """The parts of the table of all of them, once, and what it is based on.
 
         Args:
-            about: What it is based on, but for what its rows tell.
-            units: What tells the units which devices name.
+            metadata: The metadata that do not depend on the rows.
+            units: Sources of the units that devices name.
         """
-        whole = self._join()
+        table = self._join()
         self._tables.clear()
-        told = {"devices": len(whole["device_id"].unique().drop_null()), "complete": not has_gap(whole)}
-        return [whole if units is None else with_units(whole, units)], {**about, **told}
+        of_rows = {"devices": len(table["device_id"].unique().drop_null()), "complete": not has_gap(table)}
+        return [table if units is None else with_units(table, units)], {**metadata, **of_rows}
 
     def _join(self) -> pa.Table:
         self._tables = [pa.concat_tables(self._tables).unify_dictionaries()]

@@ -120,7 +120,7 @@ DIRECTORY_SCHEMA = schema_of(DIRECTORY_COLUMNS)
 
 
 @lru_cache(maxsize=4096)
-def parts_of(path: str) -> PathParts | tuple[None, None, None, None]:
+def path_numbers(path: str) -> PathParts | tuple[None, None, None, None]:
     """The numbers of a path; none of a text that is no path."""
     try:
         return parse_path(path)
@@ -135,9 +135,9 @@ _NOTHING: Mapping[str, ReportedValue | DesiredValue] = {
 """What stands for a part of a resource that has none, so that each column is read of all resources alike."""
 
 _COMPUTED: Mapping[str, tuple[str, Callable[[Any], object]]] = {
-    "object_id": ("resource", lambda resource: parts_of(resource.path)[0]),
-    "instance_id": ("resource", lambda resource: parts_of(resource.path)[1]),
-    "resource_id": ("resource", lambda resource: parts_of(resource.path)[2]),
+    "object_id": ("resource", lambda resource: path_numbers(resource.path)[0]),
+    "instance_id": ("resource", lambda resource: path_numbers(resource.path)[1]),
+    "resource_id": ("resource", lambda resource: path_numbers(resource.path)[2]),
     "label": ("resource", lambda resource: resource.label or None),
     "unit": ("resource", lambda resource: resource.unit or None),
     "reported_num": ("reported", lambda part: number(part.value)),

@@ -148,7 +148,7 @@ def mirror_cassette(mirror_cassette_file: Path, request: pytest.FixtureRequest) 
     client = MirrorClient.from_cassette(mirror_cassette_file, mode=mode)
     yield client
     has_failed = request.node.stash.get(_FAILED, False)
-    client._session.end(is_kept=not has_failed)
+    client._session.end(is_saved=not has_failed)
 
 
 _FAILED = pytest.StashKey[bool]()

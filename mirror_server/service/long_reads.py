@@ -31,7 +31,7 @@ _VALUE_MICROSECONDS = 10
 _RETURNED_MICROSECONDS = 25
 
 
-def takes_long(conditions: Sequence[Condition], *, rows: int, returned: int = 0, counts: bool = False) -> bool:
+def is_long_read(conditions: Sequence[Condition], *, rows: int, returned: int = 0, counts: bool = False) -> bool:
     """Whether a list is expected to block the event loop for too long.
 
     Args:

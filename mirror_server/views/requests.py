@@ -154,8 +154,8 @@ def forwarded_by() -> str | None:
 
 def services() -> Services:
     """Return the services of this server; a view names the one it needs."""
-    parts: Services = current_app.extensions[SERVICES]
-    return parts
+    server: Services = current_app.extensions[SERVICES]
+    return server
 
 
 def request_id(environ: WSGIEnvironment) -> str:

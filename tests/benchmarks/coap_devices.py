@@ -54,7 +54,7 @@ class Fleet(Devices):
             "seconds": time.perf_counter() - began,
             "sent_again": sent_again,
             "places": len({device.location for device in self._devices if device.location}),
-            "refused": sum(message.code >= 0x80 for device in self._devices for message in device.heard),
+            "refused": sum(message.code >= 0x80 for device in self._devices for message in device.responses),
         }
 
     def _register(self, devices: list[BareDevice]) -> int:
@@ -103,8 +103,8 @@ class Fleet(Devices):
     def answered(self) -> dict[str, Any]:
         """How often the devices were asked, and what they heard beside their registration."""
         return {
-            "asked": sum(len(device.asked) for device in self._devices),
-            "resets": sum(message.kind == RST for device in self._devices for message in device.heard),
+            "asked": sum(len(device.requests) for device in self._devices),
+            "resets": sum(message.kind == RST for device in self._devices for message in device.responses),
         }
 
     def _until(self, condition: Callable[[], bool]) -> None:

@@ -30,7 +30,7 @@ from mirror_sdk.forms import to_pandas
 from mirror_sdk.snapshot.reading import read_snapshot
 from mirror_sdk.snapshot.request import SnapshotRequest
 from mirror_sdk.snapshot.selection import Selection
-from mirror_sdk.snapshot.table import snapshot_parts
+from mirror_sdk.snapshot.table import snapshot_tables
 
 FORMS = {"snapshot": "pandas", "arrow": "arrow", "polars": "polars"}
 _TIMEOUT_SECONDS = 600
@@ -72,7 +72,7 @@ def from_file(path: str, _key: str) -> pd.DataFrame:
     tables: list[pa.Table] = []
     with Path(path).open("rb") as file:
         taken = read_snapshot(request, tables.append, sys.maxsize, {"Content-Type": _ARROW}, file)
-    return to_pandas(*snapshot_parts(request, taken, tables))
+    return to_pandas(*snapshot_tables(request, taken, tables))
 
 
 def dataset(url: str, key: str) -> pd.DataFrame:

@@ -20,7 +20,7 @@ STEPS = {"vendor's SDK, Python": 70, "connector library, Python": 35}
 MANUAL = " ".join((mirror_server.extensions.compat.programs.__doc__ or "").split())
 
 
-STEP, END = {"call": "A.read", "passed": True, "outcome": "1", "wanted": "2"}, {"finished": True}
+STEP, END = {"call": "A.read", "passed": True, "outcome": "1", "expected": "2"}, {"finished": True}
 
 
 @pytest.fixture(autouse=True)
@@ -74,8 +74,8 @@ def test_manual_names_each_reason_why_calls_are_not_supported() -> None:
 @pytest.mark.parametrize(
     ("told", "complaint"),
     [
-        ([{"calls": ["A.read"]}, STEP | {"passed": False}, END], "A.read: gave 1, where 2 was wanted"),
-        ([{"calls": ["A.read", "A.new"]}, STEP, END], "A.new: neither run nor named as one that is out"),
+        ([{"calls": ["A.read"]}, STEP | {"passed": False}, END], "A.read: returned 1, expected 2"),
+        ([{"calls": ["A.read", "A.new"]}, STEP, END], "A.new: neither run nor out of scope"),
         ([{"calls": ["A.read"]}, STEP], "it ended early: it fell over"),
     ],
 )

@@ -70,7 +70,7 @@ def test_a_kill_with_observations_and_commands_under_way_loses_nothing_and_execu
     url = f"/v2/device-requests/{ids[1]}"
     application.json("POST", url, params={"async-id": "executed"}, json={"method": "POST", "uri": REBOOT})
     for device, path in ((awake[0], SWITCH), (awake[1], REBOOT)):
-        wait_until(lambda device=device, path=path: any(each.path == path for each in device.asked), "the command")
+        wait_until(lambda device=device, path=path: any(each.path == path for each in device.requests), "the command")
     told = [field.told(device_id) for device_id in ids]
 
     field.server.kill()

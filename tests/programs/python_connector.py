@@ -1,8 +1,8 @@
 """The older connector library for Python, unmodified: its public calls, one after the other.
 
 It was written for Python 2, which no package index has any more. Its files are run as they are; what Python 2 had and
-they use is put beside them: a module of a package finds its neighbors by their bare names, a thread has ``isAlive``,
-and the body of an answer is a ``str``.
+they use is added: a module of a package finds its neighbors by their bare names, a thread has ``isAlive``, and the body
+of a response is a ``str``.
 """
 
 import inspect
@@ -22,24 +22,24 @@ from steps import (
     device_ids,
     device_measures,
     finish,
+    list_calls,
     simulator,
     step,
-    tell_calls,
     until,
 )
 
 RULES = [{"endpoint-name": "*", "resource-path": ["/3303/*"]}]
 
 _bytes_of = requests.Response.content.fget
-requests.Response.content = property(lambda answer: _bytes_of(answer).decode())
+requests.Response.content = property(lambda response: _bytes_of(response).decode())
 requests.Response.text = requests.Response.content
-requests.Response.json = lambda answer: json.loads(answer.content)
+requests.Response.json = lambda response: json.loads(response.content)
 threading.Thread.isAlive = threading.Thread.is_alive
 sys.path[:0] = find_spec("mbed_connector_api").submodule_search_locations
 
 from mbed_connector_api import connector  # noqa: E402 - its neighbors are found from here on
 
-tell_calls(
+list_calls(
     f"connector.{name}"
     for name, member in inspect.getmembers(connector, inspect.isfunction)
     if not name.startswith("_")
@@ -49,10 +49,10 @@ ids = device_ids()
 station, light = ids["weather-station-01"], ids["light-01"]
 
 
-def done(answer):
-    """What came of a call: its result, or its status and the words the library has for it."""
-    until(answer.isDone)
-    return (answer.error.status_code, answer.error.error) if answer.error else answer.result
+def done(response):
+    """Return the result of a call, or its status and the error text of the library."""
+    until(response.isDone)
+    return (response.error.status_code, response.error.error) if response.error else response.result
 
 
 def called(call, act, expected):
@@ -79,10 +79,10 @@ called("startLongPolling", lambda: library.startLongPolling().is_alive(), True)
 called("longPoll", lambda: library.longPollThread.name, "mdc-api-longpoll")
 called("getResourceValue", lambda: done(library.getResourceValue(station, TEMPERATURE)).decode(), "-0.5")
 called("getResourceValue", lambda: done(library.getResourceValue(station, "/1/2/3"))[0], 400)
-heard = []
+callbacks = []
 called(
     "getResourceValue",
-    lambda: done(library.getResourceValue(station, TEMPERATURE, heard.append)) == heard[-1].result,
+    lambda: done(library.getResourceValue(station, TEMPERATURE, callbacks.append)) == callbacks[-1].result,
     True,
 )
 called("putResourceValue", lambda: done(library.putResourceValue(light, DIMMER, "41")), b"")
@@ -108,7 +108,7 @@ called("deleteEndpointSubscriptions", lambda: done(library.deleteEndpointSubscri
 called("getEndpointSubscriptions", lambda: done(library.getEndpointSubscriptions(station))[0], 404)
 called("putPreSubscription", lambda: done(library.putPreSubscription(RULES)), [])
 called("getPreSubscription", lambda: done(library.getPreSubscription()), RULES)
-# The call it sends is the one that takes the rules away.
+# The library sends the request that deletes the rules.
 called("deleteAllSubscriptions", lambda: done(library.deleteAllSubscriptions()), {})
 called("getPreSubscription", lambda: done(library.getPreSubscription()), [])
 registered = []
@@ -120,7 +120,7 @@ called("stopLongPolling", library.stopLongPolling, None)
 
 # The same by a callback.
 def polls_are_over():
-    """End the poll channel; the thread may have been about to ask again when it was told to stop."""
+    """End the poll channel; the thread may have been about to poll again when it was stopped."""
     is_over = not library.longPollThread.is_alive()
     requests.delete(f"{HOST}/v2/notification/pull", headers={"Authorization": f"Bearer {KEY}"}, timeout=30)
     return is_over
@@ -134,9 +134,9 @@ called("getCallback", lambda: done(hooked.getCallback())["url"], receiver.url)
 
 
 def by_callback(act):
-    answer = act()
+    response = act()
     hooked.handler(receiver.take_until("async-responses"))
-    return done(answer)
+    return done(response)
 
 
 called("handler", lambda: by_callback(lambda: hooked.getResourceValue(light, DIMMER)).decode(), "42")

@@ -12,14 +12,14 @@ from steps import (
     PATIENCE_SECONDS,
     REBOOT,
     TEMPERATURE,
+    ExpectedError,
     Receiver,
-    Refused,
     device_ids,
     device_measures,
     finish,
+    list_calls,
     simulator,
     step,
-    tell_calls,
     until,
 )
 
@@ -51,7 +51,7 @@ def calls():
     return found + [f"subscribe.{name}" for name in ("CurrentResourceValue", "DeviceStateChanges", "ResourceValues")]
 
 
-tell_calls(calls())
+list_calls(calls())
 configuration = {"api_key": KEY, "host": HOST}
 connect, directory = ConnectAPI(configuration), DeviceDirectoryAPI(configuration)
 ids = device_ids()
@@ -59,7 +59,7 @@ station, light, thermostat = ids["weather-station-01"], ids["light-01"], ids["th
 
 
 class Anything:
-    """Equal to whatever is true."""
+    """Equal to every true value."""
 
     def __eq__(self, other):
         return bool(other)
@@ -111,7 +111,7 @@ listed("get_device", lambda: directory.get_device(light).name, "light-01")
 listed("get_device", lambda: directory.get_device("0" * 32))
 connected("list_resources", lambda: [resource.path for resource in connect.list_resources(light)], LIGHT_PATHS)
 connected("get_resource", lambda: connect.get_resource(light, DIMMER).observable, True)
-connected("get_resource", lambda: connect.get_resource(light, "/1/2/3"), Refused("Resource not found"))
+connected("get_resource", lambda: connect.get_resource(light, "/1/2/3"), ExpectedError("Resource not found"))
 connected("get_last_api_metadata", lambda: connect.get_last_api_metadata().method, "GET")
 listed("get_last_api_metadata", lambda: directory.get_last_api_metadata().method, "GET")
 
@@ -119,17 +119,17 @@ listed("get_last_api_metadata", lambda: directory.get_last_api_metadata().method
 connected("start_notifications", connect.start_notifications)
 connected("ensure_notifications_thread", connect.ensure_notifications_thread)
 connected("get_resource_value", lambda: connect.get_resource_value(station, TEMPERATURE), "-0.5")
-connected("get_resource_value", lambda: connect.get_resource_value(station, "/1/2/3"), Refused("no resource"))
+connected("get_resource_value", lambda: connect.get_resource_value(station, "/1/2/3"), ExpectedError("no resource"))
 later = connect.get_resource_value_async(station, TEMPERATURE)
 connected("get_resource_value_async", lambda: later.wait(PATIENCE_SECONDS), "-0.5")
 connected("set_resource_value", lambda: connect.set_resource_value(light, DIMMER, "40"))
 connected("get_resource_value", lambda: connect.get_resource_value(light, DIMMER), "40")
-not_allowed = Refused("(400) 'METHOD_NOT_ALLOWED'")
+not_allowed = ExpectedError("(400) 'METHOD_NOT_ALLOWED'")
 connected("set_resource_value", lambda: connect.set_resource_value(station, TEMPERATURE, "40"), not_allowed)
 later_set = connect.set_resource_value_async(light, DIMMER, "41")
 connected("set_resource_value_async", lambda: later_set.wait(PATIENCE_SECONDS))
 connected("execute_resource", lambda: connect.execute_resource(light, REBOOT))
-connected("execute_resource", lambda: connect.execute_resource(light, DIMMER), Refused("(400)"))
+connected("execute_resource", lambda: connect.execute_resource(light, DIMMER), ExpectedError("(400)"))
 later_run = connect.execute_resource_async(light, REBOOT)
 connected("execute_resource_async", lambda: later_run.wait(PATIENCE_SECONDS))
 
@@ -209,7 +209,7 @@ listed("get_device", lambda: directory.get_device(light).description, "By the wi
 listed("get_device", lambda: directory.get_device(light).custom_attributes, floor)
 listed("list_devices", lambda: found(filters={"custom_attributes": {"floor": {"$eq": "2"}}}), ["Desk"])
 gateway = {"host_gateway": "gateway-01"}
-listed("update_device", lambda: directory.update_device(light, **gateway), Refused("host_gateway"))
+listed("update_device", lambda: directory.update_device(light, **gateway), ExpectedError("host_gateway"))
 query = listed("add_query", lambda: directory.add_query("lights", {"device_type": {"$eq": "Light"}}).id, ANYTHING)
 listed("get_query", lambda: directory.get_query(query).filter, {"endpoint_type": {"$eq": "Light"}})
 listed("list_queries", lambda: [each.name for each in directory.list_queries()], ["lights"])

@@ -1,4 +1,4 @@
-"""A server for one program: simulated devices on a clock that stands still, a key, and TLS where asked for."""
+"""A server for one program, with simulated devices, a manual clock, a key, and optionally TLS."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import trustme
 
 _HOST = "127.0.0.1"
 _COMMAND = (sys.executable, "-m", "mirror_server")
-# It ends with this program, however that ends.
+# It ends together with this program, even if that is killed.
 _SERVE = (
     *(sys.executable, "-c"),
     "from mirror_server.extensions.options import stop_with_stdin; stop_with_stdin();"
@@ -28,27 +28,27 @@ _STOP_SECONDS = 15
 
 
 class ServerSilent(Exception):
-    """The server does not do what it is to; the message has its last words."""
+    """The server did not start or respond; the message contains its last output."""
 
 
 @contextmanager
 def reference_server(folder: Path, environment: dict[str, str], by_tls: bool) -> Iterator[dict[str, str]]:
-    """Have a server until the end of the block.
+    """Run a server until the end of the block.
 
     Args:
-        folder: Where its database and its log are.
-        environment: The variables it sees.
-        by_tls: Whether it speaks https, with a certificate made for it.
+        folder: The folder of its database and its log.
+        environment: Its environment variables.
+        by_tls: Whether it uses https, with a new certificate.
 
     Yields:
-        The variables that lead a program to it.
+        The environment variables with which a program finds it.
     """
     database = f"--database=sqlite:///{folder / 'mirror.db'}"
     scopes = [f"--scope={scope}" for scope in _SCOPES]
     made = [*_COMMAND, "keys", "create", "program", *scopes, database]
     created = subprocess.run(made, env=environment, capture_output=True, text=True, check=False)
     if created.returncode:
-        raise ServerSilent(f"the server makes no key: {created.stderr[-1500:]}")
+        raise ServerSilent(f"the server did not create a key: {created.stderr[-1500:]}")
     key = created.stdout.strip()
     command = [*_SERVE, "run", "--port=0", database, "--simulate=12", "--clock=manual"]
     command.append(f"--allow-callbacks-to={_HOST}/32")
@@ -75,7 +75,7 @@ def reference_server(folder: Path, environment: dict[str, str], by_tls: bool) ->
 
 
 def _address(server: subprocess.Popen[str], folder: Path) -> str:
-    """Where a server listens, once it answers."""
+    """Wait until a server responds, and return its URL."""
     assert server.stdout is not None
     url = server.stdout.readline().strip().rpartition(" on ")[2]
     trusted = ssl.create_default_context(cafile=folder / "authority.pem") if url.startswith("https") else True
@@ -87,4 +87,4 @@ def _address(server: subprocess.Popen[str], folder: Path) -> str:
             time.sleep(0.05)
         else:
             return url
-    raise ServerSilent(f"the server did not answer: {(folder / 'server.txt').read_text()[-1500:]}")
+    raise ServerSilent(f"the server did not respond: {(folder / 'server.txt').read_text()[-1500:]}")

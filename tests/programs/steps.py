@@ -1,4 +1,4 @@
-"""What the drivers in Python share: steps that are told as lines of JSON, the simulator, and a receiver of webhooks."""
+"""Shared by the drivers in Python: steps, printed as lines of JSON, the simulator, and a receiver of webhooks."""
 
 import json
 import os
@@ -14,51 +14,51 @@ PATIENCE_SECONDS = 30
 TEMPERATURE, DIMMER, REBOOT = "/3303/0/5700", "/3311/0/5851", "/3/0/4"
 
 
-def _tell(**line):
+def _print_line(**line):
     print(json.dumps(line, default=str), flush=True)
 
 
-def tell_calls(calls):
-    """All public calls of the library: each is run, or is named as one that is out."""
-    _tell(calls=sorted(calls))
+def list_calls(calls):
+    """Print all public calls of the library. Each must be run or be out of scope."""
+    _print_line(calls=sorted(calls))
 
 
 def step(call, act, expected):
-    """Run a call and compare what it really gave; gives it, or None where it failed.
+    """Run a call, compare its outcome and return it, or None if the step failed.
 
     Args:
         call: The name of the library's call.
-        act: Runs it, and makes of its outcome what can be compared.
-        expected: What has to come of it; of an error, a part of its name and text.
+        act: Runs the call and returns a comparable outcome.
+        expected: The outcome, or an ExpectedError.
     """
     try:
         outcome = act()
     except Exception as error:
         outcome = f"{type(error).__name__}: {error}"
-        passed = isinstance(expected, Refused) and expected.part in outcome
+        passed = isinstance(expected, ExpectedError) and expected.part in outcome
     else:
         passed = outcome == expected
-    wanted = repr(expected.part if isinstance(expected, Refused) else expected)
-    _tell(call=call, passed=passed, outcome=repr(outcome)[:600], wanted=wanted)
+    expected_text = repr(expected.part if isinstance(expected, ExpectedError) else expected)
+    _print_line(call=call, passed=passed, outcome=repr(outcome)[:600], expected=expected_text)
     return outcome if passed else None
 
 
-class Refused:
-    """A call that has to end with an error, in whose name and text this is."""
+class ExpectedError:
+    """An expected error whose name and text contain this part."""
 
     def __init__(self, part):
         self.part = part
 
 
 def finish():
-    """Say that this was the last step, and end whatever threads a library left."""
-    _tell(finished=True)
+    """Print that this was the last step, and exit, even if a library left threads running."""
+    _print_line(finished=True)
     sys.stdout.flush()
     os._exit(0)
 
 
 def until(read):
-    """What it gives, once that is true."""
+    """Call a function until its result is true, and return the result."""
     end_at = time.monotonic() + PATIENCE_SECONDS
     while not (found := read()) and time.monotonic() < end_at:
         time.sleep(0.02)
@@ -66,15 +66,15 @@ def until(read):
 
 
 def simulator(method, path, body=None):
-    """Play the device's side."""
+    """Send a request to the simulator, to act for a device."""
     request = urllib.request.Request(
         f"{HOST}/sim/v1{path}",
         method=method,
         data=None if body is None else json.dumps(body).encode(),
         headers={"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
-        text = answer.read()
+    with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as response:
+        text = response.read()
     return json.loads(text) if text else None
 
 
@@ -89,7 +89,7 @@ def device_measures(device_id, value):
 
 
 class Receiver:
-    """Takes what a webhook brings."""
+    """Receives the requests of a webhook."""
 
     def __init__(self):
         messages = self.messages = queue.Queue()

@@ -1,4 +1,4 @@
-"""What a driver told, and what is made of it: which calls passed, which are out, and which nobody ran."""
+"""Evaluates the output of a driver: the calls that passed, are out of scope, or were not run."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import outside
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of one program.
+    """The result of one program.
 
     Attributes:
-        calls: Each call that was run, in the order of its first step: how many steps it had, and how many passed.
-        out: Each call that is outside of what a mirror does, and why.
-        complaints: All that keeps the program from having passed: failed steps, calls that were neither run nor out,
-            or an early end.
+        calls: Number of steps and of passed steps of each call, in the order of their first steps.
+        out: The calls that are out of scope, with the reason.
+        complaints: Failed steps, calls that were neither run nor out of scope, or an early end. Empty if the program
+            passed.
     """
 
     calls: Mapping[str, list[int]]
@@ -26,11 +26,11 @@ class Verdict:
 
 
 def judge(lines: Iterable[str], last_words: str) -> Verdict:
-    """Read what a driver wrote.
+    """Evaluate the output of a driver.
 
     Args:
         lines: Its standard output; a library may have written some of it.
-        last_words: Its standard error, shown where it ended early.
+        last_words: Its standard error, quoted if it ended early.
     """
     calls: dict[str, list[int]] = {}
     there: list[str] = []
@@ -39,20 +39,20 @@ def judge(lines: Iterable[str], last_words: str) -> Verdict:
     for line in lines:
         if not line.startswith("{"):
             continue
-        told = json.loads(line)
-        there += told.get("calls", ())
-        finished = finished or "finished" in told
-        if "call" in told:
-            counts = calls.setdefault(told["call"], [0, 0])
+        message = json.loads(line)
+        there += message.get("calls", ())
+        finished = finished or "finished" in message
+        if "call" in message:
+            counts = calls.setdefault(message["call"], [0, 0])
             counts[0] += 1
-            counts[1] += told["passed"]
-            if not told["passed"]:
-                complaints.append(f"{told['call']}: gave {told['outcome']}, where {told['wanted']} was wanted")
+            counts[1] += message["passed"]
+            if not message["passed"]:
+                complaints.append(f"{message['call']}: returned {message['outcome']}, expected {message['expected']}")
     out = {name: why for name in there if (why := outside.reason(name))}
-    complaints += [f"{name}: neither run nor named as one that is out" for name in there if name not in {*out, *calls}]
-    complaints += [f"{name}: named as one that is out, but it runs" for name in calls if outside.reason(name)]
+    complaints += [f"{name}: neither run nor out of scope" for name in there if name not in {*out, *calls}]
+    complaints += [f"{name}: out of scope, but it was run" for name in calls if outside.reason(name)]
     if not there:
-        complaints.append("it told no calls of its library")
+        complaints.append("it listed no calls of its library")
     if not finished:
         complaints.append(f"it ended early: {last_words[-1500:]}")
     return Verdict(calls, out, complaints)

@@ -104,16 +104,16 @@ def test_a_table_without_paths_needs_one(client, warm):
 
 def test_a_value_that_goes_with_no_row_is_refused(client, warm):
     for options, said in (
-        ({"path": LEVEL}, "path= goes with value="),
+        ({"path": LEVEL}, "path= requires value="),
         ({"value": [1, 2, 3]}, "a column of values for the rows"),
         ({"value": pd.Series([1, 2])}, "other rows than the table"),
-        ({"value": 1, "path": LEVEL, "if_match": True}, "goes without path="),
+        ({"value": 1, "path": LEVEL, "if_match": True}, "cannot be combined with path="),
     ):
         with pytest.raises(InvalidValue, match=said):
             client.plan(warm, **options)
-        with pytest.raises(InvalidValue, match="go with a table"):
+        with pytest.raises(InvalidValue, match="require a table"):
             client.plan([("room-1", LEVEL, 3)], **options)
-    with pytest.raises(InvalidValue, match="a column value, and value= was given"):
+    with pytest.raises(InvalidValue, match="a column value, and value= was passed"):
         client.plan(warm.assign(value=3), value=4)
 
 

@@ -117,12 +117,12 @@ def test_every_table_is_the_same_again(client, alone, lights, file):
 @pytest.mark.both_clients
 def test_waits_that_were_long_are_over_at_once(client, alone, lights, file, monkeypatch):
     waits = []
-    answer = Player.answer
+    respond = Player.respond
 
-    def noting(*asked):
-        answered = answer(*asked)
-        waits.append(isinstance(answered, Wait))
-        return answered
+    def noting(*arguments):
+        response = respond(*arguments)
+        waits.append(isinstance(response, Wait))
+        return response
 
     def program(one):
         events = one.events(timeout=1)
@@ -131,7 +131,7 @@ def test_waits_that_were_long_are_over_at_once(client, alone, lights, file, monk
         later = one.events(after=events.position, timeout=60, limit=1)
         return first, [(event.path, event.received_at) for event in later]
 
-    monkeypatch.setattr(Player, "answer", noting)
+    monkeypatch.setattr(Player, "respond", noting)
     recorded, played = both(client, alone, file, program)
     assert recorded == played
     assert recorded[0] == []
@@ -162,7 +162,7 @@ def test_what_only_looks_may_be_asked_more_often(client, playing, lights, file):
         assert other.get_device("light-0") == told
         other.subscribe("light-0", TEMPERATURE)
     other.requests.begin_read("light-0", TEMPERATURE).result()
-    with pytest.raises(NotRecorded, match=r"made more often than it was recorded.*run\.zip.*mode='record'"):
+    with pytest.raises(NotRecorded, match=r"sent more often than it was recorded.*run\.zip.*mode='record'"):
         other.requests.begin_read("light-0", TEMPERATURE)
 
 
@@ -177,7 +177,7 @@ def test_what_was_not_asked_is_named_with_the_cure(client, playing, lights, file
         playing().requests.begin_write(lights[0], LEVEL, 3)
     with client.cassettes.use(file, mode="record"):
         client.write_value(lights[0], LEVEL, 2)
-    with pytest.raises(NotRecorded, match="as it was made now: another body or header was sent"):
+    with pytest.raises(NotRecorded, match="with this body and these headers, only with others"):
         playing().requests.begin_write(lights[0], LEVEL, 3)
 
 
@@ -206,7 +206,7 @@ def test_errors_are_played_too(client, plain, alone, lights, file):
 
 def poll_of(player):
     """The only one that brought something."""
-    (poll,) = {one.asked for one in player._exchanges if is_poll(one.asked) and one.status == 200}
+    (poll,) = {one.key for one in player._exchanges if is_poll(one.key) and one.status == 200}
     return poll
 
 
@@ -223,16 +223,16 @@ def test_a_poll_waits_for_its_cause_however_far_other_answers_go_on(plain, light
     player = Player(file, clock=lambda: seconds)
     poll = poll_of(player)
     # What was recorded last.
-    other = player._exchanges[-1].asked
+    other = player._exchanges[-1].key
     begun = player.waiting_seconds()
-    assert isinstance(player.answer(poll, None, begun, 25), Wait)
-    player.answer(other, None, begun, 0)
+    assert isinstance(player.respond(poll, None, begun, 25), Wait)
+    player.respond(other, None, begun, 0)
     assert player.waiting_seconds() > 25
     seconds = 4.9
-    assert isinstance(player.answer(poll, None, player.waiting_seconds(), 25), Wait)
+    assert isinstance(player.respond(poll, None, player.waiting_seconds(), 25), Wait)
     # It may never be made this time.
     seconds = 5.1
-    assert isinstance(player.answer(poll, None, player.waiting_seconds(), 25), Played)
+    assert isinstance(player.respond(poll, None, player.waiting_seconds(), 25), Played)
 
 
 def test_of_requests_that_are_the_same_the_first_that_is_made_is_the_first_that_was(mirror, lights, file):
@@ -252,15 +252,15 @@ def test_of_requests_that_are_the_same_the_first_that_is_made_is_the_first_that_
         may_go.set()
         first.result(PATIENCE_SECONDS)
     player = Player(file, clock=lambda: 0.0)
-    asked = next(one.asked for one in player._exchanges if one.status == 202)
+    asked = next(one.key for one in player._exchanges if one.status == 202)
     poll = poll_of(player)
-    other, listed = (one.asked for one in player._exchanges[-2:])
+    other, listed = (one.key for one in player._exchanges[-2:])
     assert listed == other
-    player.answer(listed, None, 0, 0)
-    assert isinstance(player.answer(poll, None, 0, 25), Wait)
-    player.answer(asked, "an-id", 0, 0)
+    player.respond(listed, None, 0, 0)
+    assert isinstance(player.respond(poll, None, 0, 25), Wait)
+    player.respond(asked, "an-id", 0, 0)
     # The other question came behind it.
-    assert isinstance(player.answer(poll, None, 0, 25), Played)
+    assert isinstance(player.respond(poll, None, 0, 25), Played)
 
 
 def test_a_poll_that_is_held_ends_with_the_cassette(plain, lights, file):
@@ -269,9 +269,9 @@ def test_a_poll_that_is_held_ends_with_the_cassette(plain, lights, file):
     player = open_cassette(file, "replay", URL, "another-key")
     poll = request_key_of(httpx.Request("GET", f"{URL}/v2/notification/pull?after=7"), "")
     begun = player.waiting_seconds()
-    assert isinstance(player.answer(poll, None, begun, 25), Wait)
+    assert isinstance(player.respond(poll, None, begun, 25), Wait)
     player.close()
-    ended = player.answer(poll, None, begun, 25)
+    ended = player.respond(poll, None, begun, 25)
     assert (ended.status, ended.headers) == (204, {"Mirror-Cursor": "7"})
 
 

@@ -14,7 +14,7 @@ from changed_answers import TEMPERATURE
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames import from_arrow, read_parquet, to_arrow
 from mirror_sdk.recording import Recording
-from mirror_sdk.tables.columns import basis_of_table
+from mirror_sdk.tables.columns import metadata_of_table
 from mirror_sdk.tables.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA
 from mirror_sdk.tables.polars_frames import polars_frame
 from mirror_sdk.tables.state import STATE_RAW_SCHEMA, STATE_SCHEMA
@@ -60,7 +60,7 @@ def test_every_form_has_the_same_rows_types_and_basis(client, fleet, raw, tz):
         kept = from_arrow(table)
         pd.testing.assert_frame_equal(*(one.drop(columns=OF_NOW, errors="ignore") for one in (kept, frame)))
         assert kept.attrs == frame.attrs
-        assert basis_of_table(table) == frame.attrs["mirror"]
+        assert metadata_of_table(table) == frame.attrs["mirror"]
         assert rows_of(polars.to_dicts()) == rows_of(table.to_pylist())
         types = polars.schema
         assert types["device_id"] == types["path"] == pl.Categorical
@@ -97,7 +97,7 @@ def test_what_it_is_based_on_travels_through_parquet(client, fleet, tmp_path, tz
         pd.testing.assert_frame_equal(kept, frame)
         assert kept.attrs == frame.attrs
         again = read_parquet(tmp_path / name, as_="arrow")
-        assert basis_of_table(again) == frame.attrs["mirror"]
+        assert metadata_of_table(again) == frame.attrs["mirror"]
         assert again.to_pylist() == table.to_pylist()
         assert read_parquet(tmp_path / name, as_="polars").to_dicts() == table.to_pylist()
     assert read_parquet(tmp_path / "arrow.parquet", columns=["path"], as_="arrow").column_names == ["path"]

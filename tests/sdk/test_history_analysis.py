@@ -124,16 +124,20 @@ def test_a_text_may_be_the_condition_and_booleans_need_none():
 @pytest.mark.parametrize(
     ("value", "arguments", "message"),
     [
-        (1.0, {}, r"has numbers: without a condition it is how long it was true; give above=, below= or equals="),
-        (1.0, {"equals": True}, r"has numbers: equals=True is no value of them"),
+        (
+            1.0,
+            {},
+            r"has numbers: without a condition, the duration of true is measured; give above=, below=",
+        ),
+        (1.0, {"equals": True}, r"has numbers: equals=True cannot be compared with them"),
         (1.0, {"equals": "on"}, r"has numbers: equals='on' is a text"),
-        (True, {"above": 1}, r"has booleans: above= and below= are of numbers; leave the condition out"),
+        (True, {"above": 1}, r"has booleans: above= and below= apply to numbers; leave the condition out"),
         ("on", {}, r'has texts: .*; give equals=, such as equals="on"'),
-        (1.0, {"above": "warm"}, r"above='warm' is no number; give one like above=24.0"),
-        (1.0, {"below": math.nan}, r"below=nan is no number"),
-        (1.0, {"equals": None, "above": True}, r"above=True is no number"),
+        (1.0, {"above": "warm"}, r"above='warm' is not a number; give one like above=24.0"),
+        (1.0, {"below": math.nan}, r"below=nan is not a number"),
+        (1.0, {"equals": None, "above": True}, r"above=True is not a number"),
         (1.0, {"equals": 1, "above": 1}, r"equals=1 cannot be combined with above= or below="),
-        (1.0, {"equals": [1]}, r"equals=\[1\] is no value; give a number, a boolean or a text"),
+        (1.0, {"equals": [1]}, r"equals=\[1\] must be a number, a boolean or a text"),
     ],
 )
 def test_a_condition_that_is_not_of_the_values_is_refused(value, arguments, message):

@@ -13,7 +13,7 @@ from mirror_sdk.events import Event, EventKind
 from mirror_sdk.forms import to_pandas
 from mirror_sdk.frames import HISTORY_RAW_SCHEMA, HISTORY_SCHEMA, events_frame, history_frame
 from mirror_sdk.history.contract import COLUMNS
-from mirror_sdk.tables.history import HISTORY_EVENTS, HistoryParts, history_of_batch
+from mirror_sdk.tables.history import HISTORY_EVENTS, HistoryTableBuilder, history_of_batch
 from mirror_sdk.tables.units import NamedUnits
 from mirror_sdk.values import decode
 from mirror_sdk.wire.history import ORIGINS
@@ -31,7 +31,7 @@ def batch(*rows):
 
 
 def frame_of(*batches, raw=False, state=None, tz=None):
-    parts = HistoryParts(raw=raw)
+    parts = HistoryTableBuilder(raw=raw)
     for one in batches:
         parts.add(history_of_batch(one, raw=raw))
     told = None if state is None else pa.Table.from_pandas(state, preserve_index=False)

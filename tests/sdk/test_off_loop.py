@@ -34,8 +34,8 @@ from mirror_sdk._protocol.operation import Operation
 from mirror_sdk.errors import ConnectionFailed
 from mirror_sdk.history import request as history_request
 from mirror_sdk.history.contract import RowChecker
-from mirror_sdk.history.reading import HistoryReader, HistoryResult, basis
-from mirror_sdk.plan import async_in_flight, async_plan, ledger, report
+from mirror_sdk.history.reading import HistoryReader, HistoryResult, history_metadata
+from mirror_sdk.plan import async_in_flight, async_plan, report, scheduler
 from mirror_sdk.plan.checks import PlannedWrite
 from mirror_sdk.recording import async_recorder
 from mirror_sdk.recording.folder import RecordingFolder
@@ -62,14 +62,14 @@ LIGHT_MODULES = {
     module.__name__
     for module in (
         *(snapshot_request, selection, history_request),
-        *(async_plan, async_in_flight, ledger, report, async_recorder),
+        *(async_plan, async_in_flight, scheduler, report, async_recorder),
     )
 }
 LIGHT_FUNCTIONS = {
     function.__code__
     for function in (
         *(HistoryReader.__init__, HistoryReader._next_part, HistoryReader.next_operation.fget),
-        *(HistoryReader.result.fget, HistoryResult.__init__, basis, RowChecker.__init__, SizeLimit.__init__),
+        *(HistoryReader.result.fget, HistoryResult.__init__, history_metadata, RowChecker.__init__, SizeLimit.__init__),
         *(PlannedWrite.may_be_sent.fget, PlannedWrite.is_awake.fget, RecordingWriter.warn_of_uncovered),
         # What takes long of these is done as work beside the loop.
         *(RecordingRules.__init__, RecordingRules.begin, RecordingRules.uncovered),

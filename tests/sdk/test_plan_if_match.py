@@ -124,7 +124,7 @@ def test_table_without_revisions_is_rejected(client, lights):
         (seen.assign(desired_revision="17"), {"value": 40}, "'17', not a revision"),
         (seen.assign(desired_revision=17.5), {"value": 40}, "17.5, not a revision"),
         (seen.assign(desired_revision=2.0**53), {"value": 40}, "not a revision, as after a text file"),
-        ([(lights[0], LEVEL, 40)], {}, "go with a table"),
+        ([(lights[0], LEVEL, 40)], {}, "require a table"),
         (seen.mirror.wide(), {}, "a row for each resource"),
     ):
         with pytest.raises(InvalidValue, match=said):

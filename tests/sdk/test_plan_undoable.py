@@ -13,7 +13,7 @@ from resource_paths import LEVEL, SWITCH
 from usual import add_lights, all_to, levels
 
 from mirror_sdk import AccessDenied, CallTimeout
-from mirror_sdk.plan.checks import Check, KnownDevice, check_all
+from mirror_sdk.plan.checks import Check, TargetDevice, check_all
 from mirror_sdk.plan.requested import RequestedWrite
 from mirror_sdk.plan.saved import load, save
 from mirror_sdk.resources import async_planner, planner
@@ -149,7 +149,7 @@ def check_one(want, before):
     payload, _ = encode(before, want.path, SENML_JSON)
     mirrored = device_object(state(want.path, payload, content_type=SENML_JSON))
     body = {"id": "015f00", "endpoint_name": "a", "state": "registered", "created_at": TAKEN_AT, "updated_at": TAKEN_AT}
-    devices = {"015f00": KnownDevice(Device.model_validate(body), TAKEN_AT, mirrored.resources)}
+    devices = {"015f00": TargetDevice(Device.model_validate(body), TAKEN_AT, mirrored.resources)}
     (planned,) = check_all([want], devices, {})
     return planned
 
@@ -161,7 +161,7 @@ def test_undo_restores_all_instances_of_a_multiple_resource(tmp_path):
     assert planned.undo == RequestedWrite("015f00", "/10250/0/8", before, SENML_JSON)
     save(tmp_path / "plan.json", "https://mirror.example", [planned], [])
     (loaded,), _ = load(tmp_path / "plan.json", "https://mirror.example")
-    assert (loaded.wanted.python, loaded.undo) == (wanted, planned.undo)
+    assert (loaded.requested.python, loaded.undo) == (wanted, planned.undo)
 
 
 def test_json_text_of_a_multiple_resource_is_not_written():

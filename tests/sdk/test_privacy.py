@@ -18,7 +18,7 @@ from mirror_sdk.object_table import Personal
 from mirror_sdk.object_table import table as object_table
 from mirror_sdk.privacy import PERSONAL_COLUMNS, PERSONAL_RESOURCES, pseudonymize
 from mirror_sdk.privacy.pseudonyms import Pseudonyms
-from mirror_sdk.tables.columns import basis_of_table
+from mirror_sdk.tables.columns import metadata_of_table
 
 KEY = "a key that nobody guesses, of November"
 ANNA, BERT = "Annas-Kitchen", "Bert Ünal's phone"
@@ -144,7 +144,7 @@ def test_all_forms_have_the_same_pseudonyms(client, homes):
         expected = mirror(ask(raw=True)).pseudonymize(KEY)
         table = pseudonymize(ask(raw=True, as_="arrow"), KEY)
         pd.testing.assert_frame_equal(from_arrow(table), expected)
-        assert basis_of_table(table) == expected.attrs["mirror"]
+        assert metadata_of_table(table) == expected.attrs["mirror"]
         assert pseudonymize(ask(raw=True, as_="polars"), KEY).to_dicts() == table.to_pylist()
 
 
@@ -191,7 +191,7 @@ def test_each_listed_resource_is_replaced_and_reported(client, homes, tmp_path):
     # It is in the files too.
     state.to_parquet(tmp_path / "state.parquet")
     assert read_parquet(tmp_path / "state.parquet").attrs == state.attrs
-    assert basis_of_table(read_parquet(tmp_path / "state.parquet", as_="arrow"))["pseudonymized"] == report
+    assert metadata_of_table(read_parquet(tmp_path / "state.parquet", as_="arrow"))["pseudonymized"] == report
 
 
 def test_key_determines_the_pseudonyms_and_is_stored_nowhere(client, homes):

@@ -24,7 +24,7 @@ from mirror_sdk.errors import ConnectionFailed
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.explanation import Facts, explain
 from mirror_sdk.frames import mirror, state_frame
-from mirror_sdk.plan.checks import KnownDevice, check_all
+from mirror_sdk.plan.checks import TargetDevice, check_all
 from mirror_sdk.plan.requested import RequestedWrite
 from mirror_sdk.values import decode
 from mirror_sdk.widgets.models.formatting import format_value
@@ -192,7 +192,7 @@ def test_what_a_device_wrote_does_not_act_on_a_terminal_in_events_and_plans():
         kind=EventKind.OBSERVATION, received_at=TAKEN_AT, value=decode(ACTING.encode(), None, "/3/0/0"), category=ACTING
     )
     assert not acts(repr(event))
-    known = KnownDevice(listed_device(), TAKEN_AT, acting_device().resources)
+    known = TargetDevice(listed_device(), TAKEN_AT, acting_device().resources)
     (planned,) = check_all([RequestedWrite("015f00", "/9998/0/1", "x")], {"015f00": known}, {})
     assert planned.reason == f"{ESCAPED} has no resource /9998/0/1"
 

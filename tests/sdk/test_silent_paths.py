@@ -7,7 +7,7 @@ import pytest
 from changed_answers import RESOURCES, TEMPERATURE
 
 from mirror_sdk import EmptyTableWarning
-from mirror_sdk.tables.columns import basis_of_table
+from mirror_sdk.tables.columns import metadata_of_table
 from mirror_sdk.wire.routes import SNAPSHOT
 
 pytestmark = pytest.mark.keeps_history
@@ -39,7 +39,7 @@ def test_paths_that_no_device_has_are_told(client, simulator, begin, ask):
         form = "arrow" if ask.endswith("arrow") else "pandas"
         take = client.fleet.snapshot if ask.startswith("snapshot") else client.state_frame
         table = take(paths=paths, **more, as_=form)
-        return basis_of_table(table).get("paths_without_rows") if form == "arrow" else silent(table)
+        return metadata_of_table(table).get("paths_without_rows") if form == "arrow" else silent(table)
 
     assert asked([TEMPERATURE]) is None
     assert asked([NOBODY, TEMPERATURE, OTHER]) == [NOBODY, OTHER]

@@ -99,7 +99,7 @@ def test_without_snapshots_devices_are_read_one_by_one_and_it_says_so(client_ove
     with pytest.warns(SnapshotWarning, match="one by one"):
         written = client_over(without_snapshots).fleet.dataset(folder, devices_per_file=2)
     pd.testing.assert_frame_equal(written.to_frame(), plain.fleet.snapshot())
-    assert (written.about["one_instant"], len(written.files)) == (False, 5)
+    assert (written.metadata["one_instant"], len(written.files)) == (False, 5)
     written = client_over(without_arrow).fleet.dataset(folder, devices_per_file=2, overwrite=True)
     pd.testing.assert_frame_equal(written.to_frame(), plain.fleet.snapshot())
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.analysis.bins import Bins, bins_of, check_count
-from mirror_sdk.frames.analysis.resample import Statistic, checked, pieces_of
+from mirror_sdk.frames.analysis.resample import Statistic, binned_segments, checked
 from mirror_sdk.frames.analysis.results import BIN_COLUMNS, RESOURCE_COLUMNS, column_of
 from mirror_sdk.frames.analysis.rows import Floats, Ints
 from mirror_sdk.frames.analysis.timeline import Timeline, warn_of_units
@@ -40,15 +40,15 @@ def align(timeline: Timeline, span: int, how: Statistic) -> pd.DataFrame:
     name = _one(how)
     bins = bins_of(span, timeline.begin, timeline.end, timeline.tz)
     warn_of_units(timeline)
-    devices = np.unique(timeline.steps.of_device)
+    devices = np.unique(timeline.segments.of_device)
     paths = _in_order_of_patterns(timeline)
     check_count(len(devices) * len(bins) * max(len(paths), 1))
     columns = {str(timeline.rows.paths[path]): _column(timeline.of_path(path), devices, bins, name) for path in paths}
     times = timeline.to_frame(pa.table({"bin": column_of(bins.begins, BIN_COLUMNS[0])}))["bin"]
     index = pd.MultiIndex.from_product([timeline.rows.devices[devices], times], names=["device_id", "bin"])
     table = pd.DataFrame(columns, index=index)
-    if timeline.about:
-        table.attrs["mirror"] = timeline.about
+    if timeline.metadata:
+        table.attrs["mirror"] = timeline.metadata
     return table
 
 
@@ -65,13 +65,13 @@ def compare(timeline: Timeline, begins: Sequence[int], length: int, span: int | 
     (a, unit_a, covered_a), (b, unit_b, covered_b) = (_window(timeline, begin, length, span, name) for begin in begins)
     is_other = ((unit_a != unit_b) | (unit_a == -2)) & (name != "count")
     offsets = np.arange(0, length, span)
-    steps = timeline.steps
+    segments = timeline.segments
     table = timeline.table(
         COMPARED_COLUMNS,
-        device=steps.of_device,
-        path=steps.of_path,
-        positions=np.repeat(np.arange(len(steps.of_device)), len(offsets)),
-        offset=np.tile(offsets, len(steps.of_device)),
+        device=segments.of_device,
+        path=segments.of_path,
+        positions=np.repeat(np.arange(len(segments.of_device)), len(offsets)),
+        offset=np.tile(offsets, len(segments.of_device)),
         a=a,
         b=b,
         difference=np.where(is_other, np.nan, b - a),
@@ -91,17 +91,17 @@ def _one(how: Statistic) -> Statistic:
 def _window(timeline: Timeline, begin: int, length: int, span: int, name: Statistic) -> tuple[Floats, Ints, pa.Array]:
     """Return the statistic of each cell, its unit as :meth:`StepPieces.unit` gives it, and what is known of it."""
     bins = Bins(np.append(np.arange(begin, begin + length, span), begin + length))
-    pieces = pieces_of(timeline.within(begin, begin + length), bins, [name])
-    table = pieces.statistics([name])
+    binned = binned_segments(timeline.within(begin, begin + length), bins, [name])
+    table = binned.statistics([name])
     if pa.types.is_string(table[name].type):
         raise InvalidValue(f"how={name!r}: texts have no difference; give the paths of numbers with paths=[...]")
     values = table[name].cast(pa.float64()).to_numpy(zero_copy_only=False)
-    return values, pieces.unit(), table["covered"].combine_chunks()
+    return values, binned.unit(), table["covered"].combine_chunks()
 
 
 def _in_order_of_patterns(timeline: Timeline) -> list[int]:
     """Return the selected paths in the order of the patterns, sorted for a pattern that matches several."""
-    paths = np.unique(timeline.steps.of_path).tolist()
+    paths = np.unique(timeline.segments.of_path).tolist()
     patterns = ["*"] if timeline.patterns is None else timeline.patterns
     found = [path for pattern in patterns for path in paths if matches(pattern, str(timeline.rows.paths[path]))]
     return list(dict.fromkeys(found))
@@ -109,8 +109,8 @@ def _in_order_of_patterns(timeline: Timeline) -> list[int]:
 
 def _column(timeline: Timeline, devices: Ints, bins: Bins, name: Statistic) -> Any:
     """Return one statistic of the cells of one path, with missing cells for devices without this path."""
-    of_device = timeline.steps.of_device
-    cells = timeline.to_frame(pieces_of(timeline, bins, [name]).statistics([name]))[name]
+    of_device = timeline.segments.of_device
+    cells = timeline.to_frame(binned_segments(timeline, bins, [name]).statistics([name]))[name]
     position = np.full((len(devices), len(bins)), -1)
     position[np.searchsorted(devices, of_device)] = np.arange(len(cells)).reshape(len(of_device), len(bins))
     return cells.array.take(position.ravel(), allow_fill=True)

@@ -1,4 +1,4 @@
-"""Durations: intervals in which values meet a condition, or stay the same."""
+"""Durations: intervals in which values meet a condition, or do not change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirror_sdk._arguments import real
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.analysis.results import RESOURCE_COLUMNS
 from mirror_sdk.frames.analysis.rows import BOOLEAN, NUMBER, TEXT, Flags, Ints, following, is_end, is_start
-from mirror_sdk.frames.analysis.timeline import Steps, Timeline, is_change, warn_of_units
+from mirror_sdk.frames.analysis.timeline import Segments, Timeline, is_change, warn_of_units
 from mirror_sdk.tables.columns import INSTANT, TableColumn
 
 DURATIONS_COLUMNS = (
@@ -47,7 +47,7 @@ UNCHANGED_COLUMNS = (
     TableColumn("count", pa.int64(), "how many values have a time in the interval"),
     TableColumn("ongoing", pa.bool_(), "whether it lasts until the end of the requested and known time"),
 )
-"""The intervals in which a value stayed the same."""
+"""The intervals in which a value did not change."""
 
 _KINDS = {NUMBER: "numbers", BOOLEAN: "booleans", TEXT: "texts"}
 _CURES = {
@@ -58,7 +58,7 @@ _CURES = {
 
 
 class _Runs(NamedTuple):
-    """Intervals made of consecutive steps, in order; ``first`` and ``last`` are the positions of these steps."""
+    """Intervals made of consecutive segments, in order; ``first`` and ``last`` are the positions of these segments."""
 
     resource: Ints
     begin: Ints
@@ -80,22 +80,22 @@ def durations(
     Raises:
         InvalidValue: The condition is invalid, or not defined for the values.
     """
-    steps = _clipped(timeline)
-    runs = _runs(steps, _meets(timeline, steps, above, below, equals), _is_break(steps))
-    table = _each(timeline, steps, runs) if per_interval else _by_resource(timeline, steps, runs)
+    segments = _clipped(timeline)
+    runs = _runs(segments, _meets(timeline, segments, above, below, equals), _is_break(segments))
+    table = _each(timeline, segments, runs) if per_interval else _by_resource(timeline, segments, runs)
     return timeline.to_frame(table)
 
 
 def unchanged(timeline: Timeline, longer_than: int) -> pd.DataFrame:
-    """Find values that stayed the same; see :meth:`mirror_sdk.frames.MirrorAccessor.unchanged`."""
-    steps = _clipped(timeline)
-    runs = _runs(steps, steps.is_known, _is_break(steps) | is_change(steps))
+    """Find values that did not change; see :meth:`mirror_sdk.frames.MirrorAccessor.unchanged`."""
+    segments = _clipped(timeline)
+    runs = _runs(segments, segments.is_known, _is_break(segments) | is_change(segments))
     runs = _Runs(*(column[runs.end - runs.begin > longer_than] for column in runs))
-    kind, number, text = (column[runs.first] for column in (steps.kind, steps.number, steps.text))
+    kind, number, text = (column[runs.first] for column in (segments.kind, segments.number, segments.text))
     counted = np.append(0, np.cumsum(_counts(timeline)))
     table = timeline.table(
         UNCHANGED_COLUMNS,
-        **steps.keys(runs.resource),
+        **segments.keys(runs.resource),
         value_num=np.where(kind == NUMBER, number, np.nan),
         value_text=pa.array(timeline.rows.texts, pa.string()).take(pa.array(text, mask=kind != TEXT)),
         value_bool=pa.array(number == 1.0, mask=kind != BOOLEAN),
@@ -109,114 +109,115 @@ def unchanged(timeline: Timeline, longer_than: int) -> pd.DataFrame:
 
 
 def totals(group: Ints, lengths: Ints, count: int) -> tuple[Ints, Ints, Ints]:
-    """Return the sum, number and maximum of the lengths in each of so many groups."""
+    """Return the sum, number and maximum of the lengths in each group; ``count`` is the number of groups."""
     longest = np.zeros(count, dtype=np.int64)
     np.maximum.at(longest, group, lengths)
     sums = np.bincount(group, weights=lengths, minlength=count).astype(np.int64)
     return sums, np.bincount(group, minlength=count), longest
 
 
-def share_of(part: Ints, whole: Ints) -> pa.Array:
-    """Return the quotients; missing where the whole is 0."""
-    return pa.array(part / np.maximum(whole, 1), mask=whole == 0)
+def share_of(part: Ints, total: Ints) -> pa.Array:
+    """Return the quotients; missing where the total is 0."""
+    return pa.array(part / np.maximum(total, 1), mask=total == 0)
 
 
-def _clipped(timeline: Timeline) -> Steps:
-    """Return the steps within the timeline, without those that were held for no time."""
-    steps = timeline.steps
-    begin, until = np.maximum(steps.at, timeline.begin), np.minimum(steps.until, timeline.end)
-    return replace(steps, at=begin, until=until).take(until > begin)
+def _clipped(timeline: Timeline) -> Segments:
+    """Return the segments within the timeline, without those of no length."""
+    segments = timeline.segments
+    begin, until = np.maximum(segments.at, timeline.begin), np.minimum(segments.until, timeline.end)
+    return replace(segments, at=begin, until=until).take(until > begin)
 
 
 def _counts(timeline: Timeline) -> Ints:
-    """Return how many values have the time of each clipped step."""
-    steps = timeline.steps
-    counted = np.cumsum(steps.is_counted & (steps.at >= timeline.begin))
-    # Of several values with one time, the last one is held.
-    is_last = is_end(steps.resource, steps.at)
-    counts = np.zeros(len(steps), dtype=np.int64)
+    """Return how many values have the time of each clipped segment."""
+    segments = timeline.segments
+    counted = np.cumsum(segments.is_counted & (segments.at >= timeline.begin))
+    # Of several values with one time, only the last one has a length.
+    is_last = is_end(segments.resource, segments.at)
+    counts = np.zeros(len(segments), dtype=np.int64)
     counts[is_last] = np.diff(counted[is_last], prepend=0)
-    return counts[np.minimum(steps.until, timeline.end) > np.maximum(steps.at, timeline.begin)]
+    return counts[np.minimum(segments.until, timeline.end) > np.maximum(segments.at, timeline.begin)]
 
 
-def _is_break(steps: Steps) -> Flags:
-    """Return which steps begin after something unknown, or are the first of their resource."""
-    is_break: Flags = is_start(steps.resource) | (steps.at != np.append(0, steps.until[:-1])[: len(steps)])
+def _is_break(segments: Segments) -> Flags:
+    """Return which segments begin after something unknown, or are the first of their resource."""
+    is_break: Flags = is_start(segments.resource) | (segments.at != np.append(0, segments.until[:-1])[: len(segments)])
     return is_break
 
 
-def _runs(steps: Steps, is_meant: Flags, is_break: Flags) -> _Runs:
-    """Join consecutive steps to intervals.
+def _runs(segments: Segments, is_within: Flags, is_break: Flags) -> _Runs:
+    """Join consecutive segments to intervals.
 
     Args:
-        steps: Steps, each held for some time.
-        is_meant: Which of them belong to an interval.
-        is_break: Which of them begin another interval than the step before.
+        segments: Segments with a length.
+        is_within: Which of them belong to an interval.
+        is_break: Which of them begin another interval than the segment before.
     """
-    starts = is_meant & (is_break | is_start(is_meant))
+    starts = is_within & (is_break | is_start(is_within))
     first = np.flatnonzero(starts)
-    last = np.flatnonzero(is_meant & (is_end(is_meant) | following(starts, True)))
-    return _Runs(steps.resource[first], steps.at[first], steps.until[last], first, last)
+    last = np.flatnonzero(is_within & (is_end(is_within) | following(starts, True)))
+    return _Runs(segments.resource[first], segments.at[first], segments.until[last], first, last)
 
 
 def _meets(
-    timeline: Timeline, steps: Steps, above: float | None, below: float | None, equals: float | bool | str | None
+    timeline: Timeline, segments: Segments, above: float | None, below: float | None, equals: float | bool | str | None
 ) -> Flags:
-    """Return which steps meet the condition."""
+    """Return which segments meet the condition."""
     if above is None and below is None:
-        return _equals(timeline, steps, equals)
+        return _equals(timeline, segments, equals)
     if equals is not None:
         raise InvalidValue(f"equals={equals!r} cannot be combined with above= or below=; give one of them")
-    _check_kind(timeline, NUMBER, "above= and below= are of numbers")
+    _check_kind(timeline, NUMBER, "above= and below= apply to numbers")
     warn_of_units(timeline)
-    meets: Flags = steps.kind == NUMBER
+    meets: Flags = segments.kind == NUMBER
     for name, bound, compare in (("above", above, np.greater), ("below", below, np.less)):
         if bound is not None:
             number = real(bound)
             if number is None:
-                raise InvalidValue(f"{name}={bound!r} is no number; give one like {name}=24.0")
-            meets &= compare(steps.number, number)
+                raise InvalidValue(f"{name}={bound!r} is not a number; give one like {name}=24.0")
+            meets &= compare(segments.number, number)
     return meets
 
 
-def _equals(timeline: Timeline, steps: Steps, value: float | bool | str | None) -> Flags:
+def _equals(timeline: Timeline, segments: Segments, value: float | bool | str | None) -> Flags:
     if isinstance(value, str):
         _check_kind(timeline, TEXT, f"equals={value!r} is a text")
-        found: Flags = (steps.kind == TEXT) & (steps.text == timeline.rows.texts.get_indexer(pd.Index([value]))[0])
+        code = timeline.rows.texts.get_indexer(pd.Index([value]))[0]
+        found: Flags = (segments.kind == TEXT) & (segments.text == code)
         return found
-    why = f"equals={value!r} is no value of them"
+    why = f"equals={value!r} cannot be compared with them"
     if value is None:
-        value, why = True, "without a condition it is how long it was true"
+        value, why = True, "without a condition, the duration of true is measured"
     kind = BOOLEAN if isinstance(value, bool | np.bool_) else NUMBER
     if kind == NUMBER and real(value) is None:
-        raise InvalidValue(f"equals={value!r} is no value; give a number, a boolean or a text")
+        raise InvalidValue(f"equals={value!r} must be a number, a boolean or a text")
     _check_kind(timeline, kind, why)
     if kind == NUMBER:
         warn_of_units(timeline)
-    equal: Flags = (steps.kind == kind) & (steps.number == float(value))
+    equal: Flags = (segments.kind == kind) & (segments.number == float(value))
     return equal
 
 
 def _check_kind(timeline: Timeline, kind: int, why: str) -> None:
-    """Check that the values are of the kind of a condition.
+    """Check that a condition applies to all values.
 
     Raises:
-        InvalidValue: Some are not.
+        InvalidValue: Some values are of another kind.
     """
-    steps = timeline.steps
-    is_other = (steps.kind != kind) & steps.is_known
+    segments = timeline.segments
+    is_other = (segments.kind != kind) & segments.is_known
     if is_other.any():
-        other = int(steps.kind[np.argmax(is_other)])
+        other = int(segments.kind[np.argmax(is_other)])
         raise InvalidValue(f"{timeline.path_at(is_other)} has {_KINDS[other]}: {why}; {_CURES[other]}")
 
 
-def _each(timeline: Timeline, steps: Steps, runs: _Runs) -> pa.Table:
-    # With one more element at either end, for the steps before the first and after the last one.
-    follows = np.concatenate([~_is_break(steps), [False]])
-    is_known = np.concatenate([[False], steps.is_known, [False]])
+def _each(timeline: Timeline, segments: Segments, runs: _Runs) -> pa.Table:
+    # One more element at either end stands for the segments before the first and after the last one.
+    follows = np.concatenate([~_is_break(segments), [False]])
+    is_known = np.concatenate([[False], segments.is_known, [False]])
     return timeline.table(
         DURATION_INTERVALS_COLUMNS,
-        **steps.keys(runs.resource),
+        **segments.keys(runs.resource),
         begin=runs.begin,
         end=runs.end,
         duration=runs.end - runs.begin,
@@ -225,13 +226,13 @@ def _each(timeline: Timeline, steps: Steps, runs: _Runs) -> pa.Table:
     )
 
 
-def _by_resource(timeline: Timeline, steps: Steps, runs: _Runs) -> pa.Table:
-    resources = np.arange(len(steps.of_device))
+def _by_resource(timeline: Timeline, segments: Segments, runs: _Runs) -> pa.Table:
+    resources = np.arange(len(segments.of_device))
     duration, number, longest = totals(runs.resource, runs.end - runs.begin, len(resources))
-    known = totals(steps.resource, np.where(steps.is_known, steps.until - steps.at, 0), len(resources))[0]
+    known = totals(segments.resource, np.where(segments.is_known, segments.until - segments.at, 0), len(resources))[0]
     return timeline.table(
         DURATIONS_COLUMNS,
-        **steps.keys(resources),
+        **segments.keys(resources),
         duration=duration,
         intervals=number,
         longest=longest,

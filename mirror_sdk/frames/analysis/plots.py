@@ -32,32 +32,32 @@ _ALL = "all devices"
 
 def draw_gaps(timeline: Timeline, gaps: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
     """Draw unknown intervals, a row for each device; the longest first."""
-    whom = gaps["device_id"].astype(object).fillna(_ALL)
+    owner = gaps["device_id"].astype(object).fillna(_ALL)
     # Gaps of all devices come first.
-    rows = sorted(_longest(whom, gaps["duration"]), key=lambda row: row != _ALL)
+    rows = sorted(_longest(owner, gaps["duration"]), key=lambda row: row != _ALL)
     shown = [names.get(row, row) for row in rows]
-    axes = _bars(timeline, gaps.assign(row=whom), rows, "reason", _OF_REASONS, shown, ax)
-    return _titled(axes, "unknown intervals", len(rows), whom.nunique(), "devices")
+    axes = _bars(timeline, gaps.assign(row=owner), rows, "reason", _OF_REASONS, shown, ax)
+    return _titled(axes, "unknown intervals", len(rows), owner.nunique(), "devices")
 
 
 def draw_availability(timeline: Timeline, intervals: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
     """Draw presence, a row for each device in the order of names; those that were absent for longest."""
-    whom = intervals["device_id"].astype(object)
-    longest = _longest(whom, intervals["duration"].where(intervals["presence"] == "absent", pd.Timedelta(0)))
+    owner = intervals["device_id"].astype(object)
+    longest = _longest(owner, intervals["duration"].where(intervals["presence"] == "absent", pd.Timedelta(0)))
     rows = sorted(longest, key=lambda row: (names.get(row, row), row))
     shown = [names.get(row, row) for row in rows]
-    axes = _bars(timeline, intervals.assign(row=whom), rows, "presence", _OF_PRESENCES, shown, ax)
-    return _titled(axes, "when devices were there", len(rows), whom.nunique(), "devices")
+    axes = _bars(timeline, intervals.assign(row=owner), rows, "presence", _OF_PRESENCES, shown, ax)
+    return _titled(axes, "when devices were there", len(rows), owner.nunique(), "devices")
 
 
 def draw_unchanged(timeline: Timeline, intervals: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
     """Draw unchanged values, a row for each resource, with the value; the longest first."""
-    whom = [(str(device), str(path)) for device, path in zip(intervals["device_id"], intervals["path"], strict=True)]
+    owner = [(str(device), str(path)) for device, path in zip(intervals["device_id"], intervals["path"], strict=True)]
     longest = intervals["duration"].groupby([intervals["device_id"], intervals["path"]], observed=True).max()
     rows = [(str(device), str(path)) for device, path in longest.sort_values(ascending=False).index[:_MOST_ROWS]]
     lines = line_names(rows, names)
     state = np.where(intervals["ongoing"].to_numpy(dtype=bool), "ongoing", "ended")
-    table = intervals.assign(row=pd.Series(whom, dtype=object), state=state)
+    table = intervals.assign(row=pd.Series(owner, dtype=object), state=state)
     axes = _bars(timeline, table, rows, "state", _OF_ONGOING, [lines[row] for row in rows], ax, edge="w")
     _write_values(axes, timeline, table, rows)
     return _titled(axes, "unchanged values", len(rows), len(longest), "resources")
@@ -102,9 +102,9 @@ def _log_axis(axes: Axes) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _longest(whom: pd.Series, durations: pd.Series) -> list[str]:
+def _longest(owner: pd.Series, durations: pd.Series) -> list[str]:
     """Return the names with the largest sum of durations."""
-    sums = durations.groupby(whom.to_numpy()).sum().sort_values(ascending=False, kind="stable")
+    sums = durations.groupby(owner.to_numpy()).sum().sort_values(ascending=False, kind="stable")
     return [str(name) for name in sums.index[:_MOST_ROWS]]
 
 
@@ -176,8 +176,8 @@ def _write_values(axes: Axes, timeline: Timeline, intervals: pd.DataFrame, rows:
     place = {row: number for number, row in enumerate(rows)}
     shown = max(timeline.end - timeline.begin, 1) / _DAY
     texts = [f"{value:g}" if isinstance(value, float) else str(value) for value in value_column(intervals, "value")]
-    for number, (whom, text) in enumerate(zip(intervals["row"], texts, strict=True)):
-        row = place.get(whom)
+    for number, (owner, text) in enumerate(zip(intervals["row"], texts, strict=True)):
+        row = place.get(owner)
         if row is not None and (end[number] - begin[number]) / shown > 0.012 * (len(text) + 1):
             middle = (begin[number] + end[number]) / 2
             axes.text(middle, row, text, ha="center", va="center", fontsize="x-small", color="w", parse_math=False)

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.analysis.bins import Bins, bins_of, check_count
-from mirror_sdk.frames.analysis.resample import StepPieces
+from mirror_sdk.frames.analysis.resample import BinnedSegments
 from mirror_sdk.frames.analysis.results import BIN_COLUMNS, COVERED, RESOURCE_COLUMNS
 from mirror_sdk.frames.analysis.rows import NUMBER, is_end
-from mirror_sdk.frames.analysis.timeline import Steps, Timeline, warn_of_units
+from mirror_sdk.frames.analysis.timeline import Segments, Timeline, warn_of_units
 from mirror_sdk.tables.columns import INSTANT, TableColumn
 
 RATES_COLUMNS = (
@@ -56,34 +56,34 @@ def rates(timeline: Timeline, *, per: int, span: int | None) -> pd.DataFrame:
             table = _each(timeline, rises, per)
         else:
             bins = bins_of(span, timeline.begin, timeline.end, timeline.tz)
-            table = _binned(replace(timeline, own_steps=rises), bins, per)
+            table = _binned(replace(timeline, own_segments=rises), bins, per)
         return timeline.to_frame(table)
 
 
-def _rises(timeline: Timeline) -> Steps:
+def _rises(timeline: Timeline) -> Segments:
     """Return the steps from each value to the next one without anything unknown in between.
 
     Their ``number`` is the increase per millisecond, and their ``is_counted`` says whether the counter was reset.
     """
-    steps = timeline.steps
-    is_other = steps.is_known & (steps.kind != NUMBER)
+    segments = timeline.segments
+    is_other = segments.is_known & (segments.kind != NUMBER)
     if is_other.any():
         raise InvalidValue(
             f"{timeline.path_at(is_other)} has values that are no numbers, so no counter; give the path of one"
         )
     # Of several values with one time the last one counts.
-    steps = steps.take(is_end(steps.resource, steps.at))
-    is_next = (steps.resource[1:] == steps.resource[:-1]) & (steps.until[:-1] == steps.at[1:])
-    is_next &= (steps.kind[1:] == NUMBER) & (steps.kind[:-1] == NUMBER)
-    is_next &= steps.unit[1:] == steps.unit[:-1]
-    is_next &= (steps.until[:-1] > timeline.begin) & (steps.at[:-1] < timeline.end)
-    before, after = steps.take(np.append(is_next, False)[: len(steps)]), steps.number[1:][is_next]
+    segments = segments.take(is_end(segments.resource, segments.at))
+    is_next = (segments.resource[1:] == segments.resource[:-1]) & (segments.until[:-1] == segments.at[1:])
+    is_next &= (segments.kind[1:] == NUMBER) & (segments.kind[:-1] == NUMBER)
+    is_next &= segments.unit[1:] == segments.unit[:-1]
+    is_next &= (segments.until[:-1] > timeline.begin) & (segments.at[:-1] < timeline.end)
+    before, after = segments.take(np.append(is_next, False)[: len(segments)]), segments.number[1:][is_next]
     is_reset = after < before.number
     increase = np.where(is_reset, after, after - before.number)
     return replace(before, number=increase / (before.until - before.at), is_counted=is_reset)
 
 
-def _each(timeline: Timeline, rises: Steps, per: int) -> pa.Table:
+def _each(timeline: Timeline, rises: Segments, per: int) -> pa.Table:
     return timeline.table(
         RATES_COLUMNS,
         **rises.keys(rises.resource),
@@ -97,16 +97,16 @@ def _each(timeline: Timeline, rises: Steps, per: int) -> pa.Table:
 
 
 def _binned(timeline: Timeline, bins: Bins, per: int) -> pa.Table:
-    rises = timeline.steps
+    rises = timeline.segments
     count = len(rises.of_device) * len(bins)
     check_count(count)
-    pieces = StepPieces(timeline, bins)
-    mean = pieces.mean()
+    binned = BinnedSegments(timeline, bins)
+    mean = binned.mean()
     is_in = rises.is_counted & (rises.until >= timeline.begin) & (rises.until < timeline.end)
     cell = rises.resource[is_in] * len(bins) + bins.index(rises.until[is_in])
-    return pieces.table(
+    return binned.table(
         BINNED_RATES_COLUMNS,
-        increase=mean * pieces.known,
+        increase=mean * binned.known,
         rate=mean * per,
         resets=np.bincount(cell, minlength=count),
     )

@@ -14,7 +14,7 @@ from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.analysis.bins import Bins, bins_of, check_count
 from mirror_sdk.frames.analysis.results import BIN_COLUMNS, COVERED, numbers_of
 from mirror_sdk.frames.analysis.rows import BOOLEAN, NEVER, NONE, NUMBER, TEXT, Floats, Ints, T, is_start
-from mirror_sdk.frames.analysis.timeline import Steps, Timeline, warn_of_units
+from mirror_sdk.frames.analysis.timeline import Segments, Timeline, warn_of_units
 from mirror_sdk.tables.columns import TableColumn
 
 Statistic: TypeAlias = Literal["time_weighted_mean", "last", "min", "max", "count", "duration"]
@@ -49,8 +49,8 @@ def resample(timeline: Timeline, span: int, how: Statistic | Sequence[Statistic]
     """
     names = checked(how)
     warn_of_units(timeline)
-    pieces = pieces_of(timeline, bins_of(span, timeline.begin, timeline.end, timeline.tz), names)
-    return timeline.to_frame(pieces.durations() if names == ["duration"] else pieces.statistics(names))
+    binned = binned_segments(timeline, bins_of(span, timeline.begin, timeline.end, timeline.tz), names)
+    return timeline.to_frame(binned.durations() if names == ["duration"] else binned.statistics(names))
 
 
 def checked(how: Statistic | Sequence[Statistic]) -> list[Statistic]:
@@ -67,18 +67,18 @@ def checked(how: Statistic | Sequence[Statistic]) -> list[Statistic]:
     return names
 
 
-def pieces_of(timeline: Timeline, bins: Bins, how: Sequence[Statistic]) -> StepPieces:
+def binned_segments(timeline: Timeline, bins: Bins, how: Sequence[Statistic]) -> BinnedSegments:
     """Cut the steps of a timeline by bins, for these statistics.
 
     Raises:
         InvalidValue: A statistic is not defined for the values, or there would be too many rows.
     """
-    check_count(len(timeline.steps.of_device) * len(bins))
+    check_count(len(timeline.segments.of_device) * len(bins))
     _check_kinds(timeline, how)
-    return StepPieces(timeline, bins)
+    return BinnedSegments(timeline, bins)
 
 
-class StepPieces:
+class BinnedSegments:
     """Steps cut by the edges of bins, in the order of the cells: those of the first resource, then of the next one.
 
     A value with a time in a bin has a piece there, even if it was held for no time.
@@ -86,21 +86,21 @@ class StepPieces:
 
     def __init__(self, timeline: Timeline, bins: Bins) -> None:
         self._timeline, self._bins = timeline, bins
-        self._cell_count = len(timeline.steps.of_device) * len(bins)
-        steps = _within(timeline)
-        self.steps: Steps = steps
-        first = bins.index(np.maximum(steps.at, timeline.begin))
-        until = np.minimum(steps.until, timeline.end)
+        self._cell_count = len(timeline.segments.of_device) * len(bins)
+        segments = _within(timeline)
+        self.segments: Segments = segments
+        first = bins.index(np.maximum(segments.at, timeline.begin))
+        until = np.minimum(segments.until, timeline.end)
         last = np.maximum(first, bins.index(until - 1))
         count = last - first + 1
-        self.step: Ints = np.repeat(np.arange(len(steps)), count)
-        bin_ = np.arange(len(self.step)) - np.repeat(np.cumsum(count) - count, count) + first[self.step]
-        self.cell: Ints = steps.resource[self.step] * len(bins) + bin_
-        begin = np.maximum(np.maximum(steps.at, timeline.begin)[self.step], bins.edges[bin_])
-        end = np.minimum(until[self.step], bins.edges[bin_ + 1])
-        self.length: Ints = np.where(steps.is_known[self.step], np.maximum(end - begin, 0), 0)
+        self.segment: Ints = np.repeat(np.arange(len(segments)), count)
+        bin_ = np.arange(len(self.segment)) - np.repeat(np.cumsum(count) - count, count) + first[self.segment]
+        self.cell: Ints = segments.resource[self.segment] * len(bins) + bin_
+        begin = np.maximum(np.maximum(segments.at, timeline.begin)[self.segment], bins.edges[bin_])
+        end = np.minimum(until[self.segment], bins.edges[bin_ + 1])
+        self.length: Ints = np.where(segments.is_known[self.segment], np.maximum(end - begin, 0), 0)
         self._starts = np.flatnonzero(is_start(self.cell))
-        self.known: Ints = self._spread(self._reduced(np.add, self.length), 0)
+        self.known: Ints = self._scatter(self._reduced(np.add, self.length), 0)
 
     def table(self, columns: Sequence[TableColumn], cell: Ints | None = None, **cells: Any) -> pa.Table:
         """Make a table with a row for each of these cells, by default for all.
@@ -114,8 +114,10 @@ class StepPieces:
             cell = np.arange(self._cell_count)
         resource, bin_ = np.divmod(cell, max(len(self._bins), 1))
         cells |= {"bin": self._bins.begins[bin_], "covered": self.known[cell] / self._bins.lengths[bin_]}
-        steps = self.steps
-        return self._timeline.table(columns, device=steps.of_device, path=steps.of_path, positions=resource, **cells)
+        segments = self.segments
+        return self._timeline.table(
+            columns, device=segments.of_device, path=segments.of_path, positions=resource, **cells
+        )
 
     def statistics(self, how: Sequence[Statistic]) -> pa.Table:
         """Compute statistics of each cell."""
@@ -126,14 +128,14 @@ class StepPieces:
     def durations(self) -> pa.Table:
         """Compute how long each value was held in each cell."""
         is_held = self.length > 0
-        cell, step, length = self.cell[is_held], self.step[is_held], self.length[is_held]
-        steps = self.steps
-        value = steps.text[step] if steps.kinds == {TEXT} else steps.number[step]
+        cell, segment, length = self.cell[is_held], self.segment[is_held], self.length[is_held]
+        segments = self.segments
+        value = segments.text[segment] if segments.kinds == {TEXT} else segments.number[segment]
         order = np.lexsort((value, cell))
         starts = np.flatnonzero(is_start(cell[order], value[order]))
         held = np.add.reduceat(length[order], starts) if len(starts) else length
         first = order[starts]
-        return self.table(VALUE_DURATION_COLUMNS, cell[first], value=self._values_of(step[first]), duration=held)
+        return self.table(VALUE_DURATION_COLUMNS, cell[first], value=self._values_of(segment[first]), duration=held)
 
     def _statistic(self, name: Statistic) -> npt.NDArray[Any] | pa.Array:
         match name:
@@ -149,7 +151,7 @@ class StepPieces:
                 return self.mean()
 
     def _numbers(self) -> Floats:
-        return self.steps.number[self.step]
+        return self.segments.number[self.segment]
 
     def mean(self) -> Floats:
         """Compute the mean of each cell over time; NaN where nothing is known."""
@@ -160,7 +162,7 @@ class StepPieces:
             parts = np.where(is_held, numbers * (self.length / known), 0.0)
             mean = self._of_one_unit(self._reduced(np.add, parts))
         held = np.where(is_held, numbers, np.nan)
-        low, high = (self._spread(self._reduced(extreme, held), np.nan) for extreme in (np.fmin, np.fmax))
+        low, high = (self._scatter(self._reduced(extreme, held), np.nan) for extreme in (np.fmin, np.fmax))
         # Sums are rounded, but the mean of a constant is that constant.
         clipped: Floats = np.minimum(np.maximum(mean, low), high)
         return clipped
@@ -170,46 +172,46 @@ class StepPieces:
 
         An unknown unit counts as one of its own, since it may be any.
         """
-        return self._spread(self._units(), -1)
+        return self._scatter(self._units(), -1)
 
     def _units(self) -> Ints:
-        steps = self.steps
-        is_same = (steps.unit[1:] == steps.unit[:-1]) | (steps.resource[1:] != steps.resource[:-1])
+        segments = self.segments
+        is_same = (segments.unit[1:] == segments.unit[:-1]) | (segments.resource[1:] != segments.resource[:-1])
         if is_same.all():
             # The usual case: one piece of a cell has the unit of the whole cell.
-            return np.where(steps.kind == NUMBER, steps.unit, -1)[self.step[self._starts]]
+            return np.where(segments.kind == NUMBER, segments.unit, -1)[self.segment[self._starts]]
         # Unknown is 0 here, and -1 is no number.
-        unit = np.where(self.steps.kind == NUMBER, self.steps.unit + 1, -1)[self.step]
+        unit = np.where(self.segments.kind == NUMBER, self.segments.unit + 1, -1)[self.segment]
         least, greatest = self._reduced(np.minimum, np.where(unit < 0, NEVER, unit)), self._reduced(np.maximum, unit)
         units: Ints = np.where(least < greatest, -2, np.maximum(greatest - 1, -1))
         return units
 
     def _of_one_unit(self, values: Floats) -> Floats:
         """Spread numbers to all cells; NaN for a cell with several units."""
-        return self._spread(np.where(self._units() == -2, np.nan, values), np.nan)
+        return self._scatter(np.where(self._units() == -2, np.nan, values), np.nan)
 
     def _count(self) -> Ints:
-        steps = self.steps
-        is_in = steps.is_counted & (steps.at >= self._timeline.begin)
-        cells = steps.resource[is_in] * len(self._bins) + self._bins.index(steps.at[is_in])
+        segments = self.segments
+        is_in = segments.is_counted & (segments.at >= self._timeline.begin)
+        cells = segments.resource[is_in] * len(self._bins) + self._bins.index(segments.at[is_in])
         return np.bincount(cells, minlength=self._cell_count)
 
     def _last(self) -> pa.Array:
         # A value that was replaced at once, or unknown from then on, is no value of the bin.
-        last = self._reduced(np.maximum, np.where(self.length > 0, np.arange(len(self.step)), -1))
-        return self._values_of(np.append(self.step, -1)[self._spread(last, -1)])
+        last = self._reduced(np.maximum, np.where(self.length > 0, np.arange(len(self.segment)), -1))
+        return self._values_of(np.append(self.segment, -1)[self._scatter(last, -1)])
 
-    def _values_of(self, step: Ints) -> pa.Array:
+    def _values_of(self, segment: Ints) -> pa.Array:
         """Return the values of steps, -1 for none: numbers, booleans or texts, as all of the table are.
 
         Booleans are numbers if there are numbers too.
         """
-        steps = self.steps
-        number = np.append(steps.number, np.nan)[step]
-        if steps.kinds == {TEXT}:
-            text = np.append(steps.text, -1)[step]
+        segments = self.segments
+        number = np.append(segments.number, np.nan)[segment]
+        if segments.kinds == {TEXT}:
+            text = np.append(segments.text, -1)[segment]
             return pa.array(self._timeline.rows.texts, pa.string()).take(pa.array(text, mask=text < 0))
-        if steps.kinds == {BOOLEAN}:
+        if segments.kinds == {BOOLEAN}:
             return pa.array(number == 1.0, mask=np.isnan(number))
         return numbers_of(number)
 
@@ -218,19 +220,19 @@ class StepPieces:
         reduced: npt.NDArray[T] = operation.reduceat(values, self._starts) if len(self._starts) else values[:0]
         return reduced
 
-    def _spread(self, values: npt.NDArray[T], default: float) -> npt.NDArray[T]:
+    def _scatter(self, values: npt.NDArray[T], default: float) -> npt.NDArray[T]:
         """Return a value for every cell, of those for the cells that have pieces."""
         every = np.full(self._cell_count, default, dtype=values.dtype)
         every[self.cell[self._starts]] = values
         return every
 
 
-def _within(timeline: Timeline) -> Steps:
+def _within(timeline: Timeline) -> Segments:
     """Return the steps that overlap the time of the timeline."""
-    steps = timeline.steps
-    is_held = np.minimum(steps.until, timeline.end) > timeline.begin
-    is_within = (steps.at < timeline.end) & (is_held | (steps.at >= timeline.begin))
-    return steps if is_within.all() else steps.take(is_within)
+    segments = timeline.segments
+    is_held = np.minimum(segments.until, timeline.end) > timeline.begin
+    is_within = (segments.at < timeline.end) & (is_held | (segments.at >= timeline.begin))
+    return segments if is_within.all() else segments.take(is_within)
 
 
 def _check_kinds(timeline: Timeline, how: Sequence[Statistic]) -> None:
@@ -239,17 +241,17 @@ def _check_kinds(timeline: Timeline, how: Sequence[Statistic]) -> None:
     Raises:
         InvalidValue: Texts have no mean and no order, or one column would have numbers and texts.
     """
-    steps = timeline.steps
-    if TEXT not in steps.kinds:
+    segments = timeline.segments
+    if TEXT not in segments.kinds:
         return
-    texts = timeline.path_at(steps.kind == TEXT)
+    texts = timeline.path_at(segments.kind == TEXT)
     undefined = [name for name in how if name in _OF_NUMBERS]
     if undefined:
         raise InvalidValue(
             f"how={undefined[0]!r} is of numbers and booleans, and {texts} has texts; leave it out with paths=[...], or"
             ' ask for "last", "count" or "duration"'
         )
-    others = (steps.kind != TEXT) & (steps.kind != NONE)
+    others = (segments.kind != TEXT) & (segments.kind != NONE)
     if others.any() and set(how) & {"last", "duration"}:
         raise InvalidValue(
             f"{texts} has texts and {timeline.path_at(others)} has none, which are no values of one column; give the"

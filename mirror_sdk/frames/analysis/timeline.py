@@ -43,7 +43,7 @@ from mirror_sdk.wire.paths import matches_any
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Steps:
+class Segments:
     """Values in order of device, path and time, each held from ``at`` up to ``until``.
 
     ``resource`` is an index into ``of_device`` and ``of_path``, the device and path of each resource. ``kinds`` are
@@ -71,9 +71,9 @@ class Steps:
         is_known: Flags = self.kind != NONE
         return is_known
 
-    def take(self, positions: Any) -> Steps:
+    def take(self, positions: Any) -> Segments:
         """Select steps, of the same resources."""
-        return replace(self, **{name: getattr(self, name)[positions] for name in _BY_STEP})
+        return replace(self, **{name: getattr(self, name)[positions] for name in _PER_SEGMENT})
 
     def keys(self, resource: Ints) -> dict[str, Ints]:
         """Return device and path of resources, for :meth:`Timeline.table`."""
@@ -81,7 +81,7 @@ class Steps:
 
 
 _Span: TypeAlias = tuple[int, int]
-_BY_STEP = tuple(field.name for field in fields(Steps) if field.name not in ("of_device", "of_path", "kinds"))
+_PER_SEGMENT = tuple(field.name for field in fields(Segments) if field.name not in ("of_device", "of_path", "kinds"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,34 +98,34 @@ class Timeline:
     end: int
     known_until: int
     tz: str
-    about: dict[str, object]
+    metadata: dict[str, object]
     patterns: list[str] | None
     names: npt.NDArray[np.object_]
-    own_steps: Steps | None = None
+    own_segments: Segments | None = None
 
     @cached_property
-    def steps(self) -> Steps:
+    def segments(self) -> Segments:
         """The steps of the selected resources. They are computed on first use, as some methods need none."""
-        if self.own_steps is not None:
-            return self.own_steps
-        return _steps(self.rows, self.intervals, self.patterns, self.known_until)
+        if self.own_segments is not None:
+            return self.own_segments
+        return _segments(self.rows, self.intervals, self.patterns, self.known_until)
 
     def within(self, begin: int, end: int) -> Timeline:
         """Return the same timeline for another time."""
-        return replace(self, begin=begin, end=end, own_steps=self.steps)
+        return replace(self, begin=begin, end=end, own_segments=self.segments)
 
     def of_path(self, path: int) -> Timeline:
         """Return the timeline of one resource path."""
-        steps = self.steps
-        is_selected = steps.of_path == path
-        selected = steps.take(is_selected[steps.resource])
+        segments = self.segments
+        is_selected = segments.of_path == path
+        selected = segments.take(is_selected[segments.resource])
         return replace(
             self,
-            own_steps=replace(
+            own_segments=replace(
                 selected,
                 resource=(np.cumsum(is_selected) - 1)[selected.resource],
-                of_device=steps.of_device[is_selected],
-                of_path=steps.of_path[is_selected],
+                of_device=segments.of_device[is_selected],
+                of_path=segments.of_path[is_selected],
                 kinds=kinds_of(selected.kind),
             ),
         )
@@ -136,8 +136,8 @@ class Timeline:
 
     def path_at(self, is_meant: Flags) -> str:
         """Return the path of the first of some steps, for a message."""
-        steps = self.steps
-        return str(self.rows.paths[steps.of_path[steps.resource[np.argmax(is_meant)]]])
+        segments = self.segments
+        return str(self.rows.paths[segments.of_path[segments.resource[np.argmax(is_meant)]]])
 
     def table(
         self,
@@ -167,7 +167,7 @@ class Timeline:
 
     def to_frame(self, table: pa.Table) -> pd.DataFrame:
         """Convert a result to a frame with the metadata of the table that it was made from."""
-        return to_frame(table, self.about, tz=self.tz)
+        return to_frame(table, self.metadata, tz=self.tz)
 
 
 def timeline_of(
@@ -197,12 +197,12 @@ def timeline_of(
     limit = None if silence_limit is None else span_of("silence_limit", silence_limit)
     patterns = path_patterns(paths)
     rows = rows_of(frame, state)
-    about = frame.attrs.get("mirror", {})
+    metadata = frame.attrs.get("mirror", {})
     given = {name: one for name, one in (("begin", begin), ("end", end)) if one is not None}
     chosen = {name: instant_in(frame, name, one) for name, one in given.items()}
-    bounds = _instants_in(about, "begin", "end") | chosen
-    known_until = _known_until(rows, about, bounds.get("begin"), chosen.get("end"))
-    first, last = _range(rows, about, known_until, bounds.get("begin"), bounds.get("end"))
+    bounds = _instants_in(metadata, "begin", "end") | chosen
+    known_until = _known_until(rows, metadata, bounds.get("begin"), chosen.get("end"))
+    first, last = _range(rows, metadata, known_until, bounds.get("begin"), bounds.get("end"))
     intervals = intervals_of(rows, limit)
     names = endpoint_names(rows.devices, *([] if state is None else [state]), frame)
     zone = tz or str(getattr(frame["changed_at"].dtype, "tz", None) or "UTC")
@@ -215,18 +215,18 @@ def warn_of_units(timeline: Timeline) -> None:
     Warns:
         UnitWarning: They are.
     """
-    steps = timeline.steps
-    is_in = (steps.kind == NUMBER) & (steps.until > timeline.begin) & (steps.at < timeline.end)
+    segments = timeline.segments
+    is_in = (segments.kind == NUMBER) & (segments.until > timeline.begin) & (segments.at < timeline.end)
     # The unknown unit, -1, comes after the others.
     width = len(timeline.rows.units) + 1
-    resource, unit = steps.resource[is_in], steps.unit[is_in] % width
+    resource, unit = segments.resource[is_in], segments.unit[is_in] % width
     each = np.unique(resource * width + unit)
     found, count = np.unique(each // width, return_counts=True)
     changed = found[count > 1]
     if not len(changed):
         return
     first = changed[0]
-    device, path = (timeline.rows.devices[steps.of_device[first]], timeline.rows.paths[steps.of_path[first]])
+    device, path = (timeline.rows.devices[segments.of_device[first]], timeline.rows.paths[segments.of_path[first]])
     names = [*timeline.rows.units, "an unknown unit"]
     units = " and ".join(visible(str(names[one % width])) for one in each[each // width == first])
     others = f", as are {len(changed) - 1} other resources" if len(changed) > 1 else ""
@@ -263,31 +263,31 @@ def span_of(name: str, given: str | pd.Timedelta) -> int:
     return int(span // pd.Timedelta("1ms"))
 
 
-def _instants_in(about: dict[str, Any], *names: str) -> dict[str, int]:
+def _instants_in(metadata: dict[str, Any], *names: str) -> dict[str, int]:
     """Return those of these instants that the metadata contain."""
-    return {name: milliseconds(pd.Timestamp(about[name])) for name in names if about.get(name)}
+    return {name: milliseconds(pd.Timestamp(metadata[name])) for name in names if metadata.get(name)}
 
 
-def _known_until(rows: Rows, about: dict[str, Any], begin: int | None, end: int | None) -> int:
+def _known_until(rows: Rows, metadata: dict[str, Any], begin: int | None, end: int | None) -> int:
     """Return up to when the table is complete.
 
     The metadata of a history contain that time by the service's clock, whatever the clocks of devices say. For any
     other table it is the newest row, the time when it was taken, or the end that was given.
     """
-    described = _instants_in(about, "taken_at", "end").values()
-    if described and _is_history(about):
+    described = _instants_in(metadata, "taken_at", "end").values()
+    if described and _is_history(metadata):
         return min(described)
     bounds = [one for one in (end, begin) if one is not None]
     newest = [int(rows.at.max())] if len(rows) else bounds[-1:]
     return max([*newest, *described, *bounds[: end is not None]], default=0)
 
 
-def _is_history(about: dict[str, Any]) -> bool:
+def _is_history(metadata: dict[str, Any]) -> bool:
     """Return whether the metadata are those of a history, which describe the time that it covers."""
-    return "oldest_at" in about
+    return "oldest_at" in metadata
 
 
-def _range(rows: Rows, about: dict[str, Any], known_until: int, begin: int | None, end: int | None) -> _Span:
+def _range(rows: Rows, metadata: dict[str, Any], known_until: int, begin: int | None, end: int | None) -> _Span:
     """Return begin and end of the timeline.
 
     Raises:
@@ -298,14 +298,14 @@ def _range(rows: Rows, about: dict[str, Any], known_until: int, begin: int | Non
         raise InvalidValue(f"end={shown_end} lies before begin={shown_begin}; give them in their order")
     at = rows.at[rows.is_counted]
     # Rows after the end of a history come from devices whose clock is ahead.
-    within = at[at <= known_until] if _is_history(about) else at
+    within = at[at <= known_until] if _is_history(metadata) else at
     # Just after the newest row, which is included.
     last = max(known_until, int(within.max(initial=known_until - 1)) + 1) if end is None else end
     first = int(at.min(initial=last)) if begin is None else begin
     return first, max(first, last)
 
 
-def _steps(rows: Rows, intervals: Intervals, patterns: list[str] | None, known_until: int) -> Steps:
+def _segments(rows: Rows, intervals: Intervals, patterns: list[str] | None, known_until: int) -> Segments:
     selected = np.flatnonzero(is_selected(rows, patterns))
     order = order_by(*(column[selected] for column in (rows.device, rows.path, rows.at, rows.order)))
     values = rows.take(selected[order])
@@ -313,7 +313,7 @@ def _steps(rows: Rows, intervals: Intervals, patterns: list[str] | None, known_u
     values, unknown = _with_repeats(values, unknown, intervals, known_until)
     is_first = is_start(values.device, values.path)
     until = np.minimum(np.minimum(_next_at(values), known_until), unknown)
-    return Steps(
+    return Segments(
         resource=np.cumsum(is_first) - 1,
         at=values.at,
         until=np.maximum(until, values.at),
@@ -373,7 +373,7 @@ def _with_repeats(values: Rows, unknown: Ints, intervals: Intervals, known_until
     return values.with_rows(positions, again), np.insert(unknown, positions, begins)
 
 
-def is_change(values: Rows | Steps) -> Flags:
+def is_change(values: Rows | Segments) -> Flags:
     """Return which values differ from the value before."""
     # NaN, the number of a text, differs from itself.
     return is_start(values.kind, values.text, np.where(values.kind == TEXT, 0.0, values.number))

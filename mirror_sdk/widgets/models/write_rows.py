@@ -137,7 +137,7 @@ def _reason(planned: PlannedWrite) -> str:
 
 def _wanted(planned: PlannedWrite, unit: str) -> str:
     value = planned.value
-    if planned.wanted.kind is not ValueKind.NONE or value is NO_EARLIER:
-        return format_value(planned.wanted, unit)
+    if planned.requested.kind is not ValueKind.NONE or value is NO_EARLIER:
+        return format_value(planned.requested, unit)
     # A value that cannot be written is shown as it was given.
     return visible(str(value)[:MAX_VALUE_LENGTH])

@@ -40,7 +40,7 @@ from mirror_server.extensions.history.selection import (
 )
 from mirror_server.extensions.instants import query_instant
 from mirror_server.service.keys import Scope
-from mirror_server.service.long_reads import takes_long
+from mirror_server.service.long_reads import is_long_read
 from mirror_server.store.conditions import Condition
 from mirror_server.views.description import (
     INSTANT,
@@ -184,7 +184,7 @@ def _download(
     def download(query: OpenQuery) -> Response:
         return Download(response(query), is_admitted=is_admitted, release=query.close, content_type=form, headers={})
 
-    is_long = takes_long(conditions, rows=services().devices.estimated_count())
+    is_long = is_long_read(conditions, rows=services().devices.estimated_count())
     return when_read(opening, download, is_long=is_long, discard=lambda query: query.close())
 
 

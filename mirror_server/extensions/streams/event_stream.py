@@ -100,7 +100,7 @@ class EventStream(Streamed):
         with suppress(StorageFailed):
             await self._send(reader, self.begin())
             # What is made for a client that is gone, also while there was no room, would count as read.
-            while not (self.is_over or reader.is_gone or any(end.done() for end in ends)):
+            while not (self.is_over or reader.is_disconnected or any(end.done() for end in ends)):
                 # Asked for before looking, so that what arrives in between is not waited for.
                 more = self.more()
                 chunk = self.take()
@@ -112,11 +112,11 @@ class EventStream(Streamed):
 
     @staticmethod
     async def _send(reader: ResponseReader, chunk: bytes) -> None:
-        with reader.waiting(len(chunk)):
+        with reader.counting(len(chunk)):
             await reader.send_chunk(chunk)
         # To a client that takes all at once, sending waits for nothing.
         await asyncio.sleep(0)
-        await reader.room()
+        await reader.wait_for_room()
 
     def _blocking(self) -> Iterator[bytes]:
         end_at = time.monotonic() + _LONGEST_SECONDS

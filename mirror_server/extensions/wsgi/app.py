@@ -55,7 +55,7 @@ def create() -> MirrorApp:
         settings: Settings = _settings.main([], standalone_mode=False)
         services = _services(settings)
         # Of what else serves the database nothing is known; a file has this one process.
-        services.takes_upgrades = services.database.is_shared
+        services.accepts_upgrades = services.database.is_shared
         app = _start(services)
     except (click.ClickException, DatabaseError, CannotServe) as error:
         message = error.format_message() if isinstance(error, click.ClickException) else str(error)

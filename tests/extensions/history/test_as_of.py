@@ -2,7 +2,7 @@
 
 import pytest
 from device_resources import control, sensor
-from fleet_reads import SNAPSHOT, arrow_of, ask, in_columns, instant, lines_of
+from fleet_reads import SNAPSHOT, arrow_of, get, in_columns, instant, lines_of
 from resource_paths import TEMPERATURE
 from waits import wait_until
 
@@ -130,11 +130,11 @@ def test_devices_and_resources_are_selected(server, key, past_of_a_fleet):
 
 
 def test_future_instant_is_400(server, key, device, refused):
-    body = refused(ask(server, key, f"{SNAPSHOT}?as_of={instant(server.now + 1)}"), 400, "as_of")
+    body = refused(get(server, key, f"{SNAPSHOT}?as_of={instant(server.now + 1)}"), 400, "as_of")
     assert body.reason == "YET_TO_COME"
     # So a client can distinguish it from a server version without this parameter.
     assert not isinstance(error_without_history(BadRequest(400, body)), NoHistory)
-    older = refused(ask(server, key, f"{SNAPSHOT}?asof={instant(server.now)}"), 400, "asof")
+    older = refused(get(server, key, f"{SNAPSHOT}?asof={instant(server.now)}"), 400, "asof")
     renamed = older.model_copy(update={"fields": [FieldError(name="as_of", message=older.fields[0].message)]})
     assert isinstance(error_without_history(BadRequest(400, renamed)), NoHistory)
 

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 from device_resources import sensor, setting
-from fleet_reads import HISTORY, SNAPSHOT, arrow_of, ask, instant, lines_of
+from fleet_reads import HISTORY, SNAPSHOT, arrow_of, get, instant, lines_of
 from resource_paths import LEVEL
 
 from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, NDJSON
@@ -39,7 +39,7 @@ def test_category_is_in_fleet_reads_of_issuer_only_and_never_in_arrow_snapshots(
     server.advance(issuer, 1)
     for query in ("", f"?path={READ_ONLY}", "?changed_after=0", f"?as_of={instant(server.now)}", "/history"):
         for form, key in itertools.product((NDJSON, ARROW), (issuer, other, reader, issuer)):
-            content = ask(server, key, SNAPSHOT + query, form).get_data()
+            content = get(server, key, SNAPSHOT + query, form).get_data()
             has_it = key == issuer and (form == NDJSON or query == "/history")
             assert (CATEGORY.encode() in content) is has_it, (query, form)
             assert form == ARROW or b'"status":2' in content

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 from device_resources import sensor
-from fleet_reads import HISTORY, SNAPSHOT, ask, instant, lines_of
+from fleet_reads import HISTORY, SNAPSHOT, get, instant, lines_of
 from resource_paths import TEMPERATURE
 
 from mirror_sdk.wire.history import MAX_DEVICES, BeforeHistoryBody
@@ -38,12 +38,12 @@ def devices(server, key):
 def test_format_follows_accept_and_other_is_406(server, key, refused, monkeypatch):
     forms = {None: NDJSON, "": NDJSON, "*/*": NDJSON, ARROW: ARROW, f"{NDJSON};q=0.5, {ARROW}": ARROW}
     for url in (SNAPSHOT, f"{SNAPSHOT}?as_of={instant(server.now)}", HISTORY):
-        assert {accept: ask(server, key, url, accept).mimetype for accept in forms} == forms, url
-        assert ARROW in refused(ask(server, key, url, "text/html"), 406).message
+        assert {accept: get(server, key, url, accept).mimetype for accept in forms} == forms, url
+        assert ARROW in refused(get(server, key, url, "text/html"), 406).message
         assert server.call(key, "HEAD", url).status_code == 405
     monkeypatch.setitem(sys.modules, "mirror_server.extensions.snapshots.arrow", None)
-    assert "pyarrow" in refused(ask(server, key, SNAPSHOT, ARROW), 406).message
-    assert ask(server, key, SNAPSHOT).status_code == 200
+    assert "pyarrow" in refused(get(server, key, SNAPSHOT, ARROW), 406).message
+    assert get(server, key, SNAPSHOT).status_code == 200
 
 
 def test_invalid_parameter_is_400_with_its_name(server, key, refused):
@@ -82,11 +82,11 @@ def test_invalid_parameter_is_400_with_its_name(server, key, refused):
         (HISTORY, "after=W10", "after", "not a cursor"),
     ]
     for path, query, field, word in cases:
-        body = refused(ask(server, key, f"{path}?{query}"), 400, field)
+        body = refused(get(server, key, f"{path}?{query}"), 400, field)
         assert word in body.fields[0].message, query
         assert body.reason == ("REVISION_BEYOND_MIRROR" if "9007199254740991" in query else None)
     # None of them has kept a place.
-    assert ask(server, key, HISTORY).status_code == 200
+    assert get(server, key, HISTORY).status_code == 200
 
 
 def test_disabled_history_is_404_with_option(new_server, refused):
@@ -101,12 +101,12 @@ def test_disabled_history_is_404_with_option(new_server, refused):
 def test_instant_before_the_history_is_400_with_the_oldest_one(server, key, devices):
     oldest_at = lines_of(server, key, path=HISTORY)[1].to_wire()["oldest_at"]
     for url in (f"{SNAPSHOT}?as_of", f"{HISTORY}?from", f"{HISTORY}?to"):
-        answer = ask(server, key, f"{url}=2020-01-01T00:00:00Z")
+        answer = get(server, key, f"{url}=2020-01-01T00:00:00Z")
         body = BeforeHistoryBody.model_validate(answer.json, extra="forbid")
         assert (answer.status_code, body.reason, body.to_wire()["oldest_at"]) == (400, "BEFORE_HISTORY", oldest_at)
         assert [each.name for each in body.fields] == [url.partition("?")[2]]
         assert oldest_at in body.message
-        assert ask(server, key, f"{url}={oldest_at}").status_code == 200
+        assert get(server, key, f"{url}={oldest_at}").status_code == 200
 
 
 @pytest.fixture
@@ -121,8 +121,8 @@ def in_pieces(monkeypatch):
 @pytest.mark.parametrize("form", [ARROW, NDJSON])
 @pytest.mark.parametrize("path", [SNAPSHOT, HISTORY])
 def test_response_is_consistent_during_changes(server, key, devices, in_pieces, path, form):
-    whole = ask(server, key, path, form).get_data()
-    with ask(server, key, path, form, buffered=False) as answer:
+    whole = get(server, key, path, form).get_data()
+    with get(server, key, path, form, buffered=False) as answer:
         chunks = iter(answer.response)
         begin = next(chunks)
         for device in devices:
@@ -132,34 +132,34 @@ def test_response_is_consistent_during_changes(server, key, devices, in_pieces, 
         server.add_device(key, "later")
         server.services.database.write(partial(history.erase, device_ids=devices))
         assert begin + b"".join(chunks) == whole
-    assert ask(server, key, path, form).get_data() != whole
+    assert get(server, key, path, form).get_data() != whole
 
 
 @pytest.mark.parametrize(("path", "form"), [(f"{SNAPSHOT}?as_of=", ARROW), (HISTORY, ARROW), (HISTORY, NDJSON)])
 def test_response_is_cut_off_when_key_is_revoked(server, key, devices, in_pieces, path, form):
     url = path + instant(server.now) if path != HISTORY else path
     reader = server.key(Scope.READ)
-    with ask(server, reader, url, form, buffered=False) as answer:
+    with get(server, reader, url, form, buffered=False) as answer:
         chunks = iter(answer.response)
         content = next(chunks) + next(chunks)
         server.revoke(reader)
         content += b"".join(chunks)
-    whole = ask(server, key, url, form).get_data()
+    whole = get(server, key, url, form).get_data()
     assert (b"-end" in content, b"-end" in whole) == (False, True)
     assert len(content) < len(whole)
-    assert ask(server, reader, url).status_code == 401
+    assert get(server, reader, url).status_code == 401
 
 
 def test_number_of_concurrent_responses_is_limited(server, key, devices, refused):
     most, open_ones, paths = long_reads._MAX_DOWNLOADS, [], (SNAPSHOT, HISTORY)
     for one in (key, server.key()):
-        open_ones += [ask(server, one, path, buffered=False) for path in paths * (most // 4)]
+        open_ones += [get(server, one, path, buffered=False) for path in paths * (most // 4)]
         for path in paths:
-            answer = ask(server, one, path)
+            answer = get(server, one, path)
             told = refused(answer, 429)
             assert (told.reason, answer.headers["Retry-After"]) == ("TOO_MANY_SNAPSHOTS", "2")
             assert f"{most // 2} snapshots and histories are being sent with this key" in told.message
-    assert refused(ask(server, server.key(), SNAPSHOT), 429).reason == "TOO_MANY_SNAPSHOTS"
+    assert refused(get(server, server.key(), SNAPSHOT), 429).reason == "TOO_MANY_SNAPSHOTS"
     for one in open_ones[: most // 2]:
         next(iter(one.response))
     for one in open_ones:
@@ -167,4 +167,4 @@ def test_number_of_concurrent_responses_is_limited(server, key, devices, refused
     for _ in range(2 * most):
         for path, wrong in ((SNAPSHOT, "changed_after=9007199254740991"), (HISTORY, "from=2020-01-01T00:00:00Z")):
             assert lines_of(server, key, path=path)[0]
-            assert ask(server, key, f"{path}?{wrong}").status_code == 400
+            assert get(server, key, f"{path}?{wrong}").status_code == 400

@@ -8,7 +8,7 @@ from functools import partial
 import fleet_reads
 import pytest
 from device_resources import control, sensor
-from fleet_reads import HISTORY, ask, batches_of, instant
+from fleet_reads import HISTORY, batches_of, get, instant
 from resource_paths import TEMPERATURE
 from waits import wait_until
 
@@ -89,8 +89,8 @@ def test_arrow_stream_has_the_same_rows_as_the_lines(server, key):
         assert arrow_of(server, key, f"compression={compression}") == lines_of(server, key)
     assert arrow_history.SCHEMA.names == list(COLUMNS)
     assert all(
-        part.num_rows and AFTER_KEY in facts_of
-        for part, facts_of in batches_of(ask(server, key, HISTORY, ARROW).get_data())[:-1]
+        part.num_rows and AFTER_KEY in metadata
+        for part, metadata in batches_of(get(server, key, HISTORY, ARROW).get_data())[:-1]
     )
 
 
@@ -146,10 +146,10 @@ def test_later_pages_are_as_of_first_page_after_restart(server, key, device):
 def test_interrupted_response_continues_after_its_last_cursor(server, key, device, monkeypatch):
     monkeypatch.setattr(arrow_history, "_MOST_ROWS", 2)
     whole, _ = lines_of(server, key)
-    lines = ask(server, key, HISTORY).get_data().splitlines()
+    lines = get(server, key, HISTORY).get_data().splitlines()
     of_lines = [json.loads(line)["after"] for line in lines if b"history-cursor" in line]
-    content = ask(server, key, HISTORY, ARROW).get_data()
-    of_arrow = [facts_of[AFTER_KEY].decode() for _, facts_of in batches_of(content) if AFTER_KEY in facts_of]
+    content = get(server, key, HISTORY, ARROW).get_data()
+    of_arrow = [metadata[AFTER_KEY].decode() for _, metadata in batches_of(content) if AFTER_KEY in metadata]
     for cursors in (of_lines, of_arrow):
         assert len(cursors) >= 3
         rests = [lines_of(server, key, f"after={cursor}")[0] for cursor in cursors]
@@ -167,7 +167,7 @@ def test_forged_cursor_is_400(server, key, device, refused):
         flat[place] = value
         text = json.dumps([flat[:3], flat[3:]]).encode()
         forged = base64.urlsafe_b64encode(text).decode().rstrip("=")
-        refused(ask(server, key, f"{HISTORY}?after={forged}"), 400, "after")
+        refused(get(server, key, f"{HISTORY}?after={forged}"), 400, "after")
 
 
 def test_cursor_of_another_request_is_400(server, key, device, refused):
@@ -175,7 +175,7 @@ def test_cursor_of_another_request_is_400(server, key, device, refused):
     now = instant(server.now)
     others = ["order=DESC", "path=/3303/*", "device_id=x", "named=a", f"from={now}", f"to={now}"]
     for query in others:
-        assert "other parameters" in refused(ask(server, key, f"{HISTORY}?{query}&after={after}"), 400, "after").message
+        assert "other parameters" in refused(get(server, key, f"{HISTORY}?{query}&after={after}"), 400, "after").message
     # How many rows a page has, and how it is sent, are no other request.
     rows = arrow_of(server, key, f"compression=zstd&limit=1&after={after}")[0]
     assert lines_of(server, key, f"limit=1&after={after}")[0] == rows
@@ -211,8 +211,8 @@ def test_batches_are_bounded(server, key, device, monkeypatch):
         monkeypatch.setattr(arrow_history, "_MOST_BYTES", size)
         monkeypatch.setattr("mirror_server.extensions.downloads._CHUNK_BYTES", size)
         assert arrow_of(server, key) == whole == lines_of(server, key)
-        regroup = [part.num_rows for part, _ in batches_of(ask(server, key, HISTORY, ARROW).get_data())]
-        assert max(regroup) == largest
+        batch_sizes = [part.num_rows for part, _ in batches_of(get(server, key, HISTORY, ARROW).get_data())]
+        assert max(batch_sizes) == largest
 
 
 def test_erased_device_has_no_rows(server, key, device):

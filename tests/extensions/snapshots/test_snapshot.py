@@ -5,7 +5,7 @@ from unittest.mock import Mock
 
 import pytest
 from device_resources import action, control, sensor
-from fleet_reads import SNAPSHOT, arrow_of, ask, in_columns, lines_of
+from fleet_reads import SNAPSHOT, arrow_of, get, in_columns, lines_of
 from resource_paths import TEMPERATURE
 
 from mirror_sdk.wire.errors import ERROR_TYPES
@@ -54,7 +54,7 @@ def test_values_are_compressed_only_where_that_is_asked_for(server, key):
     device = server.add_device(key, "a", sensor(TEMPERATURE, "x" * 1000))
     server.subscribe(key, device)
     for query in ("", *(f"?compression={compression}" for compression in COMPRESSIONS)):
-        content = ask(server, key, SNAPSHOT + query, ARROW).get_data()
+        content = get(server, key, SNAPSHOT + query, ARROW).get_data()
         assert (b"x" * 1000 in content) == (query in {"", "?compression=none"}), query
 
 

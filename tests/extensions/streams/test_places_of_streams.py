@@ -58,7 +58,7 @@ def test_closed_stream_makes_room_for_another(new_server):
 @pytest.mark.anyio
 async def test_client_that_leaves_a_stream_unread_gets_no_other(server, monkeypatch):
     bridge, key = small_room(server)
-    with ResponseReader(bridge.unread, key.split("_")[1], None).waiting(200_000):
+    with ResponseReader(bridge.backpressure, key.split("_")[1], None).counting(200_000):
         assert_refused(await Request(bridge, key, *STREAM).begin(), "TOO_MUCH_UNREAD")
     await check_made_no_further(bridge, key, (EVENTS, b"after=0"), monkeypatch)
 

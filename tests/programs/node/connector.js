@@ -2,7 +2,7 @@
 "use strict";
 
 const Library = require("mbed-connector-api");
-const { Refused, simulator, deviceIds, host, key, paths, receiver, run, send, step, tell, until } = require("./steps");
+const { ExpectedError, simulator, deviceIds, host, key, paths, receiver, run, send, step, printLine, until } = require("./steps");
 
 const internal = ["makeRequest", "requestCallback", "longPollRequestCallback", "asyncResponseHandler"];
 const rules = [{ "endpoint-name": "*", "resource-path": ["/3303/*"] }];
@@ -11,7 +11,7 @@ const called = (call, act, expected) => step(`mbedConnectorApi.${call}`, act, ex
 
 run(async () => {
   const functions = Object.keys(Library.prototype).filter((each) => typeof Library.prototype[each] === "function");
-  tell({ calls: functions.filter((each) => !internal.includes(each)).map((each) => `mbedConnectorApi.${each}`) });
+  printLine({ calls: functions.filter((each) => !internal.includes(each)).map((each) => `mbedConnectorApi.${each}`) });
   const library = new Library({ accessKey: key, host });
   const ids = await deviceIds();
   const [station, light] = [ids["weather-station-01"], ids["light-01"]];
@@ -26,7 +26,7 @@ run(async () => {
     [light, ids["light-02"]].sort(),
   );
   await called("getResources", async () => (await library.getResources(light)).at(-1).uri, "/3311/0/5852");
-  await called("getResources", () => library.getResources("0".repeat(32)), new Refused("404"));
+  await called("getResources", () => library.getResources("0".repeat(32)), new ExpectedError("404"));
 
   // Values, by long polling.
   const notified = [];
@@ -35,12 +35,12 @@ run(async () => {
   library.on("registration", (registration) => registered.push(registration.ep));
   await called("startLongPolling", () => library.startLongPolling(), undefined);
   await called("getResourceValue", () => library.getResourceValue(station, temperature), "-0.5");
-  await called("getResourceValue", () => library.getResourceValue(station, "/1/2/3"), new Refused("400"));
+  await called("getResourceValue", () => library.getResourceValue(station, "/1/2/3"), new ExpectedError("400"));
   await called("putResourceValue", () => library.putResourceValue(light, dimmer, 42), undefined);
   await called("getResourceValue", () => library.getResourceValue(light, dimmer), "42");
-  await called("putResourceValue", () => library.putResourceValue(station, temperature, 42), new Refused("400"));
+  await called("putResourceValue", () => library.putResourceValue(station, temperature, 42), new ExpectedError("400"));
   await called("postResource", () => library.postResource(light, reboot, null), undefined);
-  await called("postResource", () => library.postResource(light, dimmer, null), new Refused("400"));
+  await called("postResource", () => library.postResource(light, dimmer, null), new ExpectedError("400"));
 
   // Subscriptions.
   await called("putResourceSubscription", () => library.putResourceSubscription(station, temperature), undefined);
@@ -70,5 +70,5 @@ run(async () => {
   await called("getCallback", async () => (await library.getCallback()).url, url);
   await called("handleNotifications", () => library.getResourceValue(light, dimmer), "42");
   await called("deleteCallback", () => library.deleteCallback(), undefined);
-  await called("getCallback", () => library.getCallback(), new Refused("404"));
+  await called("getCallback", () => library.getCallback(), new ExpectedError("404"));
 });

@@ -2,7 +2,7 @@
 "use strict";
 
 const sdk = require("mbed-cloud-sdk");
-const { Refused, simulator, deviceIds, functionsOf, host, key, paths, receiver, run, step, tell, until } =
+const { ExpectedError, simulator, deviceIds, functionsOf, host, key, paths, receiver, run, step, printLine, until } =
   require("./steps");
 
 const rules = [{ deviceId: "*", deviceType: "Light", resourcePaths: ["/3311/0/5851"] }];
@@ -52,7 +52,7 @@ async function devices(connect, directory, ids) {
   await step("DeviceDirectoryApi.getDevice", () => directory.getDevice("0".repeat(32)), null);
   await step("ConnectApi.listResources", async () => (await connect.listResources(light)).at(-1).path, "/3311/0/5852");
   await step("ConnectApi.getResource", async () => (await connect.getResource(light, paths.dimmer)).observable, true);
-  await step("ConnectApi.getResource", () => connect.getResource(light, "/1/2/3"), new Refused("not found"));
+  await step("ConnectApi.getResource", () => connect.getResource(light, "/1/2/3"), new ExpectedError("not found"));
   await step("ConnectApi.getLastApiMetadata", async () => (await connect.getLastApiMetadata()).method, "GET");
   await step("DeviceDirectoryApi.getLastApiMetadata", async () => (await directory.getLastApiMetadata()).method, "GET");
 }
@@ -63,19 +63,19 @@ async function values(connect, ids) {
   const read = async (device, path) => String(await connect.getResourceValue(device, path, 20000));
   await step("ConnectApi.startNotifications", () => connect.startNotifications({ interval: 20 }), null);
   await step("ConnectApi.getResourceValue", () => read(station, temperature), "-0.5");
-  await step("ConnectApi.getResourceValue", () => read(station, "/1/2/3"), new Refused("400"));
+  await step("ConnectApi.getResourceValue", () => read(station, "/1/2/3"), new ExpectedError("400"));
   await step("ConnectApi.setResourceValue", () => connect.setResourceValue(light, dimmer, "43", 20000), null);
   await step("ConnectApi.getResourceValue", () => read(light, dimmer), "43");
   await step(
     "ConnectApi.setResourceValue",
     () => connect.setResourceValue(station, temperature, "43", 20000),
-    new Refused("400"),
+    new ExpectedError("400"),
   );
   await step("ConnectApi.executeResource", () => connect.executeResource(light, reboot, null, 20000), null);
   await step(
     "ConnectApi.executeResource",
     () => connect.executeResource(light, dimmer, null, 20000),
-    new Refused("400"),
+    new ExpectedError("400"),
   );
 
   const told = [];
@@ -192,7 +192,7 @@ async function directoryAtWork(directory, ids) {
   await step(
     "DeviceDirectoryApi.updateDevice",
     () => directory.updateDevice({ id: light, hostGateway: "gateway-01" }),
-    new Refused("host_gateway"),
+    new ExpectedError("host_gateway"),
   );
   const filter = { deviceType: { $eq: "Light" } };
   const query = await directory.addQuery({ name: "lights", filter }).catch(() => ({}));
@@ -274,7 +274,7 @@ async function foundation(ids) {
 }
 
 run(async () => {
-  tell({ calls: publicCalls() });
+  printLine({ calls: publicCalls() });
   const options = { apiKey: key, host };
   const connect = new sdk.ConnectApi(options);
   const directory = new sdk.DeviceDirectoryApi(options);

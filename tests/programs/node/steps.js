@@ -1,4 +1,4 @@
-// What the drivers in JavaScript share: steps that are told as lines of JSON, and the simulator.
+// Shared by the drivers in JavaScript: steps, printed as lines of JSON, and the simulator.
 "use strict";
 
 const http = require("http");
@@ -8,22 +8,22 @@ const host = process.env.API_HOST;
 const key = process.env.API_KEY;
 const patience = 30000;
 
-const tell = (line) => process.stdout.write(JSON.stringify(line) + "\n");
+const printLine = (line) => process.stdout.write(JSON.stringify(line) + "\n");
 
-// A call that has to end with an error, in whose text this is.
-class Refused {
+// An expected error whose text contains this part.
+class ExpectedError {
   constructor(part) {
     this.part = part;
   }
 }
 
-// Runs a call and compares what it really gave; gives it, or undefined where it failed.
+// Runs a call, compares its outcome and returns it, or undefined if the step failed.
 async function step(call, act, expected) {
   let outcome, passed;
-  const wanted = expected instanceof Refused ? expected.part : expected;
+  const expectedText = expected instanceof ExpectedError ? expected.part : expected;
   let timer;
   const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`no answer within ${patience} ms`)), patience);
+    timer = setTimeout(() => reject(new Error(`no response within ${patience} ms`)), patience);
   });
   try {
     outcome = await Promise.race([act(), late]);
@@ -31,14 +31,14 @@ async function step(call, act, expected) {
   } catch (error) {
     const details = error && error.details && JSON.stringify(error.details);
     outcome = [error, error && error.code, details].filter(Boolean).join(" ");
-    passed = expected instanceof Refused && outcome.includes(expected.part);
+    passed = expected instanceof ExpectedError && outcome.includes(expected.part);
   }
   clearTimeout(timer);
-  tell({ call, passed, outcome: String(JSON.stringify(outcome)).slice(0, 600), wanted: String(JSON.stringify(wanted)) });
+  printLine({ call, passed, outcome: String(JSON.stringify(outcome)).slice(0, 600), expected: String(JSON.stringify(expectedText)) });
   return passed ? outcome : undefined;
 }
 
-// Gives what is read, once that is true.
+// Reads until the result is true, and returns it.
 async function until(read) {
   const endAt = Date.now() + patience;
   let found;
@@ -46,7 +46,7 @@ async function until(read) {
   return found;
 }
 
-// The functions that a class has of its own.
+// Returns the functions of a class without those that it inherits.
 function functionsOf(owner, name) {
   return Object.getOwnPropertyNames(owner.prototype)
     .filter((each) => !each.startsWith("_") && each !== "constructor")
@@ -54,15 +54,15 @@ function functionsOf(owner, name) {
     .map((each) => `${name}.${each}`);
 }
 
-// Sends a request by itself, as whoever plays the device's side does.
+// Sends a request without the library, to act for a device.
 async function send(method, path, body) {
-  const answer = await fetch(host + path, {
+  const response = await fetch(host + path, {
     method,
     headers: { Authorization: `Bearer ${key}`, "Content-Type": "application/json" },
     body: body && JSON.stringify(body),
   });
-  const text = await answer.text();
-  if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${text}`);
+  const text = await response.text();
+  if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`);
   return text ? JSON.parse(text) : null;
 }
 
@@ -74,7 +74,7 @@ async function deviceIds() {
   return Object.fromEntries(listed.map((device) => [device.endpoint_name, device.id]));
 }
 
-// Takes what a webhook brings.
+// Receives the requests of a webhook.
 async function receiver(take) {
   const server = http.createServer((request, response) => {
     let text = "";
@@ -88,11 +88,11 @@ async function receiver(take) {
   return `http://127.0.0.1:${server.address().port}/callback`;
 }
 
-// Runs the steps to their end; whatever timers a library left do not hold it.
+// Runs the steps and exits, even if a library left timers running.
 function run(steps) {
   steps().then(
     () => {
-      tell({ finished: true });
+      printLine({ finished: true });
       process.exit(0);
     },
     (error) => {
@@ -102,5 +102,5 @@ function run(steps) {
   );
 }
 
-module.exports = { Refused, simulator, deviceIds, functionsOf, host, key, receiver, run, send, step, tell, until };
+module.exports = { ExpectedError, simulator, deviceIds, functionsOf, host, key, receiver, run, send, step, printLine, until };
 module.exports.paths = { temperature: "/3303/0/5700", dimmer: "/3311/0/5851", reboot: "/3/0/4" };

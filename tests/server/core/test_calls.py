@@ -4,7 +4,7 @@ import asyncio
 import threading
 from contextlib import closing
 
-from mirror_server.web.bridge import Calls
+from mirror_server.web.bridge import LoopCallQueue
 
 MANY = 1050
 
@@ -13,11 +13,11 @@ def test_threads_that_call_at_once_lose_none_and_each_keeps_its_order_on_the_thr
     made = []
 
     async def check():
-        calls = Calls(asyncio.get_running_loop())
+        calls = LoopCallQueue(asyncio.get_running_loop())
 
         def call_all(first):
             for number in range(first, first + MANY):
-                calls.soon(lambda number=number: made.append((number, threading.get_ident())))
+                calls.submit(lambda number=number: made.append((number, threading.get_ident())))
 
         async with asyncio.timeout(60):
             await asyncio.gather(*(asyncio.to_thread(call_all, first * MANY) for first in range(4)))
@@ -34,10 +34,10 @@ def test_others_have_their_turn_between_many_calls():
     async def check():
         done = asyncio.Event()
         loop = asyncio.get_running_loop()
-        calls = Calls(loop)
+        calls = LoopCallQueue(loop)
         for number in range(250):
-            calls.soon(lambda number=number: order.append(number))
-        calls.soon(done.set)
+            calls.submit(lambda number=number: order.append(number))
+        calls.submit(done.set)
         loop.call_soon(order.append, "other")
         await done.wait()
 
@@ -48,17 +48,17 @@ def test_others_have_their_turn_between_many_calls():
 
 def test_of_a_loop_that_does_not_run_a_thread_waits_no_longer_than_it_says_and_nothing_is_called_after_its_end():
     with closing(asyncio.new_event_loop()) as loop:
-        calls = Calls(loop)
-        calls.soon(lambda: 1 / 0)
+        calls = LoopCallQueue(loop)
+        calls.submit(lambda: 1 / 0)
         calls.wait(0.001)
-    calls.soon(lambda: 1 / 0)
+    calls.submit(lambda: 1 / 0)
 
 
 def test_a_thread_waits_until_its_calls_are_made_and_the_tasks_they_woke_have_run():
     seen = []
 
     async def check():
-        calls = Calls(asyncio.get_running_loop())
+        calls = LoopCallQueue(asyncio.get_running_loop())
         woken = [asyncio.Event() for _ in range(MANY)]
 
         async def answer(number):
@@ -68,7 +68,7 @@ def test_a_thread_waits_until_its_calls_are_made_and_the_tasks_they_woke_have_ru
         def wake_and_wait():
             calls.wait(30)
             for event in woken:
-                calls.soon(event.set)
+                calls.submit(event.set)
             calls.wait(30)
             seen.append(list(answered))
 

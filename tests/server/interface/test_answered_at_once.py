@@ -127,7 +127,7 @@ async def check_unread(server, key, bridge, poll, has_room):
     written = poll.written
     # Its connection is gone, and its task was not woken for that.
     poll.cycle.disconnected = has_room
-    with ResponseReader(bridge.unread, application, None).waiting(0 if has_room else 1 << 40):
+    with ResponseReader(bridge.backpressure, application, None).counting(0 if has_room else 1 << 40):
         await asyncio.to_thread(append, server, key, ENTRY)
         await until(lambda: has_room or server.services.log.open_polls == 0)
         for _ in range(20):

@@ -69,7 +69,7 @@ async def test_client_that_leaves_responses_unread_gets_no_more_until_it_takes_t
     bridge, key = small_room(server)
 
     deaf = Reader(bridge, key, "/v2/notification/pull", query)
-    await until(lambda: bridge.unread.total_bytes > 100_000)
+    await until(lambda: bridge.backpressure.total_bytes > 100_000)
     for path in (("/v2/notification/pull", b"after=0&hold=0"), POLL):
         refused = await Request(bridge, key, *path).begin()
         assert_refused(refused, "TOO_MUCH_UNREAD")
@@ -79,7 +79,7 @@ async def test_client_that_leaves_responses_unread_gets_no_more_until_it_takes_t
     await deaf.end()
     assert max(len(message.get("body", b"")) for message in deaf.sent) <= 64 * 1024
     assert len(deaf.json["registrations"]) >= 30
-    assert bridge.unread.total_bytes == 0
+    assert bridge.backpressure.total_bytes == 0
     assert (await Request(bridge, key, "/v3/devices").begin()).status == 200
 
 
@@ -104,7 +104,7 @@ async def test_polls_that_wake_together_are_answered_as_far_as_there_is_room_and
 
     held = [await Reader(bridge, key, *POLL).begin() for _ in range(5)]
     append(server, key, body)
-    await until(lambda: bridge.unread.total_bytes > 100_000)
+    await until(lambda: bridge.backpressure.total_bytes > 100_000)
     for _ in range(20):
         await asyncio.sleep(0)
     assert sum(each.status == 200 for each in held) == 2
@@ -116,7 +116,7 @@ async def test_polls_that_wake_together_are_answered_as_far_as_there_is_room_and
 async def test_long_pages_that_no_client_takes_are_not_read(server, monkeypatch):
     monkeypatch.setattr(notifications, "_QUICK_ENTRIES", 5)
     # All come in before the answer to one waits to be taken, however slow the machine is.
-    monkeypatch.setattr("mirror_server.web.shares._MOST_SECONDS", 60)
+    monkeypatch.setattr("mirror_server.web.shares._MAX_SECONDS", 60)
     bridge, key = small_room(server)
     read, begun, pages = server.services.log.read, [], []
 
@@ -128,7 +128,7 @@ async def test_long_pages_that_no_client_takes_are_not_read(server, monkeypatch)
     monkeypatch.setattr(server.services.log, "read", note)
 
     deaf = [Reader(bridge, key, "/v2/notification/pull", b"after=0&hold=0") for _ in range(5)]
-    await until(lambda: bridge.unread.total_bytes > 100_000)
+    await until(lambda: bridge.backpressure.total_bytes > 100_000)
     await until(lambda: len(pages) == len(begun))
     # One that waits to be taken, and one for when there is room.
     assert sum(len(page.entries) >= 30 for page in pages) <= 2
@@ -185,16 +185,16 @@ async def test_large_bodies_and_long_or_many_requests_of_one_key_let_others_have
 
 async def test_requests_that_were_called_too_early_wait_again_and_are_served_before_later_ones():
     """The first sends the others to wait. Of those that are called together one is large, and one is gone."""
-    loop, large, gone, rest_seconds = asyncio.get_running_loop(), 3, 6, 0.05
+    loop, large, gone, pause_seconds = asyncio.get_running_loop(), 3, 6, 0.05
     shares, served_at = Shares(loop), {}
 
     async def serve(number):
         await shares.turn({})
         served_at[number] = loop.time()
-        shares.count({}, 0.01 if number == 0 else 0, rest_seconds=rest_seconds if number == large else 0)
+        shares.count({}, 0.01 if number == 0 else 0, pause_seconds=pause_seconds if number == large else 0)
         if number == large:
             # As after a large response, which does not end the rest.
-            shares.rest({})
+            shares.pause({})
 
     asked = [asyncio.create_task(serve(number)) for number in range(40)]
     await until(lambda: served_at)
@@ -206,7 +206,7 @@ async def test_requests_that_were_called_too_early_wait_again_and_are_served_bef
     asked.append(asyncio.create_task(serve(40)))
     await asyncio.wait(asked)
     assert list(served_at) == [number for number in range(41) if number != gone]
-    assert served_at[large + 1] - served_at[large] >= rest_seconds
+    assert served_at[large + 1] - served_at[large] >= pause_seconds
     await serve(41)
 
 

@@ -204,7 +204,7 @@ def condition(column="endpoint_type", comparison="NOT IN", values=1):
     ],
 )
 def test_estimate_of_what_takes_long(conditions, rows, options, is_long):
-    assert long_reads.takes_long(conditions, rows=rows, **options) is is_long
+    assert long_reads.is_long_read(conditions, rows=rows, **options) is is_long
 
 
 async def test_answered_requests_leave_nothing_to_the_garbage_collector(server, bridge, key, device):

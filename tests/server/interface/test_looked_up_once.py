@@ -177,7 +177,7 @@ def asking(server, monkeypatch):
 
     monkeypatch.setattr(database, "version", ask)
     # No request takes so long that others get a turn of the loop after it.
-    monkeypatch.setattr("mirror_server.web.shares._MOST_SECONDS", 60)
+    monkeypatch.setattr("mirror_server.web.shares._MAX_SECONDS", 60)
     return asked, then
 
 

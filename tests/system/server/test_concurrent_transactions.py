@@ -1,6 +1,6 @@
-"""Transactions of several processes on one PostgreSQL database that are open beside each other, and what readers see.
+"""Concurrent transactions of several processes on one PostgreSQL database, and the changes that readers see.
 
-``test_shared_database.py`` has work that is alone, and what leads.
+``test_shared_database.py`` has single transactions, and leadership.
 """
 
 import random
@@ -52,7 +52,7 @@ DEVICES = [f"d{number}" for number in range(6)]
 
 @pytest.fixture
 def processes(url: str) -> Iterator[list[Database]]:
-    """Three processes, with devices, and the log of an application."""
+    """Three processes on one database, with devices and the logs of two applications."""
     opened = [open_database(url) for _ in range(3)]
 
     def work(session: Session) -> None:
@@ -68,36 +68,38 @@ def processes(url: str) -> Iterator[list[Database]]:
 
 
 def report(session: Session, device_id: str, value: bytes = b"1") -> int:
-    """Store a value; gives its number."""
+    """Store a value, and return its revision."""
     return stored_resources.report(session, [ReceivedValue(value, "text/plain", "read", 1, None, device_id, PATH)])
 
 
-def begin(database: Database, device_id: str) -> Future[int]:
-    """Store a value in a transaction that touches this device alone."""
+def submit_report(database: Database, device_id: str) -> Future[int]:
+    """Store a value in a transaction with only this device as its conflict key."""
     return database.submit(partial(report, device_id=device_id), conflict_keys=(device_id,))
 
 
 @contextmanager
-def held(database: Database, device_id: str = "d0", *, value: bytes = b"1", alone: bool = False) -> Iterator[int]:
-    """The number of a value that is stored, whose transaction stays open until the block ends."""
+def open_transaction(
+    database: Database, device_id: str = "d0", *, value: bytes = b"1", exclusive: bool = False
+) -> Iterator[int]:
+    """Yield the revision of a stored value. Its transaction stays open until the block ends."""
     number: Future[int] = Future()
-    go_on = threading.Event()
+    may_commit = threading.Event()
 
-    def hold(session: Session) -> None:
+    def keep_open(session: Session) -> None:
         number.set_result(report(session, device_id, value))
-        assert go_on.wait(60)
+        assert may_commit.wait(60)
 
     database.backend._connection.run("SET idle_in_transaction_session_timeout = 0")  # type: ignore[attr-defined]
-    open_one = database.submit(hold, conflict_keys=None if alone else (device_id,))
+    future = database.submit(keep_open, conflict_keys=None if exclusive else (device_id,))
     try:
         yield number.result(60)
     finally:
-        go_on.set()
-        open_one.result(60)
+        may_commit.set()
+        future.result(60)
 
 
-def seen(database: Database, after: int = -1) -> tuple[int, dict[str, int]]:
-    """Up to which change a reader sees all, and the devices that changed after a number."""
+def visible_changes(database: Database, after: int = -1) -> tuple[int, dict[str, int]]:
+    """Return the revision up to which a reader sees all changes, and the devices changed after a revision."""
     with database.read(with_revision=True) as session:
         rows = session.rows("SELECT device_id, revision FROM devices WHERE revision > :after", after=after)
         return session.last_revision(), dict(rows)
@@ -108,129 +110,129 @@ def waits_for_lock(url: str) -> bool:
     return bool(count)
 
 
-def test_what_touches_something_else_does_not_wait_and_what_touches_the_same_does(url, processes):
+def test_only_transactions_with_common_conflict_keys_wait(url, processes):
     first, second, third = processes
-    with held(first) as one:
-        number = begin(second, "d1").result(60)
+    with open_transaction(first) as one:
+        number = submit_report(second, "d1").result(60)
         assert number > one
         same = second.submit(partial(report, device_id="d0"), conflict_keys=("d1", "d0"))
         wait_for(lambda: waits_for_lock(url))
         assert not same.done()
     assert same.result(60) > number
-    with held(first):
-        alone = third.submit(lambda session: session.put_setting("alone", "yes"))
+    with open_transaction(first):
+        exclusive = third.submit(lambda session: session.put_setting("alone", "yes"))
         wait_for(lambda: waits_for_lock(url))
-        assert not alone.done()
-    alone.result(60)
-    with held(first, alone=True):
-        beside = begin(second, "d1")
+        assert not exclusive.done()
+    exclusive.result(60)
+    with open_transaction(first, exclusive=True):
+        concurrent = submit_report(second, "d1")
         wait_for(lambda: waits_for_lock(url))
-        assert not beside.done()
-    beside.result(60)
+        assert not concurrent.done()
+    concurrent.result(60)
 
 
-def test_one_that_has_to_be_alone_makes_all_of_its_group_so(url, processes):
+def test_exclusive_transaction_makes_its_group_exclusive(url, processes):
     first, second, _ = processes
-    with held(first):
-        with held(second, "d1"):
-            # They come together into the next transaction.
-            group = [begin(second, "d2") for _ in range(3)]
+    with open_transaction(first):
+        with open_transaction(second, "d1"):
+            # They are grouped into the next transaction.
+            group = [submit_report(second, "d2") for _ in range(3)]
             group.append(second.submit(lambda session: report(session, "d3")))
         wait_for(lambda: waits_for_lock(url))
         assert not any(future.done() for future in group)
     assert len({future.result(60) for future in group}) == 4
 
 
-def test_nobody_is_told_of_a_change_behind_one_that_is_yet_to_come(processes):
+def test_reader_revision_stops_before_uncommitted_changes(processes):
     first, second, reading = processes
-    before, _ = seen(reading)
-    with held(first) as one:
+    before, _ = visible_changes(reading)
+    with open_transaction(first) as one:
         assert one == before + 1
-        later = begin(second, "d1").result(60)
+        later = submit_report(second, "d1").result(60)
         assert later == before + 2
-        last, newer = seen(reading, before)
-        assert (last, newer) == (before, {"d1": later}), "what is told last is seen, and nothing below it is to come"
-    last, newer = seen(reading, last)
+        last, newer = visible_changes(reading, before)
+        assert (last, newer) == (before, {"d1": later}), "all changes up to the reported revision are visible"
+    last, newer = visible_changes(reading, last)
     assert (last, newer) == (later, {"d0": one, "d1": later})
 
 
-def test_no_table_is_held_of_which_a_part_is_yet_to_be_stored(processes):
-    """Two changes of one page, of which the one with the smaller number is stored last."""
+def test_snapshot_page_with_uncommitted_changes_is_not_cached(processes):
+    """Of two changes on one page, the one with the smaller revision is committed last."""
     first, second, reading = processes
     snapshots = SnapshotService(reading, ManualClock(0), Slots.of_downloads(share=1))
 
-    def told() -> dict[str, list[bytes]]:
+    def snapshot_values() -> dict[str, list[bytes]]:
         with closing(snapshots.open("a", SnapshotSelection())) as snapshot:
             stream = b"".join(arrow_stream(snapshot, "none", snapshots.encoded_pages, b"{}"))
         rows = pa.ipc.open_stream(stream).read_all().to_pylist()
         return {row["device_id"]: [each["reported_value"] for each in row["resources"]] for row in rows}
 
-    with held(first, value=b"new"):
+    with open_transaction(first, value=b"new"):
         second.submit(partial(report, device_id="d1", value=b"new"), conflict_keys=("d1",)).result(60)
-        assert (told()["d0"], told()["d1"]) == ([], [b"new"])
-    assert told()["d0"] == told()["d1"] == [b"new"]
-    assert list(snapshots.encoded_pages._entries), "what is whole is held"
+        assert (snapshot_values()["d0"], snapshot_values()["d1"]) == ([], [b"new"])
+    assert snapshot_values()["d0"] == snapshot_values()["d1"] == [b"new"]
+    assert list(snapshots.encoded_pages._entries), "a complete page is cached"
 
 
-def test_later_pages_of_a_history_have_all_rows_that_its_first_one_saw(processes):
-    """A request that is under way beside them, with a smaller number, holds up none of them."""
+def test_later_history_pages_have_all_rows_of_the_first_revision(processes):
+    """An open transaction with a smaller revision does not delay them."""
     first, second, reading = processes
     service = HistoryService(reading, ManualClock(0))
 
-    def happen(session: Session, path: str) -> int:
+    def report_with_history(session: Session, path: str) -> int:
         value = ReceivedValue(b"1", "text/plain", "read", 1, None, "d1", path)
         revision = stored_resources.report(session, [value])
         history.add(session, [StoredHistoryRow(revision, "d1", None, path, 1, 1, "reported", "read", b"1")])
         return revision
 
-    with held(first):
+    with open_transaction(first):
         numbers = [
-            second.submit(partial(happen, path=path), conflict_keys=("d1", logs.EVERY)).result(60)
+            second.submit(partial(report_with_history, path=path), conflict_keys=("d1", logs.EVERY)).result(60)
             for path in ("/1/0/1", "/1/0/2")
         ]
         with closing(service.open(HistorySelection())) as opened:
-            known = opened.revision
-        later = second.submit(partial(happen, path="/1/0/3"), conflict_keys=("d1", logs.EVERY)).result(60)
-        with closing(service.open(HistorySelection(revision=known))) as opened:
+            first_revision = opened.revision
+        later = second.submit(partial(report_with_history, path="/1/0/3"), conflict_keys=("d1", logs.EVERY)).result(60)
+        with closing(service.open(HistorySelection(revision=first_revision))) as opened:
             told = [number for batch in opened.batches() for number in batch.column("revision").to_pylist()]
     assert told == numbers
     with closing(service.open(HistorySelection())) as opened:
         assert opened.revision >= later
 
 
-@pytest.mark.parametrize("end", ["undone", "lost"])
-def test_numbers_of_what_was_not_stored_hold_up_nothing_and_are_not_given_again(url, processes, end):
+@pytest.mark.parametrize("failure", ["undone", "lost"])
+def test_revisions_of_failed_transactions_block_nothing_and_are_not_reused(url, processes, failure):
     first, second, reading = processes
-    before, _ = seen(reading)
+    before, _ = visible_changes(reading)
 
     def fail(session: Session) -> None:
         report(session, "d0")
         report(session, "d0")
-        if end == "lost":
+        if failure == "lost":
             databases.query(url, f"SELECT pg_terminate_backend({session.scalar('SELECT pg_backend_pid()')}, 5000)")
             session.scalar("SELECT 1")
         raise ValueError
 
     failed = first.submit(fail, conflict_keys=("d0",))
     assert failed.exception(60) is not None
-    # A lost connection stored nothing; of work that was undone alone, how far was counted is on disk with its group.
-    told, newer = seen(reading, before)
-    assert (told, newer) == (before if end == "lost" else told, {})
-    number = begin(second, "d1").result(60)
+    # A lost connection stores nothing. After a rollback of one work item, the counter is stored with its group.
+    told, newer = visible_changes(reading, before)
+    assert (told, newer) == (before if failure == "lost" else told, {})
+    number = submit_report(second, "d1").result(60)
     assert number > max(told, before + 2)
-    assert seen(reading, before) == (number, {"d1": number})
-    assert begin(first, "d0").result(60) == number + 1
+    assert visible_changes(reading, before) == (number, {"d1": number})
+    assert submit_report(first, "d0").result(60) == number + 1
 
 
-def test_who_counts_looks_once_at_how_far_was_counted(url, processes):
-    """By the difference of two looks a number is given again that another one took in between."""
+def test_revision_counter_is_read_once_per_statement(url, processes):
+    """With two reads, a revision that another transaction used in between would be used again."""
     count = COUNT.replace(":count", "1")
     plan = databases.query(url, f"EXPLAIN (VERBOSE, COSTS OFF) {count}")
     assert sum("Scan on public.revision_numbers" in line for (line,) in plan) == 1
 
 
-def test_who_asks_which_changes_it_sees_waits_for_nobody_who_writes(url, processes):
-    """It is the thread of the web server that asks, and a commit may hang on a disk, or on a replica."""
+def test_revision_reader_does_not_wait_for_writers(url, processes):
+    """It runs on the thread of the web server, and a commit may wait for a disk or a replica."""
     first, second, reading = processes
     ((locks,),) = databases.query(
         url,
@@ -238,62 +240,62 @@ def test_who_asks_which_changes_it_sees_waits_for_nobody_who_writes(url, process
         r" regexp_matches(prosrc, '_lock(?:_shared)?\((\d{12,})\)', 'g') AS locked WHERE proname LIKE '%\_writing'",
     )
     assert len(locks) > 1
-    with held(first) as one:
-        number = begin(second, "d1").result(60)
-        assert seen(reading, one - 1) == (one - 1, {"d1": number})
+    with open_transaction(first) as one:
+        number = submit_report(second, "d1").result(60)
+        assert visible_changes(reading, one - 1) == (one - 1, {"d1": number})
     with closing(psycopg.connect(url)) as writing:
         for lock in locks:
             writing.execute("SELECT pg_advisory_xact_lock(%s)", (lock,))
-        assert seen(reading)[0] == number
+        assert visible_changes(reading)[0] == number
 
 
 @contextmanager
-def looking(
+def paused_revision_read(
     url: str, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Future[tuple[int, dict[str, int]]]]:
-    """A look for which changes are seen that stands, in the middle, until the block ends."""
-    stand = "SELECT pg_advisory_xact_lock(1)"
-    begin = backend._BEGIN_READING_NUMBERS.replace("COMMIT; ", f"COMMIT; BEGIN; {stand}; COMMIT; ", 1)
+    """Yield the result of a read of the visible changes, which is paused until the block ends."""
+    wait_statement = "SELECT pg_advisory_xact_lock(1)"
+    begin = backend._BEGIN_READING_NUMBERS.replace("COMMIT; ", f"COMMIT; BEGIN; {wait_statement}; COMMIT; ", 1)
     monkeypatch.setattr(backend, "_BEGIN_READING_NUMBERS", begin)
-    with closing(psycopg.connect(url)) as held_up, ThreadPoolExecutor(1) as thread:
-        held_up.execute(stand.encode())
-        told = thread.submit(seen, database)
+    with closing(psycopg.connect(url)) as blocker, ThreadPoolExecutor(1) as thread:
+        blocker.execute(wait_statement.encode())
+        told = thread.submit(visible_changes, database)
         try:
             wait_for(lambda: waits_for_lock(url))
             yield told
         finally:
-            held_up.rollback()
+            blocker.rollback()
 
 
-def test_what_ended_in_the_middle_of_a_look_is_looked_for_again(url, processes, monkeypatch):
+def test_commit_during_revision_read_is_read_again(url, processes, monkeypatch):
     first, _, reading = processes
-    with looking(url, reading, monkeypatch) as told:
+    with paused_revision_read(url, reading, monkeypatch) as told:
         number = first.write(partial(report, device_id="d0"))
     last, newest = told.result(60)
     assert last == newest["d0"] == number
 
 
-def test_what_ended_in_the_middle_of_every_look_may_be_behind_the_number_that_is_told(url, processes, monkeypatch):
+def test_commit_during_last_revision_read_may_exceed_reported_revision(url, processes, monkeypatch):
     first, second, reading = processes
     monkeypatch.setattr(backend, "_MOST_LOOKS", 0)
-    with held(first) as one:
-        with looking(url, reading, monkeypatch) as told:
-            later = begin(second, "d1").result(60)
+    with open_transaction(first) as one:
+        with paused_revision_read(url, reading, monkeypatch) as told:
+            later = submit_report(second, "d1").result(60)
         last, newest = told.result(60)
         assert (last, newest["d1"]) == (one - 1, later)
-    with looking(url, reading, monkeypatch) as told:
+    with paused_revision_read(url, reading, monkeypatch) as told:
         number = first.write(partial(report, device_id="d0"))
     last, newest = told.result(60)
     assert (last, newest["d0"]) == (later, number)
 
 
-def test_a_device_has_its_resources_in_one_order_whichever_was_changed_last(url, processes):
+def test_resources_of_device_are_sorted_by_path(url, processes):
     _, second, reading = processes
     paths = [f"/1/0/{number}" for number in range(1, 6)]
     for path in paths[::-1] + paths:
         value = ReceivedValue(b"1", "text/plain", "read", 1, None, "d0", path)
         second.submit(partial(stored_resources.report, values=[value]), conflict_keys=("d0",)).result(60)
-        # So few are not looked for by their index, as PostgreSQL learns by and by.
+        # With statistics, PostgreSQL does not use the index for so few rows.
         databases.execute(url, "ANALYZE resources")
         found = reading.query(lambda session: devices.object_of(session, "d0"))
         assert found is not None
@@ -302,7 +304,7 @@ def test_a_device_has_its_resources_in_one_order_whichever_was_changed_last(url,
     assert told == paths
 
 
-def test_what_is_touched_is_locked_in_one_order_and_too_much_of_it_has_to_be_alone():
+def test_conflict_keys_are_locked_in_order_and_too_many_lock_exclusively():
     assert _locks_of(DEVICES) == _locks_of(DEVICES[::-1])
     assert _locks_of(set()) == "'{}'"
     many = [str(number) for number in range(_MAX_CONFLICT_KEYS + 1)]
@@ -311,18 +313,18 @@ def test_what_is_touched_is_locked_in_one_order_and_too_much_of_it_has_to_be_alo
     assert _locks_of(None) == _ALONE
 
 
-def test_readers_of_numbers_of_logs_and_of_devices_miss_nothing_of_three_that_write_at_once(processes):
-    """A model keeps what was stored; a copy of the devices, and one of each log, are kept up by asking for newer."""
+def test_incremental_readers_miss_nothing_of_three_concurrent_writers(processes):
+    """Copies of the devices and logs, updated with newer entries only, must equal a model of the stored data."""
     chance = random.Random(7)
     expected: dict[str, list[tuple[int, bytes]]] = {device_id: [] for device_id in DEVICES}
 
-    def tell(session: Session, number: int, told: list[str], app_id: str) -> list[tuple[str, int, bytes]]:
-        given = [(device_id, report(session, device_id, b"%d" % number), b"%d" % number) for device_id in told]
+    def report_and_log(session: Session, number: int, told: list[str], app_id: str) -> list[tuple[str, int, bytes]]:
+        changes = [(device_id, report(session, device_id, b"%d" % number), b"%d" % number) for device_id in told]
         end = logs.append(session, app_id, [(told[0], b"%d" % number)], kind="k", at=number, read_seq=0)
         assert end is not None
-        return given
+        return changes
 
-    def take_in(copy: dict[str, bytes], after: int) -> int:
+    def update_copy(copy: dict[str, bytes], after: int) -> int:
         with processes[-1].read(with_revision=True) as session:
             newer = (
                 "SELECT d.device_id, r.reported_value FROM devices d JOIN resources r ON r.device_id = d.device_id"
@@ -331,35 +333,35 @@ def test_readers_of_numbers_of_logs_and_of_devices_miss_nothing_of_three_that_wr
             copy |= dict(session.rows(newer, after=after))
             return session.last_revision()
 
-    def read_on(told: list[int], app_id: str) -> None:
+    def read_newer(told: list[int], app_id: str) -> None:
         with processes[-1].read() as session:
             told += [seq for seq, *_ in logs.read(session, app_id, len(told), 10_000, 1 << 30)[1]]
 
     futures: list[tuple[int, str, Future[Any]]] = []
     copy: dict[str, bytes] = {}
     read: dict[str, list[int]] = {"a": [], "b": []}
-    after, looks = 0, []
+    after, revisions = 0, []
     for number in range(240):
         told = chance.sample(DEVICES, chance.randint(1, 3))
         app_id = chance.choice("ab")
-        work = partial(tell, number=number, told=told, app_id=app_id)
+        work = partial(report_and_log, number=number, told=told, app_id=app_id)
         database = chance.choice(processes)
-        # Who names the application instead of all logs appends beside the other.
+        # Work with the application as its key, instead of all logs, appends concurrently.
         future = database.submit(work, conflict_keys=None if chance.random() < 0.05 else (*told, app_id))
         futures.append((number, app_id, future))
         if number % 4 == 0:
-            after = take_in(copy, after)
-            looks.append(after)
-            read_on(read[app_id], app_id)
+            after = update_copy(copy, after)
+            revisions.append(after)
+            read_newer(read[app_id], app_id)
     for _, _, future in futures:
         for device_id, revision, value in future.result(60):
             expected[device_id].append((revision, value))
-    after = take_in(copy, after)
-    assert looks == sorted(looks)
-    assert after >= looks[-1]
+    after = update_copy(copy, after)
+    assert revisions == sorted(revisions)
+    assert after >= revisions[-1]
     assert copy == {device_id: max(told)[1] for device_id, told in expected.items()}
     for app_id, told in read.items():
-        read_on(told, app_id)
+        read_newer(told, app_id)
         assert told == list(range(1, 1 + sum(each == app_id for _, each, _ in futures)))
     numbers = [revision for told in expected.values() for revision, _ in told]
     assert len(set(numbers)) == len(numbers)
@@ -386,8 +388,8 @@ def add_devices(services: Services, number: int) -> list[str]:
     return added
 
 
-def test_requests_that_two_processes_take_at_once_are_each_answered_once(services, app_id):
-    """Against a model: each request has one answer, each device its last write, and no number is missing."""
+def test_concurrent_requests_at_two_processes_get_one_response_each(services, app_id):
+    """Compared with a model: each request has one response, each device its last write, and no entry is missing."""
     leader, other = services
     ids = add_devices(leader, 5)
     chance = random.Random(3)
@@ -400,15 +402,15 @@ def test_requests_that_two_processes_take_at_once_are_each_answered_once(service
         if chance.random() > 0.3:
             last_write[device_id] = b"%d" % number
             request = CommandRequest("PUT", PATH, payload=last_write[device_id], content_type="text/plain")
-        # Those for one device in turns: which of two that are under way is accepted first, nobody says.
+        # Requests for one device use one process: the order of concurrent ones is undefined.
         process = services[ids.index(device_id) % 2]
         placed[f"{number}"] = process.commands.submit(CommandSubmission(app_id, device_id, request, f"{number}"))
         if number % 10 == 9:
-            # As many wait for a device as may.
+            # The number of waiting requests per device is limited.
             [future.result(60) for future in placed.values()]
             entries += other.log.read(app_id, len(entries)).entries
     assert [future.result(60).async_id for future in placed.values()] == list(placed)
-    wait_for(lambda: not waiting_requests(leader, app_id))
+    wait_for(lambda: not pending_requests(leader, app_id))
     entries += leader.log.read(app_id, len(entries)).entries
     assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1))
     assert sorted(entry.body["id"] for entry in entries if entry.kind == "async-responses") == sorted(placed)
@@ -419,13 +421,13 @@ def test_requests_that_two_processes_take_at_once_are_each_answered_once(service
             assert (row.desired_value, row.desired_status) == (value, 1)
 
 
-def waiting_requests(process, app_id):
+def pending_requests(process, app_id):
     with process.database.read() as session:
         return waiting(session, app_id, device_id=None, after=0, limit=1)
 
 
-def test_of_two_that_ask_two_processes_for_the_same_at_once_one_gets_it(services, app_id):
-    """A request's id, a write of what both saw, a name of a query, rules that both saw."""
+def test_concurrent_conflicting_requests_at_two_processes_succeed_once(services, app_id):
+    """They conflict on the id of a request, the revision of a value, the name of a query, or the tag of the rules."""
     first, second = services
     lamp, other = add_devices(first, 2)
     for turn in range(10):
@@ -448,6 +450,6 @@ def test_of_two_that_ask_two_processes_for_the_same_at_once_one_gets_it(services
             for at, each in enumerate(services)
         ]
         for code, futures in ((409, conflicts), (412, writes), (400, queries), (412, rules)):
-            refused = [getattr(future.exception(60), "code", None) for future in futures]
-            assert sorted(refused, key=str) == [code, None], (code, refused)
-        wait_for(lambda: not waiting_requests(first, app_id))
+            codes = [getattr(future.exception(60), "code", None) for future in futures]
+            assert sorted(codes, key=str) == [code, None], (code, codes)
+        wait_for(lambda: not pending_requests(first, app_id))

@@ -1,4 +1,4 @@
-"""Several server processes on one PostgreSQL database: any may answer, one may die, and the database may restart."""
+"""Several server processes on one PostgreSQL database: any can respond, and kills and restarts lose nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.process
 
 EVENTS = "/v2/notification/events"
 BEFORE_THE_END_SECONDS = 30
-"""Less than a poll is held here: what happens in this time is not its end."""
+"""Less than the time limit of a poll: a response within this time has another cause."""
 BEFORE_A_HEARTBEAT_SECONDS = 10
 
 
@@ -53,12 +53,12 @@ def device(application: Application, name: str = "d") -> str:
     )
 
 
-def held_poll(application: Application) -> Any:
-    """The answer of a long plain poll; who looks whether it is open may be in its way for a moment."""
-    return wait_until(lambda: (answer := application.poll(hold=55)).status_code != 409 and answer, "a poll")
+def long_poll(application: Application) -> Any:
+    """Return the response of a long plain poll. A concurrent check whether it is open may cause a 409 first."""
+    return wait_until(lambda: (response := application.poll(hold=55)).status_code != 409 and response, "a poll")
 
 
-def test_either_process_answers_and_the_device_is_asked_by_the_one_that_holds_it(applications) -> None:
+def test_any_process_serves_requests_and_the_leader_reaches_the_device(applications) -> None:
     first, second = applications
     device_id = device(second)
     assert second.simulated_values(device_id) == first.simulated_values(device_id)
@@ -72,12 +72,12 @@ def test_either_process_answers_and_the_device_is_asked_by_the_one_that_holds_it
     assert decoded(first.resource(device_id, TEMPERATURE)["reported"]["value"]) == "22"
     assert second.http.patch("/sim/v1/devices/none", json={"online": True}).status_code == 404
     first.patch_device(device_id, online=False)
-    told = [each.json("GET", f"/v3/devices/{device_id}/connection") for each in (first, second)]
-    assert told[0] == told[1]
-    assert (told[0]["protocol"], told[0]["reachable"]) == ("simulated", False)
+    connections = [each.json("GET", f"/v3/devices/{device_id}/connection") for each in (first, second)]
+    assert connections[0] == connections[1]
+    assert (connections[0]["protocol"], connections[0]["reachable"]) == ("simulated", False)
 
 
-def test_a_request_waits_for_its_device_at_any_process_and_expires_in_time(applications) -> None:
+def test_request_to_offline_device_waits_or_expires_at_any_process(applications) -> None:
     first, second = applications
     device_id = device(second)
     second.patch_device(device_id, online=False)
@@ -86,30 +86,30 @@ def test_a_request_waits_for_its_device_at_any_process_and_expires_in_time(appli
     assert second.response("never")["error"] == "REQUEST_EXPIRED"
     second.patch_device(device_id, online=True, latency_seconds=4)
 
-    def in_hand(application: Application) -> Any:
+    def requests_with_device(application: Application) -> Any:
         listed = application.json("GET", "/v2/device-requests")["data"]
         return listed if all(entry["state"] == "with_device" for entry in listed) else None
 
-    listed = wait_until(lambda: in_hand(second), "the request to be with its device")
+    listed = wait_until(lambda: requests_with_device(second), "the request to be with its device")
     assert [entry["async_response_id"] for entry in listed] == ["late"]
-    assert listed == in_hand(first)
+    assert listed == requests_with_device(first)
     assert second.response("late")["status"] == 200
 
 
-def test_who_waits_at_one_process_is_woken_by_another(applications) -> None:
+def test_poll_at_one_process_returns_events_of_another(applications) -> None:
     first, second = applications
     device_id = device(first)
     with ThreadPoolExecutor(4) as pool:
-        for asked, other in ((first, second), (second, first)):
-            after = int(asked.poll(after="latest", hold=0).headers["Mirror-Cursor"])
-            held = [pool.submit(each.poll, after=after, hold=55) for each in (asked, other)]
+        for polled, other in ((first, second), (second, first)):
+            after = int(polled.poll(after="latest", hold=0).headers["Mirror-Cursor"])
+            polls = [pool.submit(each.poll, after=after, hold=55) for each in (polled, other)]
             other.read(device_id, SWITCH, f"read-{after}")
-            assert [each.result(BEFORE_THE_END_SECONDS).json()["async-responses"][0]["id"] for each in held] == [
+            assert [each.result(BEFORE_THE_END_SECONDS).json()["async-responses"][0]["id"] for each in polls] == [
                 f"read-{after}"
             ] * 2
 
 
-def test_plain_polls_of_a_key_have_one_position_at_all_processes(applications) -> None:
+def test_plain_polls_share_one_position_across_processes(applications) -> None:
     first, second = applications
     device_id = device(first)
     while second.poll(hold=0).status_code == 200:
@@ -118,84 +118,84 @@ def test_plain_polls_of_a_key_have_one_position_at_all_processes(applications) -
     for number in range(6):
         first.read(device_id, SWITCH, f"r{number}")
         first.response(f"r{number}")
-        asked = (first, second)[number % 2]
-        got += [entry["id"] for entry in asked.poll(hold=55).json()["async-responses"]]
+        polled = (first, second)[number % 2]
+        got += [entry["id"] for entry in polled.poll(hold=55).json()["async-responses"]]
     assert got == [f"r{number}" for number in range(6)]
     with ThreadPoolExecutor(2) as pool:
-        held = pool.submit(held_poll, second)
+        poll = pool.submit(long_poll, second)
         wait_until(lambda: first.poll(hold=0).status_code == 409, "the poll to be open")
         assert second.poll(hold=0).status_code == 409
         assert first.json("GET", "/v2/notification/channel") == second.json("GET", "/v2/notification/channel")
         second.json("DELETE", "/v2/notification/pull")
-        assert held.result(BEFORE_THE_END_SECONDS).status_code == 410
+        assert poll.result(BEFORE_THE_END_SECONDS).status_code == 410
         left = pool.submit(second.http.get, "/v2/notification/pull?hold=55", timeout=0.5)
         assert left.exception(PATIENCE_SECONDS) is not None
         wait_until(lambda: first.poll(hold=0).status_code == 204, "its poll to be closed", BEFORE_THE_END_SECONDS)
 
 
-def test_snapshots_of_either_process_miss_no_change_while_both_write(pair, applications) -> None:
+def test_snapshots_of_any_process_miss_no_change_under_concurrent_writes(pair, applications) -> None:
     device_ids = [device(applications[0], f"d{number}") for number in range(4)]
     loads = [Load(pair[n % 2], applications[0].key, device_id, n) for n, device_id in enumerate(device_ids)]
     seen: dict[str, Any] = {}
     revision = 0
     for number in range(60):
-        asked = applications[number % 2]
-        changed, end = snapshot(asked, changed_after=revision)
-        assert end["revision"] >= revision, "a process showed less than the other one before"
+        polled = applications[number % 2]
+        changed, end = snapshot(polled, changed_after=revision)
+        assert end["revision"] >= revision, "a process returned an older revision than the other one before"
         seen |= changed
         revision = end["revision"]
-        # What each process holds of a device is never older than what the other one just showed.
-        for device_id, shown in list(changed.items())[:1]:
+        # The state of a device at one process is never older than a previous response of the other one.
+        for device_id, echo in list(changed.items())[:1]:
             later = applications[(number + 1) % 2].json("GET", f"/v3/devices/{device_id}/echo")
-            assert later.get("last_reported_at", "") >= shown.get("last_reported_at", "")
+            assert later.get("last_reported_at", "") >= echo.get("last_reported_at", "")
     wait_until(lambda: sum(len(load.accepted) for load in loads) > 50, "some load")
     for load in loads:
         load.stop()
-    wait_until(lambda: not applications[0].json("GET", "/v2/device-requests")["data"], "all requests to be answered")
+    wait_until(lambda: not applications[0].json("GET", "/v2/device-requests")["data"], "the responses to all requests")
     changed, end = snapshot(applications[1], changed_after=revision)
     for application in applications:
         assert snapshot(application, changed_after=0)[0] == seen | changed
         for device_id in device_ids:
-            shown = application.json("GET", f"/v3/devices/{device_id}/echo")
-            assert {**shown, "created_at": None} == (seen | changed)[device_id]
+            echo = application.json("GET", f"/v3/devices/{device_id}/echo")
+            assert {**echo, "created_at": None} == (seen | changed)[device_id]
     assert snapshot(applications[0], changed_after=end["revision"])[0] == {}
 
 
 def snapshot(application: Application, **query: Any) -> tuple[dict[str, Any], Any]:
-    """The changed devices of a snapshot by id, without the time at which they were shown, and its end."""
-    answer = application.http.get("/v3/device-echo", params=query, headers={"Accept": NDJSON})
-    *lines, end = map(json.loads, answer.text.splitlines())
+    """Return the changed devices of a snapshot by id, without the time of the snapshot, and the end record."""
+    response = application.http.get("/v3/device-echo", params=query, headers={"Accept": NDJSON})
+    *lines, end = map(json.loads, response.text.splitlines())
     assert end["object"] == "snapshot-end"
     changed = [line for line in lines if line["object"] == "device-echo"]
     return {line["device_id"]: {**line, "created_at": None} for line in changed}, end
 
 
-def test_either_process_gives_any_page_of_the_history(applications) -> None:
+def test_any_process_returns_any_page_of_the_history(applications) -> None:
     first, second = applications
     device_id = device(second)
     second.json("PUT", f"/v2/subscriptions/{device_id}{TEMPERATURE}")
     for number in range(9):
         second.json("PUT", f"/sim/v1/devices/{device_id}/resources{TEMPERATURE}", json={"value": f"{number:06}"})
-    whole, _ = history(first, device_id=device_id)
-    assert len(whole) >= 9
+    all_rows, _ = history(first, device_id=device_id)
+    assert len(all_rows) >= 9
     rows, end = history(second, device_id=device_id, limit=3)
     for application in cycle(applications):
         if end.after is None:
             break
         more, end = history(application, device_id=device_id, limit=3, after=end.after)
         rows += more
-    assert rows == whole
-    query = {"as_of": whole[-1]["received_at"]}
-    told = [each.http.get("/v3/device-echo", params=query, headers={"Accept": NDJSON}) for each in applications]
-    assert told[0].content == told[1].content
-    assert b'"value":"MDAwMDA4"' in told[0].content
+    assert rows == all_rows
+    query = {"as_of": all_rows[-1]["received_at"]}
+    snapshots = [each.http.get("/v3/device-echo", params=query, headers={"Accept": NDJSON}) for each in applications]
+    assert snapshots[0].content == snapshots[1].content
+    assert b'"value":"MDAwMDA4"' in snapshots[0].content
 
 
 def history(application: Application, **query: Any) -> tuple[list[Any], HistoryEnd]:
-    """The rows, without the cursors among them, and the end."""
-    answer = application.http.get(HISTORY, params=query, headers={"Accept": NDJSON})
-    assert answer.status_code == 200, answer.text
-    *lines, end = [json.loads(line) for line in answer.text.splitlines()]
+    """Return the rows without the cursors, and the end record."""
+    response = application.http.get(HISTORY, params=query, headers={"Accept": NDJSON})
+    assert response.status_code == 200, response.text
+    *lines, end = [json.loads(line) for line in response.text.splitlines()]
     return [line for line in lines if line["object"] == "history-row"], HistoryEnd.model_validate(end)
 
 
@@ -203,7 +203,7 @@ def polls_open(application: Application) -> bool:
     return "mirror_open_polls 1.0" in application.http.get("/metrics").text
 
 
-def test_a_key_and_its_rules_are_the_same_everywhere(pair: list[ServerProcess], applications) -> None:
+def test_keys_and_rules_are_the_same_at_all_processes(pair: list[ServerProcess], applications) -> None:
     first, second = applications
     rules = [{"endpoint-type": "x"}]
     second.json("PUT", "/v2/subscriptions", json=rules)
@@ -214,35 +214,35 @@ def test_a_key_and_its_rules_are_the_same_everywhere(pair: list[ServerProcess], 
         streams = [pool.submit(each.http.get, EVENTS, params={"after": 1}) for each in applications]
         wait_until(lambda: all(polls_open(each) for each in applications), "the streams to be open")
         assert run_command("keys", "revoke", key_id, "--database", pair[0].database_url).returncode == 0
-        # Sooner than the next sign of life would show it.
+        # Before the next heartbeat.
         assert {stream.result(BEFORE_A_HEARTBEAT_SECONDS).status_code for stream in streams} == {200}
     assert {each.http.get("/v3/devices").status_code for each in applications} == {401}
 
 
-def test_polls_outlive_the_process_that_passed_them_on_and_the_leader(start_servers, receiver) -> None:
+def test_polls_survive_kills_of_forwarding_process_and_leader(start_servers, receiver) -> None:
     servers = start_servers(2, databases.new_postgresql_url())
     first, second = clients(servers)
     device_id = device(first)
     while second.poll(hold=0).status_code == 200:
         pass
     with ThreadPoolExecutor(1) as pool:
-        held = pool.submit(held_poll, second)
+        poll = pool.submit(long_poll, second)
         wait_until(lambda: first.poll(hold=0).status_code == 409, "the poll to be open")
         servers[1].kill()
-        assert held.exception(BEFORE_THE_END_SECONDS) is not None
+        assert poll.exception(BEFORE_THE_END_SECONDS) is not None
     first.read(device_id, SWITCH, "r")
     first.response("r")
     (response,) = first.poll(hold=55).json()["async-responses"]
-    assert response["id"] == "r", "who passed the poll on took something with it"
+    assert response["id"] == "r", "the killed process lost an event of the poll"
 
     servers[1].start()
     second.patch_device(device_id, online=False)
     second.write(device_id, SWITCH, "1", "w")
     with ThreadPoolExecutor(1) as pool:
-        held = pool.submit(held_poll, second)
+        poll = pool.submit(long_poll, second)
         wait_until(lambda: second.poll(hold=0).status_code == 409, "the poll to be open")
         servers[0].kill()
-        assert held.result(BEFORE_THE_END_SECONDS).status_code in {204, 503}
+        assert poll.result(BEFORE_THE_END_SECONDS).status_code in {204, 503}
     wait_until(lambda: second.http.get("/sim/v1/devices").status_code == 200, "the other process to take over")
     second.patch_device(device_id, online=True)
     (response,) = second.poll(hold=55).json()["async-responses"]
@@ -253,7 +253,7 @@ def test_polls_outlive_the_process_that_passed_them_on_and_the_leader(start_serv
     wait_until(lambda: receiver.batches, "the webhook to be called by the process that is left")
 
 
-def test_processes_that_start_together_make_one_schema_and_one_leads(tmp_path_factory) -> None:
+def test_concurrently_started_processes_create_one_schema_and_elect_one_leader(tmp_path_factory) -> None:
     url = databases.new_postgresql_url("template0")
     servers = [ServerProcess(tmp_path_factory.mktemp("together"), database_url=url) for _ in range(4)]
     try:
@@ -275,24 +275,24 @@ def test_processes_that_start_together_make_one_schema_and_one_leads(tmp_path_fa
 
 
 @pytest.mark.parametrize(
-    ("options", "refused_options"),
+    ("options", "rejected_options"),
     [
         (("--simulate", "0"), ["", "--clock manual"]),
         (("--clock", "manual", "--simulate", "0"), ["--clock manual --simulate 0"]),
     ],
 )
-def test_processes_that_do_not_fit_together_are_refused(start_servers, options, refused_options) -> None:
+def test_processes_with_different_options_are_rejected(start_servers, options, rejected_options) -> None:
     url = databases.new_postgresql_url()
     start_servers(1, url, *options)
-    for refused_option in refused_options:
-        refused = run_command("run", "--port", "0", "--database", url, *refused_option.split())
-        assert refused.returncode == 1
-        assert "another process serves" in refused.stderr
-        assert refused.stderr.count("\n") == 1
+    for option in rejected_options:
+        ended = run_command("run", "--port", "0", "--database", url, *option.split())
+        assert ended.returncode == 1
+        assert "another process serves" in ended.stderr
+        assert ended.stderr.count("\n") == 1
 
 
-class Fleet:
-    """Processes under load: an application at each, a device for each, a reader, and a webhook of another one."""
+class LoadTest:
+    """Processes under load: readers and writers at each process, and a webhook of another application."""
 
     def __init__(self, servers: list[ServerProcess], receiver: Receiver) -> None:
         self.servers = servers
@@ -315,13 +315,13 @@ class Fleet:
     def accepted(self) -> int:
         return sum(len(load.accepted) for load in self.loads)
 
-    def go_on(self, count: int) -> None:
-        """Wait until so many more requests were accepted."""
-        wanted = self.accepted() + count
-        wait_until(lambda: self.accepted() >= wanted, "requests to be accepted")
+    def wait_for_requests(self, count: int) -> None:
+        """Wait until a number of further requests is accepted."""
+        target = self.accepted() + count
+        wait_until(lambda: self.accepted() >= target, "requests to be accepted")
 
     def check(self) -> None:
-        """Let everything end, and see that nothing was lost or doubled."""
+        """Wait for the end of all requests, and check that nothing was lost or duplicated."""
         check_load(self.application, self.loads, self.readers)
         check_webhook(self.listening, self.receiver)
         assert pending_without_command(self.servers[0]) == []
@@ -329,50 +329,50 @@ class Fleet:
         assert [server.stderr.count("Traceback") for server in self.servers] == [0] * len(self.servers)
 
 
-def test_kills_of_any_process_under_load_lose_nothing_and_double_nothing(start_servers, receiver) -> None:
+def test_kills_under_load_lose_and_duplicate_nothing(start_servers, receiver) -> None:
     chance = random.Random(2)
     servers = start_servers(3, databases.new_postgresql_url())
-    fleet = Fleet(servers, receiver)
-    # Each dies twice; where two of three die at a time, the other goes on alone.
+    fleet = LoadTest(servers, receiver)
+    # Each process is killed twice. If two of three are killed at once, the other one continues.
     for killed in ([0], [1, 2], [2], [0, 1]):
-        fleet.go_on(chance.randint(20, 100))
+        fleet.wait_for_requests(chance.randint(20, 100))
         for number in killed:
             servers[number].kill()
         assert pending_without_command(servers[0]) == []
         wait_until(
-            # What only the leader knows.
+            # Only the leader can respond to this.
             lambda: any(
-                server.child.running and ask(server, fleet.key, "/sim/v1/devices").is_success for server in servers
+                server.child.running and get(server, fleet.key, "/sim/v1/devices").is_success for server in servers
             ),
             "a take-over",
         )
         start_all([servers[number] for number in killed])
-    fleet.go_on(50)
+    fleet.wait_for_requests(50)
     fleet.check()
 
 
-def ask(server: ServerProcess, key: str, path: str) -> httpx.Response:
+def get(server: ServerProcess, key: str, path: str) -> httpx.Response:
     return httpx.get(server.url + path, headers={"Authorization": f"Bearer {key}"}, trust_env=False, timeout=30)
 
 
 @pytest.fixture
-def durable() -> Iterator[databases.Cluster]:
-    """A PostgreSQL of the test's own, which writes to the disk before it answers."""
+def cluster() -> Iterator[databases.Cluster]:
+    """A separate PostgreSQL that syncs to disk before it confirms a commit."""
     cluster = databases.Cluster()
     yield cluster
     cluster.remove()
 
 
-def test_restarts_of_postgresql_under_load_are_survived(start_servers, durable, receiver) -> None:
-    servers = start_servers(2, durable.url("postgres"))
-    fleet = Fleet(servers, receiver)
+def test_postgresql_restarts_under_load_lose_nothing(start_servers, cluster, receiver) -> None:
+    servers = start_servers(2, cluster.url("postgres"))
+    fleet = LoadTest(servers, receiver)
     for mode in ("fast", "immediate"):
-        fleet.go_on(60)
-        durable.stop(mode)
-        answers = [ask(server, fleet.key, "/v3/devices") for server in servers]
-        assert [answer.status_code for answer in answers] == [503, 503]
-        assert all("database" in answer.json()["message"] for answer in answers)
-        assert all(int(answer.headers["Retry-After"]) > 0 for answer in answers)
-        durable.start()
-    fleet.go_on(60)
+        fleet.wait_for_requests(60)
+        cluster.stop(mode)
+        responses = [get(server, fleet.key, "/v3/devices") for server in servers]
+        assert [response.status_code for response in responses] == [503, 503]
+        assert all("database" in response.json()["message"] for response in responses)
+        assert all(int(response.headers["Retry-After"]) > 0 for response in responses)
+        cluster.start()
+    fleet.wait_for_requests(60)
     fleet.check()

@@ -1,4 +1,4 @@
-"""A LwM2M client of another author: it registers, is asked and told, and its service is killed and comes back."""
+"""A third-party LwM2M client: it registers, gets requests and notifies, also after a kill of the server."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from resource_paths import SWITCH
 
 pytestmark = pytest.mark.process
 
-SOURCES = Path(__file__).parent / "foreign_device"
+SOURCES = Path(__file__).parent / "third_party_device"
 TEMPERATURE, UNITS, RESET = "/3303/0/5700", "/3303/0/5701", "/3303/0/5605"
 
 
-class ForeignDevice:
-    """A device of coap-node in a process of its own."""
+class ThirdPartyDevice:
+    """A device of coap-node in a separate process."""
 
     def __init__(self, folder: Path, name: str, port: int) -> None:
         self._process = subprocess.Popen(
@@ -35,17 +35,17 @@ class ForeignDevice:
             bufsize=1,
         )
 
-    def hear(self, seconds: float = 20) -> str:
-        """The next line it writes."""
+    def read_line(self, seconds: float = 20) -> str:
+        """Return the next line of its output."""
         assert self._process.stdout is not None
         ready, _, _ = select.select([self._process.stdout], [], [], seconds)
         assert ready, f"no line within {seconds} s"
         return self._process.stdout.readline().rstrip("\n")
 
-    def does(self, command: str) -> str:
+    def run(self, command: str) -> str:
         assert self._process.stdin is not None
         self._process.stdin.write(command + "\n")
-        return self.hear()
+        return self.read_line()
 
     def close(self) -> None:
         self._process.communicate(timeout=60)
@@ -53,7 +53,7 @@ class ForeignDevice:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The client, as its lock file says."""
+    """The folder with the client, installed from its lock file."""
     folder = tmp_path_factory.mktemp("foreign") / "device"
     shutil.copytree(SOURCES, folder)
     command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
@@ -65,52 +65,54 @@ def paths(application: Application, device_id: str) -> set[str]:
     return {each["resource_path"] for each in application.json("GET", f"/v3/devices/{device_id}/echo")["resources"]}
 
 
-def answer(application: Application, device_id: str, async_id: str, **body: str) -> dict[str, object]:
-    """What came of a request."""
+def request(application: Application, device_id: str, async_id: str, **body: str) -> dict[str, object]:
+    """Submit a device request, and return its async response."""
     application.json("POST", f"/v2/device-requests/{device_id}", params={"async-id": async_id}, json=body)
     response: dict[str, object] = application.response(async_id)
     return response
 
 
-def told(application: Application) -> list[str]:
-    """The values that came as notifications."""
+def notified_values(application: Application) -> list[str]:
+    """Return the values of all notifications."""
     return [decoded(entry["payload"]) for kind, entry in application.entries() if kind == "notifications"]
 
 
-def test_a_client_of_another_author_is_asked_and_told_and_outlives_a_kill(installed, start_server):
+def test_third_party_device_gets_requests_notifies_and_survives_server_kill(installed, start_server):
     port = free_port(socket.SOCK_DGRAM)
     server = start_server("--coap", f"127.0.0.1:{port}")
-    device = ForeignDevice(installed, "foreign", port)
+    device = ThirdPartyDevice(installed, "foreign", port)
     application = server.application()
 
-    assert device.does("register") == "register 2.01"
-    listed = application.json("GET", "/v3/devices")["data"]
-    device_id = next(each["id"] for each in listed if each["endpoint_name"] == "foreign")
-    # It registers object instances, and tells their resources when it is asked.
-    wait_until(lambda: {TEMPERATURE, UNITS, RESET, SWITCH} <= paths(application, device_id), "what it was asked for")
+    assert device.run("register") == "register 2.01"
+    devices = application.json("GET", "/v3/devices")["data"]
+    device_id = next(each["id"] for each in devices if each["endpoint_name"] == "foreign")
+    # It registers object instances without resources, which are discovered.
+    wait_until(lambda: {TEMPERATURE, UNITS, RESET, SWITCH} <= paths(application, device_id), "the discovered resources")
 
-    read = answer(application, device_id, "read", method="GET", uri=TEMPERATURE)
+    read = request(application, device_id, "read", method="GET", uri=TEMPERATURE)
     assert (read["status"], decoded(str(read["payload"]))) == (200, "21")
-    assert answer(application, device_id, "write", method="PUT", uri=SWITCH, **{"payload-b64": "MQ=="})["status"] == 200
-    assert decoded(str(answer(application, device_id, "written", method="GET", uri=SWITCH)["payload"])) == "1"
-    refused = answer(application, device_id, "refused", method="PUT", uri=TEMPERATURE, **{"payload-b64": "MQ=="})
-    assert (refused["status"], refused["error"]) == (400, "METHOD_NOT_ALLOWED")
-    # With a content format it would take it for a creation, and end.
-    assert answer(application, device_id, "execute", method="POST", uri=RESET)["status"] == 200
-    assert device.hear() == "executed"
+    assert (
+        request(application, device_id, "write", method="PUT", uri=SWITCH, **{"payload-b64": "MQ=="})["status"] == 200
+    )
+    assert decoded(str(request(application, device_id, "written", method="GET", uri=SWITCH)["payload"])) == "1"
+    rejected = request(application, device_id, "refused", method="PUT", uri=TEMPERATURE, **{"payload-b64": "MQ=="})
+    assert (rejected["status"], rejected["error"]) == (400, "METHOD_NOT_ALLOWED")
+    # With a content format it would treat the request as a create, and exit.
+    assert request(application, device_id, "execute", method="POST", uri=RESET)["status"] == 200
+    assert device.read_line() == "executed"
 
     application.json("PUT", f"/v2/subscriptions/{device_id}{TEMPERATURE}")
     wait_until(lambda: application.resource(device_id, TEMPERATURE)["subscribed"], "the subscription")
-    assert device.does("set 22.5") == "set"
-    wait_until(lambda: "22.5" in told(application), "its notification")
+    assert device.run("set 22.5") == "set"
+    wait_until(lambda: "22.5" in notified_values(application), "its notification")
 
     server.kill()
     server.start()
 
-    assert device.does("update 200") == "update 2.04"
-    assert device.does("set 23.5") == "set"
-    wait_until(lambda: "23.5" in told(application), "its notification after the kill")
-    assert device.does("leave") == "leave 2.02"
+    assert device.run("update 200") == "update 2.04"
+    assert device.run("set 23.5") == "set"
+    wait_until(lambda: "23.5" in notified_values(application), "its notification after the kill")
+    assert device.run("leave") == "leave 2.02"
     assert "de-registrations" in [kind for kind, _ in application.entries()]
     assert "Traceback" not in server.stderr
     device.close()

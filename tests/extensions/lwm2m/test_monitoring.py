@@ -1,4 +1,4 @@
-"""What is told of real devices to people: how each is connected, what goes on with all of them, and the log."""
+"""Monitoring of real devices: connection status, metrics and log."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ BEGIN = "2026-01-05T08:00:00.000Z"
 
 
 def metrics(server: Any) -> dict[str, float]:
-    """What is counted of real devices, as Prometheus writes it."""
+    """Return the metrics of real devices by their Prometheus names."""
     found: dict[str, float] = {}
     for each in chain(*server.services.measurements()):
         name = f"{each.name.removeprefix('mirror_')}{'_total' * each.is_count}"
         if not each.labels:
             found[name] = each.value
         for values, number in each.value.items() if each.labels else ():
-            told = ",".join(f'{label}="{value}"' for label, value in zip(each.labels, values, strict=True))
-            found[f"{name}{{{told}}}"] = number
+            labels = ",".join(f'{label}="{value}"' for label, value in zip(each.labels, values, strict=True))
+            found[f"{name}{{{labels}}}"] = number
     return {name: number for name, number in found.items() if name.startswith(("lwm2m_", "coap_"))}
 
 
-def test_how_a_real_device_is_connected(real, key, device_side, register):
+def test_connection_status_of_real_device(real, key, device_side, register):
     device, _ = register(lifetime_seconds=300, version="1.1", queue_mode=True)
     until(lambda: connection(real, key)["reachable"])
     found = connection(real, key)
@@ -48,12 +48,12 @@ def test_how_a_real_device_is_connected(real, key, device_side, register):
     assert not connection(real, key)["reachable"]
 
 
-def test_registrations_and_messages_are_counted(real, key, device_side, register, ask):
+def test_registrations_and_messages_are_counted(real, key, device_side, register, command):
     assert metrics(real)["lwm2m_devices"] == 0
-    device, mine = register()
+    device, device_id = register()
     device_side.run(device.update())
-    ask(mine, "GET", TEMPERATURE)
-    real.subscribe(key, mine)
+    command(device_id, "GET", TEMPERATURE)
+    real.subscribe(key, device_id)
     until(lambda: real.observed(key))
     device_side.call(device.set_value, TEMPERATURE, 22.0)
     until(lambda: len(real.observed(key)) == 2)
@@ -72,10 +72,10 @@ def test_registrations_and_messages_are_counted(real, key, device_side, register
     assert found['lwm2m_registrations_total{outcome="deregistered"}'] == 1
 
 
-def test_a_registration_that_is_refused_is_counted_and_told_in_a_line_that_can_be_seen(real, key, register, caplog):
+def test_rejected_registration_is_counted_and_logged_in_printable_form(real, key, register, caplog):
     with pytest.raises(RegistrationRejected, match=r"4\.00"):
         register("sen\nsor\x1b[31m")
-    # A test before may have left the level at which requests are logged, too.
+    # A previous test may have set a level at which requests are logged, too.
     (line,) = [record.getMessage() for record in caplog.records if record.name.endswith("registrar")]
     assert line.startswith("registration from 127.0.0.1:")
     assert line.isprintable()
@@ -84,18 +84,20 @@ def test_a_registration_that_is_refused_is_counted_and_told_in_a_line_that_can_b
     assert metrics(real)['lwm2m_registrations_total{outcome="refused"}'] == 1
 
 
-def test_a_server_without_real_devices_counts_none(new_server):
+def test_server_without_coap_has_no_lwm2m_metrics(new_server):
     server = new_server()
     assert metrics(server) == {}
 
 
-def test_the_log_has_a_line_for_a_registration_and_one_for_a_failed_exchange(register, ask, caplog):
+def test_registrations_and_failed_exchanges_are_logged(register, command, caplog):
     with caplog.at_level(logging.INFO, "mirror_server"):
-        first, mine = register("twin-ä")
+        first, device_id = register("twin-ä")
         second, _ = register("twin-ä")
-        ask(mine, "PUT", LEVEL, value="13")
-    begun, taken, failed = [record.getMessage() for record in caplog.records if mine in record.getMessage()]
-    assert begun.startswith(f"device {mine} (twin-ä) registered from 127.0.0.1:{first.port}, LwM2M 1.0")
-    assert f"from 127.0.0.1:{second.port} in place of its registration from 127.0.0.1:{first.port}, LwM2M" in taken
+        command(device_id, "PUT", LEVEL, value="13")
+    registered, replaced, failed = [
+        record.getMessage() for record in caplog.records if device_id in record.getMessage()
+    ]
+    assert registered.startswith(f"device {device_id} (twin-ä) registered from 127.0.0.1:{first.port}, LwM2M 1.0")
+    assert f"from 127.0.0.1:{second.port} in place of its registration from 127.0.0.1:{first.port}, LwM2M" in replaced
     assert LEVEL in failed
     assert "4.00" in failed

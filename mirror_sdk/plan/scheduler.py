@@ -1,4 +1,4 @@
-"""The progress of a plan: requests, responses, and which write is sent next. Nothing in here waits or does I/O."""
+"""Schedules the writes of a plan and keeps their requests and responses. It never waits and does no I/O."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.notifications import AsyncResponse
 
 _REJECTED = (BadRequest, Conflict, NotFound)
-_ABOUT_ONE_DEVICE = (*_REJECTED, ConnectionFailed, LimitExceeded, ServerError)
+_DEVICE_SPECIFIC = (*_REJECTED, ConnectionFailed, LimitExceeded, ServerError)
 _REMEMBERED = timedelta(days=1)
 """How long the service remembers an async-id after its response. Source: wire.md 2."""
 _STATUSES = {DesiredStatus.SUCCESS: 200, DesiredStatus.FAILURE: 400}
@@ -38,13 +38,13 @@ _STATUSES = {DesiredStatus.SUCCESS: 200, DesiredStatus.FAILURE: 400}
 _ENDED = frozenset({RequestStatus.SUCCESS, RequestStatus.FAILURE})
 
 
-class LedgerEntry:
-    """One write and its outcome; ``is_overtaken`` if it was rejected because another write came before it."""
+class ScheduledWrite:
+    """One write and its outcome. ``is_conflict`` is true if it was rejected because of another write before it."""
 
-    def __init__(self, planned: PlannedWrite, placed: AcceptedRequest | None = None) -> None:
+    def __init__(self, planned: PlannedWrite, accepted: AcceptedRequest | None = None) -> None:
         self.planned: PlannedWrite = planned
-        self.is_overtaken: bool = False
-        self.request: AcceptedRequest | UnacceptedRequest = placed or self._unplaced()
+        self.is_conflict: bool = False
+        self.request: AcceptedRequest | UnacceptedRequest = accepted or self._unaccepted()
 
     @property
     def status(self) -> RequestStatus:
@@ -63,21 +63,21 @@ class LedgerEntry:
     def undo(self) -> RequestedWrite:
         """The write that undoes this one, if this one is the last change of its resource."""
         accepted_at = self.request.accepted_at if isinstance(self.request, AcceptedRequest) else None
-        undoes = EarlierWrite(self.planned.wanted, self.planned.before, accepted_at)
+        undoes = EarlierWrite(self.planned.requested, self.planned.before, accepted_at)
         return self.planned.undo._replace(undoes=undoes)
 
-    def is_settled_by(self, seen_at: datetime, resources: Mapping[str, Resource]) -> bool:
-        """Whether a write that was sent before must not be sent again, by the current state of the mirror.
+    def is_settled_by(self, read_at: datetime, resources: Mapping[str, Resource]) -> bool:
+        """Return whether a write that was sent before must not be sent again, from the current state of the mirror.
 
         The service forgets an async-id, and the log a response, a day after the response. The mirror keeps the outcome
         until another write of the resource.
         """
-        request, resource = self.request, resources.get(self.planned.path)
+        planned, request, resource = self.planned, self.request, resources.get(self.planned.path)
         if not isinstance(request, AcceptedRequest) or request.accepted_at is None:
             return False
         desired = resource and resource.desired
-        if not desired or desired.requested_at != request.accepted_at or not same(desired.value, self.planned.wanted):
-            return seen_at - request.accepted_at >= _REMEMBERED
+        if not desired or desired.requested_at != request.accepted_at or not same(desired.value, planned.requested):
+            return read_at - request.accepted_at >= _REMEMBERED
         if desired.status is None or desired.status not in _STATUSES:
             return False
         error = desired.category or "UNKNOWN" if desired.status is DesiredStatus.FAILURE else None
@@ -86,41 +86,41 @@ class LedgerEntry:
         self.request = replace(request, _expectation=Expectation(request.async_id, response))
         return True
 
-    def overtaken(self, error: PreconditionFailed, issued_at: datetime) -> None:
-        """The service rejected it, because its desired value is not the expected one any more."""
+    def record_conflict(self, error: PreconditionFailed, issued_at: datetime) -> None:
+        """Record that the service rejected the write, because the desired value is no longer the expected one."""
         resource = error.resource
         current = current_value(resource) if resource else self.planned.before
         self.planned = replace(self.planned, before=current, **changed_since(resource)._asdict())
-        self.is_overtaken = True
+        self.is_conflict = True
         self.request = replace(
-            self._unplaced(),
+            self._unaccepted(),
             issued_at=issued_at,
             refusal=error.reason or error.type,
             refusal_message=error.message,
             found=resource.desired.value if resource and resource.desired else None,
         )
 
-    def _unplaced(self) -> UnacceptedRequest:
+    def _unaccepted(self) -> UnacceptedRequest:
         return UnacceptedRequest(
             async_id=self.planned.async_id,
             device_id=self.planned.device_id,
             path=self.planned.path,
             method="PUT",
-            requested_value=self.planned.wanted,
+            requested_value=self.planned.requested,
         )
 
-    def not_accepted(self, error: MirrorError, issued_at: datetime) -> None:
-        """The service rejected it, or it is unknown whether it was accepted.
+    def record_rejection(self, error: MirrorError, issued_at: datetime) -> None:
+        """Record that the service rejected the write, or that it is unknown whether it was accepted.
 
         Raises:
-            MirrorError: The error itself, when it would be the same for every other write.
+            MirrorError: ``error`` itself, if it would be the same for every other write.
         """
-        check_about_one_device(error)
+        raise_unless_device_specific(error)
         if isinstance(self.request, AcceptedRequest) and not isinstance(error, _REJECTED):
             # An earlier attempt was accepted, whatever the outcome of this one.
             return
         self.request = replace(
-            self._unplaced(),
+            self._unaccepted(),
             issued_at=issued_at,
             refusal=error.reason or error.type if isinstance(error, _REJECTED) else None,
             refusal_message=error.message if isinstance(error, _REJECTED) else None,
@@ -128,32 +128,32 @@ class LedgerEntry:
         )
 
 
-def check_about_one_device(error: MirrorError) -> None:
-    """Raise an error that would be the same for every other device.
+def raise_unless_device_specific(error: MirrorError) -> None:
+    """Raise the error again, unless it concerns one device only.
 
     Raises:
-        MirrorError: It would.
+        MirrorError: ``error`` itself.
     """
-    if not isinstance(error, _ABOUT_ONE_DEVICE):
+    if not isinstance(error, _DEVICE_SPECIFIC):
         raise error
 
 
-class Ledger:
-    """The writes of a plan that may be sent: first those to devices that are awake, in their order, then the others.
+class WriteScheduler:
+    """The writes of a plan that may be sent, in this order: canaries, devices that are awake, devices that sleep.
 
     Attributes:
-        entries: One for each write that may be sent.
+        entries: The writes that may be sent, in the order of the plan.
         stopped_because: Why sending ended before all writes were sent; ``None`` if it did not.
     """
 
-    def __init__(self, planned: Sequence[PlannedWrite], placed: Mapping[str, AcceptedRequest]) -> None:
-        self.entries: list[LedgerEntry] = [
-            LedgerEntry(one, placed.get(one.async_id)) for one in planned if one.may_be_sent
+    def __init__(self, planned: Sequence[PlannedWrite], accepted: Mapping[str, AcceptedRequest]) -> None:
+        self.entries: list[ScheduledWrite] = [
+            ScheduledWrite(one, accepted.get(one.async_id)) for one in planned if one.may_be_sent
         ]
         self.stopped_because: str | None = None
-        self._todo: deque[LedgerEntry] = deque()
-        self._canaries: list[LedgerEntry] = []
-        self._in_flight: list[LedgerEntry] = []
+        self._todo: deque[ScheduledWrite] = deque()
+        self._canaries: list[ScheduledWrite] = []
+        self._in_flight: list[ScheduledWrite] = []
         self._max_failures: int | None = None
         self._failures = 0
 
@@ -161,8 +161,8 @@ class Ledger:
         """Return the number of entries by status."""
         return Counter(entry.status for entry in self.entries)
 
-    def begin(self, *, canary: int, max_failures: int | None, include_offline: bool) -> int:
-        """Start to send the writes that have not ended yet, and return their number.
+    def start(self, *, canary: int, max_failures: int | None, include_offline: bool) -> int:
+        """Schedule the writes that have not ended yet, and return their number.
 
         A write that succeeded earlier counts as a canary.
 
@@ -190,8 +190,8 @@ class Ledger:
         self.stopped_because = None
         return len(todo)
 
-    def next(self) -> LedgerEntry | None:
-        """Return the next write to send; ``None`` if it has to wait for others, or there is none."""
+    def next(self) -> ScheduledWrite | None:
+        """Return the next write to send; ``None`` if there is none, or if it has to wait for others."""
         if self.stopped_because is not None or not self._todo:
             return None
         unsent = self._todo[0]
@@ -200,23 +200,23 @@ class Ledger:
         self._in_flight.append(self._todo.popleft())
         return unsent
 
-    def _comes_before(self, entry: LedgerEntry, unsent: LedgerEntry) -> bool:
-        """Whether one write has to end before another is sent.
+    def _comes_before(self, entry: ScheduledWrite, unsent: ScheduledWrite) -> bool:
+        """Return whether one write has to end before another is sent.
 
         A write to a device that sleeps cannot be cancelled, so the results of awake devices are awaited first.
         """
         is_canary = entry in self._canaries and unsent not in self._canaries
         return is_canary or (unsent.planned.sleeps and not entry.planned.sleeps)
 
-    def asleep(self) -> list[LedgerEntry]:
+    def asleep(self) -> list[ScheduledWrite]:
         """Return the pending writes to devices that sleep."""
         return [entry for entry in self.entries if entry.planned.sleeps and entry.status is RequestStatus.PENDING]
 
-    def settle(self, entry: LedgerEntry) -> None:
-        """Record that a write has ended, or the wait for it."""
+    def settle(self, entry: ScheduledWrite) -> None:
+        """Record that a write has ended, or that waiting for it has ended."""
         self._in_flight.remove(entry)
-        if entry.is_overtaken:
-            # It does not show whether such a write succeeds.
+        if entry.is_conflict:
+            # A conflict does not show whether such a write succeeds.
             self._replace_canary(entry)
             return
         if entry in self._canaries and entry.status is not RequestStatus.SUCCESS:
@@ -227,8 +227,8 @@ class Ledger:
             failed = "1 write" if self._failures == 1 else f"{self._failures} writes"
             self.stop(f"{failed} failed, and max_failures is {self._max_failures}")
 
-    def _replace_canary(self, entry: LedgerEntry) -> None:
-        """Choose another canary in place of one that was not sent at all."""
+    def _replace_canary(self, entry: ScheduledWrite) -> None:
+        """Choose another canary for one that was not sent at all."""
         if entry not in self._canaries:
             return
         self._canaries.remove(entry)
@@ -246,5 +246,5 @@ class Ledger:
             self.stopped_because = reason
 
 
-def _name(entry: LedgerEntry) -> str:
+def _name(entry: ScheduledWrite) -> str:
     return f"{entry.planned.path} of {visible(entry.planned.endpoint_name or '')}"

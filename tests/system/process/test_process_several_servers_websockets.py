@@ -1,4 +1,4 @@
-"""Websocket channels at several server processes on one PostgreSQL database: whichever one they come to."""
+"""Websocket channels at several server processes on one PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from tests.system.process.conftest import clients
 pytestmark = pytest.mark.process
 
 
-def test_socket_at_one_process_gets_what_the_other_decides(pair, applications, sockets):
+def test_websocket_at_one_process_receives_responses_of_another(pair, applications, sockets):
     first, second = applications
     assert [register(second), register(first)] == [201, 200]
     device_id = device(first, first.key.split("_")[1])
-    for number, (server, asked) in enumerate([(pair[1], first), (pair[1], second), (pair[0], second)]):
+    for number, (server, writer) in enumerate([(pair[1], first), (pair[1], second), (pair[0], second)]):
         socket = sockets.open(server, first.key)
         wait_until(lambda: state(first)["status"] == "connected", "the socket to be open")
         for count in range(3):
-            asked.write(device_id, SWITCH, f"{count}", f"{number}-{count}")
+            writer.write(device_id, SWITCH, f"{count}", f"{number}-{count}")
         ids = [f"{number}-{count}" for count in range(3)]
         assert responses(socket, *ids) == ids
         for each in applications:
             wait_until(
-                lambda each=each: state(each) == {"status": "connected", "queue_size": 0}, "the answer of its ping"
+                lambda each=each: state(each) == {"status": "connected", "queue_size": 0}, "the response to its ping"
             )
         socket.close()
         wait_until(lambda: state(first)["status"] == state(second)["status"] == "disconnected", "its end")
 
 
-def test_socket_at_another_process_takes_the_place_of_one(pair, applications, sockets):
+def test_websocket_at_another_process_replaces_the_connection(pair, applications, sockets):
     first, _ = applications
     register(first)
     device_id = device(first, first.key.split("_")[1])
@@ -50,7 +50,7 @@ def test_socket_at_another_process_takes_the_place_of_one(pair, applications, so
     for number, server in enumerate((*pair, *pair)):
         opened.append(sockets.open(server, first.key))
         first.write(device_id, SWITCH, f"{number}", f"to-{number}")
-        # Open it is before it has the place, which the next one could take first.
+        # A socket is open before it is the connection of the channel, and the next one could be first.
         assert f"to-{number}" in responses(opened[-1], f"to-{number}")
 
     assert [closed(socket) for socket in opened[:3]] == [(1001, "another connection of this channel was opened")] * 3
@@ -58,7 +58,7 @@ def test_socket_at_another_process_takes_the_place_of_one(pair, applications, so
     assert responses(opened[3], "to-the-last") == ["to-the-last"]
 
 
-def test_end_of_a_channel_or_of_a_key_at_one_process_closes_sockets_at_the_other(pair, applications, sockets):
+def test_deleted_channel_or_key_closes_websockets_at_all_processes(pair, applications, sockets):
     first, second = applications
     register(first)
     device_id = device(first, first.key.split("_")[1])
@@ -79,7 +79,7 @@ def test_end_of_a_channel_or_of_a_key_at_one_process_closes_sockets_at_the_other
     assert [closed(reader)[0] for reader in readers] == [1008, 1008]
 
 
-def test_kills_of_the_process_with_the_socket_and_of_the_leader_lose_nothing(start_servers, sockets):
+def test_kills_of_websocket_process_and_leader_lose_nothing(start_servers, sockets):
     pair = start_servers(2, databases.new_postgresql_url())
     first, second = clients(pair)
     register(first)

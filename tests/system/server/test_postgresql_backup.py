@@ -4,7 +4,7 @@ import databases
 from operator_commands import refused
 
 
-def test_a_postgresql_database_is_copied_by_its_own_tools(tmp_path):
+def test_backup_and_restore_of_postgresql_point_to_pg_dump(tmp_path):
     url = databases.new_postgresql_url()
     for arguments in (["backup", tmp_path / "x"], ["restore", __file__]):
         refused(url, *arguments, told="pg_dump")

@@ -1,4 +1,4 @@
-"""What an application sees of several servers on one PostgreSQL database, whichever of them it asks."""
+"""Responses of several servers on one PostgreSQL database are the same."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mirror_server.web.app import create_app
 
 @pytest.fixture
 def pair(open_services: Callable[..., Services]) -> tuple[Services, FlaskClient, FlaskClient]:
-    """The first one's services, and a client of each; the first one leads."""
+    """The services of the leader, a client of the leader, and a client of a follower."""
     opened = [open_services(), open_services()]
     first, second = (create_app(services).test_client() for services in opened)
     return opened[0], first, second
@@ -29,7 +29,7 @@ def get(client: FlaskClient, key: str, path: str) -> Any:
     return client.get(path, headers={"Authorization": f"Bearer {key}"})
 
 
-def test_an_answer_that_was_passed_on_has_each_header_once(pair):
+def test_forwarded_response_has_each_header_once(pair):
     services, *clients = pair
     key = keys.create(services.database, "app", DEFAULT_SCOPES, wall_time())
     for client in clients:
@@ -39,12 +39,12 @@ def test_an_answer_that_was_passed_on_has_each_header_once(pair):
                 assert len(headers.getlist(name)) == 1, (path, name)
 
 
-def test_a_renewed_key_holds_at_all_of_them_at_once(pair):
+def test_renewed_key_is_valid_at_all_processes_at_once(pair):
     services, *clients = pair
     old = keys.create(services.database, "app", DEFAULT_SCOPES, wall_time())
 
-    def statuses(*given: str) -> list[int]:
-        return [get(client, key, "/v3/devices").status_code for key in given for client in clients]
+    def statuses(*tried_keys: str) -> list[int]:
+        return [get(client, key, "/v3/devices").status_code for key in tried_keys for client in clients]
 
     assert statuses(old) == [200] * 2
     new = keys.renew(services.database, "app", 3600, wall_time())
@@ -53,7 +53,7 @@ def test_a_renewed_key_holds_at_all_of_them_at_once(pair):
     assert statuses(old, new, newest) == [401] * 4 + [200] * 2
 
 
-def test_forwarded_poll_of_an_ended_key_delivers_nothing_and_the_renewed_key_gets_it(pair):
+def test_forwarded_poll_of_ended_key_delivers_nothing_and_renewed_key_gets_events(pair):
     leader, _, follower = pair
     old = keys.create(leader.database, "app", DEFAULT_SCOPES, wall_time())
     app_id = keys.parse_key(old)[0]

@@ -1,4 +1,4 @@
-"""Strangers on the socket: bytes of any kind, transfers without end, too much of everything."""
+"""Unauthenticated clients: malformed datagrams, endless transfers, too many requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("aiocoap", reason="speaks CoAP: needs the extra lwm2m")
 
-from coap_device import READ, Device, Registry, block1, block2, confirmable, registration, speaking
+from coap_device import READ, Device, RecordingHandler, block1, block2, confirmable, endpoint_with_device, registration
 
 from mirror_server.extensions.lwm2m.coap import CoapLimits, Tuning, sockets
 from mirror_server.extensions.lwm2m.coap.blocks import Uploads
@@ -43,15 +43,15 @@ MESSAGES = st.builds(Message, *NUMBERS, st.binary(max_size=8), OPTIONS, BYTES).m
     max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], deadline=None
 )
 @given(st.lists(st.one_of(BYTES, MESSAGES), min_size=1, max_size=60))
-def test_whatever_comes_the_endpoint_answers_afterwards(caplog, datagrams):
+def test_endpoint_responds_after_arbitrary_datagrams(caplog, datagrams):
     async def scenario() -> None:
-        async with speaking() as (endpoint, device):
+        async with endpoint_with_device() as (endpoint, device):
             for datagram in datagrams:
                 device.send(datagram)
             device.send(registration(message_id=1, token=b"\xfe\xdc\xba"))
-            while (answer := await device.receive()).token != b"\xfe\xdc\xba":
+            while (response := await device.receive()).token != b"\xfe\xdc\xba":
                 pass
-            assert code_text(answer.code) == "2.01"
+            assert code_text(response.code) == "2.01"
             assert endpoint.counts.dropped <= len(datagrams)
 
     asyncio.run(asyncio.wait_for(scenario(), 120))
@@ -59,7 +59,7 @@ def test_whatever_comes_the_endpoint_answers_afterwards(caplog, datagrams):
 
 
 @given(MESSAGES)
-def test_a_message_is_read_as_it_was_written(datagram: bytes) -> None:
+def test_messages_round_trip(datagram: bytes) -> None:
     try:
         message = decode(datagram)
     except NotCoap:
@@ -72,27 +72,27 @@ def test_a_message_is_read_as_it_was_written(datagram: bytes) -> None:
     "datagram",
     [
         "49 02 0009" + "00" * 9,  # a token of nine bytes
-        "40 02 0009 ff",  # a payload that is announced and absent
+        "40 02 0009 ff",  # a payload marker without a payload
         "40 02 0009 d0",  # an option that is cut off
         "40 02 0009 f1 00",  # the reserved length of an option
         "40 02 0009 b5 72 64",
         "40 00 0009 ff 00",  # a ping with content
         "40 00 0009",  # a ping
-        "40 20 0009",  # a code that nobody defined
+        "40 20 0009",  # an undefined code
     ],
 )
-async def test_a_confirmable_message_that_is_none_is_answered_with_a_reset(endpoint, device, datagram):
-    answer = await device.ask(bytes.fromhex(datagram))
-    assert (answer.type, answer.code, answer.message_id) == (Type.RESET, 0, 9)
+async def test_malformed_confirmable_message_is_reset(endpoint, device, datagram):
+    response = await device.exchange(bytes.fromhex(datagram))
+    assert (response.type, response.code, response.message_id) == (Type.RESET, 0, 9)
     device.send(bytes([bytes.fromhex(datagram)[0] | 0x10]) + bytes.fromhex(datagram)[1:])
-    assert await device.hears_nothing()
+    assert await device.receives_nothing()
     assert endpoint.counts.resets_sent == 2
 
 
 @pytest.mark.parametrize("datagram", ["", "40", "40 02 00", "80 02 0009", "00 02 0009", "c0 02 0009"])
-async def test_what_is_no_coap_is_passed_over(endpoint, device, datagram):
+async def test_datagram_that_is_not_coap_is_dropped(endpoint, device, datagram):
     device.send(bytes.fromhex(datagram))
-    assert await device.hears_nothing()
+    assert await device.receives_nothing()
     assert endpoint.counts.dropped == 1
 
 
@@ -113,50 +113,50 @@ async def test_what_is_no_coap_is_passed_over(endpoint, device, datagram):
         (registration(options=[block2(7, False, 64)]), "4.02"),
     ],
 )
-async def test_a_request_that_cannot_be_answered_is_refused_with_its_code(device, caplog, message, code):
-    answer = await device.ask(message)
+async def test_invalid_request_gets_error_code(device, caplog, message, code):
+    response = await device.exchange(message)
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert (code_text(answer.code), answer.token, answer.payload != b"") == (code, message.token, True)
+    assert (code_text(response.code), response.token, response.payload != b"") == (code, message.token, True)
 
 
-async def test_elective_options_that_nobody_knows_are_passed_over(registry, device):
-    answer = await device.ask(registration(options=[(2, b"x"), (258, b""), (65_000, b"y" * 300)]))
-    assert code_text(answer.code) == "2.01"
-    assert registry.requests[0][1].query == ("ep=boiler", "lt=300")
+async def test_unknown_elective_options_are_ignored(handler, device):
+    response = await device.exchange(registration(options=[(2, b"x"), (258, b""), (65_000, b"y" * 300)]))
+    assert code_text(response.code) == "2.01"
+    assert handler.requests[0][1].query == ("ep=boiler", "lt=300")
 
 
-async def test_an_answer_with_a_critical_option_that_nobody_knows_is_none(endpoint, device):
+async def test_response_with_unknown_critical_option_is_rejected(endpoint, device):
     with pytest.raises(NoResponse, match="option 9"):
-        await device.responds(endpoint.request(device.peer, READ), ("2.05", b"1", ((9, b""),)))
+        await device.run_with_responses(endpoint.request(device.peer, READ), ("2.05", b"1", ((9, b""),)))
 
 
-async def test_a_registration_in_blocks_comes_whole(registry, device):
+async def test_registration_in_blocks_is_reassembled(handler, device):
     links = ",".join(f"</3303/{n}>" for n in range(300)).encode()
     for at in range(0, len(links), 256):
         block = BlockOption(at // 256, at + 256 < len(links), 256)
-        # Twice, with a message id of its own: the acknowledgement is thought to be lost.
+        # Twice with different message ids, as after a lost acknowledgement.
         for number in (2 * at, 2 * at + 1) if block.more else (2 * at,):
-            answer = await device.ask(registration(number, links[at : at + 256], options=[block1(*block)]))
-            assert code_text(answer.code) == ("2.31" if block.more else "2.01")
-            assert answer.block(Option.BLOCK1) == block
-    ((_, request),) = registry.requests
+            response = await device.exchange(registration(number, links[at : at + 256], options=[block1(*block)]))
+            assert code_text(response.code) == ("2.31" if block.more else "2.01")
+            assert response.block(Option.BLOCK1) == block
+    ((_, request),) = handler.requests
     assert request == Request("POST", "/rd", ("ep=boiler", "lt=300"), links, content_format=40)
 
 
 @pytest.mark.parametrize("options", [{"limits": CoapLimits(payload_bytes=2_000)}])
-async def test_an_upload_without_end_is_refused_at_the_limit(device):
-    answers = []
+async def test_endless_upload_is_rejected_at_the_limit(device):
+    responses = []
     for number in range(4):
-        answer = await device.ask(registration(number, bytes(1024), options=[block1(number, True, 1024)]))
-        answers.append(code_text(answer.code))
-    assert answers == ["2.31", "4.13", "4.08", "4.08"]
+        response = await device.exchange(registration(number, bytes(1024), options=[block1(number, True, 1024)]))
+        responses.append(code_text(response.code))
+    assert responses == ["2.31", "4.13", "4.08", "4.08"]
 
 
 def upload(peer: int = 1) -> tuple[Peer, Message]:
     return Peer(f"192.0.2.{peer}:5683"), registration(payload=bytes(16))
 
 
-def test_uploads_that_are_never_finished_are_bounded_in_number_in_bytes_and_in_time() -> None:
+def test_incomplete_uploads_are_bounded_in_number_bytes_and_time() -> None:
     now = 0.0
     uploads = Uploads(CoapLimits(uploads=10, uploads_bytes=100, upload_idle_seconds=60), lambda: now)
     for number in range(50):
@@ -172,7 +172,7 @@ def test_uploads_that_are_never_finished_are_bounded_in_number_in_bytes_and_in_t
     assert (len(uploads), uploads.buffered_bytes) == (0, 0)
 
 
-def test_an_upload_that_goes_on_stays_when_others_begin() -> None:
+def test_active_upload_is_not_evicted_by_new_ones() -> None:
     uploads = Uploads(CoapLimits(uploads=2), lambda: 0.0)
     for peer, number in ((1, 0), (2, 0), (1, 1), (3, 0)):
         uploads.add(*upload(peer), BlockOption(number, True, 16))
@@ -182,73 +182,75 @@ def test_an_upload_that_goes_on_stays_when_others_begin() -> None:
 
 
 @pytest.mark.parametrize("options", [{"limits": CoapLimits(payload_bytes=3_000)}])
-async def test_an_answer_without_end_ends_at_the_limit(endpoint, device):
+async def test_endless_response_fails_at_the_limit(endpoint, device):
     parts = (("2.05", bytes(1024), (block2(number, True, 1024),)) for number in range(3))
     with pytest.raises(NoResponse, match="more than 3000 bytes"):
-        await device.responds(endpoint.request(device.peer, READ), *parts)
+        await device.run_with_responses(endpoint.request(device.peer, READ), *parts)
 
 
-async def test_an_answer_in_blocks_without_content_and_one_that_is_slow_end():
+async def test_response_with_invalid_or_slow_blocks_fails():
     whole = (b"", "not the length that it declares", 60), (bytes(100), "not the length that it declares", 60)
     for payload, text, seconds in (*whole, (bytes(16), "within 0.3 s", 0.3)):
-        async with speaking(tuning=Tuning(response_seconds=seconds)) as (endpoint, device):
+        async with endpoint_with_device(tuning=Tuning(response_seconds=seconds)) as (endpoint, device):
             with pytest.raises(NoResponse, match=text):
-                await device.responds(endpoint.request(device.peer, READ), ("2.05", payload, (block2(0, True, 16),)))
+                await device.run_with_responses(
+                    endpoint.request(device.peer, READ), ("2.05", payload, (block2(0, True, 16),))
+                )
             assert endpoint.counts.unanswered == 0
 
 
-async def test_what_changes_between_its_blocks_is_read_anew_and_not_for_ever(endpoint, device):
+async def test_value_changed_between_blocks_is_read_again_once(endpoint, device):
     def part(number: int, *options: tuple[int, bytes]) -> tuple[str, bytes, tuple[tuple[int, bytes], ...]]:
         return "2.05", bytes(16), (*options, block2(number, number == 0, 16))
 
     text, tlv = uint_option(Option.CONTENT_FORMAT, 0), uint_option(Option.CONTENT_FORMAT, 11_542)
     parts = part(0, text), part(1, tlv), part(0, text), part(1, text)
-    read = await device.responds(endpoint.request(device.peer, READ), *parts)
+    read = await device.run_with_responses(endpoint.request(device.peer, READ), *parts)
     assert read == Response("2.05", bytes(32), content_format=0)
     changing = (part(number % 2, (Option.ETAG, b"%d" % number)) for number in range(4))
     with pytest.raises(NoResponse, match="changes faster"):
-        await device.responds(endpoint.request(device.peer, READ), *changing)
+        await device.run_with_responses(endpoint.request(device.peer, READ), *changing)
 
 
 @pytest.mark.parametrize("options", [{"limits": CoapLimits(requests_in_progress=3, requests_in_progress_of_peer=2)}])
-async def test_too_many_requests_at_once_are_put_off(registry, endpoint, device):
-    held = registry.hold("2.01")
+async def test_too_many_concurrent_requests_get_5_03(handler, endpoint, device):
+    response_ready = handler.delay_response("2.01")
     other = Device(endpoint.coap_address)
     for number in range(3):
         device.send(registration(number, token=bytes([number])))
-    answer = await device.receive()
-    assert (answer.token, code_text(answer.code), answer.number(Option.MAX_AGE)) == (b"\x02", "5.03", 5)
+    response = await device.receive()
+    assert (response.token, code_text(response.code), response.number(Option.MAX_AGE)) == (b"\x02", "5.03", 5)
     other.send(registration(1))
-    assert code_text((await other.ask(registration(2))).code) == "5.03"
-    held.set()
-    codes = [code_text((await who.receive()).code) for who in (device, device, other)]
+    assert code_text((await other.exchange(registration(2))).code) == "5.03"
+    response_ready.set()
+    codes = [code_text((await each.receive()).code) for each in (device, device, other)]
     assert codes[0] in ("0.00", "2.01")
     device.send(registration(9, token=b"later"))
-    while (answer := await device.receive()).token != b"later":
+    while (response := await device.receive()).token != b"later":
         pass
-    assert code_text(answer.code) == "2.01"
+    assert code_text(response.code) == "2.01"
     other.close()
 
 
 @pytest.mark.parametrize("options", [{"tuning": Tuning(empty_ack_seconds=5, response_seconds=0.3)}])
-async def test_who_answers_and_fails_or_takes_for_ever_does_not_show_it(registry, device, caplog):
+async def test_failing_or_slow_handler_responds_without_details(handler, device, caplog):
     async def fail(request: Request) -> Response:
         if request.payload == b"wait":
             await asyncio.Event().wait()
         raise ValueError("a secret")
 
-    registry.respond = fail
-    answer = await device.ask(registration(1))
-    assert (code_text(answer.code), b"secret" in answer.payload) == ("5.00", False)
-    assert code_text((await device.ask(registration(2, b"wait"))).code) == "5.03"
+    handler.respond = fail
+    response = await device.exchange(registration(1))
+    assert (code_text(response.code), b"secret" in response.payload) == ("5.00", False)
+    assert code_text((await device.exchange(registration(2, b"wait"))).code) == "5.03"
     assert "a secret" in caplog.text
 
 
 @pytest.mark.parametrize("kernel_has_ipv6", [True, False])
-async def test_what_is_said_to_a_group_is_not_answered(kernel_has_ipv6, monkeypatch):
+async def test_multicast_request_gets_no_response(kernel_has_ipv6, monkeypatch):
     monkeypatch.setattr(sockets, "has_ipv6", lambda: kernel_has_ipv6)
-    registry = Registry()
-    async with speaking(registry, host="0.0.0.0") as (endpoint, device):
+    handler = RecordingHandler()
+    async with endpoint_with_device(handler, host="0.0.0.0") as (endpoint, device):
         port = device.server[1]
         device.server = ("127.0.0.1", port)
         member = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -259,12 +261,12 @@ async def test_what_is_said_to_a_group_is_not_answered(kernel_has_ipv6, monkeypa
         member.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
         member.sendto(registration().encode(), ("224.0.1.187", port))
         member.close()
-        await device.ask(registration(message_id=2))
-        assert len(registry.requests) == 1
+        await device.exchange(registration(message_id=2))
+        assert len(handler.requests) == 1
         assert endpoint.counts.dropped == (1 if kernel_has_ipv6 else 0)
 
 
-def test_a_block_that_does_not_follow_ends_its_upload_and_the_first_block_restarts_it():
+def test_out_of_order_block_ends_upload_and_first_block_restarts_it():
     uploads = Uploads(CoapLimits(), lambda: 0.0)
     for number in (0, 1, 0):
         uploads.add(*upload(), BlockOption(number, True, 16))
@@ -278,12 +280,12 @@ def test_a_block_that_does_not_follow_ends_its_upload_and_the_first_block_restar
         assert (refused.value.code, len(uploads), uploads.buffered_bytes) == ("4.08", 0, 0)
 
 
-async def test_requests_that_are_remembered_are_bounded_in_number_and_time():
-    registry = Registry()
-    async with speaking(registry, limits=CoapLimits(remembered_messages=3)) as (endpoint, device):
+async def test_remembered_requests_are_bounded_in_number_and_time():
+    handler = RecordingHandler()
+    async with endpoint_with_device(handler, limits=CoapLimits(remembered_messages=3)) as (endpoint, device):
         for number in (1, 2, 3, 4, 1, 4):
-            await device.ask(registration(number))
-        assert (len(registry.requests), endpoint.counts.duplicates) == (5, 1)
-    async with speaking(registry, tuning=Tuning(exchange_lifetime_seconds=0.02)) as (_, device):
-        while len(registry.requests) < 7:
-            await device.ask(registration(1))
+            await device.exchange(registration(number))
+        assert (len(handler.requests), endpoint.counts.duplicates) == (5, 1)
+    async with endpoint_with_device(handler, tuning=Tuning(exchange_lifetime_seconds=0.02)) as (_, device):
+        while len(handler.requests) < 7:
+            await device.exchange(registration(1))
