@@ -266,7 +266,7 @@ def test_read_during_erasure_returns_other_devices(stored):
         stored.erase("a")
         stored.round()
         assert between - files - set(stored.files())
-        # A gap of the service is no device's, and left.
+        # A gap of the service has no device, and stays.
         assert list(rows_of(opened.batches())) == expected(stored.recorded.rows) != []
         assert list(state.batches())
     assert stored.archived_devices() == set()
@@ -337,7 +337,7 @@ def test_former_leader_restores_nothing_erased(stored, monkeypatch, place, then)
     """It slept between reading what is left and writing it, while another one led and erased."""
     database, archive, token = stored.recorded.database, stored.archive(), own(stored, 1)
     if place == "block":
-        # The gap is no device's, so that the block stays.
+        # The gap has no device, so the block stays.
         stored.record(TEXT, BYTES, GAP)
         Compaction(database, 3).compact(stored.now, 0)
     slow = Erasing(OfLeader(database, token) if then == "leads no more" else database, archive)  # type: ignore[arg-type] # what it needs of one
@@ -376,7 +376,7 @@ def test_former_leader_restores_nothing_erased(stored, monkeypatch, place, then)
 @pytest.mark.parametrize("location", ["", None], ids=["file", "block"])
 def test_concurrent_erasures_finish_after_all_is_deleted(new_history, monkeypatch, location):
     """The other one knows of one device alone, and replaces what this one has read to erase two."""
-    # The gap is no device's, so that something is left.
+    # The gap has no device, so one row is left.
     stored = with_an_archived_day(new_history(location=location), TEXT, BYTES, GAP)
     eraser = Erasing(stored.recorded.database, stored.archive())
     stored.erase("a", "b")

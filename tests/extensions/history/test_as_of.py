@@ -50,7 +50,7 @@ def stored_values(devices):
                 part: {name: value for name, value in resource[part].items() if name not in NOT_KEPT}
                 for part in ("reported", "desired")
             }
-            # What is known of a write that had not ended is when it was issued, not as which change of the mirror.
+            # A pending write has the time of its request, but no revision.
             if values["desired"].get("status") == 0:
                 values["desired"].pop("revision", None)
             if any(values.values()):

@@ -176,7 +176,7 @@ def test_cursor_of_another_request_is_400(server, key, device, refused):
     others = ["order=DESC", "path=/3303/*", "device_id=x", "named=a", f"from={now}", f"to={now}"]
     for query in others:
         assert "other parameters" in refused(get(server, key, f"{HISTORY}?{query}&after={after}"), 400, "after").message
-    # How many rows a page has, and how it is sent, are no other request.
+    # Page size and format may differ between the pages of a request.
     rows = arrow_of(server, key, f"compression=zstd&limit=1&after={after}")[0]
     assert lines_of(server, key, f"limit=1&after={after}")[0] == rows
 

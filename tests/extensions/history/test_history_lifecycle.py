@@ -272,7 +272,7 @@ def test_missing_archive_option_is_error_before_erasure_and_read(url, life, tmp_
 
 def test_erase_reports_when_no_server_deletes_rows(url, life, monkeypatch):
     services, first, _ = compact_all(life)
-    # Nobody seals or deletes but the test.
+    # Only the test compacts and deletes.
     retention = services.part(Retention)
     retention.stop()
     monkeypatch.setattr("mirror_server.extensions.history.archived_history._SERVER_SECONDS", 0.1)

@@ -1,4 +1,4 @@
-"""What the history has of what happens: each thing once, with its own time, and nothing where none is kept."""
+"""Rows of the history: one per event, with its own time, and none if the history is disabled."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""A process that is killed in the middle of a step leaves each row exactly once, and the next one goes on."""
+"""A process that is killed during maintenance leaves each row exactly once, and the next one continues."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
