@@ -152,7 +152,7 @@ def read_mirror(
         ConnectionFailed: There was no answer; while partitions load, in about two minutes.
         UnexpectedAnswer: The service has no ranges of devices.
         ValueError: A time in ``filters`` has no zone.
-        InvalidValue: A pattern is not one, or ``tz`` is no time zone.
+        InvalidValue: A pattern is not one, or ``tz`` is not a time zone.
 
     Source: wire.md 7.
 
@@ -231,7 +231,7 @@ def read_history(
         UnexpectedAnswer: The service has no ranges of devices.
         ValueError: A time in ``filters`` has no zone.
         InvalidValue: An instant has no time zone, the end lies before the beginning, ``time_per_partition`` makes more
-            than 10,000 partitions or lacks an instant, a pattern is not one, or ``tz`` is no time zone.
+            than 10,000 partitions or lacks an instant, a pattern is not one, or ``tz`` is not a time zone.
 
     Source: wire.md 7 and 10.
 

@@ -141,7 +141,7 @@ def known_id(argument: str, device: object) -> str | None:
         return device if _ID.fullmatch(device) or not device else None
     own = own_id(device)
     if own is None:
-        raise TypeError(f"{argument} must be a text, not {shown(device)}; give a device, its id or its endpoint name")
+        raise TypeError(f"{argument} must be a str, not {shown(device)}; give a device, its id or its endpoint name")
     return own
 
 

@@ -121,7 +121,7 @@ def read_time(text: str) -> int:
     """
     found = _TIME.fullmatch(text)
     if found is None:
-        raise click.BadParameter(f"{text!r} is no time; write it like 24h, 30m, 7d or 0")
+        raise click.BadParameter(f"{text!r} is not a time; write it like 24h, 30m, 7d or 0")
     return int(found[1]) * _UNITS_SECONDS[found[2]]
 
 

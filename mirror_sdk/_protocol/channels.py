@@ -422,7 +422,7 @@ class Watch:
             while not self._worker.is_stopped:
                 self._deliver(self._reader.read(DEFAULT_HOLD_SECONDS))
         except Exception as error:
-            # A client that is closed under an open poll fails it: after a stop that is no news.
+            # A client that is closed under an open poll fails it: after a stop that is not news.
             if not self._worker.is_stopped:
                 _log.exception("a watch ended")
                 self._errors.append(error)

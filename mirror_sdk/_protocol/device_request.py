@@ -63,7 +63,7 @@ class DeviceRequest(AcceptedRequest):
             WaitTimeout: The wait is over and the request is not; ask again. Where the answer may have been lost with
                 entries of the log, a :class:`GapWarning` says so.
             APIError: The service refuses to say.
-            InvalidValue: ``timeout`` is no span of time.
+            InvalidValue: ``timeout`` is not a duration.
 
         >>> request = client.requests.begin_read(station, "/3303/0/5700")
         >>> request.result(timeout=10).kind

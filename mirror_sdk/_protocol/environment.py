@@ -24,7 +24,7 @@ def proxy_for(base_url: httpx.URL) -> httpx.Proxy | None:
     """The proxy for an address (``HTTP_PROXY``, ``HTTPS_PROXY``, ``ALL_PROXY``), unless ``NO_PROXY`` leaves it out.
 
     Raises:
-        ConfigError: It is no proxy that can be used.
+        ConfigError: It is not a proxy that can be used.
     """
     named = getproxies()
     address = named.get(base_url.scheme) or named.get("all")

@@ -46,7 +46,7 @@ def httpcore_proxy(base_url: httpx.URL) -> httpcore.Proxy | None:
     """The proxy that the environment names for an address.
 
     Raises:
-        ConfigError: It is no proxy that can be used.
+        ConfigError: It is not a proxy that can be used.
     """
     proxy = proxy_for(base_url)
     if proxy is None:

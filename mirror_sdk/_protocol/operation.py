@@ -65,7 +65,7 @@ class Operation(Generic[T_co]):
     Attributes:
         method: HTTP method.
         path: Path below the base URL, quoted.
-        read: Reads an answer that is no error.
+        read: Reads an answer that is not an error.
         params: Query parameters.
         headers: Headers besides those of every request.
         json: Body, or ``None`` for none.
@@ -102,7 +102,7 @@ class Operation(Generic[T_co]):
 
         Raises:
             APIError: The service refused; which subclass depends on the status.
-            UnexpectedAnswer: It is no answer of this interface.
+            UnexpectedAnswer: It is not an answer of this interface.
         """
         status = answer.status_code
         if status in self.also_reads or 200 <= status < 300:

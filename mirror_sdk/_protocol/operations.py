@@ -268,7 +268,7 @@ def find_device_query(name: str) -> Operation[DeviceQuery]:
     """The saved filter of a name. Source: wire.md 9.
 
     Raises:
-        TypeError: The name is no text.
+        TypeError: The name is not a text.
     """
     asked = list_device_queries(name=text("query", name))
 
@@ -738,7 +738,7 @@ def _read_uri_list(answer: HTTPResponse) -> list[str]:
         for path in paths:
             parse_path(path)
     except ValueError as exc:
-        raise UnexpectedAnswer(f"the response is no list of resource paths: {visible_line(str(exc))}") from exc
+        raise UnexpectedAnswer(f"the response is not a list of resource paths: {visible_line(str(exc))}") from exc
     return paths
 
 
@@ -854,7 +854,7 @@ def _read_object(content: bytes) -> Mapping[str, Any]:
     try:
         message = json.loads(content)
     except (ValueError, RecursionError) as exc:
-        raise UnexpectedAnswer(f"the response is no JSON: {exc}") from exc
+        raise UnexpectedAnswer(f"the response is not JSON: {exc}") from exc
     if not isinstance(message, dict):
         raise UnexpectedAnswer(f"the response is a {type(message).__name__}, not an object")
     return message

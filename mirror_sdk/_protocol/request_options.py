@@ -78,5 +78,5 @@ def _read_revision(given: object) -> int:
             f"if_match={given!r} must be a revision, a Resource or a DesiredValue; 0 stands for one never written"
         )
     if not 0 <= int(given) < _MOST_REVISIONS:
-        raise InvalidValue(f"if_match={given} is no revision; read it from device[path].desired.revision")
+        raise InvalidValue(f"if_match={given} is not a revision; read it from device[path].desired.revision")
     return int(given)

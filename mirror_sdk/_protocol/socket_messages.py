@@ -132,12 +132,12 @@ def read_message(after: int, text: str | bytes) -> Poll | None:
     """What a message tells a reader with this position; ``None`` where it read all of it before, by a poll.
 
     Raises:
-        UnexpectedAnswer: It is no message of such a websocket.
+        UnexpectedAnswer: It is not a message of such a websocket.
     """
     try:
         message = json.loads(text)
     except (ValueError, RecursionError) as exc:
-        raise UnexpectedAnswer(f"a message of the websocket is no JSON: {exc}") from exc
+        raise UnexpectedAnswer(f"a message of the websocket is not JSON: {exc}") from exc
     cursor = message.pop(routes.CURSOR_HEADER.lower(), None) if isinstance(message, dict) else None
     if not isinstance(cursor, int) or isinstance(cursor, bool) or not 0 <= cursor < 10**routes.MAX_SEQ_DIGITS:
         raise UnexpectedAnswer("a message of the websocket has no position; this service keeps no log to read")

@@ -106,7 +106,7 @@ def requests_frame(
 
     Raises:
         MirrorError: The log could not be read, and asking again would not mend that.
-        InvalidValue: ``tz`` is no time zone.
+        InvalidValue: ``tz`` is not a time zone.
         TypeError: ``requests`` is one request, or contains something else.
 
     Source: specification E2; wire.md 2 and 5.
@@ -132,7 +132,7 @@ def cached_requests_frame(
         names: The endpoint name of the device of each, where they are known.
 
     Raises:
-        InvalidValue: ``tz`` is no time zone.
+        InvalidValue: ``tz`` is not a time zone.
     """
     accepted = [request.accepted_at if isinstance(request, AcceptedRequest) else None for request in rows]
     finished = [_finished_at(request) for request in rows]

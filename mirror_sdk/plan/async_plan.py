@@ -35,7 +35,7 @@ _POLL_SECONDS = 1.0
 class AsyncPlan(PlanReport):
     """Checked writes, which can be sent step by step and undone. ``client.plan`` creates it and sends nothing.
 
-    Members that are no coroutines, such as ``frame``, ``result`` and ``save``, block the loop. For thousands of writes
+    Members that are not coroutines, such as ``frame``, ``result`` and ``save``, block the loop. For thousands of writes
     call them in a thread: ``await asyncio.to_thread(plan.save, path)``.
     """
 

@@ -52,7 +52,7 @@ class Recording:
         self.path: Path = Path(path).absolute()
         about = files.read_about(self.path)
         if about is None:
-            raise FileNotFoundError(f"{self.path} is no recording; client.record({str(self.path)!r}) starts one")
+            raise FileNotFoundError(f"{self.path} is not a recording; client.record({str(self.path)!r}) starts one")
         self._about = about
 
     def __repr__(self) -> str:

@@ -126,7 +126,7 @@ def read_batches(
     limit.require(announced_bytes(headers))
     form = content_type(headers)
     if form not in {ARROW, NDJSON}:
-        raise UnexpectedAnswer(f"the response is no {limit.what}{elsewhere(headers)}")
+        raise UnexpectedAnswer(f"the response is not a {limit.what}{elsewhere(headers)}")
     lines = _Lines(body, limit)
     batches = _arrow_batches(body, limit, columns) if form == ARROW else lines.batches(convert_lines)
     return _up_to_end(batches, lines, body, limit)

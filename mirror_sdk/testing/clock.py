@@ -19,7 +19,7 @@ def seconds_of(duration: Duration) -> float:
     """Return the seconds of a duration.
 
     Raises:
-        ValueError: The text is no duration; the message says how one is written.
+        ValueError: The text is not a duration; the message says how one is written.
     """
     if isinstance(duration, timedelta):
         return duration.total_seconds()
@@ -29,7 +29,7 @@ def seconds_of(duration: Duration) -> float:
     while part := _PART.match(duration, position):
         position, seconds = part.end(), seconds + float(part[1]) * _SECONDS[part[2]]
     if not position or position < len(duration):
-        raise ValueError(f"{duration!r} is no duration; write numbers with ms, s, min, h or d, like '1h 30min'")
+        raise ValueError(f"{duration!r} is not a duration; write numbers with ms, s, min, h or d, like '1h 30min'")
     return seconds
 
 
@@ -60,7 +60,7 @@ class Clock:
             The new present, in UTC.
 
         Raises:
-            ValueError: It is no duration, or out of this range.
+            ValueError: It is not a duration, or out of this range.
         """
         now = self._simulator.advance(seconds_of(duration))
         self._moved()

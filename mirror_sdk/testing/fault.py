@@ -50,7 +50,7 @@ class Fault:
 
     def __post_init__(self) -> None:
         if self.times is not None and self.times < 1:
-            raise ValueError(f"times={self.times} is no number of times; give 1 or more, or None for no end")
+            raise ValueError(f"times={self.times} is not a number of times; give 1 or more, or None for no end")
 
     def __repr__(self) -> str:
         return f"<Fault {self.action} acted {self.acted} times{'' if self.is_live else ', ended'}>"

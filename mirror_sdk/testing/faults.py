@@ -130,11 +130,11 @@ class Faults:
             method: Only responses to this HTTP method.
 
         Raises:
-            ValueError: ``by`` is no duration or not above 0, or ``target`` cannot have a condition that was given.
+            ValueError: ``by`` is not a duration or not above 0, or ``target`` cannot have a condition that was given.
         """
         delay_seconds = seconds_of(by)
         if not delay_seconds > 0:
-            raise ValueError(f"by={by!r} is no delay; give more than 0 seconds")
+            raise ValueError(f"by={by!r} is not a delay; give more than 0 seconds")
         if target == "notification":
             until_at = self._now() + timedelta(seconds=delay_seconds)
             return self._add("delay", target, times=None, path=path, method=method, until_at=until_at)

@@ -45,7 +45,7 @@ class InProcessServer(httpx.BaseTransport):
             simulate=0,
             manual_clock=True,
             callback_networks=LOOPBACK,
-            # A test of wrong keys is no attack.
+            # A test of wrong keys is not an attack.
             failed_keys_per_minute=1_000_000,
             max_blocking_polls=_MOST_POLLS,
             poll_share=1,

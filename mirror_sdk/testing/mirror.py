@@ -132,7 +132,7 @@ class Mirror:
             ValueError: ``n`` is negative.
         """
         if n < 0:
-            raise ValueError(f"n={n} is no number of devices; give 0 or more")
+            raise ValueError(f"n={n} is not a number of devices; give 0 or more")
         added = self._server.add_devices(n, seed)
         listed = {device.id: device for device in self.simulator.list_devices()}
         return [FleetDevice.of(listed[device_id], self.simulator) for device_id in added]

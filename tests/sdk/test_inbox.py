@@ -136,7 +136,7 @@ def test_the_numbers_of_entries_are_their_order_or_that_of_the_message_where_not
     ("numbers", "after", "fault"),
     [
         *[
-            ([number], None, "which is no number")
+            ([number], None, "which is not a number")
             for number in ("6", True, 6.0, 10**MAX_SEQ_DIGITS, -(10**MAX_SEQ_DIGITS))
         ],
         ([8, 5], 5, "an entry has the number 5, which is not above 5 and up to 9"),

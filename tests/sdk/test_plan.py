@@ -129,7 +129,7 @@ def test_invalid_cell_of_a_csv_rejects_only_its_row(client, lights):
         column = "text" if table is typed else "value"
         assert frame["reason"][1].startswith(f"row 1, column {column}: /3311/0/5851 (Light Control · Dimmer, integer)")
         assert "write it like 50" in frame["reason"][1]
-        assert "a comma is no decimal point" in frame["reason"][3]
+        assert "a comma is not a decimal point" in frame["reason"][3]
 
 
 def test_invalid_writes_are_rejected_with_the_cure(client):

@@ -120,7 +120,7 @@ def test_table_without_revisions_is_rejected(client, lights):
     for wanted, options, said in (
         (seen.drop(columns="desired_revision"), {"value": 40}, "lacks desired_revision"),
         (seen.assign(desired_revision=pd.NA), {"value": 40}, "sent no revisions"),
-        (seen.assign(desired_revision=-1), {"value": 40}, "is no revision"),
+        (seen.assign(desired_revision=-1), {"value": 40}, "is not a revision"),
         (seen.assign(desired_revision="17"), {"value": 40}, "'17', not a revision"),
         (seen.assign(desired_revision=17.5), {"value": 40}, "17.5, not a revision"),
         (seen.assign(desired_revision=2.0**53), {"value": 40}, "not a revision, as after a text file"),

@@ -150,7 +150,7 @@ def test_a_file_and_a_folder_of_other_things_are_left_alone_and_one_that_was_rem
     assert not sidecar_of(tmp_path).exists()
     with pytest.raises(InvalidValue, match="needs a folder next to it"):
         sidecar_of(Path("/"))
-    with pytest.raises(FileNotFoundError, match="is no recording"):
+    with pytest.raises(FileNotFoundError, match="is not a recording"):
         Recording(tmp_path)
     client.record(tmp_path / "run").stop()
     recording = Recording(tmp_path / "run")

@@ -154,7 +154,7 @@ def test_a_kill_at_each_step_leaves_a_beginning_and_the_next_recorder_goes_on(tm
 def test_a_folder_that_was_removed_is_begun_anew(folder):
     record(folder)
     shutil.rmtree(folder)
-    with pytest.raises(FileNotFoundError, match="is no recording"):
+    with pytest.raises(FileNotFoundError, match="is not a recording"):
         Recording(folder)
     other = ABOUT.model_copy(update={"paths": ["/3303/*"]})
     with closing(RecordingFolder(folder, other)) as anew:

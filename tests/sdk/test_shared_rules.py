@@ -72,8 +72,8 @@ def test_they_are_applied_now_on_request_also_those_that_were_there(client, devi
 @pytest.mark.parametrize(
     ("rules", "kind", "told"),
     [
-        (LIGHTS, TypeError, "rules must be a list of rules, not a dict"),
-        (PresubscriptionRule(), TypeError, "rules must be a list of rules, not a PresubscriptionRule"),
+        (LIGHTS, TypeError, "rules must be a list of rules, not dict"),
+        (PresubscriptionRule(), TypeError, "rules must be a list of rules, not PresubscriptionRule"),
         ([{"resource_path": ["/1"] * 257}], ValueError, "256"),
         ([{"endpoint_name": f"n{number}"} for number in range(1024)], InvalidValue, "would have 1025, and 1024 is the"),
     ],

@@ -77,7 +77,9 @@ class HistoryQueries:
         """
         now = self._clock.now()
         if instant > now:
-            message = f"is in the future: the server's time is {_format(now)}; leave it out for the current fleet"
+            message = (
+                f"the instant is in the future; the server's time is {_format(now)}. Omit it for the current state"
+            )
             raise ApiError.of_field("as_of", message, reason=YET_TO_COME)
         return self._open(app_id, "as_of", selection, instant)
 
@@ -97,7 +99,7 @@ class HistoryQueries:
 def _before_history(field: str, oldest_at: Instant) -> ApiError:
     """Return the 400 of an instant before the history."""
     message, more = (
-        f"the history begins at {_format(oldest_at)}; select that instant or a later one",
+        f"the instant is before the history, which begins at {_format(oldest_at)}",
         {"oldest_at": _format(oldest_at)},
     )
     return ApiError(400, f"{field}: {message}", reason=BEFORE_HISTORY, fields=[(field, message)], more=more)

@@ -127,7 +127,7 @@ def test_old_events_go_after_a_month_or_the_time_of_the_setting(server, key, dev
 def test_invalid_setting_is_a_usage_error():
     cases = {
         ("--keep-device-events", "59s"): "59s is too short",
-        ("--keep-device-events", "a month"): "is no time",
+        ("--keep-device-events", "a month"): "is not a time",
         ("--max-device-events", "999"): "not in the range",
     }
     for words, told in cases.items():

@@ -352,9 +352,9 @@ def test_retention_has_unit(text, seconds):
 
 def test_invalid_retention_is_rejected_with_example():
     for text, told in (
-        ("30", "is no time; write it like 24h, 30m, 7d or 0"),
-        ("-1d", "is no time"),
-        ("", "is no time"),
+        ("30", "is not a time; write it like 24h, 30m, 7d or 0"),
+        ("-1d", "is not a time"),
+        ("", "is not a time"),
         ("0", "too short"),
         ("59s", "too short; use at least one minute"),
     ):

@@ -96,9 +96,9 @@ def test_add_with_invalid_or_existing_name_fails_with_the_cure(url, database):
     for arguments, reason in (
         (["known"], "'known' already has a key, which is not shown again; to replace it, run 'mirror-server devices"),
         (["new", "--identity", "known"], "the identity 'known' belongs to 'known'; set another one with --identity"),
-        (["a\x1b[2J"], "an endpoint name must have at least one visible and only printable characters"),
-        ([" "], "an endpoint name must have at least one visible"),
-        (["a", "--identity", "b\n"], "an identity must have at least one visible and only printable characters"),
+        (["a\x1b[2J"], "an endpoint name must have only printable characters, at least one of them visible"),
+        ([" "], "an endpoint name must have only printable"),
+        (["a", "--identity", "b\n"], "an identity must have only printable characters, at least one of them visible"),
         (["ä" * 17], "has 34 bytes, the maximum is 32; set a shorter one with --identity"),
         (["n" * 253, "--identity", "short"], "an endpoint name has at most 252 bytes, got 253"),
     ):
@@ -223,7 +223,7 @@ def test_rename_to_invalid_or_used_name_changes_nothing(database):
     for new_name, reason in (
         ("taken", "'taken' already has a key; revoke that key first, or use another name"),
         ("old", "'old' already has a key"),
-        ("a\tb", "at least one visible and only printable characters"),
+        ("a\tb", "only printable characters, at least one of them visible"),
     ):
         with pytest.raises(InvalidDeviceKey, match=re.escape(reason)):
             device_keys.rename(database, "old", new_name)

@@ -133,7 +133,7 @@ def test_the_resources_are_those_that_may_be_writable_and_an_entry_begins_with_w
     ("path", "entry", "told"),
     [
         ("/3308/x", None, "write it like"),
-        ("/3308/0", None, "is no resource"),
+        ("/3308/0", None, "is not a resource"),
         (TEMPERATURE, None, "/3303/0/5700 · Temperature · Sensor Value cannot be written; choose another resource"),
         (LEVEL, "140", "from 0 to 100"),
         (LEVEL, "4O", "whole number"),

@@ -77,7 +77,7 @@ def test_the_table_of_bodies_names_every_route_that_reads_one(server, every_body
 
 
 def routes_of(every_body, case):
-    """Every route, but for what is no mistake: the body of a websocket channel may be left out."""
+    """Every route, but for what is not a mistake: the body of a websocket channel may be left out."""
     return [route for route in every_body if not (route == WEBSOCKET and case.startswith("empty"))]
 
 

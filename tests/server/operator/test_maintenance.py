@@ -137,7 +137,7 @@ def test_a_backup_of_a_running_server_is_restored_with_all_it_held(
 def test_neither_backup_nor_restore_overwrites_a_file(services, backup, tmp_path, url):
     taken = tmp_path / "taken.db"
     taken.write_text("mine")
-    refused(url, "backup", taken, told="is there already")
+    refused(url, "backup", taken, told="exists already")
     told = "already exists and is not overwritten"
     assert "-wal" in refused(url, "restore", backup, told=told).output
     assert taken.read_text() == "mine"
@@ -223,7 +223,7 @@ def test_a_database_or_backup_of_a_newer_version_is_refused_with_a_cure(tmp_path
     assert not (tmp_path / "restored.db").exists()
 
 
-NO_DATABASE = "this is no database, it is a text that is long enough to be looked at"
+NO_DATABASE = "this is not a database, it is a text that is long enough to be looked at"
 
 
 def test_a_database_that_cannot_be_opened_is_one_clear_error(tmp_path):
@@ -393,7 +393,7 @@ files.copy(Path(sys.argv[1]), Path(sys.argv[2]), [schema.CORE])
 def test_what_is_no_backup_is_not_restored(tmp_path, restored):
     for name, content in (("text.db", NO_DATABASE), ("empty.db", "")):
         (tmp_path / name).write_text(content)
-        refused(restored, "restore", tmp_path / name, told="is no backup of a mirror")
+        refused(restored, "restore", tmp_path / name, told="is not a backup of a mirror")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.db", "text.db"]
 
 
