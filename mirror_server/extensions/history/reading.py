@@ -177,7 +177,7 @@ def _open_file(archive: Archive, database: Database, name: str) -> object:
     """Open a file, or the one that replaced it and has its remaining rows.
 
     Raises:
-        NoPartAnyMore: Its rows were deleted.
+        FileRemoved: Its rows were deleted.
         FileNotFoundError: It is part of the history, and missing.
         OSError: It cannot be read.
     """
