@@ -14,10 +14,10 @@ from typing import Any, NoReturn, Self
 import pandas as pd
 
 from mirror_sdk._fork import cannot_be_pickled
-from mirror_sdk._off_loop import finish, off_loop
 from mirror_sdk._protocol.async_log_reader import AsyncLogReader
 from mirror_sdk._protocol.deadline import Deadline
-from mirror_sdk._protocol.steps import Steps
+from mirror_sdk._protocol.flow import Flow
+from mirror_sdk._run_in_thread import finish, run_in_thread
 from mirror_sdk._tasks import AsyncWorker
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.recording.audit import Audit
@@ -136,7 +136,7 @@ class AsyncRecorder:
         self._raise_failure()
 
     async def _end(self) -> None:
-        self._worker.ask_to_stop()
+        self._worker.request_stop()
         async with self._worker.end:
             try:
                 await self._worker.ended()  # asynchronous alone: a thread holds the lock for each of its steps instead
@@ -210,7 +210,7 @@ async def begin_recording(
     make_writer: Callable[[], RecordingWriter],
     new_reader: Callable[[int | None], AsyncLogReader],
     take_state: Callable[[Deadline | None], Awaitable[pd.DataFrame]],
-    run: Callable[[Steps[Any], Deadline | None], Awaitable[Any]],
+    run: Callable[[Flow[Any], Deadline | None], Awaitable[Any]],
     rules: RecordingRules,
     deadline: Deadline | None,
 ) -> AsyncRecorder:
@@ -223,7 +223,7 @@ async def begin_recording(
     """
     made: list[RecordingWriter] = []
     try:
-        await off_loop(lambda: made.append(make_writer()))
+        await run_in_thread(lambda: made.append(make_writer()))
         (writer,) = made
         reader = new_reader(writer.folder.position)
         if not reader.has_position:
@@ -242,7 +242,7 @@ async def begin_recording(
 
 
 async def _leave(
-    folder: RecordingFolder, run: Callable[[Steps[Any], Deadline | None], Awaitable[Any]], rules: RecordingRules
+    folder: RecordingFolder, run: Callable[[Flow[Any], Deadline | None], Awaitable[Any]], rules: RecordingRules
 ) -> None:
     """Remove the rules that were added, and release the folder."""
     try:

@@ -16,8 +16,8 @@ import pandas as pd
 
 from mirror_sdk._fork import cannot_be_pickled
 from mirror_sdk._protocol.deadline import Deadline
+from mirror_sdk._protocol.flow import Flow
 from mirror_sdk._protocol.log_reader import LogReader
-from mirror_sdk._protocol.steps import Steps
 from mirror_sdk._threads import Worker
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.recording.audit import Audit
@@ -136,7 +136,7 @@ class Recorder:
         self._raise_failure()
 
     def _end(self) -> None:
-        self._worker.ask_to_stop()
+        self._worker.request_stop()
         with self._worker.end:
             try:
                 if self.failure is None and self._writer.folder.is_open:
@@ -208,7 +208,7 @@ def begin_recording(
     make_writer: Callable[[], RecordingWriter],
     new_reader: Callable[[int | None], LogReader],
     take_state: Callable[[Deadline | None], pd.DataFrame],
-    run: Callable[[Steps[Any], Deadline | None], Any],
+    run: Callable[[Flow[Any], Deadline | None], Any],
     rules: RecordingRules,
     deadline: Deadline | None,
 ) -> Recorder:
@@ -239,7 +239,7 @@ def begin_recording(
     return Recorder(writer, reader, new_reader, take_state, partial(_leave, writer.folder, run, rules))
 
 
-def _leave(folder: RecordingFolder, run: Callable[[Steps[Any], Deadline | None], Any], rules: RecordingRules) -> None:
+def _leave(folder: RecordingFolder, run: Callable[[Flow[Any], Deadline | None], Any], rules: RecordingRules) -> None:
     """Remove the rules that were added, and release the folder."""
     try:
         if folder.is_open:

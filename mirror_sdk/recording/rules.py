@@ -16,8 +16,8 @@ from typing import NamedTuple
 import pandas as pd
 
 from mirror_sdk._protocol import operations as _operations
+from mirror_sdk._protocol.flow import Flow, Work
 from mirror_sdk._protocol.rules import add_rules, remove_rules
-from mirror_sdk._protocol.steps import Steps, Work
 from mirror_sdk._visible import visible_line
 from mirror_sdk.errors import InvalidValue, MirrorError
 from mirror_sdk.events import event_filter
@@ -52,7 +52,7 @@ class RecordingRules:
         event_filter(paths, devices)  # rejects what is not a list of patterns
         self._rules = _rules_for(devices, paths) if adds_rules else None
 
-    def begin(self, folder: RecordingFolder) -> Steps[None]:
+    def begin(self, folder: RecordingFolder) -> Flow[None]:
         """Add the rules, if requested, and apply them to the registered devices."""
         if self._rules is None:
             return
@@ -61,13 +61,13 @@ class RecordingRules:
         added = yield from add_rules(self._rules, apply_now=True, announce=lambda new: folder.note_rules([*left, *new]))
         yield Work(partial(folder.note_rules, [*left, *added]))
 
-    def end(self, folder: RecordingFolder) -> Steps[None]:
+    def end(self, folder: RecordingFolder) -> Flow[None]:
         """Remove the rules that this recorder added, or one that was killed."""
         if folder.rules:
             yield from remove_rules(folder.rules)
             yield Work(partial(folder.note_rules, []))
 
-    def uncovered(self, state: pd.DataFrame) -> Steps[str | None]:
+    def uncovered(self, state: pd.DataFrame) -> Flow[str | None]:
         """Return a warning about patterns that no rule and no subscription covers; ``None`` if all are covered.
 
         Args:
@@ -91,7 +91,7 @@ class RecordingRules:
         ]
         return _warning(open_paths, unmet, devices)
 
-    def _list(self) -> Steps[list[Device]]:
+    def _list(self) -> Flow[list[Device]]:
         if self._devices is None:
             return (yield from all_devices({"state": "registered"}))
         return (yield from devices_with("id", self._devices))
@@ -164,7 +164,7 @@ def _is_about(rule: PresubscriptionRule, device: Device) -> bool:
     )
 
 
-def _drop_subscribed(found: _Paths, observed: Mapping[str, set[str]]) -> Steps[None]:
+def _drop_subscribed(found: _Paths, observed: Mapping[str, set[str]]) -> Flow[None]:
     """Drop devices with a subscription of this key. Of many devices, also those that are observed for any client."""
     device_ids = {device_id for of_pattern in found.values() for device_id in of_pattern}
     for number, device_id in enumerate(sorted(device_ids, key=lambda one: (one not in observed, one))):

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TypeVar
 
+from mirror_sdk._protocol.flow import Flow
 from mirror_sdk._protocol.operation import HTTPResponse, Operation, read_json
 from mirror_sdk._protocol.operations import checked_body, nothing, of_device, of_resource
-from mirror_sdk._protocol.steps import Steps
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.naming import ANY_ID, DeviceLike, known_id, unknown_device
 from mirror_sdk.values import TEXT_PLAIN, encode
@@ -89,7 +89,7 @@ def advance_simulator_clock(amount: float | timedelta) -> Operation[SimulatorClo
     )
 
 
-def send_to_simulator(device: DeviceLike, operation: Callable[[str], Operation[T]]) -> Steps[T]:
+def send_to_simulator(device: DeviceLike, operation: Callable[[str], Operation[T]]) -> Flow[T]:
     """Send a command to a simulated device.
 
     The simulator itself translates an endpoint name into a device id, so the key needs no ``read`` scope.
@@ -107,7 +107,7 @@ def send_to_simulator(device: DeviceLike, operation: Callable[[str], Operation[T
     return response
 
 
-def simulator_id_of(device: DeviceLike) -> Steps[str]:
+def simulator_id_of(device: DeviceLike) -> Flow[str]:
     """Return the id of a simulated device.
 
     Raises:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from itertools import takewhile
 
 from mirror_sdk._fork import register_fork_handler
-from mirror_sdk.errors import UnexpectedAnswer
+from mirror_sdk.errors import UnexpectedResponse
 from mirror_sdk.wire.log_entries import NOTHING, Batch, Entries, Entry, Gap
 
 TOKEN_HEADER = "x-mirror-token"  # noqa: S105 - its name, not the token
@@ -28,16 +28,16 @@ def parse_callback(body: bytes) -> tuple[Entry, ...]:
     others.
 
     Raises:
-        UnexpectedAnswer: The body is not a notification message.
+        UnexpectedResponse: The body is not a notification message.
 
     Source: specification E5; wire.md 5.
     """
     try:
         message = json.loads(body)
     except (ValueError, RecursionError) as exc:
-        raise UnexpectedAnswer(f"the body of a callback is not JSON: {exc}") from exc
+        raise UnexpectedResponse(f"the body of a callback is not JSON: {exc}") from exc
     if not isinstance(message, dict):
-        raise UnexpectedAnswer("the body of a callback is not a JSON object")
+        raise UnexpectedResponse("the body of a callback is not a JSON object")
     return tuple(Entries(message))
 
 
@@ -89,7 +89,7 @@ class CallbackInbox:
             return 403
         try:
             entries = parse_callback(body)
-        except UnexpectedAnswer:
+        except UnexpectedResponse:
             self.refused += 1
             return 400
         self._add(entries)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mirror_sdk._protocol.flow import Flow
 from mirror_sdk._protocol.operations import put_callback
-from mirror_sdk._protocol.steps import Steps
 from mirror_sdk.errors import BadRequest, ChannelGone
 from mirror_sdk.webhook.inbox import TOKEN_HEADER
 from mirror_sdk.wire.channel import CallbackRegistration
@@ -16,7 +16,7 @@ SILENCE_SECONDS = 5.0
 """How long a client waits for its webhook before it reads the service's log."""
 
 
-def register(url: str, headers: Mapping[str, str]) -> Steps[bool]:
+def register(url: str, headers: Mapping[str, str]) -> Flow[bool]:
     """Register a webhook, without the numbers of entries if the service does not know them.
 
     Returns:

@@ -11,7 +11,15 @@ import pytest
 from patience import until as wait_until
 from resource_paths import SWITCH, TEMPERATURE
 
-from mirror_sdk import BadRequest, CallbackInbox, ChannelGone, ConfigError, EventKind, UnexpectedAnswer, WebhookReceiver
+from mirror_sdk import (
+    BadRequest,
+    CallbackInbox,
+    ChannelGone,
+    ConfigError,
+    EventKind,
+    UnexpectedResponse,
+    WebhookReceiver,
+)
 from mirror_sdk.errors import ConnectionFailed
 from mirror_sdk.webhook import parse_callback
 from mirror_sdk.webhook.callback_reader import CallbackReader
@@ -118,7 +126,7 @@ def test_a_call_without_the_token_is_refused_and_changes_nothing(receiver):
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"x"', b"\xff", b"[" * 100_000])
 def test_a_body_that_is_no_message_is_refused(receiver, body):
-    with pytest.raises(UnexpectedAnswer):
+    with pytest.raises(UnexpectedResponse):
         parse_callback(body)
     assert receiver.receive(body, receiver.headers) == 400
     assert receiver.last == 0

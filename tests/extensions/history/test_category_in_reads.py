@@ -29,7 +29,7 @@ def device(server, issuer):
     """A device with one write that failed, of the issuer."""
     resources = [sensor(READ_ONLY), setting(LEVEL)]
     device_id = server.add_device(issuer, "sensor-1", *resources)
-    server.place(issuer, device_id, "w", "PUT", READ_ONLY, value="30")
+    server.submit(issuer, device_id, "w", "PUT", READ_ONLY, value="30")
     return device_id
 
 
@@ -51,7 +51,7 @@ def test_category_is_in_fleet_reads_of_issuer_only_and_never_in_arrow_snapshots(
 
 
 def test_category_is_in_history_of_issuer_only(server, device, issuer, other):
-    server.place(other, device, "w", "PUT", READ_ONLY, value="31")
+    server.submit(other, device, "w", "PUT", READ_ONLY, value="31")
     for key, read in itertools.product((issuer, other), (lines_of, arrow_of)):
         failed = [row for row in read(server, key, path=HISTORY)[0] if row.get("status") == 2]
         assert [row.get("category") for row in failed] == [

@@ -127,7 +127,7 @@ def test_response_is_consistent_during_changes(server, key, devices, in_pieces, 
         begin = next(chunks)
         for device in devices:
             server.set_value(key, device, "99")
-            server.place(key, device, f"later-{device}", "GET", TEMPERATURE)
+            server.submit(key, device, f"later-{device}", "GET", TEMPERATURE)
         server.registration(key, devices[1], "DELETE")
         server.add_device(key, "later")
         server.services.database.write(partial(history.erase, device_ids=devices))
