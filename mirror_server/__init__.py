@@ -210,7 +210,7 @@ describes the whole interface in OpenAPI 3.1, and ``/reference/`` the Python pac
 
 The interface follows a public API: Arm Pelion, later Izuma Device Management (Connect, Notifications, Device Echo).
 Programs for that API run against the server; the tests run the vendor's own Python SDK unmodified. There is one
-exception: ``PUT /v2/subscriptions`` returns ``202``, as the specification requires, where that API returns ``204``. A
+exception: ``PUT /v2/subscriptions`` returns ``202``, as the specification requires; that API returns ``204``. A
 program that accepts only ``204`` has to accept both.
 """
 
