@@ -13,7 +13,7 @@ Exceptions::
       x InvalidValue
       + ConnectionFailed
         x CallTimeout
-      x UnexpectedAnswer
+      x UnexpectedResponse
       x WaitTimeout
       + APIError
         + BadRequest
@@ -141,7 +141,7 @@ class CallTimeout(ConnectionFailed, TimeoutError):
     """
 
 
-class UnexpectedAnswer(MirrorError):
+class UnexpectedResponse(MirrorError):
     """The response does not follow the interface; most often the address belongs to another program."""
 
 

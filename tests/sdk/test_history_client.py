@@ -12,7 +12,7 @@ from changed_answers import LIGHT, RESOURCES, TEMPERATURE, answer_with, without_
 from pandas.testing import assert_frame_equal
 
 from mirror_sdk import BeforeHistory, NoHistory
-from mirror_sdk.errors import CallTimeout, ConnectionFailed, InvalidValue, NotFound, UnexpectedAnswer, UnknownDevice
+from mirror_sdk.errors import CallTimeout, ConnectionFailed, InvalidValue, NotFound, UnexpectedResponse, UnknownDevice
 from mirror_sdk.history.contract import COLUMNS
 from mirror_sdk.wire.snapshot import END_KEY
 
@@ -284,13 +284,13 @@ def test_rows_and_ends_that_cannot_be_are_refused(client_told, simulator, device
         ),
         (with_an_odd_line, "what: missing"),
     ):
-        with pytest.raises(UnexpectedAnswer, match=words):
+        with pytest.raises(UnexpectedResponse, match=words):
             client_told(change).history([devices[0]], [TEMPERATURE], begin=begin, end=end)
 
 
 def test_more_than_the_limit_is_refused(mirror, client_of, devices):
     client = client_of(URL, mirror.new_key(), transport=mirror.either_transport, max_snapshot_bytes=500)
-    with pytest.raises(UnexpectedAnswer, match=r"history has more than max_snapshot_bytes=500 .* begin="):
+    with pytest.raises(UnexpectedResponse, match=r"history has more than max_snapshot_bytes=500 .* begin="):
         client.history()
 
 

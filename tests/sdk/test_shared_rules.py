@@ -124,7 +124,7 @@ def test_rules_that_others_change_without_end_end_with_the_call(client_of):
     slept = pause_in_no_time(client)
     # By this clock only the pauses take time.
     client._session.sender._clock = lambda: sum(slept)
-    with pytest.raises(CallTimeout, match="others changed the rules of this key each time") as caught:
+    with pytest.raises(CallTimeout, match="other programs changed the rules of this key") as caught:
         client.subscriptions.rules.add([LIGHTS], timeout=0.3)
     assert isinstance(caught.value.__cause__, PreconditionFailed)
     assert 2 < len(asked) < 40

@@ -91,7 +91,7 @@ def blueprints() -> list[Blueprint]:
 
 
 @extends
-def interface_described(document: dict[str, Any]) -> None:
+def extend_openapi(document: dict[str, Any]) -> None:
     """Add the paths without a version to the OpenAPI document."""
     document["info"]["description"] += "\n`x-unversioned` is another name of the same path, for older programs.\n"
     for path, operations in document["paths"].items():

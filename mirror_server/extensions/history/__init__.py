@@ -178,7 +178,7 @@ def check_settings(settings: Settings) -> None:
 
 
 @extends
-def in_common(settings: Settings) -> str:
+def shared_settings(settings: Settings) -> str:
     """Require that all processes keep a history, or none."""
     return "" if settings.of(HistorySettings).keep_history_seconds is None else ", with --keep-history"
 
@@ -216,12 +216,16 @@ def blueprints() -> list[Blueprint]:
 
 @extends
 def snapshot_at(
-    instant: Instant, conditions: Sequence[Condition], patterns: Sequence[str], form: str, compression: Compression
+    instant: Instant,
+    conditions: Sequence[Condition],
+    patterns: Sequence[str],
+    content_type: str,
+    compression: Compression,
 ) -> Response:
     """Return the fleet as of an earlier instant."""
     from mirror_server.extensions.history import views
 
-    return views.snapshot_at(instant, conditions, patterns, form, compression)
+    return views.snapshot_at(instant, conditions, patterns, content_type, compression)
 
 
 @extends

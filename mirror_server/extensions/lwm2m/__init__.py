@@ -188,7 +188,7 @@ def check_settings(settings: Settings) -> None:
 
 
 @extends
-def in_common(settings: Settings) -> str:
+def shared_settings(settings: Settings) -> str:
     """Name the options that all processes of one database need."""
     chosen = settings.of(LwM2MSettings)
     # Empty without real devices: the text must equal that of versions that had no real devices.
