@@ -7,8 +7,8 @@ import pytest
 from blocking import pause_in_no_time
 from changed_answers import Arriving, traced_peak, zipped
 
-from mirror_sdk._protocol.response_body import MOST_BYTES, MOST_ERROR_BYTES, PIECE_BYTES, Unpacking
-from mirror_sdk.errors import ConnectionFailed, MirrorError, ServerError, UnexpectedAnswer
+from mirror_sdk._protocol.response_body import CHUNK_BYTES, MAX_BYTES, MAX_ERROR_BYTES, Decompressor
+from mirror_sdk.errors import ConnectionFailed, MirrorError, ServerError, UnexpectedResponse
 from mirror_sdk.wire.snapshot import ARROW
 
 pytestmark = pytest.mark.both_clients
@@ -45,8 +45,8 @@ CALLS = {
 
 
 BOMBS = [
-    (200, "get_device", UnexpectedAnswer, "more than 8000000 bytes after decompression"),
-    (302, "snapshot", UnexpectedAnswer, "302"),
+    (200, "get_device", UnexpectedResponse, "more than 8000000 bytes after decompression"),
+    (302, "snapshot", UnexpectedResponse, "302"),
     (500, "snapshot", ServerError, "500"),
     (500, "list_devices", ServerError, "500"),
 ]
@@ -54,7 +54,7 @@ BOMBS = [
 
 @pytest.mark.parametrize(("status", "name", "error", "message"), BOMBS)
 def test_a_bomb_takes_little_memory(answered, tmp_path, monkeypatch, status, name, error, message):
-    monkeypatch.setattr("mirror_sdk._protocol.response_body.MOST_BYTES", 8_000_000)
+    monkeypatch.setattr("mirror_sdk._protocol.response_body.MAX_BYTES", 8_000_000)
     body = Arriving(zipped(b"", 40_000_000), 4_096)
     client = answered(status, body, **GZIP)
 
@@ -71,28 +71,28 @@ def test_up_to_the_limit_an_answer_is_read(answered, monkeypatch):
     large = OBJECT + b" " * (20_000 - len(OBJECT))
     zipped = zlib.compress(large, wbits=_GZIP)
     for make, headers in ((lambda: Arriving(large, 7), {}), (lambda: Arriving(zipped), GZIP)):
-        monkeypatch.setattr("mirror_sdk._protocol.response_body.MOST_BYTES", 20_000)
+        monkeypatch.setattr("mirror_sdk._protocol.response_body.MAX_BYTES", 20_000)
         assert answered(200, make(), **headers).get_device(DEVICE).device_id == DEVICE
-        monkeypatch.setattr("mirror_sdk._protocol.response_body.MOST_BYTES", 19_999)
-        with pytest.raises(UnexpectedAnswer, match="19999"):
+        monkeypatch.setattr("mirror_sdk._protocol.response_body.MAX_BYTES", 19_999)
+        with pytest.raises(UnexpectedResponse, match="19999"):
             answered(200, make(), **headers).get_device(DEVICE)
     told = b'{"object":"error","code":500,"type":"x","message":"because","request_id":"r1"}'
-    for size, message in ((MOST_ERROR_BYTES, "because"), (MOST_ERROR_BYTES + 1, "no explanation")):
+    for size, message in ((MAX_ERROR_BYTES, "because"), (MAX_ERROR_BYTES + 1, "no explanation")):
         with pytest.raises(ServerError, match=message):
             answered(500, Arriving(told + b" " * (size - len(told)))).get_device(DEVICE)
 
 
 def test_what_announces_too_much_is_not_read(answered, tmp_path):
     for name, call in CALLS.items():
-        limit = "max_snapshot_bytes=2147483648" if "snapshot" in name else str(MOST_BYTES)
+        limit = "max_snapshot_bytes=2147483648" if "snapshot" in name else str(MAX_BYTES)
         for length in (3 * 1024**3, 10**30):
             body = Arriving(OBJECT)
-            with pytest.raises(UnexpectedAnswer, match=limit):
+            with pytest.raises(UnexpectedResponse, match=limit):
                 call(answered(200, body, **{"Content-Length": str(length)}), tmp_path)
             assert (body.wanted, body.is_closed) == (0, True)
     body = Arriving(OBJECT)
     with pytest.raises(ServerError):
-        answered(500, body, **{"Content-Length": str(MOST_ERROR_BYTES + 1)}).get_device(DEVICE)
+        answered(500, body, **{"Content-Length": str(MAX_ERROR_BYTES + 1)}).get_device(DEVICE)
     assert (body.wanted, body.is_closed) == (0, True)
     assert list(tmp_path.iterdir()) == []
 
@@ -106,7 +106,7 @@ def test_compressed_answers_are_read(answered, encoding):
 
 @pytest.mark.parametrize("encoding", ["br", "zstd", "deflate", "gzip, gzip", "x" * 500])
 def test_other_content_encodings_are_refused(answered, encoding):
-    for status, kind, message in ((200, UnexpectedAnswer, "content encoding"), (500, ServerError, "no explanation")):
+    for status, kind, message in ((200, UnexpectedResponse, "content encoding"), (500, ServerError, "no explanation")):
         with pytest.raises(kind, match=message):
             answered(status, Arriving(OBJECT), **{"Content-Encoding": encoding}).get_device(DEVICE)
 
@@ -129,20 +129,20 @@ def test_damaged_compression_is_told(answered):
     whole = zlib.compress(OBJECT, wbits=_GZIP)
     for body, error, told in (
         (Arriving(whole[:20] + b"\xff" * 40), ConnectionFailed, "DecodingError"),
-        (Arriving(whole[:30]), UnexpectedAnswer, None),
-        (Arriving(whole + whole), UnexpectedAnswer, "goes on after the end"),
-        (Arriving(whole + whole, len(whole)), UnexpectedAnswer, "goes on after the end"),
+        (Arriving(whole[:30]), UnexpectedResponse, None),
+        (Arriving(whole + whole), UnexpectedResponse, "goes on after the end"),
+        (Arriving(whole + whole, len(whole)), UnexpectedResponse, "goes on after the end"),
     ):
         with pytest.raises(error, match=told):
             answered(200, body, **GZIP).get_device(DEVICE)
 
 
-@pytest.mark.parametrize("size", [PIECE_BYTES, PIECE_BYTES + 1, 5 * PIECE_BYTES + 7])
+@pytest.mark.parametrize("size", [CHUNK_BYTES, CHUNK_BYTES + 1, 5 * CHUNK_BYTES + 7])
 def test_all_of_what_is_compressed_comes_in_pieces(size):
     raw = zlib.compress(bytes(size), 9, wbits=_GZIP)
     for raw_bytes in (len(raw), 1000, 3):
-        unpacking = Unpacking({"Content-Encoding": "gzip"})
+        unpacking = Decompressor({"Content-Encoding": "gzip"})
         parts = [raw[begin : begin + raw_bytes] for begin in range(0, len(raw), raw_bytes)]
-        pieces = [piece for part in parts for piece in unpacking.pieces(part)]
+        pieces = [piece for part in parts for piece in unpacking.decompress(part)]
         assert b"".join(pieces) == bytes(size)
-        assert max(map(len, pieces)) <= PIECE_BYTES
+        assert max(map(len, pieces)) <= CHUNK_BYTES

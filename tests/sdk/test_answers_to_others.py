@@ -6,7 +6,7 @@ import httpx
 import pytest
 from changed_answers import LIGHT, TEMPERATURE, UNIT, without_arrow
 
-from mirror_sdk import UnexpectedAnswer
+from mirror_sdk import UnexpectedResponse
 from mirror_sdk._protocol import operations as ops
 from mirror_sdk.snapshot.request import get_device_ranges
 from mirror_sdk.snapshot.selection import Selection
@@ -37,7 +37,7 @@ def test_an_answer_about_another_device(client_over, simulator, ids, path, ask):
     simulator.set_online(ids[1], False)
     client.requests.begin_read(ids[1], TEMPERATURE)
     assert ask(client, ids[1])
-    with pytest.raises(UnexpectedAnswer, match=f"requested device '{ids[0]}'.*about '{ids[1]}'"):
+    with pytest.raises(UnexpectedResponse, match=f"requested device '{ids[0]}'.*about '{ids[1]}'"):
         ask(client, ids[0])
 
 
@@ -49,10 +49,10 @@ def test_a_request_under_another_async_id(client_over, ids):
 
     client = client_over(change)
     bodies = [b'{"async-response-id":"other"}', b"<html>", b"[]", b"", b"{}"]
-    with pytest.raises(UnexpectedAnswer, match=r"request 'mine'.*about 'other'"):
+    with pytest.raises(UnexpectedResponse, match=r"request 'mine'.*about 'other'"):
         client.requests.begin_read(ids[0], TEMPERATURE, async_id="mine")
     for _ in range(2):
-        with pytest.raises(UnexpectedAnswer):
+        with pytest.raises(UnexpectedResponse):
             client.requests.begin_read(ids[0], TEMPERATURE, async_id="mine")
     # A service that says nothing of it is taken at its word.
     for taken in ("empty", "without"):
@@ -68,7 +68,7 @@ def test_devices_of_another_selection(client_over, ids):
     first, _, third, _ = sorted(ids)
     exactly = {"id": ids[0], "endpoint_name": "a", "endpoint_type": "Light", "state": "registered"}
     for name, value in {**exactly, "id__in": ids[:2], "id__gt": first, "id__lte": third}.items():
-        with pytest.raises(UnexpectedAnswer, match=name.partition("__")[0]):
+        with pytest.raises(UnexpectedResponse, match=name.partition("__")[0]):
             client.devices.list(**({name: value} if name in exactly else {"filters": {name: value}}))
     assert client.devices.list(filters={"id__in": ids, "endpoint_name__neq": "nobody"}).ids == listed.ids
 
@@ -89,15 +89,15 @@ def test_a_snapshot_of_another_selection_or_time(client_over, plain, ids, is_arr
     client = client_over(change)
     whole = client.fleet.snapshot()
     assert whole["device_id"].nunique() == 3
-    with pytest.raises(UnexpectedAnswer, match=r"id__in.*the response has one with id"):
+    with pytest.raises(UnexpectedResponse, match=r"id__in.*the response has one with id"):
         client.fleet.snapshot(ids[:2])
-    with pytest.raises(UnexpectedAnswer, match=r"endpoint_name__eq='a'.*endpoint_name"):
+    with pytest.raises(UnexpectedResponse, match=r"endpoint_name__eq='a'.*endpoint_name"):
         client.fleet.snapshot(endpoint_name="a")
-    with pytest.raises(UnexpectedAnswer, match=f"requested {TEMPERATURE}, {UNIT}, and the response has"):
+    with pytest.raises(UnexpectedResponse, match=f"requested {TEMPERATURE}, {UNIT}, and the response has"):
         client.fleet.snapshot(paths=[TEMPERATURE])
     assert client.fleet.snapshot(paths=["/*"]).shape == whole.shape
     plain.write_value(ids[0], LIGHT, False)
-    with pytest.raises(UnexpectedAnswer, match="follows revision"):
+    with pytest.raises(UnexpectedResponse, match="follows revision"):
         client.fleet.refresh(plain.fleet.snapshot())
 
 
@@ -111,20 +111,20 @@ def test_ranges_that_are_not_of_one_selection():
     assert read(ranges(count=0)).data == []
     wrong = [[(None, "b"), ("c", None)], [("a", "b"), ("b", None)], [(None, "b"), ("b", "c")]]
     for answer in (*(ranges(*bounds) for bounds in wrong), ranges((None, "b"), ("b", None), count=3)):
-        with pytest.raises(UnexpectedAnswer, match="ranges"):
+        with pytest.raises(UnexpectedResponse, match="ranges"):
             read(answer)
 
 
 def test_a_poll_that_goes_back():
     read = ops.poll_log(7, hold_seconds=0).finish
     assert read(httpx.Response(204, headers={"Mirror-Cursor": "7"})).cursor == 7
-    with pytest.raises(UnexpectedAnswer, match=r"follows entry 7.*up to 6"):
+    with pytest.raises(UnexpectedResponse, match=r"follows entry 7.*up to 6"):
         read(httpx.Response(204, headers={"Mirror-Cursor": "6"}))
 
 
 @pytest.mark.parametrize("content", [b"<html><body>Sign in</body></html>", b"\xff\xfe", b"3303/0/5700"])
 def test_subscriptions_that_are_no_paths(content):
-    with pytest.raises(UnexpectedAnswer, match="no list of resource paths"):
+    with pytest.raises(UnexpectedResponse, match="no list of resource paths"):
         ops.list_subscriptions("d1").finish(httpx.Response(200, content=content))
     paths = ["/3303/0/5700", "/3/0/0"]
     assert ops.list_subscriptions("d1").finish(httpx.Response(200, content="\n".join(paths).encode())) == paths

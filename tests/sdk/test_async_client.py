@@ -11,7 +11,7 @@ import pytest
 from changed_answers import TEMPERATURE
 
 from mirror_sdk import AsyncMirrorClient, ConfigError, Event
-from mirror_sdk._protocol.event_loop import MOST_AT_ONCE
+from mirror_sdk._protocol.event_loop import MAX_CONCURRENT
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -111,7 +111,7 @@ def test_only_so_many_requests_are_under_way_at_once(mirror, run, device_id):
         await asyncio.gather(*(client.get_device(device_id) for _ in range(50)))
 
     run(scene, counted)
-    assert 1 < most <= MOST_AT_ONCE
+    assert 1 < most <= MAX_CONCURRENT
 
 
 def test_without_an_asyncio_loop_it_is_a_clear_error():

@@ -90,7 +90,7 @@ def no_mirror(monkeypatch, no_environment):
 
 
 def check_told(message):
-    for told in (f"nothing answers at {DEFAULT_BASE_URL}", "API_HOST", "mirror-server demo"):
+    for told in (f"no service at {DEFAULT_BASE_URL}", "API_HOST", "mirror-server demo"):
         assert told in message
     assert KEY not in message
 
@@ -102,7 +102,7 @@ def test_where_nothing_answers_both_clients_say_what_was_tried(no_mirror, client
     check_told(str(failure.value))
     with pytest.raises(ConnectionFailed, match=r"^((?!demo).)*$") as failure:
         client_of("http://127.0.0.1:9", KEY, max_retries=0).get_device("0" * 32)
-    assert f"http://127.0.0.1:9/v3/devices/{'0' * 32}/echo: no answer" in str(failure.value)
+    assert f"http://127.0.0.1:9/v3/devices/{'0' * 32}/echo: no response" in str(failure.value)
 
 
 @pytest.mark.parametrize("program", [[mirror, "devices"], [example_app.main]])

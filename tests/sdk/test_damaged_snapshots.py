@@ -16,7 +16,7 @@ from changed_answers import Arriving, traced_peak, zipped
 from snapshot_streams import arrow_stream, device, ndjson_stream
 
 from mirror_sdk import MirrorClient
-from mirror_sdk.errors import ConfigError, ConnectionFailed, InvalidValue, MirrorError, UnexpectedAnswer
+from mirror_sdk.errors import ConfigError, ConnectionFailed, InvalidValue, MirrorError, UnexpectedResponse
 from mirror_sdk.frames import read_parquet
 from mirror_sdk.snapshot import streams as arrow_streams
 from mirror_sdk.snapshot.contract import COLUMNS
@@ -40,7 +40,7 @@ def test_no_damage_ends_the_process_or_gives_a_wrong_table():
         with MirrorClient("http://localhost", "key", transport=answer_with(form, content)) as client:
             try:
                 frame = client.fleet.snapshot(raw=True)
-            except (ConnectionFailed, UnexpectedAnswer):
+            except (ConnectionFailed, UnexpectedResponse):
                 refused += 1
                 continue
         # It can be used, though Arrow made it of what was damaged.
@@ -81,7 +81,7 @@ def answering(client_of):
 def refused(answering):
     """Sees such an answer refused with this message."""
 
-    def refused(message, *answer, error=UnexpectedAnswer, **limits):
+    def refused(message, *answer, error=UnexpectedResponse, **limits):
         with pytest.raises(error, match=message):
             answering(*answer, **limits).fleet.snapshot()
 
@@ -136,7 +136,7 @@ DAMAGED = {
 def test_what_contradicts_itself_is_refused(answering, refused, tmp_path):
     for damage, (rows, message) in DAMAGED.items():
         refused(message, ARROW, arrow_stream(rows))
-        with pytest.raises(UnexpectedAnswer, match=message):
+        with pytest.raises(UnexpectedResponse, match=message):
             answering(ARROW, arrow_stream(rows)).fleet.dataset(tmp_path / "fleet")
         assert list(tmp_path.glob("*fleet*")) == [], damage
 
@@ -208,7 +208,7 @@ def test_what_arrow_would_decompress_is_counted(answering, compression, tmp_path
     assert compression is None or len(large) < 50_000
     client = answering(ARROW, large)
     for read in (client.fleet.snapshot, lambda: client.fleet.dataset(tmp_path / "fleet")):
-        with pytest.raises(UnexpectedAnswer, match="max_snapshot_bytes=1000000"):
+        with pytest.raises(UnexpectedResponse, match="max_snapshot_bytes=1000000"):
             read()
     assert len(answering(ARROW, large, max_snapshot_bytes=3_000_000).fleet.snapshot()) == FULL
 
@@ -253,7 +253,7 @@ def test_a_limit_that_is_none_is_refused(limit):
 
 def test_a_refresh_is_looked_at_likewise(answering, plain, ids):
     frame = plain.fleet.snapshot()
-    with pytest.raises(UnexpectedAnswer, match="twice or out of order"):
+    with pytest.raises(UnexpectedResponse, match="twice or out of order"):
         frame.mirror.refresh(answering(ARROW, arrow_stream([[device(1), device(1)]])))
     frame.attrs["mirror"]["selection"] = ["damaged"]
     with pytest.raises(InvalidValue, match="damaged"):

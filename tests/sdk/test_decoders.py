@@ -125,8 +125,8 @@ def test_dict_for_an_object_instance_holds_the_values_of_its_resources():
         (RecursionError(), "failed: RecursionError$"),
         (Silent(), "failed: Silent$"),
         (Unfinished(), "failed: OSError: no more items"),
-        (None, "returned None, which is no value"),
-        (["21.5"], "which is no value"),
+        (None, "returned None, which is not a value"),
+        (["21.5"], "which is not a value"),
         ("warm", "json returned 'warm', which cannot be read as the type float"),
         (float("nan"), "json returned nan, which cannot be read as the type float"),
         ({"0": 21.5}, "keys are not ids"),
@@ -151,7 +151,7 @@ def test_unusable_value_at_an_undeclared_path_is_blamed_on_the_decoder(returned)
     register_decoder(EXAMPLE, lambda *_: returned)
     problem = decode(b"abc", EXAMPLE, NOT_DECLARED).problem
     assert problem.startswith(
-        f"the decoder of {EXAMPLE} returned {reprlib.repr(returned)}, which is no value; return a"
+        f"the decoder of {EXAMPLE} returned {reprlib.repr(returned)}, which is not a value; return a"
     )
 
 

@@ -64,10 +64,11 @@ def test_a_wait_lasts_until_its_expiry_was_told_and_a_minute_at_most(expiry_seco
     assert placed(expiry_seconds=expiry_seconds).default_timeout_seconds == seconds
 
 
-def test_a_wait_that_is_over_says_that_the_request_is_not():
-    assert "2.5 s" in str(placed().late(2.5))
-    assert "may still finish: it waits (expiry_seconds= makes that less) for the device" in str(placed().late(2.5))
+def test_wait_timeout_says_that_the_request_may_still_finish():
+    assert "2.5 s" in str(placed().wait_timeout(2.5))
+    message = str(placed().wait_timeout(2.5))
+    assert "may still finish: it waits (expiry_seconds= shortens that) for the device" in message
     until = datetime(2026, 1, 5, 10, tzinfo=UTC)
-    told = str(replace(placed(), expires_at=until).late(2.5))
+    told = str(replace(placed(), expires_at=until).wait_timeout(2.5))
     assert "may still finish: it waits until 2026-01-05T10:00:00.000Z" in told
-    assert "behind an earlier request that it has not answered" in told
+    assert "or for an earlier request to finish" in told

@@ -58,7 +58,7 @@ WITHOUT = {
         for name in ("keep_copy", "render", "static_html")
     ),
     *(f"MirrorWidget.{name}" for name in ("button", "changed", "handler", "is_changed", "start")),
-    *(f"AcceptedRequest.{name}" for name in ("default_timeout_seconds", "late", "read_failure", "read_value")),
+    *(f"AcceptedRequest.{name}" for name in ("default_timeout_seconds", "wait_timeout", "read_failure", "read_value")),
 }
 """What users do not call."""
 WANTED = [("light-01", "/3311/0/5851", 40), ("light-01", "/3311/0/5850", "on")]

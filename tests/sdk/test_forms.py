@@ -78,12 +78,12 @@ def test_without_any_rows_the_columns_are_the_same_and_what_is_no_form_is_refuse
         assert table.schema.equals(schema)
         assert polars.columns == table.column_names
         pd.testing.assert_frame_equal(from_arrow(table), frame)
-        with pytest.raises(InvalidValue, match="as_='numpy' is no form of a table; give 'pandas', 'arrow', 'polars'"):
+        with pytest.raises(InvalidValue, match="as_='numpy' is not a kind of table; give 'pandas', 'arrow', 'polars'"):
             ask(client, as_="numpy")
         for form in ("arrow", "polars"):
-            with pytest.raises(InvalidValue, match="tz='Nowhere' is no time zone"):
+            with pytest.raises(InvalidValue, match="tz='Nowhere' is not a time zone"):
                 ask(client, as_=form, tz="Nowhere")
-    with pytest.raises(InvalidValue, match="no form of a table"):
+    with pytest.raises(InvalidValue, match="not a kind of table"):
         read_parquet("none.parquet", as_="numpy")
 
 

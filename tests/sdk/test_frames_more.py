@@ -92,7 +92,7 @@ def request(answer=None, method="PUT", requested_value=None, **more):
     expectation = Expectation("a1", answer)
     given = {"device_id": "d1", "path": LEVEL, "expiry_seconds": 60, "accepted_at": NOW, "expires_at": at(1), **more}
     expectation.received_seconds = None if answer is None else 103.0
-    given.setdefault("_begun_seconds", 100.0)
+    given.setdefault("_started_seconds", 100.0)
     return AcceptedRequest(
         async_id="a1", method=method, issued_at=NOW, requested_value=requested_value, _expectation=expectation, **given
     )
@@ -141,7 +141,7 @@ def test_a_latency_is_never_the_difference_of_two_clocks(service_is_off_by):
     told = answer(timestamp=int((at(1) + service_is_off_by).timestamp() * 1000))
     answered = request(told, accepted_at=accepted_at)
     answered._expectation.received_at = NOW + timedelta(seconds=9)
-    resumed = request(told, accepted_at=None, _begun_seconds=None)
+    resumed = request(told, accepted_at=None, _started_seconds=None)
     latency = requests_frame([answered, resumed])["latency"]
     assert latency.iloc[0] == pd.Timedelta(seconds=3)
     assert latency.isna().tolist() == [False, True]

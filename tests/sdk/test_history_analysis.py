@@ -434,7 +434,7 @@ def test_a_counter_that_begins_anew_counts_from_nothing():
     assert found["reset"].tolist() == [False, True, False]
     huge = frame_of(told((0, -1e308), (1, 1e308))).mirror.rates(TEMPERATURE)
     assert huge["increase"].tolist() == [math.inf]
-    with pytest.raises(InvalidValue, match="has values that are no numbers, so no counter; give the path of one"):
+    with pytest.raises(InvalidValue, match="has values that are not numbers, so no counter; give the path of one"):
         frame_of(told((0, "a"))).mirror.rates(TEMPERATURE)
 
 
@@ -459,7 +459,7 @@ def test_an_aligned_table_has_a_column_for_each_resource_of_the_kind_of_its_valu
     assert str(berlin.index.get_level_values("bin")[0]) == "2026-03-02 13:00:00+01:00"
     assert frame_of([]).mirror.align().empty
     for how in ("duration", ["last", "min"]):
-        with pytest.raises(InvalidValue, match="is no single column; give one of time_weighted_mean"):
+        with pytest.raises(InvalidValue, match="is not a single column; give one of time_weighted_mean"):
             frame.mirror.align(how=how)
 
 
@@ -544,23 +544,23 @@ def asked_for(*arguments, **options):
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (asked_for("soon"), r"bin='soon' is no span of time; write one like '15min'"),
+        (asked_for("soon"), r"bin='soon' is not a duration; write one like '15min'"),
         (asked_for("0s"), r"bin='0s' must be a millisecond or longer"),
-        (asked_for("1s", "mean"), r"how='mean' is no statistic; give one of time_weighted_mean, last"),
+        (asked_for("1s", "mean"), r"how='mean' is not a statistic; give one of time_weighted_mean, last"),
         (asked_for("1s", ["duration", "last"]), r'"duration" has a row for each value'),
         (asked_for("1s", silence_limit="-1s"), r"silence_limit='-1s' must be"),
         (asked_for("1s", paths=TEMPERATURE), r"paths='/3303/0/5700' is one text; give a list"),
         (asked_for("1s", begin=datetime(2026, 1, 1)), r"begin=2026-01-01 00:00:00 has no time zone"),
         (asked_for("1s", begin=at(9), end=at(1)), r"lies before begin="),
         (asked_for("1ms", begin=at(-(10**9))), r"rows, and 50,000,000 are the most; give a longer bin"),
-        (lambda frame: frame.mirror.unchanged("long"), r"longer_than='long' is no span of time"),
-        (lambda frame: frame.mirror.late_arrivals("long"), r"longer_than='long' is no span of time"),
+        (lambda frame: frame.mirror.unchanged("long"), r"longer_than='long' is not a duration"),
+        (lambda frame: frame.mirror.late_arrivals("long"), r"longer_than='long' is not a duration"),
         (lambda frame: frame.mirror.rates(TEMPERATURE, per="0s"), r"per='0s' must be a millisecond or longer"),
-        (lambda frame: frame.mirror.rates(TEMPERATURE, bin="x"), r"bin='x' is no span of time"),
-        (lambda frame: frame.mirror.align(on="x"), r"on='x' is no span of time"),
-        (lambda frame: frame.mirror.compare(at(0), at(1), "x"), r"length='x' is no span of time"),
+        (lambda frame: frame.mirror.rates(TEMPERATURE, bin="x"), r"bin='x' is not a duration"),
+        (lambda frame: frame.mirror.align(on="x"), r"on='x' is not a duration"),
+        (lambda frame: frame.mirror.compare(at(0), at(1), "x"), r"length='x' is not a duration"),
         (lambda frame: frame.mirror.compare(at(0), at(1).replace(tzinfo=None), "1s"), r"begin_b=.* has no time zone"),
-        (lambda frame: frame.mirror.gaps(tz="Mars"), r"tz='Mars' is no time zone"),
+        (lambda frame: frame.mirror.gaps(tz="Mars"), r"tz='Mars' is not a time zone"),
         (lambda _: TEXTS.mirror.compare(at(0), at(5), "5s", how="last"), r"how='last': texts have no difference; give"),
         (lambda frame: frame.drop(columns="path").mirror.gaps(), r"the table lacks the column path"),
     ],

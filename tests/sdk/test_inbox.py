@@ -22,14 +22,14 @@ def answer(async_id: str, status: int = 200) -> Entry:
 def test_answers_come_with_their_requests_to_who_waits_alone_and_no_more_than_are_kept():
     inbox = Inbox(keep=2)
     first, second = inbox.expect("first"), inbox.expect("second")
-    assert (inbox.waiting, inbox.may_take) == (2, False)
-    inbox.take(SECOND, comes_again=True)
-    assert (second.response.status, inbox.waiting, inbox.may_take) == (200, 1, True)
-    inbox.take(FIRST, comes_again=True)
+    assert (inbox.waiting, inbox.may_accept) == (2, False)
+    inbox.accept(SECOND, comes_again=True)
+    assert (second.response.status, inbox.waiting, inbox.may_accept) == (200, 1, True)
+    inbox.accept(FIRST, comes_again=True)
     # As many are still to come by the log as it keeps.
-    assert (first.response.status, inbox.may_take, inbox.waiting) == (200, False, 0)
+    assert (first.response.status, inbox.may_accept, inbox.waiting) == (200, False, 0)
     inbox.pass_over_log()
-    assert inbox.may_take
+    assert inbox.may_accept
     inbox.feed([answer("first", 504)])
     assert (first.response.status, inbox.duplicates) == (200, 1)
     del first
@@ -50,9 +50,9 @@ def test_an_answer_that_comes_again_changes_nothing_and_is_counted():
     # One that came with its request is passed over in the log once; one that the log brought first is none.
     inbox = Inbox()
     came, logged = inbox.expect("came"), inbox.expect("logged")
-    inbox.take(AsyncResponse(id="came", status=200), comes_again=True)
+    inbox.accept(AsyncResponse(id="came", status=200), comes_again=True)
     inbox.feed([answer("came", 504), answer("logged", 200)])
-    inbox.take(AsyncResponse(id="logged", status=504), comes_again=True)
+    inbox.accept(AsyncResponse(id="logged", status=504), comes_again=True)
     assert (came.response.status, logged.response.status, inbox.duplicates) == (200, 200, 0)
     inbox.feed([answer("came", 504)])
     assert inbox.duplicates == 1
@@ -117,7 +117,7 @@ def test_of_others_entries_only_the_awaited_answers_are_taken_each_once():
     inbox = Inbox()
     expectation = inbox.expect("a")
     awaited = {"a", "c"}
-    inbox.feed_answers([*Entries({"blips": [1]}), answer("a", 200), answer("b"), answer("a", 504)], awaited)
+    inbox.feed_responses([*Entries({"blips": [1]}), answer("a", 200), answer("b"), answer("a", 504)], awaited)
     assert expectation.response is not None
     assert (expectation.response.status, awaited) == (200, {"c"})
     assert (inbox.unreadable, inbox.unclaimed, inbox.duplicates) == (0, 0, 0)
@@ -136,7 +136,7 @@ def test_the_numbers_of_entries_are_their_order_or_that_of_the_message_where_not
     ("numbers", "after", "fault"),
     [
         *[
-            ([number], None, "which is no number")
+            ([number], None, "which is not a number")
             for number in ("6", True, 6.0, 10**MAX_SEQ_DIGITS, -(10**MAX_SEQ_DIGITS))
         ],
         ([8, 5], 5, "an entry has the number 5, which is not above 5 and up to 9"),

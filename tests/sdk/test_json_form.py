@@ -31,7 +31,7 @@ FLASK = flask.Flask(__name__)
 
 
 def refuse(constant):
-    raise AssertionError(f"{constant} is no JSON")
+    raise AssertionError(f"{constant} is not JSON")
 
 
 def check(told):

@@ -10,7 +10,7 @@ from patience import until
 from resource_paths import TEMPERATURE
 from usual import SENSOR, URL
 
-from mirror_sdk import DeviceUnavailable, MirrorClient, UnexpectedAnswer, WaitTimeout
+from mirror_sdk import DeviceUnavailable, MirrorClient, UnexpectedResponse, WaitTimeout
 from mirror_sdk.frames import requests_frame
 
 pytestmark = pytest.mark.both_clients
@@ -32,7 +32,7 @@ def begin_answered(client, simulator, device_id):
 def asked(client, simulator, device_id):
     """Two requests whose answers are in the log: one that came to nothing, in a message of its own, and one behind."""
     silent = simulator.add_device("silent", [SENSOR])
-    simulator.set_answer(silent, "silent")
+    simulator.set_response_mode(silent, "silent")
     lost = client.requests.begin_read(silent, TEMPERATURE)
     simulator.advance(121)
     return lost, begin_answered(client, simulator, device_id)
@@ -108,7 +108,7 @@ def test_a_look_asks_past_a_5xx_of_the_service_and_tells_what_is_no_message(clie
     client = client_over(change)
     request = begin_answered(client, simulator, ids[0])
     answers.append(httpx.Response(200, text="hello"))
-    with pytest.raises(UnexpectedAnswer):
+    with pytest.raises(UnexpectedResponse):
         request.done()
     answers.append(httpx.Response(503))
     assert request.done()

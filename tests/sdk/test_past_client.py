@@ -9,7 +9,7 @@ from changed_answers import LIGHT, RESOURCES, TEMPERATURE, UNIT, answer_with, wi
 from pandas.testing import assert_frame_equal
 
 from mirror_sdk import BeforeHistory, NoHistory
-from mirror_sdk.errors import ConnectionFailed, InvalidValue, NotFound, UnexpectedAnswer
+from mirror_sdk.errors import ConnectionFailed, InvalidValue, NotFound, UnexpectedResponse
 from mirror_sdk.frames import STATE_RAW_SCHEMA, STATE_SCHEMA
 from mirror_sdk.recording import CHANGES_SCHEMA
 from mirror_sdk.wire.model import write_timestamp
@@ -69,11 +69,11 @@ def test_what_is_no_instant_is_refused_and_a_text_may_be_one(client, told):
     begin, end = told[1]
     for instant, reason in (
         (datetime(2026, 1, 5), r"instant=.* has no time zone"),
-        (pd.NaT, r"instant=.* is no time"),
-        ("yesterday", "instant='yesterday' is no time; give one like"),
+        (pd.NaT, r"instant=.* is not a time"),
+        ("yesterday", "instant='yesterday' is not a time; give one like"),
         ("2026-01-05T08:00:00", "no time zone; write 2026-01-05T08:00:00Z"),
         ("2026-01-05", "no time zone; write 2026-01-05T00:00:00Z"),
-        ("2026-01-05T25:00:00Z", "is no time; give one like"),
+        ("2026-01-05T25:00:00Z", "is not a time; give one like"),
         ("0001-01-01T00:00:00+14:00", "beyond the years 1 to 9999"),
     ):
         with pytest.raises(InvalidValue, match=reason):
@@ -101,7 +101,7 @@ def test_without_arrow_on_the_way_it_is_the_same_and_one_that_breaks_off_is_no_t
     instant = told[1][0]
     assert_frame_equal(client_over(without_arrow).as_of(instant), plain.as_of(instant))
     cut = client_over(lambda _, answer: answer_with(answer, answer.content[:-20]) if answer.is_success else answer)
-    with pytest.raises((ConnectionFailed, UnexpectedAnswer)):
+    with pytest.raises((ConnectionFailed, UnexpectedResponse)):
         cut.as_of(instant)
 
 
@@ -149,7 +149,7 @@ def test_a_service_that_passes_over_the_instant_is_told_as_such(client_over, mir
         present = mirror.transport.handle_request(without)
         return answer_with(present, present.read())
 
-    with pytest.raises(UnexpectedAnswer, match="of the present"):
+    with pytest.raises(UnexpectedResponse, match="of the present"):
         client_over(change).as_of(told[1][0])
 
 

@@ -13,7 +13,7 @@ from mirror_sdk.config import ClientSettings
 from mirror_sdk.errors import ConnectionFailed, NotFound
 
 KEY = "ak_0123_secret"
-REQUEST = ops.place_device_request("d1", "a1", method="GET", path="/3303/0/5700")
+REQUEST = ops.submit_device_request("d1", "a1", method="GET", path="/3303/0/5700")
 
 
 class Service:

@@ -72,8 +72,8 @@ def test_they_are_applied_now_on_request_also_those_that_were_there(client, devi
 @pytest.mark.parametrize(
     ("rules", "kind", "told"),
     [
-        (LIGHTS, TypeError, "rules must be a list of rules, not a dict"),
-        (PresubscriptionRule(), TypeError, "rules must be a list of rules, not a PresubscriptionRule"),
+        (LIGHTS, TypeError, "rules must be a list of rules, not dict"),
+        (PresubscriptionRule(), TypeError, "rules must be a list of rules, not PresubscriptionRule"),
         ([{"resource_path": ["/1"] * 257}], ValueError, "256"),
         ([{"endpoint_name": f"n{number}"} for number in range(1024)], InvalidValue, "would have 1025, and 1024 is the"),
     ],
@@ -124,7 +124,7 @@ def test_rules_that_others_change_without_end_end_with_the_call(client_of):
     slept = pause_in_no_time(client)
     # By this clock only the pauses take time.
     client._session.sender._clock = lambda: sum(slept)
-    with pytest.raises(CallTimeout, match="others changed the rules of this key each time") as caught:
+    with pytest.raises(CallTimeout, match="other programs changed the rules of this key") as caught:
         client.subscriptions.rules.add([LIGHTS], timeout=0.3)
     assert isinstance(caught.value.__cause__, PreconditionFailed)
     assert 2 < len(asked) < 40

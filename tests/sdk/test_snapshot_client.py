@@ -173,7 +173,7 @@ def test_only_what_has_changed_is_fetched(client_over, plain, ids):
 
 def test_only_the_table_of_a_snapshot_can_be_refreshed_and_what_is_based_on_it(client, plain, ids):
     frame = client.fleet.snapshot()
-    with pytest.raises(InvalidValue, match="does not say what it shows"):
+    with pytest.raises(InvalidValue, match="lacks the metadata of its snapshot"):
         client.state_frame().mirror.refresh(client)
     with pytest.raises(InvalidValue, match="refresh the whole table"):
         frame[frame["path"] == TEMPERATURE].mirror.refresh(client)

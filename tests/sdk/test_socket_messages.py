@@ -9,7 +9,7 @@ import pytest
 
 from mirror_sdk._protocol.operations import Poll
 from mirror_sdk._protocol.socket_messages import read_message
-from mirror_sdk.errors import UnexpectedAnswer
+from mirror_sdk.errors import UnexpectedResponse
 from mirror_sdk.wire.log_entries import Gap
 
 THREE = {"async-responses": [{"id": "a", "seq": 5}, {"id": "c", "seq": 7}], "notifications": [{"ep": "d", "seq": 6}]}
@@ -44,5 +44,5 @@ def test_gap_is_told_as_far_as_it_was_not_read(after, gap):
     ],
 )
 def test_what_is_no_message_is_refused(text):
-    with pytest.raises(UnexpectedAnswer, match="message of the websocket"):
+    with pytest.raises(UnexpectedResponse, match="message of the websocket"):
         read_message(0, text)

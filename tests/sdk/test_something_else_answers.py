@@ -13,7 +13,7 @@ from usual import DEVICE, page_of
 
 from mirror_sdk import AsyncMirrorClient
 from mirror_sdk.cli import main as mirror_command
-from mirror_sdk.errors import ClientClosed, ConfigError, MirrorError, NotFound, UnexpectedAnswer
+from mirror_sdk.errors import ClientClosed, ConfigError, MirrorError, NotFound, UnexpectedResponse
 from mirror_sdk.wire.snapshot import ARROW, NDJSON
 
 PAGE = b"<!doctype html><title>Please log in</title>"
@@ -135,7 +135,7 @@ CALLS = {
 @pytest.mark.parametrize("name", CALLS)
 def test_a_page_for_people_is_no_answer_to_any_call(client_of, name):
     client = client_of(transport=answering(200, PAGE, **{"Content-Type": "text/html; charset=utf-8"}))
-    with pytest.raises(UnexpectedAnswer, match=r"content type text/html.*does base_url point elsewhere\?"):
+    with pytest.raises(UnexpectedResponse, match=r"content type text/html.*does base_url point elsewhere\?"):
         CALLS[name](client)
 
 
@@ -163,9 +163,9 @@ JUNK = {"Content-Encoding": "gzip"}
 def test_what_is_no_snapshot_is_an_unexpected_answer(client_of, tmp_path, status, content_type, body, headers, told):
     given = headers if content_type is None else {**headers, "Content-Type": content_type}
     client = client_of(transport=answering(status, body, **given))
-    with pytest.raises(UnexpectedAnswer, match=told):
+    with pytest.raises(UnexpectedResponse, match=told):
         client.fleet.snapshot()
-    with pytest.raises(UnexpectedAnswer, match=told):
+    with pytest.raises(UnexpectedResponse, match=told):
         client.fleet.dataset(tmp_path / "fleet")
     assert list(tmp_path.iterdir()) == []
 
@@ -207,7 +207,7 @@ def test_a_page_that_comes_again_is_an_unexpected_answer(client_of, name):
 
     PAGES[name], pages = itertools.tee(PAGES[name])
     client = client_of(transport=httpx.MockTransport(answer))
-    with pytest.raises(UnexpectedAnswer, match=r"page [1-4] of the list"):
+    with pytest.raises(UnexpectedResponse, match=r"page [1-4] of the list"):
         client.devices.list()
 
 

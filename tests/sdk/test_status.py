@@ -13,7 +13,7 @@ from mirror_sdk import AuthenticationError, ConnectionFailed, MirrorClient, Webh
 def test_what_waits_is_counted_until_it_is_answered(client, simulator, device_id):
     new = client.notifications.status()
     assert (new.is_connected, new.last_response_at, new.position, new.waiting) == (False, None, None, 0)
-    assert repr(new) == f"<ClientStatus {URL}: not asked yet, by long polling, 0 waiting>"
+    assert repr(new) == f"<ClientStatus {URL}: no request yet, by long polling, 0 waiting>"
     simulator.set_online(device_id, False)
     request = client.requests.begin_read(device_id, TEMPERATURE)
     waiting = client.notifications.status()

@@ -134,7 +134,7 @@ def test_a_snapshot_that_trickles_ends(client_of, tmp_path, name):
     with HostileService(answer) as service:
         client = client_of(service.url)
         arguments = (tmp_path / "fleet",) if name == "fleet.dataset" else ()
-        takes(lambda: attrgetter(name)(client)(*arguments), match=r"64 KiB of the answer came within timeout=0\.3")
+        takes(lambda: attrgetter(name)(client)(*arguments), match=r"64 KiB of the response came within timeout=0\.3")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -48,7 +48,7 @@ def test_what_people_type_is_the_value_they_mean(path, text, value):
             for path, example in ((LEVEL, "50"), (INTEGER, "40"), (FLOAT, r"21\.5"), (ANALOG, r"0\.5"))
             for text in ("", " ", "nan", "inf")
         ],
-        *[(path, "5,5", "a comma is no decimal point") for path in (LEVEL, FLOAT)],
+        *[(path, "5,5", "a comma is not a decimal point") for path in (LEVEL, FLOAT)],
         *[(path, text, "without a unit") for path in (LEVEL, FLOAT) for text in ("12abc", "40 %", "1_0", "1 0")],
         (LEVEL, "101", r"from 0 to 100, not 101; give a number in this range"),
         (INTEGER, str(2**63), "at most 64 bits"),

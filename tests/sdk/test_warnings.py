@@ -66,7 +66,7 @@ def test_losses_are_warned_of_where_answers_and_events_are_taken(plain, device_i
     [
         (Gap(None, None), r"\(all before this moment\)"),
         (Gap(5, 9), r"\(5-9\)"),
-        (Gap(101, 2**40 + 50), r"\(those from 101 on: the service went back to an earlier state\)"),
+        (Gap(101, 2**40 + 50), r"\(those from 101 on: the service was restored to an earlier state\)"),
     ],
 )
 def test_what_is_lost_is_told_as_far_as_it_is_known(gap, told):

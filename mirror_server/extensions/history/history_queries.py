@@ -77,7 +77,7 @@ class HistoryQueries:
         """
         now = self._clock.now()
         if instant > now:
-            message = f"is yet to come: here it is {_shown(now)}; leave it out for the fleet as it is"
+            message = f"the instant is in the future; the server's time is {_shown(now)}. Omit it for the current state"
             raise ApiError.of_field("as_of", message, reason=YET_TO_COME)
         return self._open(app_id, "as_of", selection, instant)
 
@@ -96,7 +96,10 @@ class HistoryQueries:
 
 def _before_history(field: str, oldest_at: Instant) -> ApiError:
     """Return the 400 of an instant before the history."""
-    message, more = f"the history begins at {_shown(oldest_at)}; ask from then on", {"oldest_at": _shown(oldest_at)}
+    message, more = (
+        f"the instant is before the history, which begins at {_shown(oldest_at)}",
+        {"oldest_at": _shown(oldest_at)},
+    )
     return ApiError(400, f"{field}: {message}", reason=BEFORE_HISTORY, fields=[(field, message)], more=more)
 
 

@@ -99,7 +99,7 @@ class Offload:
             if not self._is_own(leader) or session.setting(LEADER) != leader:
                 return
         for name in sorted(found - known - set(held)):
-            _log.info("deleting %s, which is no part of the history", name)
+            _log.info("deleting %s, which is not part of the history", name)
             self._archive.delete(name)
 
     def _is_own(self, leader: str | None) -> bool:

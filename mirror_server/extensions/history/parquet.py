@@ -107,10 +107,10 @@ class ParquetRows:
         try:
             self._file = pq.ParquetFile(source, read_dictionary=_WORDS, page_checksum_verification=True)
         except KeyError as error:
-            raise pa.ArrowInvalid(f"it is no file of a history: it has no column {error}") from error
+            raise pa.ArrowInvalid(f"it is not a file of a history: it has no column {error}") from error
         if not self._file.schema_arrow.equals(STORED_SCHEMA):
             self._file.close(force=True)
-            raise pa.ArrowInvalid("it is no file of a history: it has other columns")
+            raise pa.ArrowInvalid("it is not a file of a history: it has other columns")
         self.groups = range(self._file.num_row_groups)
 
     def __enter__(self) -> Self:
@@ -152,18 +152,18 @@ def _check_footer(source: Any) -> None:
     begin = _footer_at(source.read_at(_END_BYTES, max(0, size - _END_BYTES)), size)
     mark = source.read_at(_MARK_BYTES, max(0, begin - _MARK_BYTES))
     if mark != _MARK + _sum(source.read_at(size - begin, begin)):
-        raise pa.ArrowInvalid("it is no file of a history, or its footer is damaged")
+        raise pa.ArrowInvalid("it is not a file of a history, or its footer is damaged")
 
 
 def _footer_at(end: bytes, size: int) -> int:
     """Return where the footer of a file starts, from its last bytes and its size.
 
     Raises:
-        pyarrow.ArrowInvalid: It is no Parquet file, or cut off.
+        pyarrow.ArrowInvalid: It is not a Parquet file, or cut off.
     """
     begin = size - _END_BYTES - int.from_bytes(end[:4], "little")
     if not end.endswith(b"PAR1") or begin < 0:
-        raise pa.ArrowInvalid("it is no Parquet file, or cut off")
+        raise pa.ArrowInvalid("it is not a Parquet file, or cut off")
     return begin
 
 

@@ -114,13 +114,13 @@ def read_cursor(text: str, selection: HistorySelection) -> tuple[PagedRequest, P
     """Return what :func:`write_cursor` wrote for an earlier page of the same request.
 
     Raises:
-        ApiError: It is no cursor, or that of another request (400).
+        ApiError: It is not a cursor, or that of another request (400).
     """
     try:
         decoded = base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)
         pages, position = _CURSOR.validate_json(decoded, strict=True)
     except (binascii.Error, ValueError):
-        raise ApiError.of_field("after", f"that is no cursor; {_CURE}") from None
+        raise ApiError.of_field("after", f"that is not a cursor; {_CURE}") from None
     if pages.request != request_of(selection):
         raise ApiError.of_field("after", f"that is the cursor of a request with other parameters; {_CURE}")
     return pages, position

@@ -191,7 +191,7 @@ def _read_last_event_id(log: NotificationLog) -> int:
     """The entry to begin behind: the header of a client that comes back, or ``after``; else the last one.
 
     Raises:
-        ApiError: One of them is no position, or it is beyond the end of the log (400).
+        ApiError: One of them is not a position, or it is beyond the end of the log (400).
     """
     # A client that comes back repeats its URL: ``after`` is old by then, but still has to be one.
     after, name = read_after(log), "after"

@@ -133,7 +133,7 @@ def test_the_resources_are_those_that_may_be_writable_and_an_entry_begins_with_w
     ("path", "entry", "told"),
     [
         ("/3308/x", None, "write it like"),
-        ("/3308/0", None, "is no resource"),
+        ("/3308/0", None, "is not a resource"),
         (TEMPERATURE, None, "/3303/0/5700 · Temperature · Sensor Value cannot be written; choose another resource"),
         (LEVEL, "140", "from 0 to 100"),
         (LEVEL, "4O", "whole number"),
@@ -316,7 +316,7 @@ def test_an_older_preview_that_comes_later_is_not_shown(later_model, later):
 
 
 def test_a_write_ends_as_a_requests_table(new_model, client, simulator, lights):
-    simulator.set_answer(lights[1], "reject")
+    simulator.set_response_mode(lights[1], "reject")
     model = new_model(lights, limits=WriteLimits(canary=0))
     assert list(model.result.columns) == REQUESTS_SCHEMA.names
     assert len(model.result) == 0

@@ -77,7 +77,7 @@ class StoredHistoryRow(NamedTuple):
         revision: Its number, which no other row has; a larger one was stored later.
         device_id: The device; ``None`` for all of them, of a gap.
         endpoint_name: That of the device now.
-        path: The resource; ``None`` where it is no resource's.
+        path: The resource; ``None`` where it is not a resource's.
         changed_at: When it happened, by the device's own clock where it told a time.
         received_at: When the service had it.
         what: The first one of a pair of :data:`KINDS`.

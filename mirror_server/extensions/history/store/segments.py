@@ -71,7 +71,7 @@ _IN_SPAN = (
     " AND (CAST(:begin AS BIGINT) IS NULL OR last_changed_at >= :begin)))"
     " AND (CAST(:end AS BIGINT) IS NULL OR first_changed_at < :end)"
 )
-"""Gaps of the service, which have no device, are selected by their end: their begin is no bound."""
+"""Gaps of the service, which have no device, are selected by their end: their begin is not a bound."""
 
 
 class Block(NamedTuple):

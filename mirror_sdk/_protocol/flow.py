@@ -1,4 +1,4 @@
-"""The steps of a call, as a generator without I/O that either client can run."""
+"""A call of several requests as a generator without I/O, which either client can run."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any, TypeAlias, TypeVar
 from mirror_sdk._protocol.operation import Operation
 
 T = TypeVar("T")
-Steps: TypeAlias = "Generator[Operation[Any] | Work | Pause, Any, T]"
-"""Yields operations, work and pauses; the client sends the result back in, or throws the error in."""
+Effect: TypeAlias = "Operation[Any] | Work | Sleep"
+"""An action that a flow yields for the client to perform."""
+Flow: TypeAlias = Generator[Effect, Any, T]
+"""Yields effects; the client sends the result of each back in, or throws its error in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class Sleep:
     """A pause between two requests."""
 
     seconds: float

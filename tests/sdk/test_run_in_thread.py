@@ -26,11 +26,11 @@ from resource_paths import SWITCH
 from usual import URL
 
 from mirror_sdk import AsyncMirrorClient, CompatibilityWarning, MirrorClient, UnknownDevice
-from mirror_sdk._off_loop import LONGEST_TURN_SECONDS, Turns, all_of, import_off_loop, off_loop
 from mirror_sdk._protocol.async_channels import AsyncEvents, AsyncResponseRouter, AsyncWatch
-from mirror_sdk._protocol.event_loop import MOST_BYTES_ON_LOOP
+from mirror_sdk._protocol.event_loop import MAX_BYTES_ON_LOOP
 from mirror_sdk._protocol.inbox import Inbox
 from mirror_sdk._protocol.operation import Operation
+from mirror_sdk._run_in_thread import LONGEST_TIME_SLICE_SECONDS, TimeSlice, all_of, import_in_thread, run_in_thread
 from mirror_sdk.errors import ConnectionFailed
 from mirror_sdk.history import request as history_request
 from mirror_sdk.history.contract import RowChecker
@@ -72,7 +72,7 @@ LIGHT_FUNCTIONS = {
         *(HistoryReader.result.fget, HistoryResult.__init__, history_metadata, RowChecker.__init__, SizeLimit.__init__),
         *(PlannedWrite.may_be_sent.fget, PlannedWrite.is_awake.fget, RecordingWriter.warn_of_uncovered),
         # What takes long of these is done as work beside the loop.
-        *(RecordingRules.__init__, RecordingRules.begin, RecordingRules.uncovered),
+        *(RecordingRules.__init__, RecordingRules.start, RecordingRules.uncovered),
         *(RecordingFolder.position.fget, RecordingFolder.due_in_seconds.fget),
     )
 }
@@ -282,7 +282,7 @@ def test_an_import_sets_aside_what_was_there_and_leaves_it_as_it_was(tmp_path, m
             (tmp_path / f"{name}.py").write_text(text)
             change()
             with pytest.raises(LookupError) as raised:
-                run(import_off_loop(name))
+                run(import_in_thread(name))
             assert raised.value.args[0] > 1000
             assert (gc.get_freeze_count() > 1000) is (change is gc.freeze)
     finally:
@@ -295,7 +295,7 @@ def test_a_large_answer_is_read_in_a_thread(monkeypatch, bytes_more, is_on_loop)
     finish = Operation.finish
     monkeypatch.setattr(Operation, "finish", lambda *given: threads.append(threading.get_ident()) or finish(*given))
     body = json.dumps([{"uri": "/3/0/0", "obs": False}]).encode()
-    body += b" " * (MOST_BYTES_ON_LOOP + bytes_more - len(body))
+    body += b" " * (MAX_BYTES_ON_LOOP + bytes_more - len(body))
 
     async def scene() -> None:
         transport = httpx.MockTransport(lambda _: httpx.Response(200, content=body))
@@ -307,7 +307,7 @@ def test_a_large_answer_is_read_in_a_thread(monkeypatch, bytes_more, is_on_loop)
     assert (threads == [threading.get_ident()]) is is_on_loop
 
 
-# Turns
+# TimeSlice
 
 
 class Full:
@@ -335,11 +335,11 @@ class Full:
 def slow_clock() -> Callable[[], float]:
     """Each look at it takes a fifth of a turn."""
     ticks = count()
-    return lambda: next(ticks) * LONGEST_TURN_SECONDS / 5
+    return lambda: next(ticks) * LONGEST_TIME_SLICE_SECONDS / 5
 
 
 def test_between_the_events_of_one_message_others_have_their_turn(monkeypatch):
-    monkeypatch.setattr("mirror_sdk._protocol.async_channels.Turns", lambda *_: Turns(slow_clock()))
+    monkeypatch.setattr("mirror_sdk._protocol.async_channels.TimeSlice", lambda *_: TimeSlice(slow_clock()))
     message = {"registrations": [{"ep": f"device-{one}"} for one in range(1000)]}
     counts = Counter(listed=0, watched=0)
 
@@ -377,7 +377,7 @@ def test_events_of_one_message_have_its_time_and_the_unreadable_ones_are_told_on
 
 
 def test_a_wait_that_is_cancelled_while_answers_are_handed_out_loses_none(monkeypatch):
-    monkeypatch.setattr("mirror_sdk._protocol.async_channels.Turns", lambda: Turns(slow_clock()))
+    monkeypatch.setattr("mirror_sdk._protocol.async_channels.TimeSlice", lambda: TimeSlice(slow_clock()))
 
     async def scene() -> tuple[int, list[bool]]:
         inbox = Inbox()
@@ -439,14 +439,14 @@ def test_what_the_work_raises_is_raised_and_after_a_cancellation_nobody_misses_i
 
     async def scene() -> None:
         slow = Slow(fail)
-        working = asyncio.create_task(off_loop(slow))
+        working = asyncio.create_task(run_in_thread(slow))
         assert await asyncio.to_thread(slow.begun.wait, PATIENCE_SECONDS)
         working.cancel()
         slow.may_end.set()
         with pytest.raises(asyncio.CancelledError):
             await working
         with pytest.raises(LookupError, match="so it is"):
-            await off_loop(fail)
+            await run_in_thread(fail)
 
     run(scene())
     assert [record for record in caplog.records if record.name == "asyncio"] == []

@@ -14,13 +14,13 @@ from mirror_sdk._fork import import_locked
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LONGEST_TURN_SECONDS = 0.005
+LONGEST_TIME_SLICE_SECONDS = 0.005
 """How long one task runs before it yields to the others: as long as a thread may keep the interpreter."""
 
 _imported: set[str] = set()
 
 
-async def off_loop(work: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
+async def run_in_thread(work: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
     """Run work in a thread. If this is cancelled, it waits for the work to end and discards the result.
 
     Raises:
@@ -77,7 +77,7 @@ async def all_of(works: Iterable[Coroutine[Any, Any, None]]) -> None:
         await asyncio.wait(working)
 
 
-async def import_off_loop(*modules: str) -> None:
+async def import_in_thread(*modules: str) -> None:
     """Import modules in a thread, so that their later use takes no time: pandas alone takes half a second.
 
     Raises:
@@ -86,7 +86,7 @@ async def import_off_loop(*modules: str) -> None:
     for module in modules:
         # Not ``sys.modules``, which also has modules that another thread is still importing.
         if module not in _imported:
-            await off_loop(_import, module)
+            await run_in_thread(_import, module)
             _imported.add(module)
 
 
@@ -107,15 +107,15 @@ def _import(module: str) -> None:
 
 
 @asynccontextmanager
-async def entered_off_loop(manager: AbstractContextManager[T]) -> AsyncIterator[T]:
+async def entered_in_thread(manager: AbstractContextManager[T]) -> AsyncIterator[T]:
     """Enter and leave a context manager, each in a thread. It must allow leaving even if entering failed."""
     try:
-        yield await off_loop(manager.__enter__)
+        yield await run_in_thread(manager.__enter__)
     finally:
-        await off_loop(manager.__exit__, None, None, None)
+        await run_in_thread(manager.__exit__, None, None, None)
 
 
-class Turns:
+class TimeSlice:
     """Lets the other tasks of the loop run while one has much to do.
 
     Args:
@@ -126,8 +126,8 @@ class Turns:
         self._clock = clock
         self._began = clock()
 
-    async def give(self) -> None:
+    async def yield_if_over(self) -> None:
         """Yield to the other tasks if this turn has been long; call this again and again."""
-        if self._clock() - self._began >= LONGEST_TURN_SECONDS:
+        if self._clock() - self._began >= LONGEST_TIME_SLICE_SECONDS:
             await asyncio.sleep(0)
             self._began = self._clock()

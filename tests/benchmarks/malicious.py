@@ -1,12 +1,12 @@
-"""What programs that mean harm can do to the others: memory they make the server take, and how long others wait.
+"""The effect of malicious programs on others: memory of the server, and how long others wait.
 
-One connection without a key sends headers without an end, or many requests without reading an answer; many connections
-of one key ask for large pages and take none of them. Meanwhile somebody else asks whether the server is well. Memory is
-the most the server had above what it had before, and after everything has ended the same again must be possible.
+One connection without a key sends endless headers, or many requests without reading a response. Many connections of one
+key request large pages and read none of them. Meanwhile another client polls the health of the server. The figure for
+memory is the maximum of the server minus what it had before. Afterwards, the same must be possible again.
 
-Then many connections of one key send the most expensive request of each route that its description allows, again and
-again, while another key reads a device object (E1), and lists devices by an attribute, which takes a long read. The
-requests were found by a search over the parameters of all routes: what scans most, returns most or is largest.
+Then many connections of one key repeat the most expensive request that the description of each route allows. Meanwhile
+another key reads a device object (E1), and lists devices by an attribute, which is a long read. A search over the
+parameters of all routes found the requests: those that scan most, return most or are largest.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from mirror_server.hooks import open_database
 from mirror_server.service import keys
 from mirror_server.store import logs
 
-NAME = "hostile"
+NAME = "malicious"
 _MIB = 1 << 20
 _ENTRY_BYTES = 4000
 _ENTRIES = 1100
@@ -47,7 +47,7 @@ _MOST_LOG_ENTRIES = 20_000
 
 def measure(run: Run) -> Iterator[Figure]:
     allow_many_connections()
-    filled = fill(run.folder / "hostile.db", device_count=1, resource_count=1)
+    filled = fill(run.folder / "malicious.db", device_count=1, resource_count=1)
     fill_log(filled)
     page = get("/v2/notification/pull?after=0&hold=0", filled.key).encode()
     attacks: dict[str, Callable[[Server], None]] = {
@@ -64,7 +64,7 @@ def measure(run: Run) -> Iterator[Figure]:
             request_ms = run.requests_ms(server)
             grown_mib, slowest_ms = watch(server, attack)
         yield Figure(NAME, f"{what}: memory", grown_mib, "MiB", at_most(64))
-        yield in_requests(NAME, f"{what}: slowest answer to another", slowest_ms, request_ms, at_most(1500))
+        yield in_requests(NAME, f"{what}: slowest response to another", slowest_ms, request_ms, at_most(1500))
     yield from measure_expensive(run)
 
 
@@ -89,9 +89,9 @@ def measure_expensive(run: Run) -> Iterator[Figure]:
             # A process of its own, which takes no time from this one.
             attacking = multiprocessing.Process(target=repeat, args=(server, request.encode(), run.scale.seconds))
             for _ in until_over(attacking):
-                for what, asked in others.items():
+                for what, harmless in others.items():
                     began = time.perf_counter()
-                    ask(server, asked)
+                    send(server, harmless)
                     slowest_ms[what] = max(slowest_ms[what], 1000 * (time.perf_counter() - began))
     for what, milliseconds in slowest_ms.items():
         # 250 ms where a bare request takes a quarter of one.
@@ -129,7 +129,7 @@ def expensive(filled: Filled) -> list[str]:
 
 
 def repeat(server: Server, request: bytes, seconds: float) -> None:
-    """Send a request on many connections, and on each again when its answer begins."""
+    """Send a request on many connections, and again on each when its response begins."""
     with ExitStack() as stack:
         selector = stack.enter_context(selectors.DefaultSelector())
         for _ in range(_EXPENSIVE_CONNECTIONS):
@@ -166,13 +166,13 @@ def fill_log(filled: Filled) -> None:
 
 def watch(server: Server, attack: Callable[[Server], None]) -> tuple[float, float]:
     """How much memory the server took while it was attacked, and how long another client waited at most."""
-    ask(server, get("/healthz"))
+    send(server, get("/healthz"))
     before = resident_bytes(server.pid)
     slowest = 0.0
     attacking = threading.Thread(target=attack, args=(server,))
     for _ in until_over(attacking):
         began = time.perf_counter()
-        ask(server, get("/healthz"))
+        send(server, get("/healthz"))
         slowest = max(slowest, time.perf_counter() - began)
     return max(most_resident_bytes(server.pid) - before, 1) / _MIB, 1000 * slowest
 
@@ -186,7 +186,7 @@ def until_over(attack: threading.Thread | multiprocessing.Process) -> Iterator[N
         yield
 
 
-def ask(server: Server, request: str) -> None:
+def send(server: Server, request: str) -> None:
     with closing(socket.create_connection(("127.0.0.1", server.port), timeout=60)) as connection:
         connection.sendall(request.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n").encode())
         while connection.recv(65536):
@@ -203,7 +203,7 @@ def flood(server: Server, *, mib: int, piece: bytes) -> None:
 
 
 def leave_unread(server: Server, *, request: bytes, count: int, seconds: float) -> None:
-    """Ask for something on many connections again and again, and read nothing."""
+    """Send requests on many connections repeatedly, and read nothing."""
     with ExitStack() as stack:
         connections = []
         for _ in range(count):
