@@ -34,12 +34,12 @@ These columns are replaced in every table, in its index, and in the column names
 =================  ==============  ==================================================================
 column             becomes         why
 =================  ==============  ==================================================================
-device_id          device-…        stands for one device, and with it for who has it
+device_id          device-…        identifies a device and so its owner
 endpoint_name      name-…          given by people: names, rooms, addresses, serial numbers
-custom_attributes  attribute-…     said by people about a device: rooms, owners, contracts
-async_id           request-…       chosen by the application, of anything
+custom_attributes  attribute-…     written by people about a device: rooms, owners, contracts
+async_id           request-…       chosen by the application, with any content
 acknowledged_by    person-…        names the person or program that acknowledged a failed write
-uid                entry-…         finds the same entry in the log of the service again
+uid                entry-…         identifies an entry in the log of the service
 =================  ==============  ==================================================================
 
 Resources
@@ -104,8 +104,8 @@ Columns of your own
 -------------------
 
 A text in a column that this package does not define is always replaced, whatever the name of the column. The id of a
-device gets the pseudonym that it has in ``device_id``. Any other text in a column ``device`` gets that of
-``endpoint_name``. All other texts become ``text-…``. Numbers, booleans and times stay. To keep such a column,
+device gets the pseudonym that it has in ``device_id``. Any other text in a column ``device`` gets the pseudonym that it
+has in ``endpoint_name``. All other texts become ``text-…``. Numbers, booleans and times stay. To keep such a column,
 pseudonymize first and join it afterwards.
 
 Metadata
@@ -139,8 +139,6 @@ A pseudonym is not anonymity. You decide who may have a table. Pseudonymization 
   home. A few times that are known from elsewhere identify a device, and with it all of its rows. Times stay unchanged,
   and rows stay in order.
 - Rare firmware, time zones and models, which also identify a device.
-
-Source: specification 1.5.
 """
 
 from mirror_sdk.privacy.personal import PERSONAL_COLUMNS, PERSONAL_RESOURCES, PersonalColumn, PersonalResource

@@ -66,12 +66,12 @@ class Treatment(NamedTuple):
 
 
 PERSONAL_COLUMNS = (
-    PersonalColumn("device_id", "device", "stands for one device, and with it for who has it"),
+    PersonalColumn("device_id", "device", "identifies a device and so its owner"),
     PersonalColumn("endpoint_name", "name", "given by people: names, rooms, addresses, serial numbers"),
-    PersonalColumn("custom_attributes", "attribute", "said by people about a device: rooms, owners, contracts"),
-    PersonalColumn("async_id", "request", "chosen by the application, of anything"),
+    PersonalColumn("custom_attributes", "attribute", "written by people about a device: rooms, owners, contracts"),
+    PersonalColumn("async_id", "request", "chosen by the application, with any content"),
     PersonalColumn("acknowledged_by", "person", "names the person or program that acknowledged a failed write"),
-    PersonalColumn("uid", "entry", "finds the same entry in the log of the service again"),
+    PersonalColumn("uid", "entry", "identifies an entry in the log of the service"),
 )
 """The columns whose texts become pseudonyms, in every table and index."""
 
@@ -157,7 +157,7 @@ PERSONAL_RESOURCES = (
         ((6, 2), (6, 4), (None, 5517), (3430, 3), (3430, 31), (3430, 36)),
         _HIDDEN,
         "",
-        "bring a coarse place back to a point, or draw a way",
+        "can restore the exact location, or reveal a route",
     ),
     PersonalResource(
         "texts on displays, and audio clips",

@@ -3,8 +3,8 @@
 Source: specification 3.3; wire.md 3.
 
 An application may have 1024 rules with 256 path patterns each, and a device 1000 resources. Trying each rule with each
-resource takes seconds. Here a text is looked up once as a whole and once for each length that a prefix has, and the
-rules that a pattern belongs to are the bits of one integer.
+resource takes seconds. Here a text needs one lookup, and one for each length of a prefix. The rules of a pattern are
+the bits of one integer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-_MOST_REMEMBERED_PATHS = 4096
+_MAX_CACHED_PATHS = 4096
 """The devices of a fleet have mostly the same paths."""
 
 
@@ -28,7 +28,7 @@ class RuleIndex:
         self._names = _Patterns((position, _listed(rule.get("endpoint-name"))) for position, rule in enumerate(rules))
         self._types = _Patterns((position, _listed(rule.get("endpoint-type"))) for position, rule in enumerate(rules))
         paths = _Patterns((position, rule.get("resource-path")) for position, rule in enumerate(rules))
-        self._rules_of_path = lru_cache(maxsize=_MOST_REMEMBERED_PATHS)(paths.matching)
+        self._rules_of_path = lru_cache(maxsize=_MAX_CACHED_PATHS)(paths.matching)
 
     def positions(
         self, paths: Iterable[str], *, device_id: str, endpoint_name: str, endpoint_type: str
@@ -54,7 +54,7 @@ class RuleIndex:
 
 
 class _Patterns:
-    """Which rules have a pattern that matches a text, as the bits of an integer.
+    """An index of the rules with a pattern that matches a text, as the bits of an integer.
 
     Args:
         patterns: The position of each rule with its patterns; ``None`` where the rule matches every text.
@@ -71,9 +71,9 @@ class _Patterns:
                 continue
             for text in texts:
                 of_kind, key = (self._prefixes, text[:-1]) if text.endswith("*") else (self._exact, text)
-                known = of_kind.get(key)
+                present = of_kind.get(key)
                 # Most patterns are of one rule, and then share its integer.
-                of_kind[key] = rule if known is None else known | rule
+                of_kind[key] = rule if present is None else present | rule
         self._lengths = sorted({len(prefix) for prefix in self._prefixes})
 
     def matching(self, text: str) -> int:

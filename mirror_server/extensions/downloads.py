@@ -96,13 +96,13 @@ class Download(Streamed):
         end_at = loop.time() + _LONGEST_SECONDS
         try:
             while True:
-                await reader.room()
+                await reader.wait_for_room()
                 # Counted before it exists. Otherwise all downloads that wait for a thread would pass this limit.
-                with reader.waiting(_EXPECTED_CHUNK_BYTES):
+                with reader.counting(_EXPECTED_CHUNK_BYTES):
                     chunk = await loop.run_in_executor(_THREADS, self.next_chunk)
                     if chunk is None:
                         return True
-                    with reader.waiting(len(chunk) - _EXPECTED_CHUNK_BYTES):
+                    with reader.counting(len(chunk) - _EXPECTED_CHUNK_BYTES):
                         sending = asyncio.ensure_future(reader.send_chunk(chunk))
                         seconds = end_at - loop.time()
                         await asyncio.wait([sending, *ends], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

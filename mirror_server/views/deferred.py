@@ -63,7 +63,7 @@ class Deferred(Response):
         is_poll: Whether this is a poll. A poll can stay open for long, and counts against the limit of polls.
         is_optional: Whether the server may send the ``expired`` response at once if the application has too many
             unread responses. The result is stored elsewhere and would only take memory.
-        takes: Whether rendering consumes the result. Then it is not rendered for a client that is gone.
+        consumes: Whether rendering consumes the result. Then it is not rendered for a client that is gone.
         rechecks_key: Whether the access key must still be valid when the response is made. Data is not sent to a key
             that has expired or been revoked meanwhile; a stored change is still confirmed.
         sent: Called after the response was sent or could not be sent; a moment later if the server can delay that
@@ -80,7 +80,7 @@ class Deferred(Response):
         close: Callable[[], object] = _nothing,
         is_poll: bool = False,
         is_optional: bool = False,
-        takes: bool = False,
+        consumes: bool = False,
         rechecks_key: bool = False,
         sent: Callable[[], object] | None = None,
     ) -> None:
@@ -89,7 +89,7 @@ class Deferred(Response):
         self.timeout_seconds = timeout_seconds
         self.is_poll = is_poll and timeout_seconds > 0
         self.is_optional = is_optional
-        self.takes = takes
+        self.consumes = consumes
         self.rechecks_key = rechecks_key
         self._render = render
         self._expired = expired

@@ -31,12 +31,12 @@ class Parameter:
     schema: Schema
     is_extension: bool = False
     is_repeated: bool = False
-    place: str = "query"
+    location: str = "query"
 
 
 def header(name: str, meaning: str, schema: Schema = TEXT, *, is_extension: bool = True) -> Parameter:
     """Describe an optional header of a request or of a response."""
-    return Parameter(name, meaning, schema, is_extension, place="header")
+    return Parameter(name, meaning, schema, is_extension, location="header")
 
 
 class BodySpec(NamedTuple):

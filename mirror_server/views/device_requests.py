@@ -67,12 +67,12 @@ def place_device_request(device_id: str) -> Response:
         expiry_seconds=_read_expiry_seconds(body),
         retries=query_integer("retry", low=0, high=MAX_RETRIES),
     )
-    parts = services()
-    handlings = [found for hook in parts.device_request_hooks if (found := hook(submission)) is not None]
-    return place(submission, *handlings)
+    server = services()
+    handlings = [found for hook in server.device_request_hooks if (found := hook(submission)) is not None]
+    return submit(submission, *handlings)
 
 
-def place(submission: CommandSubmission, *handlings: Handling) -> Response:
+def submit(submission: CommandSubmission, *handlings: Handling) -> Response:
     """Queue a device request; the 202 is sent when it is on disk.
 
     Raises:

@@ -45,11 +45,11 @@ def get_device_object(device_id: str) -> Response:
     No request is sent to the device. ``content_type`` and ``requested_at`` of a desired value, ``revision``, ``ETag``
     and ``If-None-Match`` are extensions.
     """
-    parts = services()
+    server = services()
     # Parsing the header takes time, and most requests have none.
     if_none_match = request.if_none_match if "HTTP_IF_NONE_MATCH" in request.environ else None
-    read = partial(parts.devices.device_object, app_id(), device_id, serialize.device_content, g.version)
-    render = partial(_device_object, parts.clock, if_none_match)
+    read = partial(server.devices.device_object, app_id(), device_id, serialize.device_content, g.version)
+    render = partial(_device_object, server.clock, if_none_match)
     try:
         return render(read(most=_RESOURCES_AT_ONCE))
     except TooManyResources:

@@ -65,12 +65,12 @@ def pull() -> Response:
     own position, and there can be any number of them.
     """
     hold_seconds = _read_hold_seconds()
-    parts = services()
-    after = read_after(parts.log)
+    server = services()
+    after = read_after(server.log)
     if after is not None:
-        return _poll_after(parts.log, after, hold_seconds)
-    parts.channels.check(app_id(), POLL)
-    return _plain_poll(parts, hold_seconds)
+        return _poll_after(server.log, after, hold_seconds)
+    server.channels.check(app_id(), POLL)
+    return _plain_poll(server, hold_seconds)
 
 
 @routes.delete("/v2/notification/pull")
@@ -94,9 +94,9 @@ def put_callback() -> Response:
     """
     registration = read_body(CallbackRegistration)
     _check_host(registration.url)
-    parts = services()
-    parts.channels.check(app_id(), WEBHOOK)
-    return when_stored(parts.webhooks.register(app_id(), registration), lambda _: empty_response())
+    server = services()
+    server.channels.check(app_id(), WEBHOOK)
+    return when_stored(server.webhooks.register(app_id(), registration), lambda _: empty_response())
 
 
 @routes.get("/v2/notification/callback")
@@ -122,12 +122,12 @@ def delete_callback() -> Response:
 @leader_only()
 def get_channel() -> Response:
     """Get the channel that delivers the notifications, with the delivery state of a webhook or websocket."""
-    application, parts = app_id(), services()
-    channel = parts.channels.of(application)
+    application, server = app_id(), services()
+    channel = server.channels.of(application)
     if channel == POLL:
         return json_response({"delivery_mechanism": channel.mechanism})
-    backlog = parts.webhooks.backlog(application)
-    row = parts.webhooks.registration(application)
+    backlog = server.webhooks.backlog(application)
+    row = server.webhooks.registration(application)
     if row is not None:
         return json_response(serialize.callback_channel(row, backlog))
     return json_response({"delivery_mechanism": channel.mechanism, "backlog": backlog})
@@ -172,7 +172,7 @@ def read_after(log: NotificationLog) -> int | None:
 def _poll_after(log: NotificationLog, after: int, hold_seconds: int) -> Response:
     """Respond to a poll of a reader that stores its own position."""
     application = app_id()
-    more = log.more(application)
+    more = log.entry_waiter(application)
 
     def with_cursor(page: Page) -> Response:
         log.note_read(application, page.cursor)
@@ -200,29 +200,35 @@ def _poll_after(log: NotificationLog, after: int, hold_seconds: int) -> Response
     )
 
 
-def _plain_poll(parts: Services, hold_seconds: int) -> Response:
+def _plain_poll(server: Services, hold_seconds: int) -> Response:
     """Respond to a poll of the public API, for which the server stores the position."""
     application, process_id = app_id(), forwarded_by()
 
     def open_poll(_: object = None) -> Response:
-        return _open_poll(parts, application, process_id, hold_seconds)
+        return _open_poll(server, application, process_id, hold_seconds)
 
-    closing = parts.polls.closing(application) if PARK in request.environ else None
+    closing = server.polls.closing(application) if PARK in request.environ else None
     if closing is None:
         return open_poll()
     # If a client aborts a poll and polls again on another connection, the new poll can arrive before the old one ends.
     return Deferred(
-        closing, _CLOSING_SECONDS, render=open_poll, expired=open_poll, close=closing.cancel, is_poll=True, takes=True
+        closing,
+        _CLOSING_SECONDS,
+        render=open_poll,
+        expired=open_poll,
+        close=closing.cancel,
+        is_poll=True,
+        consumes=True,
     )
 
 
-def _open_poll(parts: Services, application: str, process_id: str | None, hold_seconds: int) -> Response:
+def _open_poll(server: Services, application: str, process_id: str | None, hold_seconds: int) -> Response:
     """Open a plain poll; the response is sent when there is something to deliver.
 
     Raises:
         ApiError: Another poll of this key is open (409), or too many long reads wait (429).
     """
-    polls = parts.polls
+    polls = server.polls
     more = polls.open(application, process_id)
 
     def read() -> tuple[Page, Response]:
@@ -231,7 +237,7 @@ def _open_poll(parts: Services, application: str, process_id: str | None, hold_s
 
     def deliver(page_and_response: tuple[Page, Response]) -> Response:
         page, response = page_and_response
-        polls.take(application, more, page)
+        polls.advance(application, more, page)
         return response
 
     def response(_: object = None) -> Response:
@@ -243,10 +249,10 @@ def _open_poll(parts: Services, application: str, process_id: str | None, hold_s
     with ExitStack() as undo:
         undo.callback(close)
         waiting = polls.count_waiting(application)
-        reading = parts.long_reads.submit(application, read) if waiting > _QUICK_ENTRIES else None
+        reading = server.long_reads.submit(application, read) if waiting > _QUICK_ENTRIES else None
         undo.pop_all()
     if reading is not None:
-        return when_long_read(reading, deliver, close=close, takes=True)
+        return when_long_read(reading, deliver, close=close, consumes=True)
     return Deferred(
         more,
         0 if waiting > 0 else hold_seconds,
@@ -254,7 +260,7 @@ def _open_poll(parts: Services, application: str, process_id: str | None, hold_s
         expired=response,
         close=close,
         is_poll=True,
-        takes=True,
+        consumes=True,
         rechecks_key=True,
     )
 

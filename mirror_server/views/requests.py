@@ -17,7 +17,7 @@ from werkzeug.exceptions import RequestEntityTooLarge
 
 from mirror_sdk.wire.directory import DEFAULT_LIMIT, INCLUDED, MAX_LIMIT, MIN_LIMIT
 from mirror_sdk.wire.legacy_calls import FLAGS
-from mirror_sdk.wire.model import place_and_fault
+from mirror_sdk.wire.model import location_and_fault
 from mirror_sdk.wire.paths import parse_path
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import ApiError
@@ -154,8 +154,8 @@ def forwarded_by() -> str | None:
 
 def services() -> Services:
     """Return the services of this server; a view names the one it needs."""
-    parts: Services = current_app.extensions[SERVICES]
-    return parts
+    server: Services = current_app.extensions[SERVICES]
+    return server
 
 
 def request_id(environ: WSGIEnvironment) -> str:
@@ -363,7 +363,7 @@ def query_conditions(own: Collection[str]) -> tuple[Condition, ...]:
     filters = [(name, value) for name, value in request.args.items(multi=True) if name not in own]
     if not filters:
         return ()
-    conditions: Sequence[Condition] | None = services().extensions.hook.device_conditions(given=filters, own=own)
+    conditions: Sequence[Condition] | None = services().extensions.hook.device_conditions(parameters=filters, own=own)
     # Without an extension that reads filters, all these parameters are unknown.
     if conditions is None:
         check_query(own)
@@ -382,7 +382,7 @@ def _unique(members: list[tuple[str, Any]]) -> None:
 
 def _api_error_of(error: ValidationError) -> ApiError:
     details = error.errors(include_url=False, include_input=False)
-    found = map(place_and_fault, details[:_MOST_FIELDS])
+    found = map(location_and_fault, details[:_MOST_FIELDS])
     fields = [(place[:_LONGEST_NAME] or "body", fault) for place, fault in found]
     summary = "; ".join(f"{name}: {message}" for name, message in fields[:5])
     if len(details) > _MOST_FIELDS:

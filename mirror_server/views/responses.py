@@ -17,7 +17,7 @@ from werkzeug.wsgi import ClosingIterator, get_path_info
 from mirror_sdk.wire.errors import ERROR_TYPES, PATH_NOT_FOUND
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import ApiError
-from mirror_server.service.long_reads import LongRead, takes_long
+from mirror_server.service.long_reads import LongRead, is_long_read
 from mirror_server.store.backend import StorageFailed, TooMuchWaiting
 from mirror_server.store.conditions import Condition
 from mirror_server.views.deferred import Deferred
@@ -112,7 +112,7 @@ def when_read(
     Args:
         read: Reads, and encodes if encoding is slow. None of these functions may use Flask's request.
         render: Makes the response from the result; must be fast, because it runs on the event loop.
-        is_long: Whether the read would block the event loop for too long; see :func:`takes_long`.
+        is_long: Whether the read would block the event loop for too long; see :func:`is_long_read`.
         discard: Releases the result if the client is gone.
 
     Raises:
@@ -140,9 +140,9 @@ def when_long_read(
     *,
     discard: Callable[[T], object] = lambda _: None,
     close: Callable[[], object] = lambda: None,
-    takes: bool = False,
+    consumes: bool = False,
 ) -> Response:
-    """Respond when a long read has ended; see :func:`when_read`, and :class:`Deferred` for ``close`` and ``takes``."""
+    """Respond when a long read has ended; see :func:`when_read`, and :class:`Deferred` for the other arguments."""
     long_reads = services().long_reads
     is_rendered = False
 
@@ -163,7 +163,7 @@ def when_long_read(
         render=render_once,
         expired=_not_read,
         close=release,
-        takes=takes,
+        consumes=consumes,
         rechecks_key=True,
     )
 
@@ -199,7 +199,7 @@ def when_page_read(
     conditions: Sequence[Condition],
     rows: int,
     select: Callable[..., tuple[Sequence[T], int | None]],
-    show: Callable[[T], Any],
+    to_json: Callable[[T], Any],
     *,
     after: int | None = None,
 ) -> Response:
@@ -210,7 +210,7 @@ def when_page_read(
         conditions: Filters of the entries.
         rows: The number of rows to select from.
         select: Reads up to ``limit + 1`` entries, and the total number.
-        show: Makes the JSON of an entry.
+        to_json: Makes the JSON of an entry.
         after: The page starts after this id, if ids are numbers.
     """
 
@@ -222,9 +222,9 @@ def when_page_read(
             limit=paging.limit,
             count=paging.count,
         )
-        return page_response(paging, [show(entry) for entry in entries], total)
+        return page_response(paging, [to_json(entry) for entry in entries], total)
 
-    is_long = takes_long(conditions, rows=rows, returned=paging.limit, counts=paging.count)
+    is_long = is_long_read(conditions, rows=rows, returned=paging.limit, counts=paging.count)
     return when_read(read, lambda page: page, is_long=is_long)
 
 

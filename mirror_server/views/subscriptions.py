@@ -32,7 +32,7 @@ def put_presubscriptions() -> Response:
         check_query(())
     rules = read_body(PresubscriptionRules)
     text = orjson.dumps(rules.model_dump(mode="json", by_alias=True, exclude_unset=True)).decode()
-    stored = services().subscriptions.put_rules(app_id(), text, matches_tag=_was_seen(), then=also)
+    stored = services().subscriptions.put_rules(app_id(), text, matches_tag=_if_match(), then=also)
 
     def accepted(applied: Future[None] | None = None) -> Response:
         return empty_response(202) if applied is None else when_stored(applied, accepted)
@@ -61,7 +61,7 @@ def delete_presubscriptions() -> Response:
 
     ``If-Match`` is an extension.
     """
-    stored = services().subscriptions.put_rules(app_id(), "[]", matches_tag=_was_seen())
+    stored = services().subscriptions.put_rules(app_id(), "[]", matches_tag=_if_match())
     return when_stored(stored, lambda _: empty_response())
 
 
@@ -123,7 +123,7 @@ def delete_subscription(device_id: str, path: str) -> Response:
     return when_stored(stored, lambda _: empty_response())
 
 
-def _was_seen() -> Callable[[str], bool] | None:
+def _if_match() -> Callable[[str], bool] | None:
     """Return a check of the rules' ``ETag`` against ``If-Match``; ``None`` without that header."""
     # Weak tags are accepted: a proxy that compresses responses makes their tags weak, although the rules are the same.
     return request.if_match.contains_weak if "If-Match" in request.headers else None

@@ -1,7 +1,8 @@
-"""How a request comes in and an answer goes out.
+"""The web layer: receives requests and sends responses.
 
-``serve`` runs uvicorn, which has ``bridge`` call the app with a request, in the terms of ``asgi``. In ``app``, which is
-Flask, ``admission`` decides whether the request goes to its view; what the view leaves unfinished the bridge ends
-without a thread. ``shares`` divides the time of the event loop between keys. Any other WSGI server calls ``app``
-itself. It imports all but ``cli``. Begin with ``app``.
+``serve`` runs uvicorn. Uvicorn calls ``bridge`` with each request, and the bridge calls the Flask app in ``app``;
+``asgi`` converts between ASGI and WSGI. In the app, ``admission`` decides whether a request reaches its view. If a view
+returns an unfinished response, the bridge completes it without a thread. ``shares`` divides the time of the event loop
+between access keys. Any other WSGI server calls ``app`` directly. This package imports all others except ``cli``. Start
+reading at ``app``.
 """

@@ -1,4 +1,4 @@
-"""Decides before a request goes to its view who sends it, whether that key may, and which process answers."""
+"""Admission of requests before they reach their view: authentication, scopes, backpressure, forwarding."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from mirror_server.server import Services
 
 REJECTED = "mirror.refused"
-"""Key of the WSGI environment with the ApiError of a request that did not arrive as it should."""
+"""Key of the WSGI environment with the ApiError of a request that did not arrive completely."""
 
 HEAD_ONLY = "mirror.head_only"
-"""Key of the WSGI environment of a request whose body is on its way: who may send it is told by the status 100."""
+"""Key of the WSGI environment of a request whose body has not arrived yet; status 100 permits the client to send it."""
 
 IS_FULL = "mirror.is_full"
-"""Key of the WSGI environment with a function that tells whether an application leaves too many answers unread."""
+"""Key of the WSGI environment with a function that returns whether an application has too many unread responses."""
 
 ONCE = "mirror.once"
-"""Key of the WSGI environment with a function that calls another, unless that was called since this request came."""
+"""Key of the WSGI environment with a function that calls another, at most once since this request arrived."""
 
 _READ_AGAIN_SECONDS = 1
 _OPERATOR_ONLY = frozenset({Scope.ADMIN})
-"""The scopes of a key with which nobody reads notifications, so that none are kept."""
+"""The scopes of a key that cannot read notifications; none are stored for it."""
 
 
 class Admission:
-    """Lets requests in."""
+    """Authenticates requests and checks whether their key may make them."""
 
     def __init__(self, services: Services) -> None:
         self._database = services.database
@@ -44,60 +44,60 @@ class Admission:
         self._authenticator = Authenticator(services.database, services.settings.failed_keys_per_minute)
         self._hook = services.extensions.hook
 
-    def admit(self, asked: Request, view: Callable[..., Any] | None) -> Response | None:
-        """Let in who has a key with a scope for this route; an unknown route wants a key too.
+    def admit(self, request: Request, view: Callable[..., Any] | None) -> Response | None:
+        """Check that the key of a request has a scope for this route; an unknown route also needs a key.
 
-        Gives the answer where the view is not to give it: to a head whose body is on its way, and to what only another
-        process can answer, which is forwarded to it.
+        Returns a response if the view is not to be called: status 100 if the body has not arrived yet, or the leader's
+        response if this process cannot serve the request.
 
         Raises:
-            ApiError: It is not let in (400, 401, 403, 429), or did not arrive as it should.
+            ApiError: The request is not admitted (400, 401, 403, 429), or did not arrive completely.
         """
-        environ = asked.environ
-        refused: ApiError | None = environ.get(REJECTED)
-        if refused is not None:
-            raise refused
+        environ = request.environ
+        rejected: ApiError | None = environ.get(REJECTED)
+        if rejected is not None:
+            raise rejected
         scopes = getattr(view, "required_scopes", None)
         if scopes is not None and not scopes:
             return None
-        application, held = self._identify(environ)
+        application, key_scopes = self._identify(environ)
         if scopes is not None:
-            require_scope(held, *scopes)
+            require_scope(key_scopes, *scopes)
         is_full: Callable[[str], bool] | None = environ.get(IS_FULL)
         if is_full is not None and is_full(application):
-            raise _too_much_unread()
+            raise _too_many_unread_responses()
         if environ.get("QUERY_STRING") and view is not None:
             check_query(view.__dict__["known_query"])
         if HEAD_ONLY in environ:
             return Response(status=100)
-        if held != _OPERATOR_ONLY:
+        if key_scopes != _OPERATOR_ONLY:
             self._log.ensure_log(application)
-        return None if self._forward is None else self._forwarded(asked, view, self._forward)
+        return None if self._forward is None else self._forwarded(request, view, self._forward)
 
     def _identify(self, environ: WSGIEnvironment) -> tuple[str, frozenset[Scope]]:
-        """The application that asks and the scopes of its key, which are kept for the view too."""
+        """Return the application of a request and the scopes of its key, and store them for the view."""
         version = self._version(environ)
         caller: Caller | None = environ.get(CALLER)
         if caller is not None:
-            application, held = caller.app_id, frozenset(map(Scope, caller.scopes))
+            application, key_scopes = caller.app_id, frozenset(map(Scope, caller.scopes))
         else:
             authorization = environ.get("HTTP_AUTHORIZATION")
             client = partial(self._client_of, environ)
-            application, held = self._authenticator.authenticate(authorization, client, version)
+            application, key_scopes = self._authenticator.authenticate(authorization, client, version)
             g.still_admits = partial(self._authenticator.still_admits, authorization)
-        g.app_id, g.scopes, g.version = application, held, version
+        g.app_id, g.scopes, g.version = application, key_scopes, version
         note(environ, application=application)
-        return application, held
+        return application, key_scopes
 
     def _client_of(self, environ: WSGIEnvironment) -> str:
         client: str | None = self._hook.client_of(environ=environ)
         return environ.get("REMOTE_ADDR", "") if client is None else client
 
     def recheck_key(self, environ: WSGIEnvironment) -> None:
-        """Check that the key of a request that was admitted and held is still valid.
+        """Check that the key of a delayed request is still valid.
 
         Raises:
-            ApiError: It expired or was revoked meanwhile (401).
+            ApiError: The key has expired or been revoked meanwhile (401).
         """
         caller: Caller | None = environ.get(CALLER)
         version = self._version(environ)
@@ -107,26 +107,26 @@ class Admission:
             is_valid = self._authenticator.is_valid(caller.app_id, bytes.fromhex(caller.secret_hash), version)
         if not is_valid:
             message = (
-                "this access key expired or was revoked while the request was held; send it again with the renewed key,"
+                "this access key expired or was revoked while the request waited; send it again with the renewed key,"
                 " or have an operator make one with 'mirror-server keys create NAME'"
             )
             raise ApiError(401, message)
 
     def _version(self, environ: WSGIEnvironment) -> Hashable:
-        """That of the database; read once for all requests that are handled in one turn of the event loop."""
+        """Return the version of the database, read once for all requests of one turn of the event loop."""
         once: Callable[[Callable[[], Hashable]], Hashable] | None = environ.get(ONCE)
         return self._database.version() if once is None else once(self._database.version)
 
     @staticmethod
-    def _forwarded(asked: Request, view: Callable[..., Any] | None, forward: Callable[..., Any]) -> Response | None:
-        """The leader's answer, where it alone can give it and this process does not lead."""
+    def _forwarded(request: Request, view: Callable[..., Any] | None, forward: Callable[..., Any]) -> Response | None:
+        """Return the leader's response, if only the leader can serve the view and this process is not the leader."""
         mark: LeaderOnly | None = getattr(view, "leader_only", None)
-        if mark is None or mark.unless in asked.args:
+        if mark is None or mark.unless in request.args:
             return None
-        response: Response | None = forward(asked.environ, is_poll=mark.is_poll)
+        response: Response | None = forward(request.environ, is_poll=mark.is_poll)
         return response
 
 
-def _too_much_unread() -> ApiError:
-    message = "answers wait for this key to read them; read those first, or close their connections"
+def _too_many_unread_responses() -> ApiError:
+    message = "responses wait for this key to read them; read those first, or close their connections"
     return ApiError(429, message, reason="TOO_MUCH_UNREAD", retry_after_seconds=_READ_AGAIN_SECONDS)

@@ -1,7 +1,8 @@
 """The Flask app: a plain WSGI app that any WSGI server runs.
 
 A view that has to wait returns a :class:`~mirror_server.views.deferred.Deferred`. A server that can wait without a
-thread (:mod:`mirror_server.web.bridge`) takes it by the WSGI environment; any other lets its thread wait, bounded.
+thread (:mod:`mirror_server.web.bridge`) accepts it through a callable in the WSGI environment. Under any other server
+the request blocks its thread, up to a time limit.
 """
 
 from __future__ import annotations
@@ -39,18 +40,18 @@ _SLASHES = re.compile("/{2,}")
 
 
 class MirrorApp(Flask):
-    """Flask, with answers that come later and with paths that end in a slash or double one.
+    """A Flask app with delayed responses, and with paths in which trailing and doubled slashes are ignored.
 
-    What is its own is hooked in where Flask lets an app do so; of Flask's own steps around a request none is replaced.
+    All additions use hooks of Flask. None of Flask's own request handling is replaced.
 
     Args:
-        services: What it serves.
+        services: The services that the views use.
 
     Attributes:
-        blocking_polls: Slots for polls and streams that each hold a thread.
-        stopping: Set to have these answered as if their time were over, because the server stops.
-        is_disconnected: Tells of a request that holds a thread whether its client closed the connection; a server that
-            can see that replaces it.
+        blocking_polls: Slots for polls and streams that each block a thread.
+        stopping: Set when the server stops, to end these polls and streams early.
+        is_disconnected: Returns whether the client of a request that blocks a thread has closed its connection. A
+            server that can detect this replaces it.
     """
 
     def __init__(self, services: Services) -> None:
@@ -61,16 +62,16 @@ class MirrorApp(Flask):
         self.blocking_polls = Slots.of_polls(services.settings.max_blocking_polls, services.settings.poll_share)
         self.stopping = threading.Event()
         self.is_disconnected: Callable[[WSGIEnvironment], bool] = lambda _: False
-        self._rewrite_path = services.extensions.collected("rewrite_path")
-        self._response_ready = services.extensions.collected("response_ready")
+        self._rewrite_path = services.extensions.implementations("rewrite_path")
+        self._response_ready = services.extensions.implementations("response_ready")
         self._admission = Admission(services)
-        self.before_request(self._let_in)
+        self.before_request(self._admit)
         self.after_request(self._finish)
         self.register_error_handler(Exception, lambda error: self._respond_to(error, request.environ))
 
     def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
-        """Find the route of a request by its path alone, whatever host it names."""
-        # Of an upgrade that was not made Flask knows which routes are meant.
+        """Find the route of a request by its path only; the host is ignored."""
+        # For a websocket upgrade only Flask's own adapter knows the routes.
         if request is None or "HTTP_UPGRADE" in request.environ:
             return super().create_url_adapter(request)
         environ = request.environ
@@ -85,20 +86,20 @@ class MirrorApp(Flask):
         environ["PATH_INFO"] = path
         return super().wsgi_app(environ, start_response)
 
-    def _let_in(self) -> Response | None:
-        """Decide before each request whether it comes in; an answer stands in for that of the view."""
-        asked = _asked()
-        return self._admission.admit(asked, self.view_functions.get(asked.endpoint or ""))
+    def _admit(self) -> Response | None:
+        """Check each request before its view is called; a returned response replaces that of the view."""
+        current = _current_request()
+        return self._admission.admit(current, self.view_functions.get(current.endpoint or ""))
 
     def _finish(self, response: Response) -> Response:
-        """Finish each request; an answer that is not whole yet is handed on, or waited for."""
-        asked = _asked()
-        environ = asked.environ
-        # A path or method that no rule has could be anything, and each a metric.
-        environ[_ROUTE] = (asked.method, asked.url_rule.rule) if asked.url_rule else ("", "")
-        take = environ.get(PARK, self._hold)
+        """Complete each response; a delayed one is passed to the server, or waited for."""
+        current = _current_request()
+        environ = current.environ
+        # Clients choose paths and methods that match no rule. Each distinct one would become a metric.
+        environ[_ROUTE] = (current.method, current.url_rule.rule) if current.url_rule else ("", "")
+        accept = environ.get(PARK, self._acquire_slot)
         while isinstance(response, (Deferred, Streamed)):
-            api_error = take(response)
+            api_error = accept(response)
             if api_error is not None:
                 response.close()
                 response = self._respond_to(api_error, environ)
@@ -108,16 +109,16 @@ class MirrorApp(Flask):
                 return response
             else:
                 response = self._blocking_response(response, environ)
-        # A head alone is neither logged nor counted: the request itself will be.
+        # Status 100 is neither logged nor counted: the request itself will be.
         return response if response.status_code == 100 else self.finish(response, environ)
 
     def _respond_to(self, error: Exception, environ: WSGIEnvironment) -> Response:
         return error_response_to(error, environ, max_body_bytes=self.config["MAX_CONTENT_LENGTH"])
 
-    def _hold(self, response: Deferred | Streamed) -> ApiError | None:
-        """Take a slot for a thread, until it is closed; too many held would leave none for others."""
+    def _acquire_slot(self, response: Deferred | Streamed) -> ApiError | None:
+        """Acquire a slot until the response is closed. The limit keeps threads free for other requests."""
         if isinstance(response, Streamed):
-            response.is_interrupted = self._is_over(request.environ)
+            response.is_interrupted = self._cancellation_of(request.environ)
         elif not response.is_poll:
             return None
         application = app_id()
@@ -129,11 +130,11 @@ class MirrorApp(Flask):
     def _blocking_response(self, deferred: Deferred, environ: WSGIEnvironment) -> Response:
         try:
             if deferred.is_poll:
-                deferred.wait(self._is_over(environ))
+                deferred.wait(self._cancellation_of(environ))
             else:
                 deferred.wait()
-            # What is not for a client that is gone is for its next poll.
-            if deferred.takes and self.is_disconnected(environ):
+            # If the client has disconnected, leave the data for its next poll.
+            if deferred.consumes and self.is_disconnected(environ):
                 return Response(status=204)
             response = self.current_response(deferred, environ)
             if deferred.sent is not None:
@@ -142,55 +143,55 @@ class MirrorApp(Flask):
         finally:
             deferred.close()
 
-    def _is_over(self, environ: WSGIEnvironment) -> Callable[[], bool]:
-        """Whether nobody waits any more for the answer to a request that holds a thread."""
+    def _cancellation_of(self, environ: WSGIEnvironment) -> Callable[[], bool]:
+        """Return a check whether a request that blocks a thread can end early."""
         return lambda: self.stopping.is_set() or self.is_disconnected(environ)
 
     def current_response(self, deferred: Deferred, environ: WSGIEnvironment) -> Response:
-        """The answer of a parked request as it is now; it is yet to be finished.
+        """Return the current response of a pending request, before :meth:`finish`.
 
-        Its key, its route and its query were checked when it was parked. Of these only the key may have changed since,
-        and only responses with data depend on it, see :class:`Deferred`.
+        The key, the route and the query were checked when the request was admitted. Only the key can have changed
+        since. Only responses with data depend on it; see :class:`Deferred`.
         """
         try:
             if deferred.rechecks_key:
                 self._admission.recheck_key(environ)
             return deferred.current_response()
-        except Exception as error:  # whatever it is, it becomes an error body
+        except Exception as error:  # any exception becomes an error body
             response = self._respond_to(error, environ)
-            # The future that holds it is a variable of its traceback: garbage that Python would have to look for.
+            # The traceback refers to the future, which refers to the error: a cycle that only the collector would free.
             error.__traceback__ = None
             return response
 
     def finish(self, response: Response, environ: WSGIEnvironment) -> Response:
-        """Name the request in its response, and call the hook ``response_ready``.
+        """Add the common headers to a response, and call the hook ``response_ready``.
 
-        A response that others get too has these headers, so it may be finished when it is sent. A response that still
-        has to be waited for is returned as it is.
+        A shared response already has these headers, so it can be finished after it was sent. A delayed response is
+        returned unchanged.
         """
         if isinstance(response, Deferred):
             return response
         if not isinstance(response, SharedResponse):
-            # To look for such headers first takes longer.
+            # Adding is faster than replacing, and no view sets these headers.
             response.headers.add(REQUEST_ID_HEADER, request_id(environ))
             if not isinstance(response, CacheableResponse):
                 response.headers.add(*NO_STORE)
             response.headers.add(*NO_SNIFF)
         seconds = time.perf_counter() - environ[_BEGAN]
-        for tell in self._response_ready:
-            tell(environ, response, environ[_ROUTE], seconds)
+        for notify in self._response_ready:
+            notify(environ, response, environ[_ROUTE], seconds)
         return response
 
 
 def create_app(services: Services) -> MirrorApp:
-    """The app over the parts of a server.
+    """Return the app of a server.
 
     Raises:
-        CannotServe: Two of its routes are the same.
+        CannotServe: Two routes are the same.
     """
     app = MirrorApp(services)
-    for part in (devices, device_requests, subscriptions, notifications):
-        app.register_blueprint(part.routes)
+    for module in (devices, device_requests, subscriptions, notifications):
+        app.register_blueprint(module.routes)
     for routes in chain.from_iterable(services.extensions.hook.blueprints()):
         app.register_blueprint(routes)
     for rule in app.url_map.iter_rules():
@@ -202,7 +203,7 @@ def create_app(services: Services) -> MirrorApp:
 
 
 def _routes_of(app: MirrorApp) -> Iterator[tuple[str, str]]:
-    """The routes of an app, without the names of their parameters, and whose they are."""
+    """Yield each route, without the names of its parameters, and the extension that it belongs to."""
     for rule in app.url_map.iter_rules():
         name = extension_of(app.view_functions[rule.endpoint].__module__)
         path = re.sub(r"<(\w+:)?\w+>", r"<\1...>", rule.rule)
@@ -211,7 +212,7 @@ def _routes_of(app: MirrorApp) -> Iterator[tuple[str, str]]:
             yield f"{kind} {method} {path}", f"the extension {name}" if name else SERVER
 
 
-def _asked() -> Request:
-    """The request itself; the proxy looks it up at each use."""
-    asked: Request = request._get_current_object()  # type: ignore[attr-defined] # a proxy has it
-    return asked
+def _current_request() -> Request:
+    """Return the request itself; the proxy would look it up at each use."""
+    current: Request = request._get_current_object()  # type: ignore[attr-defined] # a proxy has it
+    return current

@@ -1,4 +1,4 @@
-"""The app, which speaks WSGI, from ASGI: a request as its environment, its answer, and the client who takes that."""
+"""Conversion between ASGI and WSGI: requests, responses, and the backpressure of clients that read slowly."""
 
 from __future__ import annotations
 
@@ -27,57 +27,57 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 AsgiApp = Callable[[Message, Receive, Send], Awaitable[None]]
 
-_PIECE_BYTES = 64 * 1024
+_CHUNK_BYTES = 64 * 1024
 _WITHOUT_BODY = frozenset({204, 304})
 _REQUEST_ID = REQUEST_ID_HEADER.lower().encode()
 
 
 class Unfinished:
-    """Takes what the app leaves of a request for its server to finish, if anything.
+    """Accepts the delayed or streamed response of a request, if the app returns one, for the server to complete.
 
     Args:
         environ: The request.
-        slots: For polls, and what else stays open as they do: each holds one.
+        slots: Slots for polls and for responses that stay open as long; each uses one.
 
     Attributes:
-        response: What is left.
+        response: The response to complete.
     """
 
-    __slots__ = ("_environ", "_held_by", "_slots", "response")
+    __slots__ = ("_environ", "_slot_owner", "_slots", "response")
 
     def __init__(self, environ: WSGIEnvironment, slots: Slots) -> None:
         self.response: Deferred | Streamed | None = None
         self._environ = environ
         self._slots = slots
-        self._held_by: str | None = None
+        self._slot_owner: str | None = None
 
-    def take(self, response: Deferred | Streamed) -> ApiError | None:
-        """See :data:`~mirror_server.views.deferred.PARK`."""
+    def accept(self, response: Deferred | Streamed) -> ApiError | None:
+        """Accept a response; see :data:`~mirror_server.views.deferred.PARK`."""
         if response.is_poll:
             application = noted(self._environ)["application"]
             api_error = self._slots.acquire(application)
             if api_error is not None:
                 return api_error
-            self._held_by = application
+            self._slot_owner = application
         self.response = response
         return None
 
     def release(self) -> None:
-        """Release the slot, if one is held, the request and the response."""
-        # They refer to the methods of this: garbage that Python would have to look for.
+        """Release the request, the response, and the slot if there is one."""
+        # They refer to this object: a cycle that only the garbage collector would free.
         self._environ = {}
         self.response = None
-        if self._held_by is not None:
-            self._slots.release(self._held_by)
-            self._held_by = None
+        if self._slot_owner is not None:
+            self._slots.release(self._slot_owner)
+            self._slot_owner = None
 
 
 class WSGIResponse:
-    """A WSGI answer on its way to ASGI.
+    """A response of the WSGI app, to be sent over ASGI.
 
     Args:
         status: The status.
-        lines: Its headers as they go over the wire, each with its line end.
+        lines: The headers as sent over the wire, each with its line end.
         body: The body.
     """
 
@@ -90,7 +90,7 @@ class WSGIResponse:
 
     @classmethod
     def of(cls, app: WSGIApplication, environ: WSGIEnvironment) -> Self:
-        """Call a WSGI app, and close what gave the body. An answer that many get is encoded once for all of them."""
+        """Call a WSGI app and close its body. A shared response is encoded once for all its requests."""
         if isinstance(app, SharedResponse):
             lines = b"%b%b: %b\r\n" % (app.lines, _REQUEST_ID, request_id(environ).encode())
             return cls(app.status_code, lines, app.content)
@@ -113,37 +113,37 @@ class WSGIResponse:
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """Its headers by name."""
+        """The headers as pairs of name and value."""
         found = (line.partition(b": ") for line in self.lines.split(b"\r\n")[:-1])
         return [(name, value) for name, _, value in found]
 
     async def send(self, send: Send, *, is_last: bool = False) -> None:
-        """Send it, in one write where that is possible; after the last one the connection is closed."""
+        """Send the response, in one write if possible. After the last response the connection is closed."""
         if is_last:
             self.lines += b"connection: close\r\n"
         elif self.send_at_once(send):
             return
         await self.begin(send)
-        await send_pieces(send, self.body, is_end=True)
+        await send_in_chunks(send, self.body, is_end=True)
 
     async def begin(self, send: Send) -> None:
-        """Send its head alone."""
+        """Send only the head."""
         await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
 
     def send_at_once(self, send: Send) -> bool:
-        """Send it in one write, without waiting for anything; false where that is not possible, and nothing was sent.
+        """Send the response in one write, without waiting. Return false if this is not possible; nothing is sent then.
 
-        uvicorn looks at each header and writes head and body apart, which for thousands of equal answers at once takes
-        longer than to send them. Who waits for what its client sends finds that there is nobody to answer any more.
+        Uvicorn validates each header and writes head and body separately. For thousands of equal responses that takes
+        longer than sending them. The waiting task then finds that the request is complete.
         """
         cycle = _cycle_of(send)
-        if cycle is None or cycle.scope["method"] == "HEAD" or len(self.body) > _PIECE_BYTES:
+        if cycle is None or cycle.scope["method"] == "HEAD" or len(self.body) > _CHUNK_BYTES:
             return False
         if b"\r\ncontent-length: " not in self.lines and self.status not in _WITHOUT_BODY:
             return False
         if cycle.disconnected:
             return True
-        # Behind the last answer a connection is closed.
+        # After the last response uvicorn has to close the connection.
         if cycle.flow.write_paused or not cycle.keep_alive:
             return False
         common = [b"%b: %b\r\n" % header for header in cycle.default_headers]
@@ -155,112 +155,112 @@ class WSGIResponse:
         return True
 
 
-async def send_pieces(send: Send, content: bytes, *, is_end: bool) -> None:
-    """Send something piece by piece: the server takes one when the client has taken most of those before."""
-    last = len(content) - _PIECE_BYTES
-    for begin in range(0, max(last, 0), _PIECE_BYTES):
-        await send({"type": "http.response.body", "body": content[begin : begin + _PIECE_BYTES], "more_body": True})
-    rest = content[-(len(content) % _PIECE_BYTES or _PIECE_BYTES) :]
+async def send_in_chunks(send: Send, content: bytes, *, is_end: bool) -> None:
+    """Send content in chunks: each is sent once the client has received most of the previous ones."""
+    last = len(content) - _CHUNK_BYTES
+    for begin in range(0, max(last, 0), _CHUNK_BYTES):
+        await send({"type": "http.response.body", "body": content[begin : begin + _CHUNK_BYTES], "more_body": True})
+    rest = content[-(len(content) % _CHUNK_BYTES or _CHUNK_BYTES) :]
     if rest or is_end:
         await send({"type": "http.response.body", "body": rest, "more_body": not is_end})
 
 
 def _cycle_of(send: object) -> RequestResponseCycle | None:
-    """Uvicorn's side of a request, by what it gives to send with; ``None`` under another server."""
+    """Return uvicorn's object of a request, to which ``send`` belongs; ``None`` under another server."""
     cycle = getattr(send, "__self__", None)
     return cycle if isinstance(cycle, RequestResponseCycle) else None
 
 
 class Backpressure:
-    """How much of the answers of each application waits for its clients to take it.
+    """Unsent response bytes per application.
 
     Args:
-        most_bytes: With this much an application gets no further answers before it has taken some.
+        most_bytes: An application with this many unsent bytes gets no further responses until some were sent.
 
     Attributes:
-        by_application: How many bytes wait.
-        taken: Set when some were taken.
+        by_application: The unsent bytes.
+        drained: Set when some bytes were sent.
     """
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
         self.by_application: Counter[str] = Counter()
-        self.taken = asyncio.Event()
+        self.drained = asyncio.Event()
 
     @property
     def total_bytes(self) -> int:
-        """That of all applications."""
+        """The unsent bytes of all applications."""
         return self.by_application.total()
 
     def is_full(self, app_id: str) -> bool:
-        """Whether this application leaves as much unread as it may."""
+        """Return whether an application has reached the limit."""
         return app_id in self.by_application and self.by_application[app_id] >= self._most_bytes
 
 
 class ResponseReader:
-    """The client of one request: it gets its answer as fast as it takes it, and what waits is counted.
+    """The client of one request. Sends responses as fast as the client reads, and counts the unsent bytes.
 
     Args:
-        unread: Where it is counted.
-        app_id: Its application.
-        send: Sends to it.
+        backpressure: The counter of unsent bytes.
+        app_id: The client's application.
+        send: Sends to the client.
 
     Attributes:
-        send: Sends to it, without being counted.
+        send: Sends to the client, without counting.
     """
 
-    __slots__ = ("_app_id", "_unread", "send")
+    __slots__ = ("_app_id", "_backpressure", "send")
 
-    def __init__(self, unread: Backpressure, app_id: str, send: Send) -> None:
-        self._unread = unread
+    def __init__(self, backpressure: Backpressure, app_id: str, send: Send) -> None:
+        self._backpressure = backpressure
         self._app_id = app_id
         self.send = send
 
     @property
-    def is_gone(self) -> bool:
-        """Whether it is known to have gone away, which its task hears of in a moment."""
+    def is_disconnected(self) -> bool:
+        """Whether the client is known to have disconnected; its task learns of it a moment later."""
         cycle = _cycle_of(self.send)
         return cycle is not None and cycle.disconnected
 
     @property
     def must_wait(self) -> bool:
-        """Whether its application is to take other answers first."""
-        return self._unread.is_full(self._app_id)
+        """Whether the application has to read other responses first."""
+        return self._backpressure.is_full(self._app_id)
 
-    async def room(self) -> None:
-        """Wait until an answer may be made for it.
+    async def wait_for_room(self) -> None:
+        """Wait until the application may get another response.
 
-        Its application took some then, or its connections ended, which those of a client that takes nothing do.
+        Then it has read some bytes, or its connections have ended. Connections of clients that read nothing time out.
         """
         while self.must_wait:
-            self._unread.taken.clear()
-            await self._unread.taken.wait()
+            self._backpressure.drained.clear()
+            await self._backpressure.drained.wait()
 
     @contextmanager
-    def waiting(self, size: int) -> Iterator[None]:
-        """Meanwhile so much more waits, until it is taken or not sent any more."""
-        waiting = self._unread.by_application
-        waiting[self._app_id] += size
+    def counting(self, size: int) -> Iterator[None]:
+        """Count this many bytes as unsent within the context."""
+        unsent = self._backpressure.by_application
+        unsent[self._app_id] += size
         try:
             yield
         finally:
-            waiting[self._app_id] -= size
-            if not waiting[self._app_id]:
-                del waiting[self._app_id]
-            self._unread.taken.set()
+            unsent[self._app_id] -= size
+            if not unsent[self._app_id]:
+                del unsent[self._app_id]
+            self._backpressure.drained.set()
 
-    async def send_whole(self, response: WSGIResponse) -> None:
-        """Send an answer."""
-        with self.waiting(len(response.body)):
+    async def send_response(self, response: WSGIResponse) -> None:
+        """Send a complete response."""
+        with self.counting(len(response.body)):
             await response.send(self.send)
 
     async def send_chunk(self, chunk: bytes) -> None:
-        """Send a part of an answer."""
-        await send_pieces(self.send, chunk, is_end=False)
+        """Send a chunk of a response."""
+        await send_in_chunks(self.send, chunk, is_end=False)
 
 
 def environ_of(scope: Message) -> WSGIEnvironment:
-    """The environment of a request whose body did not come yet."""
+    """Return the WSGI environment of a request, without its body."""
     server = scope.get("server") or ("localhost", 80)
     client = scope.get("client") or ("", 0)
     environ: WSGIEnvironment = {
@@ -285,8 +285,8 @@ def environ_of(scope: Message) -> WSGIEnvironment:
         _put_header(environ, name.decode("latin-1"), value.decode("latin-1"))
     if CALLER in scope:
         environ[CALLER] = scope[CALLER]
-    # A body is whole before it is read; Werkzeug would take a chunked one for endless and cut it at the limit without
-    # a word.
+    # The body is read completely before the app is called. Werkzeug would treat a chunked body as endless and
+    # silently truncate it at the limit.
     environ.pop("HTTP_TRANSFER_ENCODING", None)
     environ["CONTENT_LENGTH"] = "0"
     return environ
@@ -294,7 +294,8 @@ def environ_of(scope: Message) -> WSGIEnvironment:
 
 def _put_header(environ: WSGIEnvironment, name: str, value: str) -> None:
     if "_" in name:
-        # It would pass for the name with hyphens, which a proxy in front adds, replaces or takes away.
+        # It would look like the same name with hyphens, which a trusted proxy adds, replaces or removes.
+
         return
     if name in {"content-type", "content-length"}:
         environ[name.replace("-", "_").upper()] = value

@@ -1,7 +1,7 @@
-"""uvicorn's side: calls the WSGI app on the event loop and parks deferred answers without a thread.
+"""The ASGI app for uvicorn: calls the Flask app on the event loop and completes delayed responses without a thread.
 
-The app's views look something up or hand work to the writer, which takes well under a millisecond; whatever takes
-longer comes back as a :class:`~mirror_server.views.deferred.Deferred`. A parked request costs a task, not a thread.
+A view reads a little or submits work to the writer, which takes well under a millisecond. Anything slower is returned
+as a :class:`~mirror_server.views.deferred.Deferred`. A pending request costs a task, not a thread.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ if TYPE_CHECKING:
     from mirror_server.web.app import MirrorApp
 
 QUEUED = "mirror.queued"
-"""Key of the ASGI state of a request whose call stood in the loop's queue since it arrived, as uvicorn has it."""
+"""Key of uvicorn's ASGI state: each request is called in the order of arrival, through the queue of the event loop."""
 
 _LARGE_BYTES = 256 * 1024
 _SMALL_BYTES = 16 * 1024
 _LARGE_BODY_BYTES = 64 * 1024
 _LAST_SECONDS = 0.5
-# The threads of a client read two connections in any order, some tens of milliseconds apart on a busy machine.
+# A client's threads can read two connections in any order, some tens of milliseconds apart on a busy machine.
 _READING_SECONDS = 0.05
-_MOST_AT_ONCE = 100
-_NOTHING_KNOWN = {"method": "", "path": "", "query_string": b"", "http_version": "1.1", "scheme": "http"}
+_MAX_CALLS_PER_TURN = 100
+_EMPTY_SCOPE = {"method": "", "path": "", "query_string": b"", "http_version": "1.1", "scheme": "http"}
 
 
 class Bridge:
@@ -60,12 +60,13 @@ class Bridge:
 
     Args:
         app: The Flask app.
-        settings: Limits: of bodies, of polls and what else stays open as they do, and of answers that are not read.
-        reading_seconds: How long after an answer was sent it counts as read, where something waits for that.
+        settings: Limits of bodies, of polls and other responses that stay open, and of unread responses.
+        reading_seconds: How long after it was sent a response is considered read, before :attr:`Deferred.sent` is
+            called.
 
     Attributes:
         stopping: Set when the server stops.
-        unread: Counts what waits for clients to take it.
+        backpressure: Counts the unsent bytes.
     """
 
     def __init__(self, app: MirrorApp, settings: Settings, *, reading_seconds: float = _READING_SECONDS) -> None:
@@ -74,32 +75,30 @@ class Bridge:
         self._body_timeout_seconds = settings.request_timeout_seconds
         self._reading_seconds = reading_seconds
         self._slots = Slots.of_polls(settings.max_parked_polls, settings.poll_share)
-        self.unread = Backpressure(settings.max_unread_bytes)
+        self.backpressure = Backpressure(settings.max_unread_bytes)
         self._turn = _Turn()
-        # By loop: clients in the process of the server may have loops of their own, and an event of one wakes no other.
+        # By loop: clients in the server's process can have loops of their own, and an event of one wakes no other.
         self._shares: WeakKeyDictionary[asyncio.AbstractEventLoop, Shares] = WeakKeyDictionary()
         self.stopping = asyncio.Event()
-        self._parked: set[_Parked] = set()
-        self._calls: Calls | None = None
+        self._pending: set[_PendingRequest] = set()
+        self._loop_calls: LoopCallQueue | None = None
 
     def error_response(self, api_error: ApiError, scope: Mapping[str, Any]) -> WSGIResponse:
-        """The answer to a request that did not arrive whole; its scope may lack parts."""
-        return WSGIResponse.of(
-            self._app, environ_of({**_NOTHING_KNOWN, **scope, "headers": []}) | {REJECTED: api_error}
-        )
+        """Return the response to a request that did not arrive completely. Its scope may lack members."""
+        return WSGIResponse.of(self._app, environ_of({**_EMPTY_SCOPE, **scope, "headers": []}) | {REJECTED: api_error})
 
     def wait_for_responses(self, seconds: float) -> None:
-        """Wait on another thread, so long at most, until those have their answers whose future is done."""
-        if self._calls is not None:
-            self._calls.wait(seconds)
+        """Block another thread until the responses whose future is done were sent, or for this many seconds."""
+        if self._loop_calls is not None:
+            self._loop_calls.wait(seconds)
 
     def stop_waiting(self) -> None:
-        """Answer all parked requests, as if their time were over; what is being stored is first given a moment."""
+        """Respond to all pending requests as if they had timed out; commits in progress get a moment to complete."""
         self.stopping.set()
         for shares in list(self._shares.values()):
-            shares.end_rests()
-        for parked in list(self._parked):
-            parked.end()
+            shares.end_pauses()
+        for pending in list(self._pending):
+            pending.end()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Serve one HTTP request."""
@@ -111,49 +110,49 @@ class Bridge:
             return
         if body:
             environ |= {"wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
-            # Many may have come meanwhile.
+            # Other requests may have arrived meanwhile.
             await shares.turn(environ)
         if QUEUED in scope.get("state", ()):
             environ[ONCE] = self._turn.once
-        unfinished = self.begin(environ)
-        response = self.ask(environ, is_large=len(body) > _LARGE_BODY_BYTES)
-        left = unfinished.response
-        if left is None and len(response.body) <= _SMALL_BYTES:
-            # Nearly always. What waits of these is counted by nobody, and less than what the server buffers anyway.
+        unfinished = self.prepare(environ)
+        response = self.call_app(environ, is_large=len(body) > _LARGE_BODY_BYTES)
+        unsent = unfinished.response
+        if unsent is None and len(response.body) <= _SMALL_BYTES:
+            # The most frequent case. These bytes are not counted: they are fewer than the server buffers anyway.
             unfinished.release()
             await response.send(send, is_last=len(body) > self._max_body_bytes)
             return
         reader = self.reader(environ, send)
         try:
-            whole = await self._finish(left, response, environ, receive, reader)
+            completed = await self._complete(unsent, response, environ, receive, reader)
             unfinished.release()
-            if whole is not None:
-                if len(whole.body) > _LARGE_BYTES:
-                    shares.rest(environ)
-                await reader.send_whole(whole)
+            if completed is not None:
+                if len(completed.body) > _LARGE_BYTES:
+                    shares.pause(environ)
+                await reader.send_response(completed)
         finally:
             unfinished.release()
-            if isinstance(left, Deferred) and left.sent is not None:
-                asyncio.get_running_loop().call_later(self._reading_seconds, left.sent)
+            if isinstance(unsent, Deferred) and unsent.sent is not None:
+                asyncio.get_running_loop().call_later(self._reading_seconds, unsent.sent)
 
-    def begin(self, environ: WSGIEnvironment) -> Unfinished:
-        """Prepare to call the app: the caller finishes what it leaves of the request, and releases this."""
+    def prepare(self, environ: WSGIEnvironment) -> Unfinished:
+        """Prepare a call of the app. The caller completes the unfinished response, and releases the returned object."""
         unfinished = Unfinished(environ, self._slots)
-        environ |= {PARK: unfinished.take, IS_FULL: self.unread.is_full}
+        environ |= {PARK: unfinished.accept, IS_FULL: self.backpressure.is_full}
         return unfinished
 
-    def ask(self, environ: WSGIEnvironment, *, is_large: bool = False) -> WSGIResponse:
-        """Call the app; the time that it takes counts as its key's."""
+    def call_app(self, environ: WSGIEnvironment, *, is_large: bool = False) -> WSGIResponse:
+        """Call the app, and count its time against the share of the key."""
         began_at, worked_before = time.perf_counter(), time.thread_time()
         response = WSGIResponse.of(self._app, environ)
         seconds, worked = time.perf_counter() - began_at, time.thread_time() - worked_before
-        # A large one lets others have as much; what it waited for the database, they had already.
-        self._shares_here().count(environ, seconds, rest_seconds=worked if is_large else 0)
+        # After a large request others get as much CPU time. While it waited for the database they could run anyway.
+        self._shares_here().count(environ, seconds, pause_seconds=worked if is_large else 0)
         return response
 
     def reader(self, environ: WSGIEnvironment, send: Send) -> ResponseReader:
-        """The client of a request that the app was asked."""
-        return ResponseReader(self.unread, noted(environ).get("application", ""), send)
+        """Return the client of a request that the app has admitted."""
+        return ResponseReader(self.backpressure, noted(environ).get("application", ""), send)
 
     def _shares_here(self) -> Shares:
         loop = asyncio.get_running_loop()
@@ -162,34 +161,34 @@ class Bridge:
             shares = self._shares[loop] = Shares(loop)
         return shares
 
-    async def _finish(
+    async def _complete(
         self,
-        left: Response | None,
+        unsent: Response | None,
         response: WSGIResponse,
         environ: WSGIEnvironment,
         receive: Receive,
         reader: ResponseReader,
     ) -> WSGIResponse | None:
-        """The whole answer; ``None`` where it was sent while it was made, or the client went away."""
-        while isinstance(left, Deferred):
-            left = await self._wait(left, environ, receive, reader)
-            if left is None:
+        """Return the complete response; ``None`` if it was already sent, or the client disconnected."""
+        while isinstance(unsent, Deferred):
+            unsent = await self._wait(unsent, environ, receive, reader)
+            if unsent is None:
                 return None
-            response = WSGIResponse.of(left, environ)
-        if isinstance(left, Streamed):
-            await self._stream(left, response, receive, reader)
+            response = WSGIResponse.of(unsent, environ)
+        if isinstance(unsent, Streamed):
+            await self._stream(unsent, response, receive, reader)
             return None
         return response
 
     async def _body(self, environ: WSGIEnvironment, receive: Receive, send: Send) -> bytes | None:
-        """The body; ``None`` when the client went away, has no key to send it, or was told that it took too long."""
+        """Return the body; ``None`` if the client disconnected, has no valid key, or was too slow and got an error."""
         try:
             async with asyncio.timeout(self._body_timeout_seconds):
-                # To ask for the body tells a client that expects to be told so to send it.
+                # To call receive() permits a client that expects status 100 to send the body.
                 message: Message = {"type": "", "more_body": True} if "HTTP_EXPECT" in environ else await receive()
                 if message.get("more_body") and not await self._may_send(environ, send):
                     return None
-                # No more than one byte behind the limit is kept of a longer one.
+                # Of a body beyond the limit only one more byte is stored: enough to detect it.
                 body = bytearray(message.get("body", b""))
                 while message.get("more_body") and len(body) <= self._max_body_bytes:
                     message = await receive()
@@ -202,37 +201,37 @@ class Bridge:
             return None
 
     async def _may_send(self, environ: WSGIEnvironment, send: Send) -> bool:
-        """Whether the head lets a client send a body; one that may not is told why."""
-        response = self.ask(environ | {HEAD_ONLY: True})
+        """Return whether the head permits a client to send a body; otherwise send the error."""
+        response = self.call_app(environ | {HEAD_ONLY: True})
         if response.status != 100:
-            # The body may still come; nothing is read behind it.
+            # The body may still arrive, so no further request can be read from this connection.
             await response.send(send, is_last=True)
         return response.status == 100
 
     async def _wait(
         self, deferred: Deferred, environ: WSGIEnvironment, receive: Receive, reader: ResponseReader
     ) -> Response | None:
-        """The response when it can be made; ``None`` where it was sent already, or the client went away."""
-        parked = _Parked(self._app, deferred, environ, reader)
+        """Return the response when it can be made; ``None`` if it was already sent, or the client disconnected."""
+        pending = _PendingRequest(self._app, deferred, environ, reader)
         try:
-            if await self._gone(parked, deferred, receive):
+            if await self._wait_until_ready(pending, deferred, receive):
                 return None
             if reader.must_wait:
                 if deferred.is_optional:
                     deferred.release()
-                await reader.room()
-                if deferred.takes and await _is_gone(receive):
+                await reader.wait_for_room()
+                if deferred.consumes and await _is_disconnected(receive):
                     return None
-            return parked.finished_response()
+            return pending.finished_response()
         finally:
-            # Before a download, which may take a slow reader minutes.
+            # Not later: a slow client can take minutes to read a download.
             deferred.release()
 
     async def _stream(
         self, streamed: Streamed, response: WSGIResponse, receive: Receive, reader: ResponseReader
     ) -> None:
-        """Have the response send itself, until the client goes away or the server stops."""
-        ends = [asyncio.ensure_future(_until_gone(receive)), asyncio.ensure_future(self.stopping.wait())]
+        """Let the response send itself, until the client disconnects or the server stops."""
+        ends = [asyncio.ensure_future(_until_disconnected(receive)), asyncio.ensure_future(self.stopping.wait())]
         try:
             await response.begin(reader.send)
             if await streamed.send(reader, ends):
@@ -243,46 +242,46 @@ class Bridge:
             streamed.close()
 
     @property
-    def calls(self) -> Calls:
-        """Brings calls of other threads to the loop that runs here."""
+    def loop_calls(self) -> LoopCallQueue:
+        """The queue for calls from other threads to the running event loop."""
         loop = asyncio.get_running_loop()
-        if self._calls is None or self._calls.loop is not loop:
-            self._calls = Calls(loop)
-        return self._calls
+        if self._loop_calls is None or self._loop_calls.loop is not loop:
+            self._loop_calls = LoopCallQueue(loop)
+        return self._loop_calls
 
-    async def _gone(self, parked: _Parked, deferred: Deferred, receive: Receive) -> bool:
-        """Wait for the future, the end of its time or of the server; true where nothing is left to be answered."""
-        timer = asyncio.get_running_loop().call_later(deferred.timeout_seconds, parked.end)
-        self._parked.add(parked)
-        # The end of the server may have come before it was parked.
+    async def _wait_until_ready(self, pending: _PendingRequest, deferred: Deferred, receive: Receive) -> bool:
+        """Wait for the future, the timeout or the end of the server. Return true if no response is to be sent."""
+        timer = asyncio.get_running_loop().call_later(deferred.timeout_seconds, pending.end)
+        self._pending.add(pending)
+        # The server may have stopped before the request was added.
         if self.stopping.is_set():
-            parked.end()
-        calls = self.calls
-        deferred.future.add_done_callback(lambda _: calls.soon(parked.arrived))
+            pending.end()
+        loop_calls = self.loop_calls
+        deferred.future.add_done_callback(lambda _: loop_calls.submit(pending.respond))
         try:
-            gone = await parked.is_gone(receive)
+            is_over = await pending.wait_until_ready(receive)
         finally:
-            self._parked.discard(parked)
+            self._pending.discard(pending)
             timer.cancel()
-        if self.stopping.is_set() and not (gone or deferred.is_poll or deferred.is_optional):
-            # Work in the writer's hands ends by itself; telling its client that it failed would be wrong. A device
-            # does not, and what it would tell may come later.
+        if self.stopping.is_set() and not (is_over or deferred.is_poll or deferred.is_optional):
+            # A commit ends by itself, and an error response would be wrong. The response of a device may take longer,
+            # and is not waited for.
             await until_done(deferred.future, _LAST_SECONDS)
-        return gone
+        return is_over
 
 
-class _Parked:
-    """A request whose answer comes later, while it waits; made by its task.
+class _PendingRequest:
+    """A request that waits for its delayed response. Its own task creates it.
 
-    Thousands wait at once: the request's own task listens to its client and is interrupted, rather than a second task
-    for each of them. To wake it takes longer than to make the answer of a poll, which many share. So where there is
-    nothing else to wait for that answer is sent at once, and the task, when it runs, only tidies up.
+    Thousands wait at once, so no second task is created for each: the request's own task waits for its client to
+    disconnect, and is interrupted. Waking that task takes longer than sending a response that many polls share. So if
+    such a response needs no further waiting, it is sent at once, and the task only cleans up when it runs.
 
     Args:
-        app: Makes the answer.
-        deferred: What it waits for.
+        app: Makes the response.
+        deferred: The delayed response.
         environ: The request.
-        reader: Its client.
+        reader: The client.
     """
 
     __slots__ = ("_app", "_deferred", "_environ", "_is_interrupted", "_is_waiting", "_reader", "_response", "_task")
@@ -298,33 +297,33 @@ class _Parked:
         self._is_interrupted = False
 
     def finished_response(self) -> Response:
-        """The answer as it is now, or was when it arrived."""
+        """Return the complete response, as it is now or was when the future was done."""
         response = self._response
         if response is None:
             response = self._app.current_response(self._deferred, self._environ)
         return self._app.finish(response, self._environ)
 
     def end(self) -> None:
-        """Wait no longer."""
+        """End the wait."""
         if self._is_waiting:
             self._is_waiting = False
             self._is_interrupted = True
             self._task.cancel()
 
-    def arrived(self) -> None:
-        """Answer, as its future is done. Raises nothing."""
-        if self._reader.is_gone:
-            # The task is about to hear of it. An answer would count as read, and nobody could read it.
+    def respond(self) -> None:
+        """Respond, because the future is done. Raises nothing."""
+        if self._reader.is_disconnected:
+            # The task is about to learn of it. A response would count as read, although no one can read it.
             return
-        # Whatever goes wrong before it is sent goes wrong in the task once more, which knows what to do about it.
+        # An error before the response is sent occurs again in the task, which handles it.
         with suppress(Exception):
             if self._is_waiting and self._send():
                 return
         self.end()
 
     def _send(self) -> bool:
-        """Send the answer, unless something has to be waited for before it is made or while it is sent."""
-        if not self._deferred.is_poll or self._deferred.takes or self._reader.must_wait:
+        """Send the response at once, if neither making nor sending it needs further waiting."""
+        if not self._deferred.is_poll or self._deferred.consumes or self._reader.must_wait:
             return False
         response = self._response = self._app.current_response(self._deferred, self._environ)
         if not (
@@ -336,98 +335,96 @@ class _Parked:
         self._app.finish(response, self._environ)
         return True
 
-    async def is_gone(self, receive: Receive) -> bool:
-        """Wait until there is something to do: false where there is an answer to be sent, true if the client is gone.
-
-        To a client that was answered there is nothing more to say either.
-        """
-        gone = False
+    async def wait_until_ready(self, receive: Receive) -> bool:
+        """Wait until the response can be sent. Return true if the client disconnected or already has its response."""
+        is_over = False
         try:
-            await _until_gone(receive)
-            gone = True
+            await _until_disconnected(receive)
+            is_over = True
         except asyncio.CancelledError:
-            # Interrupted by others than `end`, or by them too: then the task is to end.
+            # If not only `end` interrupted the task, it was cancelled from outside and has to end.
             if not self._is_interrupted or self._task.uncancel():
                 raise
         finally:
             self._is_waiting = False
-        # What arrives in the same moment is not for a client that is gone: a plain poll would lose it.
-        return gone or (self._deferred.takes and await _is_gone(receive))
+        # A client can disconnect in the same moment. It must not get the data, or a plain poll would lose it.
+        return is_over or (self._deferred.consumes and await _is_disconnected(receive))
 
 
-async def _until_gone(receive: Receive) -> None:
-    """Wait until the client goes away; what is left of a body past the limit comes before that."""
+async def _until_disconnected(receive: Receive) -> None:
+    """Wait until the client disconnects; the rest of a body beyond the limit comes first."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def _is_gone(receive: Receive) -> bool:
-    """Whether the client is known to be gone by now."""
+async def _is_disconnected(receive: Receive) -> bool:
+    """Return whether the client is known to have disconnected."""
     with suppress(TimeoutError):
         async with asyncio.timeout(0):
-            await _until_gone(receive)
+            await _until_disconnected(receive)
             return True
     return False
 
 
-class Calls:
-    """Calls from other threads, brought to an event loop together and made there in their order.
+class LoopCallQueue:
+    """A queue of calls from other threads to an event loop, in order.
 
-    One event wakes thousands who wait. To wake the loop for each of them takes about as long as what each does, and
-    what all of them do at once would keep it from everybody else.
+    One event can wake thousands of waiting requests. Waking the loop for each takes about as long as the call itself,
+    and making all calls at once would delay everything else.
 
     Args:
-        loop: The loop, which others get their turn on between a hundred calls and the next.
+        loop: The loop. After each hundred calls it runs other callbacks.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._waiting: deque[Callable[[], object]] = deque()
-        self._is_due = False
-        self._made = threading.Event()
-        self._made.set()
+        self._calls: deque[Callable[[], object]] = deque()
+        self._is_scheduled = False
+        self._idle = threading.Event()
+        self._idle.set()
 
-    def soon(self, call: Callable[[], object]) -> None:
-        """Make a call soon; from any thread. It must not raise. After the end of the loop nothing is called."""
-        # Added before it is looked whether the loop knows, and there looked for the other way round: none is left.
-        self._waiting.append(call)
-        if not (self._is_due or self.loop.is_closed()):
-            self._is_due = True
-            self._made.clear()
+    def submit(self, call: Callable[[], object]) -> None:
+        """Submit a call from any thread. It must not raise. Once the loop is closed, calls are never made."""
+        # The call is appended before the flag is read, and the loop clears the flag before it reads the queue. In this
+        # order no call is missed.
+        self._calls.append(call)
+        if not (self._is_scheduled or self.loop.is_closed()):
+            self._is_scheduled = True
+            self._idle.clear()
             self.loop.call_soon_threadsafe(self._make)
 
     def wait(self, seconds: float) -> None:
-        """Wait on another thread, so long at most, until what was asked for is done, and what tasks did for it."""
-        self._made.wait(seconds)
+        """Block another thread until the submitted calls were made and the tasks they woke ran, or for so long."""
+        self._idle.wait(seconds)
 
     def _make(self) -> None:
-        self._is_due = False
-        for _ in range(min(len(self._waiting), _MOST_AT_ONCE)):
-            self._waiting.popleft()()
-        if self._waiting and not self._is_due:
-            self._is_due = True
+        self._is_scheduled = False
+        for _ in range(min(len(self._calls), _MAX_CALLS_PER_TURN)):
+            self._calls.popleft()()
+        if self._calls and not self._is_scheduled:
+            self._is_scheduled = True
             self.loop.call_soon(self._make)
         else:
-            # Behind the tasks that the calls woke.
-            self.loop.call_soon(self._made.set)
+            # After the tasks that the calls woke.
+            self.loop.call_soon(self._idle.set)
 
 
 class _Turn:
-    """Looks up once what all requests need that the loop handles in one turn."""
+    """A cache of one result for all requests that the loop handles in one turn."""
 
     def __init__(self) -> None:
-        self._given: Any = None
+        self._result: Any = None
 
-    def once(self, ask: Callable[[], Any]) -> Any:
-        """Call ``ask``, which never gives ``None``, once for all requests that had arrived before.
+    def once(self, query: Callable[[], Any]) -> Any:
+        """Call ``query`` once for all requests that arrived before, and return its result, which is never ``None``.
 
-        They stand in the loop's queue, one behind the other, and behind them the end of this turn. What arrives later
-        stands behind that. So whatever was done before a request arrived was done before it was asked.
+        The loop's queue contains these requests and then the end of this turn. A later request comes after that. So
+        the result includes every change that was made before a request arrived.
         """
-        if self._given is None:
+        if self._result is None:
             asyncio.get_running_loop().call_soon(self._end)
-            self._given = ask()
-        return self._given
+            self._result = query()
+        return self._result
 
     def _end(self) -> None:
-        self._given = None
+        self._result = None

@@ -25,49 +25,49 @@ _COLLECT_ALL_EVERY = 100
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 Upgrade = Callable[[HttpToolsProtocol], Callable[[bytes], None] | None]
-"""Makes another protocol of a connection that asks for it; ``ws`` of uvicorn's configuration.
+"""Upgrades a connection to another protocol; ``ws`` in uvicorn's configuration.
 
-Called where the head of a request with ``Upgrade`` was read, and no other is being answered, on the event loop. What it
-gives has the connection from then on, and is called with what came behind the head. ``None`` is for a request that is
-answered as one without ``Upgrade``; it may raise a :class:`ApiError`.
+Called on the event loop when the head of a request with ``Upgrade`` was read and no other request of the connection is
+in progress. The returned function takes over the connection, and is called with the bytes after the head. ``None``
+means that the request is served as one without ``Upgrade``. It may raise a :class:`ApiError`.
 """
 
 
 class _StopSignals:
-    """Takes the signals that end a process, from before the event loop runs until everything is closed.
+    """Handles the signals that end a process, from before the event loop runs until everything is closed.
 
-    A KeyboardInterrupt in the middle of an import leaves Python's import lock taken, and each thread that imports
-    something later, to close down for instance, waits for it for ever. What comes before anybody can act on it waits.
+    A KeyboardInterrupt during an import would leave Python's import lock acquired. Then each thread that imports
+    something later, for instance to close down, would block for ever. Signals before :meth:`handle_with` are stored.
     """
 
     def __init__(self) -> None:
-        self._waiting: list[int] = []
-        self._act: Callable[[int, FrameType | None], None] | None = None
-        self._before: dict[signal.Signals, Any] = {}
+        self._pending: list[int] = []
+        self._handler: Callable[[int, FrameType | None], None] | None = None
+        self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        self._before = {sig: signal.signal(sig, self._take) for sig in _SIGNALS}
+        self._previous = {sig: signal.signal(sig, self._receive) for sig in _SIGNALS}
         return self
 
     def __exit__(self, *_: object) -> None:
-        for sig, handler in self._before.items():
+        for sig, handler in self._previous.items():
             signal.signal(sig, handler)
 
-    def act_by(self, act: Callable[[int, FrameType | None], None]) -> None:
-        """Have this called at each signal, and for those that came already."""
-        self._act = act
-        while self._waiting:
-            act(self._waiting.pop(0), None)
+    def handle_with(self, handler: Callable[[int, FrameType | None], None]) -> None:
+        """Set the handler, and call it for the signals that were stored."""
+        self._handler = handler
+        while self._pending:
+            handler(self._pending.pop(0), None)
 
-    def _take(self, sig: int, frame: FrameType | None) -> None:
-        if self._act is None:
-            self._waiting.append(sig)
+    def _receive(self, sig: int, frame: FrameType | None) -> None:
+        if self._handler is None:
+            self._pending.append(sig)
         else:
-            self._act(sig, frame)
+            self._handler(sig, frame)
 
 
 class _Server(uvicorn.Server):
-    """Ends the held polls at the first signal, so that stopping does not wait for them."""
+    """Ends the open polls at the first signal, so that stopping does not wait for them."""
 
     def __init__(self, config: uvicorn.Config, bridge: Bridge, accept: Callable[..., Any]) -> None:
         super().__init__(config)
@@ -75,16 +75,17 @@ class _Server(uvicorn.Server):
         self._accept = accept
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen."""
+        """Start to listen."""
         self.lifespan.state[QUEUED] = True
         accepting = self._accept(server=self, sockets=sockets)
         await super().startup(sockets if accepting is None else [])
         self.servers += accepting or ()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's signature
-        """Begin to stop, or at a second Ctrl-C stop at once.
+        """Start to stop, or stop at once at a second Ctrl-C.
 
-        uvicorn would raise the signal again at its end, and with that cut off what is closed after it.
+        This does not store the signal as uvicorn does: uvicorn would raise it again at its end, and that would
+        interrupt closing the services.
         """
         self._bridge.stop_waiting()
         self.force_exit = self.should_exit and sig == signal.SIGINT
@@ -92,17 +93,17 @@ class _Server(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free one.
+    """Return a listening socket; port 0 selects a free port.
 
     Raises:
-        CannotServe: The address is taken or not of this machine.
+        CannotServe: The address is in use, or does not belong to this machine.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        # From here on who connects waits for the server to start, and who listens on the same port is told.
+        # From here on clients can connect and wait for the server to start, and the port is taken for others.
         listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
@@ -113,22 +114,23 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def serve(services: Services, listener: socket.socket, announce: Callable[[str], None] = lambda _: None) -> None:
-    """Serve until a signal stops it; then everything that was accepted is on disk.
+    """Serve until a signal stops the server; then everything that was accepted is on disk.
 
     Args:
-        services: What is served; closed at the end.
-        listener: Where clients connect.
-        announce: Called with ``http`` or ``https`` when all listens, and a signal would stop the server in order: who
-            reads what it tells may send one.
+        services: The services; closed at the end.
+        listener: The socket that clients connect to.
+        announce: Called with ``http`` or ``https`` when the server listens and handles signals. So a program that reads
+            the announcement can send a signal.
 
     Raises:
-        DatabaseError: The database does not answer any more.
-        CannotServe: Something that the settings ask for is not possible.
+        DatabaseError: The database no longer responds.
+        CannotServe: A setting cannot be applied.
     """
     with _StopSignals() as signals:
         try:
             server = _server_of(services)
-            signals.act_by(server.handle_exit)
+            signals.handle_with(server.handle_exit)
+
             services.start()
             announce("https" if server.config.is_ssl else "http")
             _collect_rarely()
@@ -138,10 +140,10 @@ def serve(services: Services, listener: socket.socket, announce: Callable[[str],
 
 
 def _collect_rarely() -> None:
-    """Let Python look for garbage in what was made lately, and seldom in what stays.
+    """Let the garbage collector examine young objects as usual, and old ones rarely.
 
-    Thousands of held polls are millions of objects. To go through all of them takes most of a second, in which nobody
-    is answered, and finds nothing: what a request leaves behind is garbage at once.
+    Thousands of open polls are millions of objects. To examine them all takes most of a second, in which no request is
+    served, and frees nothing: reference counts already free the objects of completed requests.
     """
     gc.collect()
     gc.freeze()
@@ -162,7 +164,7 @@ def _server_of(services: Services) -> _Server:
         log_config=None,
         access_log=False,
         server_header=False,
-        # Whose word is taken for who sends a request is a setting of this server's own.
+        # The trusted proxies are a setting of this server's own.
         proxy_headers=False,
         timeout_graceful_shutdown=_STOP_SECONDS,
         backlog=_BACKLOG,
@@ -174,7 +176,7 @@ def _server_of(services: Services) -> _Server:
     services.gauges.append(
         lambda: (
             Measurement("mirror_open_connections", "Connections of clients.", len(connections)),
-            Measurement("mirror_unread_bytes", "Parts of answers that clients are to take.", bridge.unread.total_bytes),
+            Measurement("mirror_unread_bytes", "Unsent bytes of responses.", bridge.backpressure.total_bytes),
         )
     )
     return server

@@ -1,4 +1,4 @@
-"""The requests of one key share an event loop with those of the others, and wait for their turn where they are many."""
+"""Fair division of the event loop between access keys: a key with many requests waits for its turn."""
 
 from __future__ import annotations
 
@@ -12,98 +12,98 @@ if TYPE_CHECKING:
 
     from _typeshed.wsgi import WSGIEnvironment
 
-_MOST_SECONDS = 0.002
-_CALLED_AT_ONCE = 16
-"""One at a time would take a turn of the loop for each; where these are too many, the last of them wait again."""
+_MAX_SECONDS = 0.002
+_WOKEN_PER_TURN = 16
+"""To wake one at a time would need a turn of the loop for each. If these are too many, the last of them wait again."""
 
 
 class Shares:
-    """Shares of one event loop: in each of its turns a key has two milliseconds, and at least one request."""
+    """Shares of one event loop: in each turn of the loop a key gets two milliseconds, and at least one request."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        # Weakly: the bridge keeps these for as long as the loop is there.
+        # Weak, because the bridge stores this object for as long as the loop exists.
         self._loop: asyncio.AbstractEventLoop = weakref.proxy(loop)
         self._seconds: dict[str, float] = {}
         self._queues: dict[str, _Queue] = {}
-        self._has_rests = True
+        self._has_pauses = True
 
     async def turn(self, environ: WSGIEnvironment) -> None:
-        """Wait behind the requests of the same key that wait already, and while it has had its share."""
+        """Wait for earlier requests of the same key, and as long as the key has used its share."""
         key = _key(environ)
         queue = self._queues.get(key)
         if queue is None:
             return
         waiting = queue.new
-        while waiting is queue.new or self._has_had_its_share(key, queue):
+        while waiting is queue.new or self._has_used_share(key, queue):
             turn = self._loop.create_future()
             waiting.append(turn)
-            waiting = queue.called
+            waiting = queue.woken
             await turn
 
-    def count(self, environ: WSGIEnvironment, seconds: float, *, rest_seconds: float = 0) -> None:
-        """Count the time that a request took of this turn of the loop, for whatever reason: others wait for it alike.
+    def count(self, environ: WSGIEnvironment, seconds: float, *, pause_seconds: float = 0) -> None:
+        """Count the time that a request took of this turn of the loop, including the time it was blocked.
 
-        The next request of its key is served after ``rest_seconds``, or with the next turn where the key has had its
-        share of this one.
+        The next request of its key is served after ``pause_seconds``, or in the next turn if the key has used its
+        share.
         """
         key = _key(environ)
         if not self._seconds:
             self._loop.call_soon(self._seconds.clear)
         self._seconds[key] = self._seconds.get(key, 0) + seconds
-        if rest_seconds or self._seconds[key] > _MOST_SECONDS:
-            self.rest(environ, rest_seconds)
+        if pause_seconds or self._seconds[key] > _MAX_SECONDS:
+            self.pause(environ, pause_seconds)
 
-    def rest(self, environ: WSGIEnvironment, seconds: float = 0) -> None:
-        """Serve others for so long, or once, before the next request of the same key."""
+    def pause(self, environ: WSGIEnvironment, seconds: float = 0) -> None:
+        """Serve other keys for this long, or for one turn, before the next request of the same key."""
         key = _key(environ)
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = _Queue()
-            self._loop.call_soon(self._call, key)
-        queue.rests_until = max(queue.rests_until, self._loop.time() + seconds)
+            self._loop.call_soon(self._wake, key)
+        queue.paused_until = max(queue.paused_until, self._loop.time() + seconds)
 
-    def end_rests(self) -> None:
-        """Let no key rest any more: the server stops, and what waits has little time."""
-        self._has_rests = False
-        # The loop may be that of another thread, and over.
+    def end_pauses(self) -> None:
+        """End all pauses, because the server stops and waiting requests have little time left."""
+        self._has_pauses = False
+        # The loop may belong to another thread, and may be closed.
         for key in list(self._queues):
             with suppress(RuntimeError, ReferenceError):
-                self._loop.call_soon_threadsafe(self._call, key)
+                self._loop.call_soon_threadsafe(self._wake, key)
 
-    def _call(self, key: str) -> None:
-        """Call the next requests of a key, and in the next turn of the loop those behind them."""
+    def _wake(self, key: str) -> None:
+        """Wake the next requests of a key, and in the next turn of the loop those after them."""
         queue = self._queues.get(key)
         if queue is None:
             return
-        if self._rests(queue):
-            self._loop.call_at(queue.rests_until, self._call, key)
-        elif waiting := queue.called or queue.new:
-            for _ in range(min(len(waiting), _CALLED_AT_ONCE)):
+        if self._is_paused(queue):
+            self._loop.call_at(queue.paused_until, self._wake, key)
+        elif waiting := queue.woken or queue.new:
+            for _ in range(min(len(waiting), _WOKEN_PER_TURN)):
                 turn = waiting.popleft()
-                # Its client may be gone.
+                # Its task may be cancelled.
                 if not turn.done():
                     turn.set_result(None)
-            self._loop.call_soon(self._call, key)
+            self._loop.call_soon(self._wake, key)
         else:
             del self._queues[key]
 
-    def _has_had_its_share(self, key: str, queue: _Queue) -> bool:
-        return self._seconds.get(key, 0) > _MOST_SECONDS or self._rests(queue)
+    def _has_used_share(self, key: str, queue: _Queue) -> bool:
+        return self._seconds.get(key, 0) > _MAX_SECONDS or self._is_paused(queue)
 
-    def _rests(self, queue: _Queue) -> bool:
-        return self._has_rests and self._loop.time() < queue.rests_until
+    def _is_paused(self, queue: _Queue) -> bool:
+        return self._has_pauses and self._loop.time() < queue.paused_until
 
 
 class _Queue:
-    """The requests of a key that wait, the oldest first; before the new ones, those that were called too early."""
+    """The waiting requests of a key, oldest first: those that were woken too early, and the new ones."""
 
     def __init__(self) -> None:
-        self.called: deque[asyncio.Future[None]] = deque()
+        self.woken: deque[asyncio.Future[None]] = deque()
         self.new: deque[asyncio.Future[None]] = deque()
-        self.rests_until = 0.0
+        self.paused_until = 0.0
 
 
 def _key(environ: WSGIEnvironment) -> str:
-    """The access key, however its header is written; where there is none, whoever asks without one."""
+    """Return the access key, however its header is written, or the client's address if there is none."""
     authorization: str = environ.get("HTTP_AUTHORIZATION", "")
     return authorization.rstrip().rpartition(" ")[2] or str(environ.get("REMOTE_ADDR", ""))

@@ -24,7 +24,7 @@ async def check_made_no_further(
     with Threads(8) as threads:
         monkeypatch.setattr("mirror_server.extensions.downloads._THREADS", threads)
         deaf = [Reader(bridge, key, *path) for _ in range(3)]
-        await until(lambda: all(each.sent for each in deaf) and bridge.unread.total_bytes > 100_000)
+        await until(lambda: all(each.sent for each in deaf) and bridge.backpressure.total_bytes > 100_000)
         # What is being made counts as much as it may become. When it is there, there may be room for the next.
         count = None
         while count != len(made):
@@ -34,9 +34,9 @@ async def check_made_no_further(
                 await asyncio.sleep(0)
         assert len(made) <= len(deaf)
         # It began when there was room, and what it makes next waits for the client.
-        assert 100_000 < bridge.unread.total_bytes < 1_000_000
+        assert 100_000 < bridge.backpressure.total_bytes < 1_000_000
         for each in deaf:
-            each.takes.set()
-            each.gone.set()
+            each.may_read.set()
+            each.disconnected.set()
             await each.end()
-        assert bridge.unread.total_bytes == 0
+        assert bridge.backpressure.total_bytes == 0

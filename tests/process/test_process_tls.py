@@ -122,9 +122,14 @@ def test_https_and_wss_are_spoken_with_the_certificate(served_files, server):
     headers = {"Authorization": f"Bearer {key}"}
     httpx.put(f"{server.url}/v2/notification/websocket", headers=headers, verify=context, trust_env=False)
     url = server.url.replace("https:", "wss:") + "/v2/notification/websocket-connect"
+
+    def is_connected():
+        state = httpx.get(f"{server.url}/v2/notification/websocket", headers=headers, verify=context, trust_env=False)
+        return state.json()["status"] == "connected"
+
     with connect(url, ssl=context, additional_headers=headers, proxy=None):
-        answer = httpx.get(f"{server.url}/v2/notification/websocket", headers=headers, verify=context, trust_env=False)
-        assert answer.json()["status"] == "connected"
+        # The server stores the connection after the handshake.
+        wait_until(is_connected, "the socket to be connected")
 
 
 def test_plain_http_and_old_tls_are_not_spoken_beside_it(served_files, server):
@@ -196,7 +201,7 @@ def test_certificate_that_cannot_be_used_leaves_the_one_before(served_files, ser
     good_cert, good_key = served_files.cert.read_bytes(), served_files.key.read_bytes()
     faults = [
         (b"", good_key, "has no certificate"),
-        (good_cert, other.private_key_pem.bytes(), "is not that of the certificate"),
+        (good_cert, other.private_key_pem.bytes(), "does not belong to the certificate"),
         (good_cert, b"nonsense", "has no private key"),
     ]
     for number, (cert, key, told) in enumerate(faults, 1):
@@ -213,7 +218,7 @@ def test_variables_of_the_environment_name_it_too_and_one_that_has_ended_is_told
     files.renew()
     server = Server(tmp_path, MIRROR_TLS_CERT=str(files.cert), MIRROR_TLS_KEY=str(files.key))
     assert server.url.startswith("https://")
-    assert f"--tls-cert {files.cert} ended at 2020-02-29 00:00 UTC" in server.child.stderr
+    assert f"--tls-cert {files.cert} expired at 2020-02-29 00:00 UTC" in server.child.stderr
     headers = {"Authorization": f"Bearer {server.key()}"}
     with httpx.Client(base_url=server.url, headers=headers, verify=False, trust_env=False) as client:
         lines = client.get("/metrics").text.splitlines()
@@ -226,7 +231,7 @@ def test_variables_of_the_environment_name_it_too_and_one_that_has_ended_is_told
     ("fault", "told"),
     [
         ("no certificate", "--tls-cert {cert} cannot be read: No such file"),
-        ("other key", "the key {key} is not that of the certificate {cert}"),
+        ("other key", "the key {key} does not belong to the certificate {cert}"),
         ("encrypted", "the key {key} is encrypted; decrypt it with 'openssl pkey"),
         ("swapped", "--tls-cert {cert} has no certificate in PEM"),
         ("nonsense", "--tls-key {key} has no private key in PEM"),

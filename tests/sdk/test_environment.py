@@ -8,7 +8,7 @@ import time
 import httpcore
 import httpx
 import pytest
-from hostile_service import BRIEFLY, HostileService
+from malicious_service import BRIEFLY, MaliciousService
 
 from mirror_sdk import AsyncMirrorClient, ConfigError, ConnectionFailed, MirrorClient
 from mirror_sdk._protocol.deadline import Deadline
@@ -85,7 +85,7 @@ def test_both_clients_agree(environment, client_of):
     """Send requests directly to the service, with either client, although a proxy is set for it."""
     environment.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     environment.setenv("NO_PROXY", "elsewhere.test,127.0.0.0/8")
-    with HostileService(lambda _: [b"HTTP/1.1 204 No Content\r\n\r\n"]) as service:
+    with MaliciousService(lambda _: [b"HTTP/1.1 204 No Content\r\n\r\n"]) as service:
         client_of(service.url).subscriptions.rules.delete_all()
 
 
@@ -140,7 +140,7 @@ def test_a_proxy_where_none_runs_is_named_with_the_cure(environment, client_of, 
 
 
 def test_a_proxy_that_does_not_lead_there_is_named_with_the_cure(environment, client_of):
-    with HostileService(lambda _: [b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"]) as proxy:
+    with MaliciousService(lambda _: [b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"]) as proxy:
         check_named(environment, client_of, "https://mirror.test", f"127.0.0.1:{proxy.port}")
 
 

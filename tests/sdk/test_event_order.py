@@ -17,7 +17,7 @@ from mirror_sdk import (
     GapWarning,
     InvalidValue,
     MirrorClient,
-    UnexpectedAnswer,
+    UnexpectedResponse,
     WebhookReceiver,
 )
 from mirror_sdk.events import EventKind
@@ -162,7 +162,7 @@ LIES = {
 def test_impossible_message_raises_and_no_event_is_consumed(lie):
     message, cursor, told = LIES[lie]
     events = answering(message, cursor).events(after=3, timeout=0)
-    with pytest.raises(UnexpectedAnswer, match=told):
+    with pytest.raises(UnexpectedResponse, match=told):
         next(events)
     assert events.position == 3
 

@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from changed_answers import TEMPERATURE
+from changed_responses import TEMPERATURE
 
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames import from_arrow, read_parquet, to_arrow
@@ -78,12 +78,12 @@ def test_empty_table_has_the_same_columns_and_invalid_form_is_rejected(client):
         assert table.schema.equals(schema)
         assert polars.columns == table.column_names
         pd.testing.assert_frame_equal(from_arrow(table), frame)
-        with pytest.raises(InvalidValue, match="as_='numpy' is no form of a table; give 'pandas', 'arrow', 'polars'"):
+        with pytest.raises(InvalidValue, match="as_='numpy' is not a kind of table; give 'pandas', 'arrow', 'polars'"):
             ask(client, as_="numpy")
         for form in ("arrow", "polars"):
             with pytest.raises(InvalidValue, match="tz='Nowhere' is not a time zone"):
                 ask(client, as_=form, tz="Nowhere")
-    with pytest.raises(InvalidValue, match="no form of a table"):
+    with pytest.raises(InvalidValue, match="not a kind of table"):
         read_parquet("none.parquet", as_="numpy")
 
 

@@ -141,7 +141,7 @@ def test_a_latency_is_never_the_difference_of_two_clocks(service_is_off_by):
     told = response(timestamp=int((at(1) + service_is_off_by).timestamp() * 1000))
     answered = request(told, accepted_at=accepted_at)
     answered._expectation.received_at = NOW + timedelta(seconds=9)
-    resumed = request(told, accepted_at=None, _begun_seconds=None)
+    resumed = request(told, accepted_at=None, _started_seconds=None)
     latency = requests_frame([answered, resumed])["latency"]
     assert latency.iloc[0] == pd.Timedelta(seconds=3)
     assert latency.isna().tolist() == [False, True]

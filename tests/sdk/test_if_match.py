@@ -68,7 +68,7 @@ def test_invalid_revision_is_rejected_before_any_request(client_of):
             expected_revision(wrong)
     client = client_of(transport=httpx.MockTransport(lambda request: pytest.fail(f"sent {request}")))
     for wrong in (-1, 2**63):
-        with pytest.raises(InvalidValue, match="is no revision"):
+        with pytest.raises(InvalidValue, match="is not a revision"):
             client.requests.begin_write("light-0", LEVEL, 40, if_match=wrong)
 
 

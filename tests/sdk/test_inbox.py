@@ -22,12 +22,12 @@ def reply(async_id: str, status: int = 200) -> Entry:
 def test_responses_resolve_their_requests_up_to_the_limit():
     inbox = Inbox(keep=2)
     first, second = inbox.expect("first"), inbox.expect("second")
-    assert (inbox.waiting, inbox.may_take) == (2, False)
-    inbox.take(SECOND, comes_again=True)
-    assert (second.response.status, inbox.waiting, inbox.may_take) == (200, 1, True)
-    inbox.take(FIRST, comes_again=True)
+    assert (inbox.waiting, inbox.may_accept) == (2, False)
+    inbox.accept(SECOND, comes_again=True)
+    assert (second.response.status, inbox.waiting, inbox.may_accept) == (200, 1, True)
+    inbox.accept(FIRST, comes_again=True)
     # As many are still to come by the log as it keeps.
-    assert (first.response.status, inbox.may_take, inbox.waiting) == (200, False, 0)
+    assert (first.response.status, inbox.may_accept, inbox.waiting) == (200, False, 0)
     inbox.pass_over_log()
     assert inbox.may_take
     inbox.feed([reply("first", 504)])
@@ -145,7 +145,7 @@ def test_the_numbers_of_entries_are_their_order_or_that_of_the_message_where_not
     ("numbers", "after", "fault"),
     [
         *[
-            ([number], None, "which is no number")
+            ([number], None, "which is not a number")
             for number in ("6", True, 6.0, 10**MAX_SEQ_DIGITS, -(10**MAX_SEQ_DIGITS))
         ],
         ([8, 5], 5, "an entry has the number 5, which is not above 5 and up to 9"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mirror_sdk._protocol import operations as ops
 from mirror_sdk._protocol.operations import Poll
-from mirror_sdk.errors import APIError, BadRequest, LimitExceeded, NotFound, ServerError, UnexpectedAnswer
+from mirror_sdk.errors import APIError, BadRequest, LimitExceeded, NotFound, ServerError, UnexpectedResponse
 from mirror_sdk.simulator import operations as simulator_ops
 from mirror_sdk.wire.log_entries import Gap
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
@@ -34,7 +34,7 @@ SENT = [
         None,
     ),
     (
-        ops.place_device_request("d", "a1", **WRITE, payload=b"1", content_type="text/plain", expiry_seconds=60),
+        ops.submit_device_request("d", "a1", **WRITE, payload=b"1", content_type="text/plain", expiry_seconds=60),
         {"async-id": "a1"},
         {"method": "PUT", "uri": "/3/0/14", "payload-b64": "MQ==", "content-type": "text/plain", "expiry_seconds": 60},
     ),
@@ -54,7 +54,7 @@ def test_each_operation_sends_its_documented_request():
     for operation, params, body in SENT:
         assert (dict(operation.params), operation.json) == (params, body)
     # A payload may be empty.
-    empty = ops.place_device_request("d", "a1", **WRITE, payload=b"").json
+    empty = ops.submit_device_request("d", "a1", **WRITE, payload=b"").json
     assert empty == {"method": "PUT", "uri": "/3/0/14", "payload-b64": ""}
 
 
@@ -73,10 +73,10 @@ def test_no_device_id_leads_out_of_its_segment(device_id):
     [
         (lambda: ops.get_device_object(""), "device id"),
         (lambda: ops.get_device_object(".."), "device id"),
-        (lambda: ops.place_device_request("d", "a b", **READ), "async_id"),
-        (lambda: ops.place_device_request("d", "ä", **READ), "async_id"),
-        (lambda: ops.place_device_request("d", "a", method="GET", path="3/0/0"), "resource path"),
-        (lambda: ops.place_device_request("d", "a", **READ, expiry_seconds=0), "expiry_seconds"),
+        (lambda: ops.submit_device_request("d", "a b", **READ), "async_id"),
+        (lambda: ops.submit_device_request("d", "ä", **READ), "async_id"),
+        (lambda: ops.submit_device_request("d", "a", method="GET", path="3/0/0"), "resource path"),
+        (lambda: ops.submit_device_request("d", "a", **READ, expiry_seconds=0), "expiry_seconds"),
         (lambda: ops.put_subscription("d", "3303/0/5700"), "resource path"),
         (lambda: ops.put_presubscriptions([{"resource_path": ["/*/0"]}], apply_now=False), "resource_path"),
         (lambda: ops.list_devices({"created_at__gte": datetime(2026, 1, 1)}, limit=None), "created_at__gte"),
@@ -95,7 +95,7 @@ def test_invalid_argument_is_rejected_by_name_before_sending(build, named):
         (ops.get_device_object("d1"), 5),
         (ops.put_subscription("d1", "/3303/0/5700"), 5),
         (ops.delete_subscriptions("d1"), 5),
-        (ops.place_device_request("d", "a1", **READ), 5),
+        (ops.submit_device_request("d", "a1", **READ), 5),
         (ops.get_health(), 1),
         (ops.poll_log(7, hold_seconds=0), 1),
         (simulator_ops.advance_simulator_clock(60), 1),
@@ -148,7 +148,7 @@ def test_a_poll_is_read_with_its_cursor_message_and_gap():
     ],
 )
 def test_response_of_another_interface_is_rejected(operation, answer):
-    with pytest.raises(UnexpectedAnswer):
+    with pytest.raises(UnexpectedResponse):
         operation.finish(answer)
 
 

@@ -6,7 +6,7 @@ from itertools import product
 
 import pandas as pd
 import pytest
-from changed_answers import answer_with, without_arrow
+from changed_responses import answer_with, without_arrow
 from resource_paths import LEVEL, SWITCH
 from usual import DIMMER, LAMP
 

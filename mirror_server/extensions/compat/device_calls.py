@@ -28,7 +28,7 @@ from mirror_server.store import devices, resources
 from mirror_server.store.commands import CommandContext
 from mirror_server.store.session import Session
 from mirror_server.views.description import TEXT, BodySpec, Parameter, ResponseSpec, described, json_of, text_of, words
-from mirror_server.views.device_requests import place
+from mirror_server.views.device_requests import submit
 from mirror_server.views.requests import (
     app_id,
     query_flag,
@@ -182,8 +182,8 @@ def _place(device_id: str, command_request: CommandRequest) -> Response:
     is_silent = query_flag("noResp")
     submission = CommandSubmission(app_id(), device_id, command_request, uuid4().hex, is_silent=is_silent)
     if is_silent:
-        return place(submission, Handling(_reject_queue_mode, _respond_empty))
-    return place(submission, services().part(HeldRequests).hold(submission))
+        return submit(submission, Handling(_reject_queue_mode, _respond_empty))
+    return submit(submission, services().part(HeldRequests).hold(submission))
 
 
 def _reject_queue_mode(_session: Session, context: CommandContext) -> None:
@@ -208,15 +208,15 @@ def _cached(device_id: str, path: str) -> Response:
     Raises:
         ApiError: The device (404) or its resource (400) is unknown.
     """
-    parts = services()
-    with parts.database.read() as session:
+    server = services()
+    with server.database.read() as session:
         if devices.find(session, device_id) is None:
             raise unknown_device(device_id)
         resource = resources.find(session, device_id, path)
         if resource is None:
-            parts.commands.check_instance(session, device_id, path)
+            server.commands.check_instance(session, device_id, path)
     expires_at = None if resource is None else resource.reported_expires_at
-    is_expired = expires_at is not None and expires_at <= parts.clock.now()
+    is_expired = expires_at is not None and expires_at <= server.clock.now()
     if resource is None or resource.reported_value is None or is_expired:
         return empty_response(205)
     content_type = resource.reported_content_type or DEFAULT_CONTENT_TYPE

@@ -80,13 +80,13 @@ def list_endpoints() -> Response:
     conditions = [_REGISTERED]
     if endpoint_type is not None:
         conditions.append(Condition("endpoint_type", "IN", (endpoint_type,)))
-    parts, is_admitted, application = services(), g.still_admits, app_id()
-    api_error = parts.download_slots.acquire(application)
+    server, is_admitted, application = services(), g.still_admits, app_id()
+    api_error = server.download_slots.acquire(application)
     if api_error is not None:
         raise api_error
     with ExitStack() as stack:
-        stack.callback(partial(parts.download_slots.release, application))
-        chunks = _endpoints(stack.enter_context(parts.database.read()), conditions)
+        stack.callback(partial(server.download_slots.release, application))
+        chunks = _endpoints(stack.enter_context(server.database.read()), conditions)
         release = stack.pop_all().close
     return Download(chunks, is_admitted=is_admitted, release=release, content_type="application/json", headers={})
 

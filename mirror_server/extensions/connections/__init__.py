@@ -27,13 +27,13 @@ Without this extension
 
 Leave this extension out only behind a proxy that does the same. Without it:
 
-- Connections are those of uvicorn. A head may have any size and take any time.
+- uvicorn handles the connections. A request head can have any size and can take any time to arrive.
 - A client that reads nothing keeps its connection.
 - Trailer fields after a body count as headers, and the body of a request with ``Upgrade`` is lost.
-- The address of a client is that of its connection, and each IPv6 address counts separately.
+- The address of a client is the address of its connection, and each IPv6 address counts separately.
 """
 
-# To read it begin with ``limits``, then ``connection``.
+# Start reading with ``limits``, then ``connection``.
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ if TYPE_CHECKING:
 
 @extends
 def settings() -> type:
-    """The limits, and the proxies in front."""
+    """Return the settings: the limits, and the trusted proxies."""
     return ConnectionSettings
 
 
 @extends
 def help_topics() -> dict[str, str]:
-    """The limits, and who is believed."""
+    """Return the help about the limits and trusted proxies."""
     return {"connections": __name__}
 
 
 @extends
 def build(services: Services) -> Sequence[object]:
-    """The limits of one server."""
+    """Return the limits of one server."""
     from mirror_server.extensions.connections.limits import ConnectionLimits
 
     return [ConnectionLimits(services.settings)]

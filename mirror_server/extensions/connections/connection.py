@@ -1,8 +1,8 @@
-"""Bounds what a connection may send and how long it may take, before any key is asked for.
+"""Limits of size and time for a connection, applied before authentication.
 
-uvicorn keeps the headers of a request however many come, begins as many requests of one connection as arrive, and
-waits for ever for a client that says nothing or takes nothing. What comes behind a request with ``Upgrade`` it reads as
-a request, be it the body, and trailers as headers.
+Uvicorn itself stores any number of headers, starts all pipelined requests of a connection, and waits without a limit
+for a client that sends or reads nothing. It parses the bytes after a request with ``Upgrade`` as a request, even if
+they are its body, and treats trailers as headers.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from mirror_server.web.serve import Upgrade
 _LINGER_SECONDS = 2
 _MOST_PIPELINED = 16
 _MAX_LOGGED = 100
-_PIECE_BYTES = 64 * 1024
+_CHUNK_BYTES = 64 * 1024
 _HEADER_MARKS = 4
-_MALFORMED = "this is not a request of HTTP/1.1; plain HTTP is spoken here, and paths are percent-encoded ASCII"
+_MALFORMED = "this is not an HTTP/1.1 request; use plain HTTP here, and percent-encode paths as ASCII"
 
 _log = logging.getLogger(__name__)
 
 ErrorResponder = Callable[[ApiError, Mapping[str, Any]], WSGIResponse]
-"""Makes the answer of a refusal, given what is known of the request as an ASGI scope."""
+"""Makes the response of a rejected request from the error and the parsed members of the request's ASGI scope."""
 
 
 class _Rejected(Exception):
-    """Stops the parser; the refusal itself is kept by the connection."""
+    """Stops the parser. The connection stores the error."""
 
 
 class BoundedConnection(HttpToolsProtocol):
-    """A connection of uvicorn's with limits.
+    """A uvicorn connection with limits.
 
     Args:
-        config: uvicorn's.
-        server_state: uvicorn's; it knows all connections.
-        app_state: uvicorn's.
-        _loop: uvicorn's.
-        settings: The limits that others have too.
-        limits: Those of connections alone.
-        error_response: Makes the answer of what is refused here.
+        config: See uvicorn.
+        server_state: See uvicorn; contains all connections.
+        app_state: See uvicorn.
+        _loop: See uvicorn.
+        settings: Limits of the server as a whole.
+        limits: Limits of connections.
+        error_response: Makes the response of a request that is rejected here.
     """
 
     def __init__(
@@ -68,26 +68,26 @@ class BoundedConnection(HttpToolsProtocol):
         self._settings = settings
         self._max_connections = limits.max_connections
         self._max_headers, self._max_head_bytes = limits.max_headers, limits.max_head_bytes
-        # It is only given to the event loop, which takes any number.
+        # Uvicorn declares an integer, but only passes this to the event loop, which accepts any number.
         self.timeout_keep_alive = limits.idle_timeout_seconds  # type: ignore[assignment]
         self._error_response = error_response
         self._upgrade = cast("Upgrade | None", self.ws_protocol_class)
         self._api_error: ApiError | None = None
-        self._responding: RequestResponseCycle | None = None
+        self._current: RequestResponseCycle | None = None
         self._is_over = False
         self._in_head = False
         self._in_message = False
-        # Bytes since the parser last told of something that ends: a head, a piece of a body, a message. They lack
-        # what stood in the piece in which a request began behind another one, which is no more than the slack.
+        # The bytes since the parser last reported the end of a head, of a chunk of a body, or of a message. If a
+        # request began inside a chunk of data, after another request, the bytes of that chunk count as slack.
         self._unparsed_bytes = 0
         self._slack_bytes = 0
-        self._piece_bytes = 0
-        self._begins_piece = False
+        self._chunk_bytes = 0
+        self._starts_chunk = False
         self._timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's own
-        """Begin, unless there are too many connections."""
+        """Accept the connection, unless there are too many."""
         super().connection_made(transport)
         excess = len(self.connections) - self._max_connections
         if excess > _MAX_LOGGED:
@@ -101,31 +101,31 @@ class BoundedConnection(HttpToolsProtocol):
             )
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget what was to happen with it."""
+        """Stop the timers and the current request."""
         self._is_over = True
         self._stop_timers()
         self._abandon_response()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what came, in pieces: how much of one belongs to which request is not known exactly."""
+        """Parse data in chunks. It is not known exactly how many bytes of a chunk belong to which request."""
         if self._is_over:
             return
         size = len(data)
-        if size > _PIECE_BYTES:
-            for begin in range(0, size, _PIECE_BYTES):
-                self.data_received(data[begin : begin + _PIECE_BYTES])
+        if size > _CHUNK_BYTES:
+            for begin in range(0, size, _CHUNK_BYTES):
+                self.data_received(data[begin : begin + _CHUNK_BYTES])
             return
-        self._piece_bytes = size
+        self._chunk_bytes = size
         self._unparsed_bytes += size
-        self._begins_piece = not self._in_message
+        self._starts_chunk = not self._in_message
         self._unset_keepalive_if_required()
         self._parse(data)
-        if self._timer is None and not (self._in_message or self._begins_piece):
-            # Nearly always: a whole request came.
+        if self._timer is None and not (self._in_message or self._starts_chunk):
+            # The most frequent case: a complete request arrived.
             return
         if not self._is_over:
-            self._look()
+            self._check_limits()
 
     def _parse(self, data: bytes) -> None:
         try:
@@ -133,7 +133,7 @@ class BoundedConnection(HttpToolsProtocol):
         except httptools.HttpParserUpgrade as upgrade:
             rest = data[upgrade.args[0] :]
             try:
-                take_over = self._upgrade(self) if self._upgrade and not self._is_answering() else None
+                take_over = self._upgrade(self) if self._upgrade and not self._is_responding() else None
             except ApiError as api_error:
                 self._reject(api_error)
                 return
@@ -143,16 +143,16 @@ class BoundedConnection(HttpToolsProtocol):
                 self.connections.discard(self)
                 take_over(rest)
                 return
-            self._begin_again()
+            self._parse_without_upgrade()
             if not self._is_over:
                 self._parse(rest)
         except httptools.HttpParserError:
             self._reject(self._api_error or ApiError(400, _MALFORMED))
 
-    def _begin_again(self) -> None:
-        """Read the head as one without ``Upgrade``, which may be ignored (RFC 9110 7.8).
+    def _parse_without_upgrade(self) -> None:
+        """Parse the head again without ``Upgrade``, which a server may ignore (RFC 9110 7.8).
 
-        The parser takes what follows that header for another protocol. The app gets to know of it all the same.
+        Otherwise the parser would treat the following bytes as another protocol. The app still gets the header.
         """
         upgrades = [header for header in self.headers if header[0] == b"upgrade"]
         others = [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
@@ -162,70 +162,68 @@ class BoundedConnection(HttpToolsProtocol):
         self._parse(b"\r\n".join([start, *others, b"", b""]))
         self.scope["headers"] = [*self.scope["headers"], *upgrades]
 
-    def _look(self) -> None:
-        """Refuse what is too large, and give what is to come its time."""
+    def _check_limits(self) -> None:
+        """Reject a head that is too large, and start or stop the timer of an incomplete request."""
         api_error = self._head_error() if self._in_head else None
         if api_error is None and self._unparsed_bytes > self._max_head_bytes:
             api_error = self._too_large()
         if api_error is not None:
             self._reject(api_error)
-        elif not self._in_head and (self._in_message or self._is_answering()):
+        elif not self._in_head and (self._in_message or self._is_responding()):
             self._stop_timer()
         elif self._timer is None:
             slow = ApiError(408, "the request did not arrive in time; send it at once")
             self._timer = self.loop.call_later(self._settings.request_timeout_seconds, self._reject, slow)
 
-    def _is_answering(self) -> bool:
+    def _is_responding(self) -> bool:
         return not getattr(self.cycle, "response_complete", True)
 
     def on_message_begin(self) -> None:
-        """Called by the parser."""
+        """Start a request; called by the parser."""
         super().on_message_begin()
         self._in_head = self._in_message = True
-        self._unparsed_bytes, self._slack_bytes = self._piece_bytes, 0
-        if not self._begins_piece:
-            self._unparsed_bytes, self._slack_bytes = 0, self._piece_bytes
+        self._unparsed_bytes, self._slack_bytes = self._chunk_bytes, 0
+        if not self._starts_chunk:
+            self._unparsed_bytes, self._slack_bytes = 0, self._chunk_bytes
 
     def on_headers_complete(self) -> None:
-        """Called by the parser; raising stops it."""
+        """Check the head and start the request; called by the parser, which an exception stops."""
         if len(self.headers) > self._max_headers or self._unparsed_bytes + self._slack_bytes > self._max_head_bytes:
             self._api_error = self._head_error()
         if self._api_error is None and len(self.pipeline) >= _MOST_PIPELINED:
-            self._api_error = ApiError(
-                400, "too many requests came before their answers; wait for these, then send more"
-            )
+            self._api_error = ApiError(400, "too many pipelined requests; read their responses before you send more")
         if self.parser.should_upgrade():
             if self._api_error is None and self.parser.get_method() != b"CONNECT":
                 return
-            self._api_error = self._api_error or ApiError(400, "this is no proxy: CONNECT is not spoken here")
+            self._api_error = self._api_error or ApiError(400, "this server is not a proxy: do not use CONNECT")
         if self._api_error is not None:
             raise _Rejected
         super().on_headers_complete()
-        # The parser tells of trailers as of headers. They are counted apart and never read: a proxy in front checks and
-        # replaces headers alone (RFC 9110 6.5.1).
+        # The parser reports trailers like headers. They are counted separately and never used: a proxy in front checks
+        # and replaces only headers (RFC 9110 6.5.1).
         self.headers = []
         if not self.pipeline:
-            self._responding = self.cycle
+            self._current = self.cycle
         self._in_head = False
         self._unparsed_bytes = 0
 
     def on_body(self, body: bytes) -> None:
-        """Called by the parser."""
+        """Append to the body; called by the parser."""
         self._unparsed_bytes = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Called by the parser; raising stops it."""
+        """Complete the request; called by the parser, which an exception stops."""
         if self._in_head:
-            # It goes on without its upgrade.
+            # The upgrade is ignored, and the head is parsed again.
             return
         if self.headers:
             self._api_error = self._trailer_error()
             if self._api_error is not None:
                 raise _Rejected
-            # ``Connection: close`` ends what the parser reads even here.
+            # A ``Connection: close`` in the trailers also counts for the parser.
             self.cycle.keep_alive = self.cycle.keep_alive and self.parser.should_keep_alive()
-        self._in_message = self._begins_piece = False
+        self._in_message = self._starts_chunk = False
         self._unparsed_bytes = 0
         super().on_message_complete()
 
@@ -250,14 +248,14 @@ class BoundedConnection(HttpToolsProtocol):
         if not self._in_head:
             return ApiError(400, f"more than {limit} of line ends, chunk extensions or trailers; leave them out")
         if len(self.url) > self._max_head_bytes / 2:
-            return ApiError(414, f"request line and headers are larger than {limit}; ask for less at a time")
+            return ApiError(414, f"request line and headers are larger than {limit}; request less data at a time")
         return ApiError(431, f"request line and headers are larger than {limit}; send fewer or shorter headers")
 
     def _reject(self, api_error: ApiError) -> None:
-        """Read no more; answer, unless an answer is under way, which then is the last one."""
+        """Stop reading and respond with an error. If a response is in progress, it is the last one instead."""
         self._is_over = True
         self._stop_timer()
-        if self._is_answering():
+        if self._is_responding():
             if self._in_head or not self._in_message:
                 self.cycle.keep_alive = False
                 return
@@ -269,10 +267,10 @@ class BoundedConnection(HttpToolsProtocol):
         self._linger()
 
     def _abandon_response(self) -> None:
-        """Tell the request that is being answered that its client is gone; uvicorn tells only the last that came."""
-        if self._responding is not None and not self._responding.response_complete:
-            self._responding.disconnected = True
-            self._responding.message_event.set()
+        """Mark the current request as disconnected; uvicorn marks only the last one that arrived."""
+        if self._current is not None and not self._current.response_complete:
+            self._current.disconnected = True
+            self._current.message_event.set()
 
     def _write(self, response: WSGIResponse) -> None:
         common = [b"%b: %b\r\n" % header for header in self.server_state.default_headers]
@@ -280,7 +278,7 @@ class BoundedConnection(HttpToolsProtocol):
         self.transport.write(b"".join([STATUS_LINE[response.status], *common, *end]))
 
     def _linger(self) -> None:
-        """Say that no more is sent, and drop what still comes: closing at once would take the answer away again."""
+        """Close for writing and discard further input. Unread input at a close could destroy a response."""
         self._is_over = True
         self._unset_keepalive_if_required()
         self.flow.resume_reading()
@@ -289,25 +287,25 @@ class BoundedConnection(HttpToolsProtocol):
         self._end_within(_LINGER_SECONDS)
 
     def timeout_keep_alive_handler(self) -> None:
-        """Called when no request began for a while."""
+        """Close the idle connection."""
         self._end()
 
     def on_response_complete(self) -> None:
-        """Called by uvicorn when an answer is handed over to be sent."""
+        """Prepare for the next request; called by uvicorn when a response was passed to the transport."""
         if self.pipeline:
-            self._responding = self.pipeline[-1][0]
+            self._current = self.pipeline[-1][0]
         super().on_response_complete()
         if self.timeout_keep_alive_task is not None and not self._in_message:
-            # Nearly always: the next request is waited for.
+            # The most frequent case: the connection waits for the next request.
             return
         if self.transport.is_closing():
             self._end_within(self._settings.write_timeout_seconds)
         elif self._in_message and not self._in_head and self.cycle.response_complete:
-            # The rest of a body that was refused.
+            # The rest of a body that was rejected.
             self._linger()
 
     def _end(self) -> None:
-        """Close it as soon as the client took what was sent."""
+        """Close the connection as soon as the client has read the response."""
         self._is_over = True
         self.transport.close()
         self._end_within(self._settings.write_timeout_seconds)
@@ -317,18 +315,18 @@ class BoundedConnection(HttpToolsProtocol):
         self._timer = self.loop.call_later(seconds, self.transport.abort)
 
     def pause_writing(self) -> None:
-        """Called by the transport when much waits for the client to take it."""
+        """Start the write timer; called by the transport when the client reads too slowly."""
         super().pause_writing()
         if self._write_timer is None:
             self._write_timer = self.loop.call_later(self._settings.write_timeout_seconds, self._note_stalled)
 
     def resume_writing(self) -> None:
-        """Called by the transport when little waits."""
+        """Stop the write timer; called by the transport when the client has caught up."""
         self._stop_write_timer()
         super().resume_writing()
 
     def _note_stalled(self) -> None:
-        _log.info("a connection was ended: its client did not take what was sent")
+        _log.info("a connection was closed: its client did not read what was sent")
         self.transport.abort()
 
     def _stop_timers(self) -> None:

@@ -1,4 +1,4 @@
-"""Handshakes of TLS: how many may be under way, and for how long."""
+"""TLS handshakes, with limits of their number and duration."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _PAUSE_SECONDS = 0.1
 
 
 class TlsListener:
-    """Accepts connections, and bounds their handshakes as the others bound what they send.
+    """Accepts connections, and limits their handshakes.
 
-    An event loop that accepts them by itself tells nobody of a connection before its handshake, and waits for that a
-    minute: who begins handshakes without an end would take all files there may be.
+    An event loop that accepts connections itself does not report them before the handshake, and waits a minute for
+    that. A client that starts handshakes without end could use up all open files.
 
     Args:
-        listener: Where clients connect; closed at the end.
-        context: With what it is spoken.
-        make: Makes what speaks HTTP, when a handshake is over.
-        connections: Those whose handshake is over.
-        max_connections: How many there may be of both. One more ends the oldest handshake, which has had its time.
-        handshake_seconds: How long one may take.
+        listener: The socket that clients connect to; closed at the end.
+        context: The TLS context.
+        make: Makes the HTTP protocol of a connection after its handshake.
+        connections: The connections after their handshake.
+        max_connections: Maximum number of connections and handshakes. One more ends the oldest handshake.
+        handshake_seconds: Maximum duration of a handshake.
     """
 
     def __init__(
@@ -44,20 +44,20 @@ class TlsListener:
         self._connections = connections
         self._max_connections = max_connections
         self._handshake_seconds = handshake_seconds
-        # By age.
+        # Oldest first.
         self._handshakes: dict[asyncio.Task[None], None] = {}
         listener.setblocking(False)
         self._accepting = asyncio.create_task(self._accept())
-        # Not before: the event loop looks at it until then.
+        # Not earlier: until then the event loop still uses the socket.
         self._accepting.add_done_callback(lambda _: listener.close())
 
     def close(self) -> None:
-        """Accept no more, and end the handshakes that are not over."""
+        """Stop accepting connections, and cancel the handshakes in progress."""
         for task in (self._accepting, *self._handshakes):
             task.cancel()
 
     async def wait_closed(self) -> None:
-        """Wait until that is done."""
+        """Wait until all handshakes have ended."""
         await asyncio.wait([self._accepting, *self._handshakes])
 
     async def _accept(self) -> None:
@@ -66,33 +66,33 @@ class TlsListener:
             try:
                 accepted, _ = await loop.sock_accept(self._listener)
             except OSError:
-                # Of the client, which is gone; or of the system, which has no more files for a while.
+                # The client disconnected, or the process has no free files at the moment.
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
-            self._take(accepted)
+            self._start_handshake(accepted)
 
-    def _take(self, accepted: socket.socket) -> None:
+    def _start_handshake(self, accepted: socket.socket) -> None:
         excess = len(self._connections) + len(self._handshakes) - self._max_connections
         if excess >= 0 and self._handshakes:
             oldest = next(iter(self._handshakes))
             self._handshakes.pop(oldest)
             oldest.cancel()
         elif excess >= _MAX_LOGGED:
-            # The others are told why, by what speaks HTTP.
+            # Clients over the limit up to this number get a response from the HTTP protocol.
             accepted.close()
             return
         task = asyncio.create_task(self._shake_hands(accepted))
         self._handshakes[task] = None
-        task.add_done_callback(partial(self._note_over, accepted))
+        task.add_done_callback(partial(self._discard, accepted))
 
-    def _note_over(self, accepted: socket.socket, task: asyncio.Task[None]) -> None:
+    def _discard(self, accepted: socket.socket, task: asyncio.Task[None]) -> None:
         self._handshakes.pop(task, None)
         if task.cancelled():
-            # It may not have begun.
+            # The task may not have started, and so may not have closed the socket.
             accepted.close()
 
     async def _shake_hands(self, accepted: socket.socket) -> None:
-        # A client whose handshake fails learns of it by TLS, and to the server it is nothing.
+        # TLS reports a failed handshake to the client. The server ignores it.
         with suppress(OSError):
             await asyncio.get_running_loop().connect_accepted_socket(
                 self._make,

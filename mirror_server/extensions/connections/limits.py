@@ -1,4 +1,4 @@
-"""Has a server keep the limits of connections."""
+"""Applies the limits of connections to a server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ConnectionLimits:
     """The limits of one server.
 
     Args:
-        settings: What the operator set.
+        settings: The operator's settings.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -38,15 +38,15 @@ class ConnectionLimits:
 
     @extends
     def client_of(self, environ: WSGIEnvironment) -> str:
-        """The client, where proxies may stand in front."""
+        """Return the client of a request, which trusted proxies may have forwarded."""
         return self._proxies.client_of(environ)
 
     @extends
     def configure_server(self, config: uvicorn.Config, bridge: Bridge) -> None:
-        """Bound what a connection sends, and see how many the system allows.
+        """Limit connections, after raising the system's limit of open files.
 
         Raises:
-            CannotServe: The system allows too few.
+            CannotServe: The system allows too few connections.
         """
         self._limits = replace(self._limits, max_connections=allow_connections(self._limits.max_connections))
         connection = partial(
@@ -56,7 +56,7 @@ class ConnectionLimits:
 
     @extends
     def accept(self, server: uvicorn.Server, sockets: Sequence[socket.socket]) -> list[TlsListener] | None:
-        """Bound the handshakes of TLS, where it is spoken."""
+        """Limit TLS handshakes, if the server uses TLS."""
         config = server.config
         if config.ssl is None:
             return None

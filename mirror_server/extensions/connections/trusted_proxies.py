@@ -1,7 +1,7 @@
-"""The address of a client: the peer of the connection, or what trusted proxies say in ``X-Forwarded-For``.
+"""The address of a client: the peer of the connection, or the client that trusted proxies name in ``X-Forwarded-For``.
 
-Anybody may write that header into a request. It is believed as far as it comes from proxies that the
-operator named: from its end back to the first address that is none of theirs.
+Any client can write that header itself. It is trusted only as far as trusted proxies have added to it: from its end
+back to the first address that is not one of theirs.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 _BRACKETED = re.compile(r"\[([^]]*)](?::\d+)?")
 _WITH_PORT = re.compile(r"([\d.]+):\d+")
 _PREFIX_OF_A_SITE = 64
-"""Whoever has an IPv6 address has a network of that many bits, and may use another address of it each time."""
+"""A client with an IPv6 address usually has a network of this prefix length, and can change its address at will."""
 
 
 class TrustedProxies:
-    """Tells who sent a request, where proxies may stand in front of the server.
+    """Determines the client of a request that proxies may have forwarded.
 
     Args:
-        proxies: The networks of the proxies that are believed, and :data:`UNIX` for one on a socket file.
+        proxies: The networks of trusted proxies, and :data:`UNIX` for a proxy that connects by a socket file.
     """
 
     def __init__(self, proxies: tuple[Proxy, ...]) -> None:
@@ -34,7 +34,7 @@ class TrustedProxies:
         self._trusts_unix = UNIX in proxies
 
     def client_of(self, environ: WSGIEnvironment) -> str:
-        """The client of the request with this WSGI environment: an IPv4 address, an IPv6 network (/64), or ``unix``."""
+        """Return the client of a request: an IPv4 address, an IPv6 network (/64), or ``unix``."""
         client = _read(environ.get("REMOTE_ADDR", ""))
         forwarded_for = environ.get("HTTP_X_FORWARDED_FOR", "")
         for text in reversed(forwarded_for.split(",") if forwarded_for else []):
@@ -44,7 +44,7 @@ class TrustedProxies:
             if address is None:
                 break
             client = address
-        return _shown(client)
+        return _format(client)
 
     def _trusts(self, address: Address | None) -> bool:
         if address is None:
@@ -53,7 +53,7 @@ class TrustedProxies:
 
 
 def _read(text: str) -> Address | None:
-    """The address in a text, where a port may stand behind it; ``None`` for what is no address."""
+    """Parse an address with or without a port; return ``None`` if the text is not an address."""
     bare = text.strip()
     with_port = _BRACKETED.fullmatch(bare) or _WITH_PORT.fullmatch(bare)
     try:
@@ -63,7 +63,7 @@ def _read(text: str) -> Address | None:
     return (address.ipv4_mapped or address) if isinstance(address, ipaddress.IPv6Address) else address
 
 
-def _shown(address: Address | None) -> str:
+def _format(address: Address | None) -> str:
     if address is None:
         return UNIX
     if isinstance(address, ipaddress.IPv6Address):

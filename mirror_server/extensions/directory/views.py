@@ -216,8 +216,8 @@ def _events() -> Response:
     paging = query_paging()
     conditions = read_filters(paging.filters, _OF_EVENTS, own=PAGING)
     after = None if paging.after is None else _event_number("after", paging.after)
-    parts = services()
-    rows, events = parts.settings.of(DirectorySettings).max_device_events, parts.part(DirectoryService).events
+    server = services()
+    rows, events = server.settings.of(DirectorySettings).max_device_events, server.part(DirectoryService).events
     return when_page_read(paging, conditions, rows, events, _event_content, after=after)
 
 

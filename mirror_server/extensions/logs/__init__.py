@@ -15,10 +15,10 @@ does not block the server. It queues 10,000 lines, then drops further ones and c
 writing is possible again.
 
 Under gunicorn or waitress, the log is theirs, and requests are records of the logger ``mirror_server.requests``.
-Without this extension, the log is that of Python's ``logging``, without lines for requests.
+Without this extension, the server logs with Python's ``logging``, without lines for requests.
 """
 
-# To read it begin with ``handler``.
+# Start reading with ``handler``.
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
 
 @extends
 def settings() -> type:
-    """How the log looks, and whether it has requests."""
+    """Return the settings of the log."""
     return LogSettings
 
 
 @extends
 def help_topics() -> dict[str, str]:
-    """What the log has, and what becomes of it where it is not read."""
+    """Return the help about the log."""
     return {"logs": __name__}
 
 
 @extends
 def configure_logging(settings: Settings) -> None:
-    """Write the log to stderr as the settings have it."""
+    """Write the log to stderr in the configured format."""
     from mirror_server.extensions.logs.handler import configure
 
     own = settings.of(LogSettings)
@@ -57,7 +57,7 @@ def configure_logging(settings: Settings) -> None:
 
 @extends
 def build() -> Sequence[object]:
-    """The lines of requests."""
+    """Return the request log."""
     from mirror_server.extensions.logs.handler import RequestLog
 
     return [RequestLog()]

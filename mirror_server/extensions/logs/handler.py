@@ -1,8 +1,8 @@
-"""Writes the server's own log: each line before anything goes on, but never waiting for a reader; and that of requests.
+"""Writes the server's log: each line before the program continues, but without waiting for a slow reader.
 
-What logging does for any line, a look at where it was called from, a record and a chain of functions that format it,
-takes half as long as a small request. So the line of a request is made at once where one :class:`LineHandler` takes the
-whole log; elsewhere, under a server with a log of its own, it is a record like any other.
+Python's logging finds the caller, makes a record and formats it in a chain of functions. For each request that takes
+half as long as a small request itself. So if one :class:`LineHandler` writes the whole log, it formats the line of a
+request directly. Under another server with a log of its own, the line is a record like any other.
 """
 
 from __future__ import annotations
@@ -31,53 +31,53 @@ ACCESS_LOG = "mirror_server.requests"
 """Name of the logger that has a line for each request."""
 
 _EVENT = "request"
-_MOST_QUEUED = 10_000
+_MAX_QUEUED = 10_000
 _FLUSH_SECONDS = 2
-# A pipe takes so much whole or not at all.
-_WRITTEN_WHOLE_BYTES = getattr(select, "PIPE_BUF", 512)
+# A pipe accepts this many bytes either completely or not at all.
+_ATOMIC_WRITE_BYTES = getattr(select, "PIPE_BUF", 512)
 
 _access_log = logging.getLogger(ACCESS_LOG)
 _log = logging.getLogger(__name__)
 
 
 class LineHandler(logging.Handler):
-    """Writes each line before anything goes on, so that none is lost at a stop, whatever stops the process.
+    """Writes each line before the program continues, so that no line is lost however the process ends.
 
-    Nothing waits for a pipe or a terminal that is not read: from the first line on that it does not take at once, lines
-    are queued, in their order, for a thread that waits for it. Lines that find the queue full are dropped. They are
-    counted, as are those that cannot be written, on a full disk for instance. How many there were is logged as soon as
-    lines can be written again.
+    The program never waits for a pipe or terminal that is not read. If a line cannot be written at once, it and all
+    later lines are queued, in order, for a thread that waits. If the queue is full, lines are dropped. Dropped lines
+    and lines that cannot be written, for instance on a full disk, are counted. Their number is logged as soon as lines
+    can be written again.
 
     Args:
-        stream: Where to.
-        log_format: How the lines look.
+        stream: The stream to write to.
+        log_format: The format of the lines.
 
     Attributes:
-        lost_lines: How many lines were dropped or could not be written.
+        lost_lines: Number of lines that were dropped or could not be written.
     """
 
     def __init__(self, stream: TextIO, log_format: LogFormat) -> None:
         super().__init__()
         self.lost_lines = 0
         self._reported_lines = 0
-        # Whether the disk was full within a line.
+        # Whether the last write ended within a line, because the disk was full.
         self._is_cut = False
         self._stream = stream
         console = colored_line if stream.isatty() else console_line
         self._line = json_line if log_format == "json" else console
         self._file = None if stream.isatty() else _unbuffered(stream)
         self._may_block = _may_block(stream)
-        self._offered = _opened_without_waiting(stream) if self._may_block else None
+        self._nonblocking = _nonblocking_copy(stream) if self._may_block else None
         self._queue: deque[str] = deque()
         self._queue_changed = threading.Condition()
         self._writer: threading.Thread | None = None
         self._is_closed = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the line of a record; under the lock of the handler, as logging does."""
+        """Write the line of a record. Logging calls this with the lock of the handler."""
         try:
             line = self._line(line_of(record))
-        except Exception:  # as logging has it: a mistake in a line is not one of the program
+        except Exception:  # like all handlers of logging: an error in a log line must not break the program
             self.handleError(record)
         else:
             self._write(line)
@@ -92,37 +92,37 @@ class LineHandler(logging.Handler):
             self.release()
 
     def flush(self) -> None:
-        """Wait until the queued lines are written, but only for a moment: their reader may be gone."""
+        """Wait until the queued lines are written, up to a time limit, because no one may read them."""
         with self._queue_changed:
             self._queue_changed.wait_for(lambda: not self._queue, _FLUSH_SECONDS)
 
     def close(self) -> None:
-        """Let go of the pipe or socket; the thread ends when it has written what is queued."""
+        """Close the pipe or socket. The thread ends after the queued lines."""
         with self._queue_changed:
             self._is_closed = True
             self._queue_changed.notify_all()
-        if self._offered is not None:
-            self._offered.close()
+        if self._nonblocking is not None:
+            self._nonblocking.close()
         super().close()
 
     def _write(self, line: str) -> None:
-        """Write a line, or queue it; under the lock of the handler."""
+        """Write or queue a line; the caller has the lock of the handler."""
         if not self._may_block:
             self._put_line(line, reports_lost=True)
-        elif self._queue or not self._offer(line):
+        elif self._queue or not self._try_write(line):
             self._enqueue(line)
 
-    def _offer(self, line: str) -> bool:
-        """Write a line to a pipe or socket that has room for it; false if it would have to wait."""
-        if self._offered is None:
+    def _try_write(self, line: str) -> bool:
+        """Write a line to a pipe or socket. Return false if the write would block."""
+        if self._nonblocking is None:
             return False
         encoded = f"{line}\n".encode(errors="backslashreplace")
-        if len(encoded) > _WRITTEN_WHOLE_BYTES:
+        if len(encoded) > _ATOMIC_WRITE_BYTES:
             return False
         try:
-            if isinstance(self._offered, FileIO):
-                return self._offered.write(encoded) is not None
-            self._offered.send(encoded, socket.MSG_DONTWAIT)
+            if isinstance(self._nonblocking, FileIO):
+                return self._nonblocking.write(encoded) is not None
+            self._nonblocking.send(encoded, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return False
         except (OSError, ValueError):
@@ -131,25 +131,25 @@ class LineHandler(logging.Handler):
 
     def _enqueue(self, line: str) -> None:
         with self._queue_changed:
-            if len(self._queue) >= _MOST_QUEUED:
+            if len(self._queue) >= _MAX_QUEUED:
                 self._count_lost()
                 return
             self._queue.append(line)
             self._queue_changed.notify_all()
             if self._writer is None:
-                # A daemon: a pipe that is never read does not keep the process from ending.
+                # A daemon, so that a pipe without a reader does not prevent the process from ending.
                 self._writer = threading.Thread(target=self._write_queued, name="log", daemon=True)
                 self._writer.start()
 
     def _write_queued(self) -> None:
-        """Write the queued lines, each as soon as it is taken; in a thread that nothing waits for."""
+        """Write the queued lines, in a thread that may block."""
         while True:
             with self._queue_changed:
                 self._queue_changed.wait_for(lambda: self._queue or self._is_closed)
                 if not self._queue:
                     self._writer = None
                     return
-            # It stays in the queue meanwhile, so that no later line overtakes it.
+            # The line stays in the queue until it is written, so that no later line overtakes it.
             self._put_line(self._queue[0], reports_lost=len(self._queue) == 1)
             with self._queue_changed:
                 self._queue.popleft()
@@ -183,7 +183,7 @@ class LineHandler(logging.Handler):
         while rest:
             written = self._file.write(rest)
             if written is None:
-                # Whoever made the pipe made it without waiting.
+                # The pipe was made non-blocking by another process.
                 select.select([], [self._file], [])
             else:
                 rest = rest[written:]
@@ -191,13 +191,13 @@ class LineHandler(logging.Handler):
 
 
 def configure(log_format: LogFormat, stream: TextIO, *, access_log: bool = True) -> None:
-    """Write the log of this process to the stream, in UTC; with a line for each request or without."""
+    """Write the log of this process to the stream, in UTC, with or without a line per request."""
     logging.basicConfig(level=logging.INFO, handlers=[LineHandler(stream, log_format)], force=True)
     logging.getLogger(ACCESS_LOG).setLevel(logging.NOTSET if access_log else logging.WARNING)
 
 
 def write_request(details: Details) -> None:
-    """Write the line of a request."""
+    """Write the line of a request through logging, or directly if the only handler is a :class:`LineHandler`."""
     handlers = logging.root.handlers
     if len(handlers) == 1 and isinstance(handlers[0], LineHandler):
         handlers[0].emit_request(details)
@@ -206,14 +206,14 @@ def write_request(details: Details) -> None:
 
 
 def lost_lines() -> int:
-    """How many lines of this process's log could not be written."""
+    """Return the number of lines of this process's log that were lost."""
     return sum(handler.lost_lines for handler in logging.root.handlers if isinstance(handler, LineHandler))
 
 
 class RequestLog:
-    """The lines of requests of one server, and its metric of lost lines."""
+    """The request lines of one server, and the metric of lost lines."""
 
-    # Last, as other extensions may change the answer.
+    # Last, because other extensions can change the response.
     @extends(trylast=True)
     def response_ready(
         self,
@@ -222,7 +222,7 @@ class RequestLog:
         route: tuple[str, str],  # noqa: ARG002 - of the hook
         seconds: float,
     ) -> None:
-        """Write its line. The query is left out: it may hold what nobody should read."""
+        """Write the line of a request. The query is left out, because it can contain confidential data."""
         if _access_log.isEnabledFor(logging.INFO):
             write_request(
                 {
@@ -237,7 +237,7 @@ class RequestLog:
 
     @extends
     def measurements(self) -> list[Measurement]:
-        """How many lines were lost, where this writes the log."""
+        """Return the number of lost lines, if a :class:`LineHandler` writes the log."""
         if not any(isinstance(handler, LineHandler) for handler in logging.root.handlers):
             return []
         meaning = "Lines of the log that were dropped or could not be written."
@@ -245,7 +245,7 @@ class RequestLog:
 
 
 def _unbuffered(stream: TextIO) -> FileIO | None:
-    """The file behind a stream: a buffer would keep what a full disk refused, and hand it out in pieces later."""
+    """Return the unbuffered file of a stream. A buffer would later write the bytes that a full disk rejected."""
     try:
         number = stream.fileno()
     except OSError:
@@ -255,7 +255,7 @@ def _unbuffered(stream: TextIO) -> FileIO | None:
 
 
 def _may_block(stream: TextIO) -> bool:
-    """Whether a write to a stream may have to wait for someone who reads it."""
+    """Return whether a write to a stream can block until it is read."""
     try:
         mode = os.fstat(stream.fileno()).st_mode
     except OSError:
@@ -263,8 +263,8 @@ def _may_block(stream: TextIO) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stream.isatty()
 
 
-def _opened_without_waiting(stream: TextIO) -> FileIO | socket.socket | None:
-    """The same pipe or socket, to write to without waiting; ``None`` where that is not possible."""
+def _nonblocking_copy(stream: TextIO) -> FileIO | socket.socket | None:
+    """Return the stream's pipe or socket opened for non-blocking writes; ``None`` if that is not possible."""
     number = stream.fileno()
     try:
         if stat.S_ISSOCK(os.fstat(number).st_mode):
@@ -273,7 +273,7 @@ def _opened_without_waiting(stream: TextIO) -> FileIO | socket.socket | None:
                 return opened
             opened.close()
         elif not stream.isatty():
-            # Opened again: the one that was given may be shared with processes that expect their writes to wait.
+            # Opened again: processes that share the original may expect blocking writes.
             return FileIO(os.open(f"/proc/self/fd/{number}", os.O_WRONLY | os.O_NONBLOCK), "w")
     except OSError:
         # Not Linux, or the pipe belongs to another user.

@@ -1,4 +1,4 @@
-"""How the lines of the server's own log look: for people, in colors on a terminal, or JSON for programs."""
+"""Formats lines of the server's log: for people, in color on a terminal, or JSON for programs."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ class LogLine(NamedTuple):
 
 
 def line_of(record: logging.LogRecord) -> LogLine:
-    """The content of the line of a record."""
+    """Return the content of a record's line."""
     details = {name: value for name, value in record.__dict__.items() if name not in _OF_EVERY_RECORD}
-    # Uvicorn sends its messages a second time, in colors.
+    # Uvicorn adds its message a second time, in color.
     details.pop("color_message", None)
     if record.stack_info:
         details["stack_info"] = record.stack_info
     error = record.exc_info or None
-    # Without the values of variables, which may be payloads and keys.
-    is_told = error is not None and error[1] is not None
-    text = "".join(traceback.format_exception(*error)).removesuffix("\n") if error is not None and is_told else None
+    # Without the values of variables, which can be payloads and keys.
+    has_error = error is not None and error[1] is not None
+    text = "".join(traceback.format_exception(*error)).removesuffix("\n") if error is not None and has_error else None
     return LogLine(record.getMessage(), record.levelname.lower(), record.name, details, text)
 
 
 def json_line(line: LogLine) -> str:
-    """The line as an object of JSON."""
+    """Format a line as a JSON object."""
     head = {"event": line.event, "level": line.level, "logger": line.logger, "timestamp": _now()}
     end = {} if line.traceback is None else {"exception": line.traceback}
     return orjson.dumps({**head, **line.details, **end}, default=repr).decode()
 
 
 def console_line(line: LogLine) -> str:
-    """The line for people, in a file."""
-    # Quoted, so that a path with a line break in it is still one line.
+    """Format a line for people, in a file."""
+    # Values are quoted, so that a line break in a path does not start a new line.
     details = [f"{name}={value!r}" for name, value in sorted(line.details.items())]
     return _with_traceback(line, f"{_now()} [{line.level:<9}] {line.event:<30} [{line.logger}]", details)
 
 
 def colored_line(line: LogLine) -> str:
-    """The line for people, on a terminal."""
+    """Format a line for people, on a terminal."""
     details = [f"{_CYAN}{name}{_END}={_MAGENTA}{value!r}{_END}" for name, value in sorted(line.details.items())]
     level = f"{_LEVELS.get(line.level, '')}{_BOLD}{line.level:<9}{_END}"
     event, logger = f"{_BOLD}{line.event:<30}{_END}", f"{_BOLD}{_BLUE}{line.logger}{_END}"

@@ -14,7 +14,7 @@ LogFormat = Literal["console", "json"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """How the log looks, and whether it has requests."""
+    """The format of the log, and whether it contains requests."""
 
     log_format: LogFormat = setting(
         "console",

@@ -14,7 +14,7 @@ They contain:
   handshakes, sessions.
 """
 
-# To read it begin with ``metrics``.
+# Start reading with ``metrics``.
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 
 @extends
 def needs() -> list[str]:
-    """What writes the exposition."""
+    """Return the packages of this extension."""
     return ["prometheus_client"]
 
 
 @extends
 def help_topics() -> dict[str, str]:
-    """What is measured."""
+    """Return the help about metrics."""
     return {"metrics": __name__}
 
 
 @extends
 def build(services: Services) -> list[Metrics]:
-    """The metrics of one server."""
+    """Return the metrics of one server."""
     from mirror_server.extensions.metrics.metrics import Metrics
 
     return [Metrics(services)]
@@ -51,7 +51,7 @@ def build(services: Services) -> list[Metrics]:
 
 @extends
 def blueprints() -> list[Blueprint]:
-    """``GET /metrics``."""
+    """Return the routes."""
     from mirror_server.extensions.metrics.views import routes
 
     return [routes]

@@ -1,4 +1,4 @@
-"""What a Prometheus server is told: requests, queues, the log, webhooks, devices, and what extensions measure."""
+"""Metrics for Prometheus: requests, queues, the log, webhooks, devices, and the metrics of extensions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 
 
 class Metrics:
-    """The metrics of one server; several in one process do not mix."""
+    """The metrics of one server. Several servers in one process have separate metrics."""
 
     def __init__(self, services: Services) -> None:
         self._registry = CollectorRegistry()
@@ -42,18 +42,18 @@ class Metrics:
             collector(registry=self._registry)
         self._requests = Counter(
             "mirror_requests",
-            "Answered requests.",
+            "Completed requests.",
             ["method", "route", "status"],
             registry=self._registry,
         )
         self._seconds = Histogram(
             "mirror_request_seconds",
-            "Time from a request to its answer; for a long poll this is how long it was held.",
+            "Time from a request to its response; for a long poll this includes the wait.",
             ["method", "route"],
             buckets=_SECONDS,
             registry=self._registry,
         )
-        # To look for the metrics of a route by its labels takes as long as to count.
+        # Finding the metrics of a route by labels would take as long as counting.
         self._of_route: dict[tuple[tuple[str, str], int], tuple[Counter, Histogram]] = {}
         self._services = services
         self._own = [metric.name for metric in self._registry.collect()]
@@ -61,16 +61,16 @@ class Metrics:
 
     @extends
     def started(self) -> None:
-        """Refuse two metrics of one name.
+        """Check that no two metrics have the same name.
 
         Raises:
-            CannotServe: There are two.
+            CannotServe: Two metrics have the same name.
         """
         services = self._services
-        measured = [(SERVER, own_of(services)), *services.extensions.each("measurements")]
+        measured = [(SERVER, own_of(services)), *services.extensions.results("measurements")]
         names = [(name, SERVER) for name in self._own]
-        names += [(each.name, whose) for whose, measurements in measured for each in measurements]
-        require_distinct((f"metric {name}", whose) for name, whose in names)
+        names += [(each.name, owner) for owner, measurements in measured for each in measurements]
+        require_distinct((f"metric {name}", owner) for name, owner in names)
 
     @extends
     def response_ready(
@@ -80,7 +80,7 @@ class Metrics:
         route: tuple[str, str],
         seconds: float,
     ) -> None:
-        """Count it."""
+        """Count a request."""
         status = response.status_code
         found = self._of_route.get((route, status))
         if found is None:
@@ -91,12 +91,12 @@ class Metrics:
         histogram.observe(seconds)
 
     def exposition(self) -> bytes:
-        """All metrics in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
 
 class _State(Collector):
-    """Counted when asked for."""
+    """Metrics that are counted at each scrape."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -107,17 +107,15 @@ class _State(Collector):
 
 
 def own_of(services: Services) -> list[Measurement]:
-    """The metrics of the server as they are now, without those of extensions and of requests."""
+    """Return the current metrics of the server, without those of extensions and of requests."""
     with services.database.read() as session:
         stored = list(counted(session))
     leads = int(services.is_leader())
     return [
         *stored,
-        Measurement("mirror_leader", "1 for the process that holds the devices and channels.", leads),
+        Measurement("mirror_leader", "1 for the process that runs the devices and channels.", leads),
         Measurement("mirror_on_duty", "The same as mirror_leader, under its earlier name.", leads),
-        Measurement(
-            "mirror_open_polls", "Long polls, event streams and websockets that are held.", services.log.open_polls
-        ),
+        Measurement("mirror_open_polls", "Open long polls, event streams and websockets.", services.log.open_polls),
         Measurement("mirror_store_queue", "Changes that wait to be stored.", services.database.count_waiting()),
     ]
 
@@ -125,15 +123,15 @@ def own_of(services: Services) -> list[Measurement]:
 def _family(measurement: Measurement) -> Metric:
     kind = CounterMetricFamily if measurement.is_count else GaugeMetricFamily
     if not isinstance(measurement.value, Mapping):
-        return kind(measurement.name, measurement.meaning, measurement.value)
-    family = kind(measurement.name, measurement.meaning, labels=measurement.labels)
+        return kind(measurement.name, measurement.description, measurement.value)
+    family = kind(measurement.name, measurement.description, labels=measurement.labels)
     for labels, value in measurement.value.items():
         family.add_metric(labels, value)
     return family
 
 
 def counted(session: Session) -> Iterator[Measurement]:
-    """What is stored of each thing. No statement reads a row for each notification."""
+    """Yield the number of stored objects of each kind. No statement reads a row for each notification."""
     registered, deregistered = _row(
         session, "SELECT count(*) FILTER (WHERE registered = 1), count(*) FILTER (WHERE registered = 0) FROM devices"
     )
@@ -144,7 +142,7 @@ def counted(session: Session) -> Iterator[Measurement]:
         "SELECT coalesce(sum(length), 0), coalesce(max(length), 0) FROM"
         " (SELECT count(*) AS length FROM commands WHERE finished_at IS NULL GROUP BY device_id) AS queues",
     )
-    yield Measurement("mirror_waiting_device_requests", "Device requests without an answer yet.", waiting)
+    yield Measurement("mirror_waiting_device_requests", "Device requests without a response yet.", waiting)
     yield Measurement("mirror_longest_device_queue", "Waiting requests of the device with most.", longest)
     entries, stored_bytes = _row(
         session,
@@ -164,7 +162,7 @@ def counted(session: Session) -> Iterator[Measurement]:
     yield Measurement("mirror_webhooks", "Registered webhooks.", webhooks)
     yield Measurement("mirror_failing_webhooks", "Webhooks whose last call failed.", failing)
     yield Measurement("mirror_webhook_failures", "Calls that failed since each webhook's last success.", failures)
-    yield Measurement("mirror_webhook_backlog_entries", "Log entries that webhooks have not taken yet.", backlog)
+    yield Measurement("mirror_webhook_backlog_entries", "Log entries that were not delivered to webhooks yet.", backlog)
 
 
 def _row(session: Session, statement: str, **parameters: Any) -> list[int]:

@@ -1,4 +1,4 @@
-"""What Prometheus asks for."""
+"""The route of the metrics."""
 
 from __future__ import annotations
 

@@ -232,7 +232,7 @@ def _operation_of(
 def _parameters(operation: DescribedOperation) -> list[Schema]:
     return [
         *({"name": name, "in": "path", "required": True} | _path_variable(name) for name in _names_in(operation.path)),
-        *({"name": one.name, "in": one.place} | _parameter(one) for one in operation.parameters),
+        *({"name": one.name, "in": one.location} | _parameter(one) for one in operation.parameters),
     ]
 
 

@@ -38,7 +38,7 @@ from mirror_server.extensions.snapshots.example import FORMS
 from mirror_server.extensions.snapshots.service import EncodedPage, Snapshot, SnapshotSelection, SnapshotService
 from mirror_server.service.devices import LruCache
 from mirror_server.service.keys import Scope
-from mirror_server.service.long_reads import takes_long
+from mirror_server.service.long_reads import is_long_read
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import RESOURCE_COLUMNS, ResourceRow
 from mirror_server.store.session import Row
@@ -135,7 +135,7 @@ def get_snapshot() -> Response:
     is_extension=True,
 )
 def get_device_ranges() -> Response:
-    """Divide the ids of a selection into ranges, to read its snapshot in parts.
+    """Divide the ids of a selection into ranges, to read its snapshot in server.
 
     Read a part with ``id__gt`` and ``id__lte``. The ranges cover all ids, so a device that registers later is in one of
     them too. Each part is a snapshot as of its own instant. Devices are selected as in ``GET /v3/devices``: every other
@@ -161,9 +161,9 @@ def get_device_ranges() -> Response:
 
 def _when_open(selection: SnapshotSelection, response: Callable[[Snapshot], Response]) -> Response:
     """Answer with a snapshot: to open one counts its devices."""
-    parts = services()
-    opening = partial(parts.part(SnapshotService).open, app_id(), selection)
-    is_long = takes_long(selection.conditions, rows=parts.devices.estimated_count(), counts=True)
+    server = services()
+    opening = partial(server.part(SnapshotService).open, app_id(), selection)
+    is_long = is_long_read(selection.conditions, rows=server.devices.estimated_count(), counts=True)
     return when_read(opening, response, is_long=is_long, discard=Snapshot.close)
 
 
@@ -184,10 +184,10 @@ def _snapshot_at(instant: Instant, form: str, compression: Compression) -> Respo
     """The fleet as of an earlier instant."""
     selected = {"conditions": query_conditions(_OWN), "patterns": query_patterns()}
     response: Response | None = services().extensions.hook.snapshot_at(
-        instant=instant, form=form, compression=compression, **selected
+        instant=instant, content_type=form, compression=compression, **selected
     )
     if response is None:
-        message = "this server keeps no history; its operator may switch it on with --keep-history"
+        message = "this server keeps no history; its operator can enable it with --keep-history"
         raise ApiError(404, message, reason=NO_HISTORY)
     return response
 

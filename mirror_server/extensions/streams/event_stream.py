@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from mirror_server.core.errors import ApiError
-from mirror_server.core.messages import CURSOR_EXTRAS, LogEntry, shown
+from mirror_server.core.messages import CURSOR_EXTRAS, LogEntry, entry_json
 from mirror_server.notifications.log import EntryWaiter, NotificationLog
 from mirror_server.store.backend import StorageFailed
 from mirror_server.views.deferred import Streamed, until_done, wait_for
@@ -68,7 +68,7 @@ class EventStream(Streamed):
 
     def more(self) -> EntryWaiter:
         """A future that is done when there is something to take; ask for it before taking."""
-        return self._log.more(self._app_id)
+        return self._log.entry_waiter(self._app_id)
 
     def take(self) -> bytes:
         """The next events, a part of them where there are many; nothing if there are none."""
@@ -100,7 +100,7 @@ class EventStream(Streamed):
         with suppress(StorageFailed):
             await self._send(reader, self.begin())
             # What is made for a client that is gone, also while there was no room, would count as read.
-            while not (self.is_over or reader.is_gone or any(end.done() for end in ends)):
+            while not (self.is_over or reader.is_disconnected or any(end.done() for end in ends)):
                 # Asked for before looking, so that what arrives in between is not waited for.
                 more = self.more()
                 chunk = self.take()
@@ -112,11 +112,11 @@ class EventStream(Streamed):
 
     @staticmethod
     async def _send(reader: ResponseReader, chunk: bytes) -> None:
-        with reader.waiting(len(chunk)):
+        with reader.counting(len(chunk)):
             await reader.send_chunk(chunk)
         # To a client that takes all at once, sending waits for nothing.
         await asyncio.sleep(0)
-        await reader.room()
+        await reader.wait_for_room()
 
     def _blocking(self) -> Iterator[bytes]:
         end_at = time.monotonic() + _LONGEST_SECONDS
@@ -134,7 +134,7 @@ class EventStream(Streamed):
 
 
 def _event_of(entry: LogEntry) -> bytes:
-    return _event(entry.seq, entry.kind, shown(entry, CURSOR_EXTRAS))
+    return _event(entry.seq, entry.kind, entry_json(entry, CURSOR_EXTRAS))
 
 
 def _event(seq: int, name: str, data: object) -> bytes:

@@ -105,8 +105,8 @@ def put_websocket() -> Response:
     channel of another type is rejected.
     """
     registration = read_body(WebsocketRegistration) if request.get_data() else WebsocketRegistration()
-    application, parts = app_id(), services()
-    if not parts.takes_upgrades:
+    application, server = app_id(), services()
+    if not server.accepts_upgrades:
         message = (
             "this server opens no websocket, so that nobody could read the channel: its operator has to run it by"
             " 'mirror-server run'; or poll (GET /v2/notification/pull), or register a webhook"
@@ -115,9 +115,9 @@ def put_websocket() -> Response:
         raise ApiError(400, message)
 
     def response(is_new: bool) -> Response:
-        return _websocket_channel(parts.part(Websockets), application, 201 if is_new else 200)
+        return _websocket_channel(server.part(Websockets), application, 201 if is_new else 200)
 
-    return when_stored(parts.part(Websockets).register(application, registration), response)
+    return when_stored(server.part(Websockets).register(application, registration), response)
 
 
 @routes.get("/v2/notification/websocket")
@@ -169,8 +169,8 @@ def connect_websocket() -> Response:
     entries, as the headers of such a poll tell them, and comes without entries at the beginning and while nothing
     happens.
     """
-    parts, application = services(), app_id()
-    after = read_after(parts.log)
+    server, application = services(), app_id()
+    after = read_after(server.log)
     if OPEN not in request.environ:
         message = (
             "a websocket is opened here; send 'Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13'"
@@ -182,16 +182,16 @@ def connect_websocket() -> Response:
             426, message, headers={"Upgrade": "websocket", **headers} if PARK in request.environ else headers
         )
     if after is None:
-        return OpenedWebsocket(parts.part(Websockets).connect(application, g.still_admits))
-    begin = _checked(parts.log, "after", after)
-    return OpenedWebsocket(ReaderSocket(parts.log, application, begin, is_admitted=g.still_admits, frame_of=_frame_of))
+        return OpenedWebsocket(server.part(Websockets).connect(application, g.still_admits))
+    begin = _checked(server.log, "after", after)
+    return OpenedWebsocket(ReaderSocket(server.log, application, begin, is_admitted=g.still_admits, frame_of=_frame_of))
 
 
 def _read_last_event_id(log: NotificationLog) -> int:
     """The entry to begin behind: the header of a client that comes back, or ``after``; else the last one.
 
     Raises:
-        ApiError: One of them is no position, or it is beyond the end of the log (400).
+        ApiError: One of them is not a position, or it is beyond the end of the log (400).
     """
     # A client that comes back repeats its URL: ``after`` is old by then, but still has to be one.
     after, name = read_after(log), "after"

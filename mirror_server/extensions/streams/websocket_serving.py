@@ -10,7 +10,7 @@ from mirror_server.extensions.streams.sockets import UNEXPECTED, Closing, Frame,
 from mirror_server.notifications.log import EntryWaiter
 from mirror_server.store.backend import StorageFailed, TooMuchWaiting
 from mirror_server.web.asgi import Message, ResponseReader, Send
-from mirror_server.web.bridge import Calls
+from mirror_server.web.bridge import LoopCallQueue
 
 CONNECTION = "mirror.websocket"
 """Key of a websocket's ASGI scope with its :class:`WebSocketConnection`."""
@@ -51,7 +51,7 @@ async def serve(
     *,
     look_seconds: float,
     is_stopping: asyncio.Event,
-    calls: Calls,
+    calls: LoopCallQueue,
 ) -> None:
     """Send messages as they come, until one side ends it.
 
@@ -70,7 +70,7 @@ async def serve(
     connection.on_confirmed = socket.confirmed
 
     def wake_soon(_: object = None) -> None:
-        calls.soon(wake.set)
+        calls.submit(wake.set)
 
     before: EntryWaiter | None = None
     more: EntryWaiter | None = None
@@ -80,7 +80,7 @@ async def serve(
         while not connection.is_over:
             if is_stopping.is_set():
                 raise stopping()
-            await reader.room()
+            await reader.wait_for_room()
             if wake.is_set():
                 wake.clear()
                 is_at_end = False
@@ -97,7 +97,7 @@ async def serve(
             if frame is not None:
                 # Behind the last one what was added then is not kept any longer either.
                 before = None if is_at_end else before
-                with reader.waiting(len(frame.text)):
+                with reader.counting(len(frame.text)):
                     connection.deliver(frame)
                     await connection.drain()
                 if not is_at_end:

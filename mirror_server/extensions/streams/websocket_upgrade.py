@@ -71,8 +71,8 @@ class WebsocketUpgrade:
     async def _serve(self, scope: Message, _: Receive, send: Send) -> None:
         """Serve a websocket from its handshake on: an ASGI app."""
         environ = _environ_of(scope)
-        unfinished = self._bridge.begin(environ)
-        response = self._bridge.ask(environ)
+        unfinished = self._bridge.prepare(environ)
+        response = self._bridge.call_app(environ)
         try:
             opened = unfinished.response
             if not isinstance(opened, OpenedWebsocket):
@@ -88,7 +88,7 @@ class WebsocketUpgrade:
                     send,
                     look_seconds=self._settings.of(StreamSettings).websocket_ping_seconds,
                     is_stopping=self._bridge.stopping,
-                    calls=self._bridge.calls,
+                    calls=self._bridge.loop_calls,
                 )
             finally:
                 self._open -= 1

@@ -14,7 +14,7 @@ certificate authority of your own with ``SSL_CERT_FILE=authority.pem``.
 A reverse proxy is better if it renews certificates, serves other services too, or has to limit requests.
 """
 
-# To read it begin with ``certificate``.
+# Start reading with ``certificate``.
 
 from __future__ import annotations
 
@@ -34,35 +34,35 @@ if TYPE_CHECKING:
 
 @extends
 def settings() -> type:
-    """The certificate."""
+    """Return the settings of TLS."""
     return TlsSettings
 
 
 @extends
 def help_topics() -> dict[str, str]:
-    """How it is set up."""
+    """Return the help about TLS."""
     return {"tls": __name__}
 
 
 @extends
 def check_settings(settings: Settings) -> None:
-    """Refuse a certificate that cannot be used."""
+    """Reject a certificate that cannot be used."""
     from mirror_server.extensions.tls.certificate import new_context
 
-    given = settings.of(TlsSettings)
-    if given.tls_cert and given.tls_key:
-        new_context(given.tls_cert, given.tls_key)
+    tls = settings.of(TlsSettings)
+    if tls.tls_cert and tls.tls_key:
+        new_context(tls.tls_cert, tls.tls_key)
 
 
 @extends
 def configure_server(config: uvicorn.Config, services: Services) -> None:
-    """Speak TLS; SIGHUP has the certificate loaded again, and connections that are open stay."""
+    """Serve TLS; SIGHUP reloads the certificate without closing connections."""
     from mirror_server.extensions.tls.certificate import Certificate
 
-    given = services.settings.of(TlsSettings)
-    if not (given.tls_cert and given.tls_key):
+    tls = services.settings.of(TlsSettings)
+    if not (tls.tls_cert and tls.tls_key):
         return
-    certificate = Certificate(given.tls_cert, given.tls_key)
+    certificate = Certificate(tls.tls_cert, tls.tls_key)
     config.ssl_context_factory = lambda *_: certificate.context
     services.gauges.append(certificate.measurements)
     if sys.platform != "win32":

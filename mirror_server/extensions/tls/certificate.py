@@ -1,4 +1,4 @@
-"""The certificate of the server, and another one without an interruption."""
+"""The server's certificate, which can be reloaded without interruption."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ _log = logging.getLogger(__name__)
 
 
 class TlsError(CannotServe):
-    """Certificate or key cannot be used; the message says which and what to do."""
+    """A certificate or key cannot be used. The message says which and what to do."""
 
 
 class Certificate:
-    """A certificate with its chain, and its key.
+    """A certificate with its chain and key.
 
     Args:
-        cert_path: The certificate in PEM, those of authorities in between behind it.
-        key_path: Its key in PEM, not encrypted.
-        now: Tells the time by which clients judge it.
+        cert_path: The certificate in PEM, followed by intermediate certificates.
+        key_path: The key in PEM, not encrypted.
+        now: The clock to compare with the expiry.
 
     Attributes:
-        context: What connections are made with. A certificate that is loaded later holds for the next ones.
-        ends_at: From when on clients refuse it or one behind it; ``None`` where that cannot be read.
+        context: The TLS context. After a reload it applies to new connections.
+        expires_at: Time from which clients reject the certificate or one of its chain; ``None`` if it cannot be read.
 
     Raises:
-        TlsError: They cannot be used.
+        TlsError: Certificate or key cannot be used.
     """
 
     def __init__(self, cert_path: str, key_path: str, *, now: Callable[[], Instant] = wall_time) -> None:
@@ -50,47 +50,47 @@ class Certificate:
         self._key_path = key_path
         self._now = now
         self.context = new_context(cert_path, key_path)
-        self.ends_at = self._note_end()
+        self.expires_at = self._read_expiry()
 
     def reload(self) -> None:
-        """Read the files again; where they cannot be used, all stays as it was, and the log says why."""
+        """Read the files again. If they cannot be used, keep the current certificate and log the reason."""
         try:
-            # In a context of its own first, for one that fails may have been changed by half.
+            # First in a new context, because a failed load can leave a context half changed.
             new_context(self._cert_path, self._key_path)
             _load(self.context, self._cert_path, self._key_path)
         except TlsError as error:
-            _log.error("the certificate was not reloaded, the one before is used on: %s", error)
+            _log.error("the certificate was not reloaded, the previous one stays in use: %s", error)
         else:
             _log.info("the certificate was reloaded")
-            self.ends_at = self._note_end()
+            self.expires_at = self._read_expiry()
 
-    def _note_end(self) -> datetime | None:
-        """When the first of the certificates ends, with a warning where that is soon or was: it can be used still."""
-        ends = [end for end in map(_end_of, _IN_PEM.findall(Path(self._cert_path).read_bytes())) if end is not None]
+    def _read_expiry(self) -> datetime | None:
+        """Return the earliest expiry of the certificates, and log a warning if it is near or past."""
+        ends = [end for end in map(_expiry, _IN_PEM.findall(Path(self._cert_path).read_bytes())) if end is not None]
         if not ends:
             return None
         end, now = min(ends), to_datetime(self._now())
         if end < now + _SOON:
-            said = "ended" if end <= now else "ends"
+            verb = "expired" if end <= now else "expires"
             _log.warning(
-                "the certificate --tls-cert %s %s at %s, and clients refuse it from then on; put another one there,"
-                " and have it loaded by SIGHUP or a new start",
-                *(self._cert_path, said, f"{end:%Y-%m-%d %H:%M} UTC"),
+                "the certificate --tls-cert %s %s at %s; clients reject it from then on: replace the file, then send"
+                " SIGHUP to the server or restart it",
+                *(self._cert_path, verb, f"{end:%Y-%m-%d %H:%M} UTC"),
             )
         return end
 
     def measurements(self) -> list[Measurement]:
-        """When it ends."""
-        ends_at_seconds = 0 if self.ends_at is None else self.ends_at.timestamp()
-        meaning = "When the certificate ends, as seconds since 1970; 0 where that is not known."
+        """Return the metric of the expiry."""
+        ends_at_seconds = 0 if self.expires_at is None else self.expires_at.timestamp()
+        meaning = "Expiry of the certificate, in seconds since 1970; 0 if unknown."
         return [Measurement("mirror_tls_certificate_ends_at_seconds", meaning, ends_at_seconds)]
 
 
 def new_context(cert_path: str, key_path: str) -> ssl.SSLContext:
-    """Make the context for connections with a certificate.
+    """Return the TLS context for a certificate.
 
     Raises:
-        TlsError: It cannot be used.
+        TlsError: The certificate or key cannot be used.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -101,14 +101,14 @@ def new_context(cert_path: str, key_path: str) -> ssl.SSLContext:
 
 def _load(context: ssl.SSLContext, cert_path: str, key_path: str) -> None:
     for option, path in (("--tls-cert", cert_path), ("--tls-key", key_path)):
-        with _told(option, path), open(path, "rb") as file:  # noqa: PTH123 - a path of the system's, as it is
+        with _readable(option, path), open(path, "rb") as file:  # noqa: PTH123 - a path of the system, unchanged
             file.read(1)
 
     def reject_password() -> NoReturn:
-        # OpenSSL would ask for it on the terminal.
+        # Otherwise OpenSSL would request the password on the terminal.
         raise TlsError(
-            f"the key {key_path} is encrypted; decrypt it with 'openssl pkey -in ENCRYPTED -out KEY', and let"
-            " nobody but the server read it"
+            f"the key {key_path} is encrypted; decrypt it with 'openssl pkey -in ENCRYPTED -out KEY', and make it"
+            " readable only for the server"
         )
 
     try:
@@ -119,33 +119,33 @@ def _load(context: ssl.SSLContext, cert_path: str, key_path: str) -> None:
 
 def _fault(error: ssl.SSLError, cert_path: str, key_path: str) -> str:
     if error.reason == "KEY_VALUES_MISMATCH":
-        return f"the key {key_path} is not that of the certificate {cert_path}; name the two that belong"
+        return f"the key {key_path} does not belong to the certificate {cert_path}; use the key of this certificate"
     for option, path, kind in (
         ("--tls-cert", cert_path, b"CERTIFICATE-----"),
         ("--tls-key", key_path, b"PRIVATE KEY-----"),
     ):
         with open(path, "rb") as file:  # noqa: PTH123 - as above
             if kind not in file.read():
-                return f"{option} {path} has no {kind.decode().strip('-').lower()} in PEM; name a file that has"
+                return f"{option} {path} has no {kind.decode().strip('-').lower()} in PEM; use a file that has one"
     why = error.reason or "it cannot be read"
     return f"the certificate {cert_path} or the key {key_path} cannot be used: {why}"
 
 
 @contextmanager
-def _told(option: str, path: str) -> Iterator[None]:
+def _readable(option: str, path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        cure = "name one that is there and that the server may read"
+        cure = "use an existing file that the server may read"
         raise TlsError(f"{option} {path} cannot be read: {error.strerror}; {cure}") from error
 
 
-def _end_of(pem: bytes) -> datetime | None:
-    """When a certificate ends, as its DER has it; ``None`` where that is not as OpenSSL writes it."""
+def _expiry(pem: bytes) -> datetime | None:
+    """Return the expiry in the DER of a certificate; ``None`` if the DER is not as OpenSSL writes it."""
     try:
-        (_, whole), *_ = _members(base64.b64decode(pem))
-        (_, told), *_ = _members(whole)
-        _, validity = [member for member in _members(told) if member[0] != _VERSION][_VALIDITY]
+        (_, certificate), *_ = _members(base64.b64decode(pem))
+        (_, signed), *_ = _members(certificate)
+        _, validity = [member for member in _members(signed) if member[0] != _VERSION][_VALIDITY]
         _, (kind, text) = _members(validity)
         return datetime.strptime(text.decode(), f"{'%y' if kind == _UTC_TIME else '%Y'}%m%d%H%M%SZ").replace(tzinfo=UTC)
     except (IndexError, ValueError):
@@ -153,14 +153,14 @@ def _end_of(pem: bytes) -> datetime | None:
 
 
 def _members(der: bytes) -> list[tuple[int, bytes]]:
-    """Kind and content of the members of a sequence in DER."""
-    found, place = [], 0
-    while place < len(der):
-        kind, size = der[place : place + 2]
-        place += 2
+    """Return type and content of each member of a DER sequence."""
+    found, position = [], 0
+    while position < len(der):
+        kind, size = der[position : position + 2]
+        position += 2
         if size >= 0x80:
-            begin = place + size - 0x80
-            size, place = int.from_bytes(der[place:begin]), begin
-        found.append((kind, der[place : place + size]))
-        place += size
+            begin = position + size - 0x80
+            size, position = int.from_bytes(der[position:begin]), begin
+        found.append((kind, der[position : position + size]))
+        position += size
     return found

@@ -10,7 +10,7 @@ from mirror_server.config import setting
 
 
 def _both(context: click.Context, parameter: click.Parameter, path: str | None) -> str | None:
-    """Refuse one of the two without the other; called for each, and which is first depends on the command line."""
+    """Reject one option without the other. Called for each option, in the order of the command line."""
     other = "tls_key" if parameter.name == "tls_cert" else "tls_cert"
     if other in context.params and (context.params[other] is None) != (path is None):
         raise click.UsageError("--tls-cert and --tls-key belong together; give both, or none for plain HTTP")

@@ -18,7 +18,7 @@ import click
 
 from mirror_server.config import Settings, options_of
 from mirror_server.core.errors import ApiError, CannotServe
-from mirror_server.hooks import of_all, read_settings
+from mirror_server.hooks import call_installed, read_settings
 from mirror_server.server import Services
 from mirror_server.store.backend import AlreadyServed, DatabaseError
 from mirror_server.web.app import MirrorApp, create_app
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 @click.command()
-@options_of("wsgi", Settings, *of_all("settings"))
+@options_of("wsgi", Settings, *call_installed("settings"))
 def _settings(**settings: Any) -> Settings:
     return read_settings(**settings)
 
@@ -55,7 +55,7 @@ def create() -> MirrorApp:
         settings: Settings = _settings.main([], standalone_mode=False)
         services = _services(settings)
         # Of what else serves the database nothing is known; a file has this one process.
-        services.takes_upgrades = services.database.is_shared
+        services.accepts_upgrades = services.database.is_shared
         app = _start(services)
     except (click.ClickException, DatabaseError, CannotServe) as error:
         message = error.format_message() if isinstance(error, click.ClickException) else str(error)

@@ -190,7 +190,7 @@ def unread(request, monkeypatch):
     else:
         reader, writer = os.pipe()
     if request.param == "pipe of another user":
-        monkeypatch.setattr(handler, "_opened_without_waiting", lambda _: None)
+        monkeypatch.setattr(handler, "_nonblocking_copy", lambda _: None)
     os.set_blocking(reader, False)
     with open(writer, "w") as stream:  # noqa: PTH123 - of a descriptor
         yield reader, stream
@@ -234,7 +234,7 @@ def test_a_log_that_is_not_read_holds_nobody_up_and_loses_no_queued_line(log_to,
 
 
 def test_lines_beyond_the_queue_are_counted_and_reported_when_the_log_is_read_again(log_to, unread, monkeypatch):
-    monkeypatch.setattr(handler, "_MOST_QUEUED", 100)
+    monkeypatch.setattr(handler, "_MAX_QUEUED", 100)
     reader, stream = unread
     log_to("json", stream)
     # In a pipe with room, a slow thread could empty a full queue, and report some lost lines too early.

@@ -168,7 +168,7 @@ def test_request_that_cannot_or_need_not_wait_is_answered_at_once(server, key, d
 
 
 def test_error_comes_at_once_and_is_the_same_as_without_the_preference(server, key, device, ask):
-    server.place(key, device, "used", "GET", LEVEL)
+    server.submit(key, device, "used", "GET", LEVEL)
     before = told(server, key)
     cases = [
         ({"device": "0" * 32}, READ, 404),
@@ -285,7 +285,7 @@ async def test_client_with_much_unread_gets_a_202_without_the_response(server, b
     asked = await Held(bridge, key, silent, READ).parked()
     # The device has it, so that its time to answer is over behind the advance.
     await asyncio.to_thread(server.services.database.settle, 60)
-    with ResponseReader(bridge.unread, application, None).waiting(1 << 40):
+    with ResponseReader(bridge.backpressure, application, None).counting(1 << 40):
         await asyncio.to_thread(server.advance, key, 120)
         await asked.parked()
         assert not server.services.part(PendingResponses)._waiting

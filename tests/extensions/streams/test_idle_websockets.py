@@ -8,7 +8,7 @@ import pytest
 from mirror_server.extensions.streams.sockets import Closing, Frame
 from mirror_server.extensions.streams.websocket_serving import CONNECTION, serve
 from mirror_server.web.asgi import Backpressure, ResponseReader
-from mirror_server.web.bridge import Calls
+from mirror_server.web.bridge import LoopCallQueue
 
 MOST_TAKEN = 100
 
@@ -91,7 +91,7 @@ def serve_to_the_end(log, client, look_seconds):
 
     async def check():
         reader = ResponseReader(Backpressure(1000), "app", send)
-        calls, is_stopping = Calls(asyncio.get_running_loop()), asyncio.Event()
+        calls, is_stopping = LoopCallQueue(asyncio.get_running_loop()), asyncio.Event()
         scope = {CONNECTION: client}
         async with asyncio.timeout(60):
             await serve(scope, log, reader, send, look_seconds=look_seconds, is_stopping=is_stopping, calls=calls)
