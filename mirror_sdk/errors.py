@@ -59,6 +59,7 @@ No message and no attribute contains an access key.
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -190,7 +191,9 @@ class BadRequest(APIError):
 class NoSuchResource(BadRequest, UnknownResource):
     """400 with the reason ``RESOURCE_NOT_FOUND``: the service does not know this resource of the device."""
 
-    hint: str = "client.devices.resources(device) returns those it has"
+    def __str__(self) -> str:
+        # The service names its route. The method of the client does the same.
+        return _LISTING.sub(r"client.devices.resources('\1') lists", super().__str__())
 
 
 class BeforeHistory(BadRequest):
@@ -391,6 +394,7 @@ _OTHER_HINTS: dict[tuple[str, Method | None], str] = {
 """The same for reads and executions, where they need other words."""
 
 _RESOURCE_NOT_FOUND = "RESOURCE_NOT_FOUND"
+_LISTING = re.compile(r"\bGET /v2/endpoints/(\w+) lists")
 
 _BY_STATUS: dict[int, type[APIError]] = {
     400: BadRequest,

@@ -21,7 +21,7 @@ from mirror_sdk.cli.arguments import (
     timeout_option,
 )
 from mirror_sdk.cli.group import main
-from mirror_sdk.cli.output import Form, Row, attribute_rows, form_options, show
+from mirror_sdk.cli.output import Form, Row, attribute_rows, form_options, one_of, show
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.resource import Resource
 from mirror_sdk.values import PythonValue, Value, decode_many, parse_value, plain_text
@@ -281,8 +281,7 @@ def subscribe(device: str, path: str, end: bool) -> None:
 
 
 @main.command()
-@click.option("--add", "change", flag_value="add", help="Add the rule of --device, --type and --path.")
-@click.option("--remove", "change", flag_value="remove", help="Remove this rule.")
+@one_of("change", add="Add the rule of --device, --type and --path.", remove="Remove this rule.")
 @click.option("--device", metavar="PATTERN", help="Only devices with this id or endpoint name, such as 'light-*'.")
 @click.option("--type", "endpoint_type", metavar="PATTERN", help="Only devices of this endpoint type.")
 @patterns_option
