@@ -60,7 +60,7 @@ def _attribute(text: str) -> tuple[str, str]:
 @main.command()
 @state_option
 @click.option("--type", "endpoint_type", help="Only devices of this endpoint type.")
-@click.option("--query", metavar="NAME", help="Only devices that the filter saved under this name selects.")
+@click.option("--query", metavar="NAME", help="Only devices selected by the saved filter with this name.")
 @click.option(
     "--where",
     type=_attribute,
@@ -289,7 +289,8 @@ def subscribe(device: str, path: str, end: bool) -> None:
 def rules(change: str | None, device: str | None, endpoint_type: str | None, paths: Sequence[str], form: Form) -> None:
     """List, add or remove the presubscription rules of this key, which all users of the key share.
 
-    A rule subscribes to resources of the present devices and of those that register later. Other rules do not change.
+    A rule subscribes to resources of registered devices, and of devices that register later. Other rules do not
+    change.
 
     \b
       mirror rules --add --type Light --path '/3311/*'

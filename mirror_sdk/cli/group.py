@@ -134,12 +134,12 @@ def in_words_of_the_shell(message: str) -> str:
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
-    help="The most seconds that each call of the mirror may take in total. By default 30.",
+    help="Time limit of each call to the mirror in seconds, with all retries. By default 30.",
 )
 @click.option(
     "--max-retries",
     type=click.IntRange(min=0),
-    help="How often a call is repeated if the mirror is busy or unreachable. By default 2.",
+    help="How many times a call is retried if the mirror is busy or unreachable. By default 2.",
 )
 def main(timeout: float | None, max_retries: int | None) -> None:
     """Use a device state mirror.
