@@ -343,7 +343,7 @@ class MirrorAccessor(HistoryMethods):
             devices: The result of ``client.devices.list()``, or its table; it has the ``last_contact`` of each device.
 
         Raises:
-            InvalidValue: ``age`` is not a span of time, ``by`` is invalid, ``devices`` is not the directory, or ``now``
+            InvalidValue: ``age`` is not a duration, ``by`` is invalid, ``devices`` is not the directory, or ``now``
                 is naive. The table has no instant in its metadata, or ``reported_at`` has no times.
 
         >>> client.read_value(station, "/3303/0/5700")
@@ -381,7 +381,7 @@ class MirrorAccessor(HistoryMethods):
 
         Raises:
             ImportError: matplotlib is not installed.
-            InvalidValue: ``paths`` is a single text, or a pattern is invalid.
+            InvalidValue: A pattern is invalid.
 
         >>> client.notifications.events_frame(after=0, timeout=0).mirror.plot_timeline().get_xlabel()
         'changed at (UTC)'

@@ -44,7 +44,7 @@ def stale_rows(
     """Return the rows of a state table whose value is older than ``age``; see :meth:`MirrorAccessor.stale`.
 
     Raises:
-        InvalidValue: ``age`` is not a span of time, ``now`` is naive, the table has no instant in its metadata, or
+        InvalidValue: ``age`` is not a duration, ``now`` is naive, the table has no instant in its metadata, or
             ``reported_at`` has no times.
     """
     need_times(state, "reported_at")
@@ -167,8 +167,8 @@ def _span(age: str | pd.Timedelta) -> pd.Timedelta:
     try:
         span = pd.Timedelta(age)
     except ValueError as exc:
-        raise InvalidValue(f"age={age!r} is not a span of time; write one like '1h' or '30min'") from exc
+        raise InvalidValue(f"age={age!r} is not a duration; write one like '1h' or '30min'") from exc
     # Also false for NaT.
     if not span >= pd.Timedelta(0):
-        raise InvalidValue(f"age={age!r} is not a span of time; write one like '1h' or '30min'")
+        raise InvalidValue(f"age={age!r} is not a duration; write one like '1h' or '30min'")
     return span

@@ -43,7 +43,7 @@ class Selection:
         Raises:
             TypeError: A pattern is not a text.
             ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
-            InvalidValue: ``paths`` is a single text, or a pattern is invalid.
+            InvalidValue: A pattern is invalid.
         """
         conditions = _operations.conditions(
             filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name

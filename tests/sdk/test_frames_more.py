@@ -92,7 +92,7 @@ def request(response=None, method="PUT", requested_value=None, **more):
     expectation = Expectation("a1", response)
     given = {"device_id": "d1", "path": LEVEL, "expiry_seconds": 60, "accepted_at": NOW, "expires_at": at(1), **more}
     expectation.received_seconds = None if response is None else 103.0
-    given.setdefault("_begun_seconds", 100.0)
+    given.setdefault("_started_seconds", 100.0)
     return AcceptedRequest(
         async_id="a1", method=method, issued_at=NOW, requested_value=requested_value, _expectation=expectation, **given
     )

@@ -29,7 +29,7 @@ def test_responses_resolve_their_requests_up_to_the_limit():
     # As many are still to come by the log as it keeps.
     assert (first.response.status, inbox.may_accept, inbox.waiting) == (200, False, 0)
     inbox.pass_over_log()
-    assert inbox.may_take
+    assert inbox.may_accept
     inbox.feed([reply("first", 504)])
     assert (first.response.status, inbox.duplicates) == (200, 1)
     del first
@@ -59,9 +59,9 @@ def test_repeated_response_changes_nothing_and_is_counted():
     # A response that came with its request is skipped in the log once; one that the log brought first is not.
     inbox = Inbox()
     came, logged = inbox.expect("came"), inbox.expect("logged")
-    inbox.take(AsyncResponse(id="came", status=200), comes_again=True)
+    inbox.accept(AsyncResponse(id="came", status=200), comes_again=True)
     inbox.feed([reply("came", 504), reply("logged", 200)])
-    inbox.take(AsyncResponse(id="logged", status=504), comes_again=True)
+    inbox.accept(AsyncResponse(id="logged", status=504), comes_again=True)
     assert (came.response.status, logged.response.status, inbox.duplicates) == (200, 200, 0)
     inbox.feed([reply("came", 504)])
     assert inbox.duplicates == 1
@@ -126,7 +126,7 @@ def test_only_pending_responses_of_other_messages_are_consumed_once():
     inbox = Inbox()
     expectation = inbox.expect("a")
     awaited = {"a", "c"}
-    inbox.feed_answers([*Entries({"blips": [1]}), reply("a", 200), reply("b"), reply("a", 504)], awaited)
+    inbox.feed_responses([*Entries({"blips": [1]}), reply("a", 200), reply("b"), reply("a", 504)], awaited)
     assert expectation.response is not None
     assert (expectation.response.status, awaited) == (200, {"c"})
     assert (inbox.unreadable, inbox.unclaimed, inbox.duplicates) == (0, 0, 0)

@@ -62,7 +62,7 @@ def test_a_failure_that_may_pass_leaves_the_position_and_waits_longer_each_time(
     assert reader.next_poll(25).params["after"] == 5
     # The service may require a longer wait; after a response it resets.
     assert fail(reader, failure(429, retry_after_seconds=40.0))[1] == 40.0
-    reader.answered(Poll(5, {}, None))
+    reader.accept(Poll(5, {}, None))
     assert reader.last_failure is None
     assert fail(reader, error)[1] == 0.5
 

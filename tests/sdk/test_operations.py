@@ -102,7 +102,7 @@ def test_invalid_argument_is_rejected_by_name_before_sending(build, named):
     ],
 )
 def test_idempotent_operations_are_retried_and_device_requests_by_their_async_id(operation, attempts):
-    assert operation.most_attempts(4) == attempts
+    assert operation.max_attempts(4) == attempts
 
 
 def test_unknown_members_of_a_response_are_ignored():

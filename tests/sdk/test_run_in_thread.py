@@ -72,7 +72,7 @@ LIGHT_FUNCTIONS = {
         *(HistoryReader.result.fget, HistoryResult.__init__, history_metadata, RowChecker.__init__, SizeLimit.__init__),
         *(PlannedWrite.may_be_sent.fget, PlannedWrite.is_awake.fget, RecordingWriter.warn_of_uncovered),
         # The slow part of these runs in a worker thread.
-        *(RecordingRules.__init__, RecordingRules.begin, RecordingRules.uncovered),
+        *(RecordingRules.__init__, RecordingRules.start, RecordingRules.uncovered),
         *(RecordingFolder.position.fget, RecordingFolder.due_in_seconds.fget),
     )
 }
@@ -245,11 +245,11 @@ def test_slow_modules_are_not_loaded_on_the_loop_thread(tmp_path):
 
 def test_requests_that_come_while_the_network_is_made_wait_for_the_same_one(monkeypatch):
     made, may_end = [], threading.Event()
-    begin_reads = threading.Event()
+    started = threading.Event()
 
     def slow(url: httpx.URL) -> None:
         made.append(url)
-        begin_reads.set()
+        started.set()
         assert may_end.wait(PATIENCE_SECONDS)
 
     monkeypatch.setattr("mirror_sdk._protocol.async_network.certificates_for", slow)
@@ -259,7 +259,7 @@ def test_requests_that_come_while_the_network_is_made_wait_for_the_same_one(monk
             nobody.bind(("127.0.0.1", 0))
             async with AsyncMirrorClient(f"http://127.0.0.1:{nobody.getsockname()[1]}", "key", max_retries=0) as client:
                 first = asyncio.create_task(client.devices.list())
-                assert await asyncio.to_thread(begin_reads.wait, PATIENCE_SECONDS)
+                assert await asyncio.to_thread(started.wait, PATIENCE_SECONDS)
                 others = [asyncio.create_task(client.devices.list()) for _ in range(5)]
                 await asyncio.sleep(0)
                 # The task that started it may end.
@@ -405,10 +405,10 @@ class Slow:
 
     def __init__(self, work: Callable[..., Any]) -> None:
         self._work = work
-        self.begin_reads, self.may_end, self.has_ended = threading.Event(), threading.Event(), False
+        self.started, self.may_end, self.has_ended = threading.Event(), threading.Event(), False
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        self.begin_reads.set()
+        self.started.set()
         assert self.may_end.wait(PATIENCE_SECONDS)
         made = self._work(*arguments, **options)
         self.has_ended = True
@@ -419,7 +419,7 @@ async def cancelled(mirror: Any, slow: Slow, call: Callable[[AsyncMirrorClient],
     """Cancel a call during its slow work: it ends after the work. Then run the next call."""
     async with AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport) as client:
         calling = asyncio.create_task(call(client))
-        assert await asyncio.to_thread(slow.begin_reads.wait, PATIENCE_SECONDS)
+        assert await asyncio.to_thread(slow.started.wait, PATIENCE_SECONDS)
         calling.cancel()
         await asyncio.sleep(0)
         is_over = calling.done()
@@ -440,7 +440,7 @@ def test_error_of_the_work_is_raised_and_dropped_after_a_cancellation(caplog):
     async def scene() -> None:
         slow = Slow(fail)
         working = asyncio.create_task(run_in_thread(slow))
-        assert await asyncio.to_thread(slow.begin_reads.wait, PATIENCE_SECONDS)
+        assert await asyncio.to_thread(slow.started.wait, PATIENCE_SECONDS)
         working.cancel()
         slow.may_end.set()
         with pytest.raises(asyncio.CancelledError):

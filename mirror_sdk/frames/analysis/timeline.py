@@ -251,12 +251,12 @@ def span_of(name: str, value: str | pd.Timedelta) -> int:
     """Convert an argument to a span of time in milliseconds.
 
     Raises:
-        InvalidValue: It is not a span of time, or shorter than a millisecond.
+        InvalidValue: It is not a duration, or shorter than a millisecond.
     """
     try:
         span = pd.Timedelta(value)
     except (TypeError, ValueError) as exc:
-        raise InvalidValue(f"{name}={value!r} is not a span of time; write one like '15min', '1h' or '1D'") from exc
+        raise InvalidValue(f"{name}={value!r} is not a duration; write one like '15min', '1h' or '1D'") from exc
     # Also false for NaT.
     if not span >= pd.Timedelta("1ms"):
         raise InvalidValue(f"{name}={value!r} must be a millisecond or longer; write one like '15min', '1h' or '1D'")
