@@ -354,25 +354,25 @@ def _after(attempts: int) -> str:
 
 def failure_reason(category: str, method: Method | None) -> str:
     """Describe why a device request failed and what to do next, by its category and method."""
-    unknown = "ask the operator of the device what this category means"
+    unknown = "the operator of the device may know the meaning of this category"
     return _OTHER_HINTS.get((category, method)) or CATEGORY_HINTS.get(category, unknown)
 
 
 CATEGORY_HINTS = {
     "REQUEST_EXPIRED": (
-        "it was not delivered in time: the device was not connected, or did not answer an earlier request;"
+        "it was not delivered in time: the device was not connected, or did not respond to an earlier request;"
         " check that it is up, or give a larger expiry_seconds"
     ),
-    "DEVICE_REMOVED_REGISTRATION": "the device deregistered; ask again after its next registration",
+    "DEVICE_REMOVED_REGISTRATION": "the device deregistered; try again after its next registration",
     "RESOURCE_NOT_FOUND": "the device has no such resource; client.devices.resources(device_id) shows what it has",
     "METHOD_NOT_ALLOWED": "the resource does not allow this; it may be read-only",
     "BAD_VALUE": "the device does not take this value; check its type and range",
-    "REJECTED": "the device refused; its own log may say why",
+    "REJECTED": "the device rejected it; its own log may say why",
     "PRECONDITION_FAILED": "the device is not in a state to do this now",
     "TOO_LARGE": "the value is too large for the device; send less at once",
     "UNSUPPORTED_CONTENT_TYPE": "the device does not read this content type; give another content_type",
-    "NOT_CONNECTED": "the device cannot be reached; ask again later",
-    "TIMEOUT": "the device did not answer in time; read the resource to see whether it acted",
+    "NOT_CONNECTED": "the device cannot be reached; try again later",
+    "TIMEOUT": "the device did not respond in time; read the resource to see whether it acted",
 }
 """What to do next for each category of a failed device request, worded for a write."""
 
@@ -381,12 +381,12 @@ _OTHER_HINTS: dict[tuple[str, Method | None], str] = {
     ("METHOD_NOT_ALLOWED", "POST"): "the resource cannot be executed; it may be one to be read or written",
     ("BAD_VALUE", "GET"): "the device does not understand the request",
     ("BAD_VALUE", "POST"): "the device does not take this argument",
-    ("TOO_LARGE", "GET"): "the answer is too large for the device; read less at once",
+    ("TOO_LARGE", "GET"): "the response is too large for the device; read less at once",
     ("TOO_LARGE", "POST"): "the argument is too large for the device",
-    ("UNSUPPORTED_CONTENT_TYPE", "GET"): "the device does not answer in this content type; give another accept",
+    ("UNSUPPORTED_CONTENT_TYPE", "GET"): "the device does not respond in this content type; give another accept",
     ("UNSUPPORTED_CONTENT_TYPE", "POST"): "the device takes no argument in text",
-    ("TIMEOUT", "GET"): "the device did not answer in time; ask again later",
-    ("TIMEOUT", "POST"): "the device did not answer in time; whether it acted is not known",
+    ("TIMEOUT", "GET"): "the device did not respond in time; try again later",
+    ("TIMEOUT", "POST"): "the device did not respond in time; whether it acted is not known",
 }
 """The same for reads and executions, where they need other words."""
 

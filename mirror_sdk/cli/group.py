@@ -40,10 +40,10 @@ _WAITING_ADVICE = (
 _SHELL_PHRASES = [
     (r"\ballow_read_only=True", "--allow-read-only"),
     (r"\bgive a larger expiry_seconds", "give a larger --expiry-seconds"),
-    (r"\bexpiry_seconds= makes", "--expiry-seconds makes"),
+    (r"\bexpiry_seconds= shortens", "--expiry-seconds shortens"),
     (
-        r"ask the same handle again, give a longer timeout, or take it up from anywhere with (?=client\.)",
-        "give a longer --timeout, or take it up in Python with ",
+        r"wait again with the same handle, give a longer timeout, or resume it anywhere with (?=client\.)",
+        "give a longer --timeout, or resume it in Python with ",
     ),
     (r"\bgive a longer timeout=", "give a longer --timeout before the command"),
     (r"\bwith expiry_seconds$", "with --expiry-seconds"),
