@@ -57,7 +57,7 @@ SAME_ON_EVERY_DATABASE = (
     "server/interface/test_bounded_polls.py",
     "server/interface/test_bridge_limits.py",
     "server/interface/test_failed_keys.py",
-    "server/interface/test_hostile_input.py",
+    "server/interface/test_malformed_input.py",
     "extensions/history/test_unread_downloads.py",
     "extensions/page/",
     "extensions/streams/test_places_of_streams.py",

@@ -178,7 +178,7 @@ class AsyncEventMethods:
         []
         """
         await import_in_thread("mirror_sdk.recording.async_recorder")
-        from mirror_sdk.recording.async_recorder import begin_recording
+        from mirror_sdk.recording.async_recorder import start_recording
         from mirror_sdk.recording.rules import RecordingRules
         from mirror_sdk.recording.writer import RecordingWriter
 
@@ -195,7 +195,7 @@ class AsyncEventMethods:
             rotate_seconds=rotate_seconds,
             called_from=calling_line(),
         )
-        recorder = await begin_recording(
+        recorder = await start_recording(
             make_writer,
             self._session.new_log_reader,
             lambda within: self._tables.state_to_record(chosen, paths, within),

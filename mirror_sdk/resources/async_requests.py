@@ -281,7 +281,7 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
             InvalidValue: The table lacks these columns, its ``desired_revision`` contains other values than numbers, or
                 ``if_match`` was passed with a table.
 
-        >>> await simulator.set_answer(light, "reject")
+        >>> await simulator.set_response_mode(light, "reject")
         >>> error = await (await client.requests.begin_write(light, "/3311/0/5851", 40)).exception()
         >>> len((await client.state_frame()).mirror.drift())
         1

@@ -282,7 +282,7 @@ class Requests(ClientResource[ClientSession]):
             InvalidValue: The table lacks these columns, its ``desired_revision`` contains other values than numbers, or
                 ``if_match`` was passed with a table.
 
-        >>> simulator.set_answer(light, "reject")
+        >>> simulator.set_response_mode(light, "reject")
         >>> error = client.requests.begin_write(light, "/3311/0/5851", 40).exception()
         >>> len(client.state_frame().mirror.drift())
         1

@@ -27,7 +27,7 @@ from mirror_sdk.wire.simulator import (
 T = TypeVar("T")
 
 _LONGEST_ADVANCE_SECONDS = 600
-"""How long an advance of the clock may take: all that is due happens before its response."""
+"""The timeout of an advance of the clock, since everything that becomes due happens before its response."""
 
 
 def list_simulator_devices() -> Operation[list[SimulatorDevice]]:
@@ -51,13 +51,13 @@ def put_simulator_resource(device_id: str, path: str, value: object, flags: Mapp
 
     Raises:
         ValueError: The value or a flag cannot be sent.
-        InvalidValue: The value does not match the declaration of the path, or is one for each of several instances.
+        InvalidValue: The value does not match the declaration of the path, or has several instances.
     """
     route = of_resource(routes.SIMULATOR_RESOURCE, device_id, path)
     if isinstance(value, Mapping):
         cure = "give one value; a real device can have several instances"
         raise InvalidValue(f"{path}: a resource of a simulated device has one value, as text; {cure}")
-    # A value of the device itself is not a write: measured values are declared read-only.
+    # This is not a write: measured values are declared read-only.
     text = value if isinstance(value, str) else encode(value, path, TEXT_PLAIN, allow_read_only=True)[0].decode()
     return Operation("PUT", route, nothing, json=checked_body(SimulatorResourceBody, {"value": text, **flags}))
 
@@ -97,7 +97,7 @@ def send_to_simulator(device: DeviceLike, operation: Callable[[str], Operation[T
     Raises:
         NotFound: There is no such simulated device.
         TypeError: It is not a device.
-        ValueError: Something cannot be sent; the message names it.
+        ValueError: An argument cannot be sent; the message names it.
     """
     if known_id("device_id", device) is None:
         # Invalid arguments are rejected before any request.

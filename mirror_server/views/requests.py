@@ -363,7 +363,7 @@ def query_conditions(own: Collection[str]) -> tuple[Condition, ...]:
     filters = [(name, value) for name, value in request.args.items(multi=True) if name not in own]
     if not filters:
         return ()
-    conditions: Sequence[Condition] | None = services().extensions.hook.device_conditions(given=filters, own=own)
+    conditions: Sequence[Condition] | None = services().extensions.hook.device_conditions(parameters=filters, own=own)
     # Without an extension that reads filters, all these parameters are unknown.
     if conditions is None:
         check_query(own)

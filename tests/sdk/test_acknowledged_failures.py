@@ -16,7 +16,7 @@ def lights(client, simulator):
     devices = [simulator.add_device(f"light-{number}", [DIMMER]) for number in range(3)]
     for device in devices:
         client.read_value(device, LEVEL)
-        simulator.set_answer(device, "reject")
+        simulator.set_response_mode(device, "reject")
         assert client.requests.begin_write(device, LEVEL, 40).exception().category == "REJECTED"
     return devices
 
@@ -43,7 +43,7 @@ def test_an_acknowledged_failure_does_not_count_until_the_next_write(client, lig
 
 
 def test_of_a_table_the_others_are_acknowledged(client, simulator, lights):
-    simulator.set_answer(lights[1], "normal")
+    simulator.set_response_mode(lights[1], "normal")
     client.write_value(lights[1], LEVEL, 40)
     with pytest.raises(Conflict, match="has not failed") as caught:
         client.requests.acknowledge_failed_write(client.fleet.snapshot(), LEVEL)
@@ -84,7 +84,7 @@ def test_a_table_that_shows_no_write_acknowledges_none_that_failed_after_it(clie
     device = simulator.add_device("light", [DIMMER])
     client.read_value(device, LEVEL)
     seen = client.fleet.snapshot()
-    simulator.set_answer(device, "reject")
+    simulator.set_response_mode(device, "reject")
     client.requests.begin_write(device, LEVEL, 40).exception()
     for table, path in ((seen, None), (seen.assign(path="/3/0/0"), LEVEL)):
         with pytest.raises(Conflict, match="read the resource again"):

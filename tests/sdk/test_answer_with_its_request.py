@@ -319,14 +319,14 @@ def test_a_read_that_is_cancelled_or_fails_gives_its_place_to_the_next(mirror, s
 
     async def scene(client):
         assert await client.read_value(device_id, TEMPERATURE) == 21.5
-        await asyncio.to_thread(simulator.set_answer, device_id, "silent")
+        await asyncio.to_thread(simulator.set_response_mode, device_id, "silent")
         reading = asyncio.ensure_future(client.read_value(device_id, TEMPERATURE))
         while not transport.held:
             await asyncio.sleep(0)
         reading.cancel()
         await asyncio.wait([reading])
         assert reading.cancelled()
-        await asyncio.to_thread(simulator.set_answer, device_id, "normal")
+        await asyncio.to_thread(simulator.set_response_mode, device_id, "normal")
         await asyncio.to_thread(simulator.advance, 120)
         transport.told()
         assert await client.read_value(device_id, TEMPERATURE) == 21.5

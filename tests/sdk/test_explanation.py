@@ -127,11 +127,11 @@ def test_what_became_of_the_last_write(client, simulator, device_id, explained):
     simulator.advance(timedelta(minutes=1))
     client.write_value(device_id, LEVEL, 5)
     explained(LEVEL, "The reported value is older than that write: the device has reported nothing since.")
-    simulator.set_answer(device_id, "reject")
+    simulator.set_response_mode(device_id, "reject")
     client.requests.begin_write(device_id, LEVEL, 40).exception()
     explained(LEVEL, "The last write, of 40, failed at", "REJECTED, the device rejected it")
     assert client.get_device(device_id)[LEVEL].desired.category == "REJECTED"
-    simulator.set_answer(device_id, "normal")
+    simulator.set_response_mode(device_id, "normal")
     client.write_value(device_id, LEVEL, 40)
     assert client.get_device(device_id)[LEVEL].desired.category is None
 

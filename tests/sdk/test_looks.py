@@ -32,7 +32,7 @@ def begin_answered(client, simulator, device_id):
 def asked(client, simulator, device_id):
     """Two requests whose answers are in the log: one that came to nothing, in a message of its own, and one behind."""
     silent = simulator.add_device("silent", [SENSOR])
-    simulator.set_answer(silent, "silent")
+    simulator.set_response_mode(silent, "silent")
     lost = client.requests.begin_read(silent, TEMPERATURE)
     simulator.advance(121)
     return lost, begin_answered(client, simulator, device_id)

@@ -245,7 +245,7 @@ def test_the_simulator_asks_for_names_with_its_own_key(mirror, light):
         listed_device = next(one for one in simulator.list_devices() if one.id == light)
         for spelling in ("light-01", listed_device, light):
             simulator.set_online(spelling, True)
-            simulator.set_answer(spelling, "normal")
+            simulator.set_response_mode(spelling, "normal")
             simulator.set_latency_seconds(spelling, 0)
             simulator.update_registration(spelling)
         simulator.remove_resource("light-01", TEMPERATURE)

@@ -77,7 +77,7 @@ def test_overtaken_canary_is_replaced_by_another(client, somebody_else, simulato
     plan = client.plan(client.fleet.snapshot(), value=40, if_match=True)
     ordered = plan.frame["device_id"].tolist()
     somebody_else.write_value(ordered[0], LEVEL, 55)
-    simulator.set_answer(ordered[1], "reject")
+    simulator.set_response_mode(ordered[1], "reject")
     result = statuses(plan.apply(concurrency=1))
     assert [result[device] for device in ordered] == ["failure", "failure", "queued", "queued", "queued"]
     assert "first write" in plan.stopped_because

@@ -24,11 +24,11 @@ from mirror_sdk.frames import EVENTS_RAW_SCHEMA, STATE_SCHEMA
 from mirror_sdk.recording import CHANGES_SCHEMA, Recording, files
 from mirror_sdk.recording.folder import RecordingFolder
 from mirror_sdk.recording.layout import (
-    about_path,
     journal_numbers,
     journal_path,
     part_numbers,
     part_path,
+    settings_path,
     sidecar_of,
     state_numbers,
     state_path,
@@ -56,7 +56,7 @@ def test_a_recording_has_what_happened_while_it_ran_and_the_next_recorder_goes_o
     with client.record(folder) as recorder:
         observed(2.0, 3.0)
         assert f"{folder} running," in repr(recorder)
-        with pytest.raises(InvalidValue, match="another recorder at work"):
+        with pytest.raises(InvalidValue, match="another running recorder"):
             client.record(folder)
     assert numbers(Recording(folder).events()) == [2.0, 3.0]
     assert (recorder.is_running, recorder.events, recorder.failure) == (False, 2, None)
@@ -283,9 +283,9 @@ def test_a_state_is_that_of_the_instant(client, simulator, observed, device_id, 
 def test_recording_of_another_format_version_is_rejected(client, observed, folder, version, found):
     with client.record(folder):
         observed(1.0)
-    about = json.loads(about_path(folder).read_text())
+    about = json.loads(settings_path(folder).read_text())
     del about["version"]
-    about_path(folder).write_text(json.dumps(about | version))
+    settings_path(folder).write_text(json.dumps(about | version))
     for use in (Recording, client.record):
         with pytest.raises(InvalidValue, match=rf"{found}, .* reads format version 2\); give another folder"):
             use(folder)
@@ -363,7 +363,7 @@ def test_a_log_that_begins_anew_behind_a_failure_is_a_gap_and_its_state_is_taken
         last = part_numbers(folder)[-1]
         table, spans, _ = files.read_part(folder, last)
         beyond = [span._replace(seq=span.seq + 100) for span in spans]
-        files.write_part(folder, last, files.Piece(table, beyond, is_finalized=True), files.read_about(folder))
+        files.write_part(folder, last, files.FileContent(table, beyond, is_finalized=True), files.read_settings(folder))
         is_pulled = True
         with pytest.warns(GapWarning), client.record(folder):
             until(lambda: len(state_numbers(folder)) == 3)

@@ -100,7 +100,7 @@ def test_what_the_service_does_not_tell_is_not_known(client_over, simulator, dev
         begun_at = simulator.advance(60)
     audit = Recording(folder).audit()
     assert (audit.complete, audit.from_at, audit.until_at) == (True, None, None)
-    assert str(audit).startswith("complete from a time the service did not tell to a time the service did not tell: 0")
+    assert str(audit).startswith("complete from an unknown time to an unknown time: 0")
     assert not is_complete(folder, begun_at)
     # A service that was renewed tells it: nothing lies between its state table and the last look.
     is_told = True

@@ -78,7 +78,7 @@ def test_what_cannot_be_meant_is_refused(recorded):
     for asked, words in (
         ({"begin": datetime(2026, 1, 1, tzinfo=UTC)}, "lies before the recording, which begins at"),
         ({"begin": datetime(2026, 1, 1)}, "no time zone"),
-        ({"devices": ["nobody"]}, "nothing of a device 'nobody' is in the recording; none|close"),
+        ({"devices": ["nobody"]}, "the recording has no device 'nobody'; none|close"),
         ({"paths": TEMPERATURE}, "one text"),
         ({"limit": -1}, "limit=-1"),
         ({"tz": "Nowhere"}, "time zone"),

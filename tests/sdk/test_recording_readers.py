@@ -18,11 +18,11 @@ from mirror_sdk.events import Event, EventKind
 from mirror_sdk.frames import EVENTS_RAW_SCHEMA
 from mirror_sdk.recording import Recording, layout
 from mirror_sdk.recording.coverage import Span
-from mirror_sdk.recording.files import VERSION, About
+from mirror_sdk.recording.files import VERSION, RecordingSettings
 from mirror_sdk.recording.folder import RecordingFolder
 
 AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
-ABOUT = About(version=VERSION, server="http://mirror.localhost", key="a key", devices=None, paths=None)
+ABOUT = RecordingSettings(version=VERSION, server="http://mirror.localhost", key="a key", devices=None, paths=None)
 
 
 def assert_all_see(folder, numbers):
@@ -39,7 +39,7 @@ def test_a_running_a_killed_and_a_finished_recording_are_a_table_to_every_reader
     observed(1.0, 2.0)
     until(lambda: recorder.events == 2)
     assert_all_see(folder, [])
-    with pytest.raises(InvalidValue, match="another recorder at work"):
+    with pytest.raises(InvalidValue, match="another running recorder"):
         recorder.recording.finalize()
     audit = recorder.audit()
     assert (audit.events, audit.finalized_events) == (2, 0)

@@ -215,7 +215,7 @@ def test_rules_that_could_not_be_taken_away_go_with_the_next_recorder(cut, senso
     recorder = client.record(folder, paths=["/3303/*"], subscribe=True)
     network.cuts = lambda request: "before"
     recorder.stop()
-    assert "are still there" in caplog.text
+    assert "still exist" in caplog.text
     assert near.subscriptions.rules.list() == [TEMPERATURES]
     network.cuts = lambda request: None
     client.record(folder, paths=["/3303/*"], subscribe=True).stop()
@@ -262,7 +262,7 @@ def test_a_key_that_may_not_subscribe_is_refused_and_told_that_nothing_is_known(
     with pytest.raises(AccessDenied, match="subscribe"):
         client.record(folder, paths=["/3303/*"], subscribe=True)
     (said,) = told(client, folder, paths=["/3303/*"])
-    assert said.startswith("whether anything of /3303/* is subscribed is not known: 403 access_denied")
+    assert said.startswith("it is unknown whether anything of /3303/* is subscribed: 403 access_denied")
 
 
 def test_a_note_that_is_damaged_is_named(plain, sensors, folder):

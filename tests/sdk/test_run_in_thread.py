@@ -72,7 +72,7 @@ LIGHT_FUNCTIONS = {
         *(HistoryReader.result.fget, HistoryResult.__init__, history_metadata, RowChecker.__init__, SizeLimit.__init__),
         *(PlannedWrite.may_be_sent.fget, PlannedWrite.is_awake.fget, RecordingWriter.warn_of_uncovered),
         # What takes long of these is done as work beside the loop.
-        *(RecordingRules.__init__, RecordingRules.begin, RecordingRules.uncovered),
+        *(RecordingRules.__init__, RecordingRules.start, RecordingRules.uncovered),
         *(RecordingFolder.position.fget, RecordingFolder.due_in_seconds.fget),
     )
 }

@@ -39,10 +39,10 @@ def test_a_subscription_that_is_accepted_or_not_answered_yet(client, simulator, 
 
 
 def test_a_subscription_that_was_refused_and_then_accepted(client, simulator, device_id, check):
-    simulator.set_answer(device_id, "reject")
+    simulator.set_response_mode(device_id, "reject")
     client.subscribe(device_id, TEMPERATURE)
     check(SubscriptionState.REFUSED, "which the device rejected; it is requested again when the device next registers")
-    simulator.set_answer(device_id, "normal")
+    simulator.set_response_mode(device_id, "normal")
     simulator.update_registration(device_id)
     check(SubscriptionState.ACTIVE, "by this application", is_subscribed=True)
 

@@ -64,7 +64,7 @@ def test_requests_are_answered_by_it(pushed, device_id, receiver):
     assert pushed.requests.begin_write(device_id, SWITCH, True).exception(60) is None
     assert pushed.get_device(device_id)[SWITCH].desired.status.name == "SUCCESS"
     assert receiver.last >= 2
-    assert receiver.refused == 0
+    assert receiver.rejected == 0
     with pytest.raises(ValueError, match="after="):
         list(pushed.events(after=0))
     pushed.notifications.use_long_polling()
@@ -117,7 +117,7 @@ def test_an_application_of_ones_own_hands_on_what_it_gets(client, device_id):
 def test_a_call_without_the_token_is_refused_and_changes_nothing(receiver):
     for headers in ({}, {TOKEN_HEADER: "guessed"}, {TOKEN_HEADER: "é".encode()}):
         assert httpx.put(receiver.url, content=message("u"), headers=headers, trust_env=False).status_code == 403
-    assert (receiver.last, receiver.refused) == (0, 3)
+    assert (receiver.last, receiver.rejected) == (0, 3)
     token = receiver.headers[TOKEN_HEADER]
     assert httpx.put(receiver.url, content=message("u"), headers={"X-MIRROR-TOKEN": token}, trust_env=False).is_success
     assert receiver.last == 1
@@ -151,7 +151,7 @@ def test_one_bad_entry_takes_no_other_with_it():
 
 
 def test_each_reader_has_its_own_position_and_a_slow_one_gets_a_gap(monkeypatch):
-    monkeypatch.setattr("mirror_sdk.webhook.inbox.ENTRIES_KEPT", 3)
+    monkeypatch.setattr("mirror_sdk.webhook.inbox.MAX_ENTRIES", 3)
     inbox = CallbackInbox()
     slow, quick = reader_of(inbox), reader_of(inbox)
     inbox.receive(message("a", "b"), inbox.headers)

@@ -100,23 +100,23 @@ class HeldRequests:
         A client that sends this many requests at once has received the oldest 202 already.
         """
         with self._lock:
-            oldest = next((each for each, held in self._held.items() if held.device_id == device_id), None)
+            oldest = next((each for each, delayed in self._held.items() if delayed.device_id == device_id), None)
         if oldest is not None:
             self._publish_release(session, device_id, oldest)
 
     def _hold(self, device_id: str, async_id: str) -> None:
         with self._lock:
             self._held[async_id] = _Held(device_id)
-            self._dispatcher.held.add(async_id)
+            self._dispatcher.delayed.add(async_id)
 
     def _stored(self, device_id: str, async_id: str) -> None:
         """End the delay of a stored request after at most a second, even if its client or process is gone."""
         due_at = after_seconds(self._clock.now(), _LONGEST_SECONDS)
         timer = self._clock.call_at(due_at, lambda: self._give_up(device_id, async_id))
         with self._lock:
-            held = self._held.get(async_id)
-            if held is not None:
-                held.timer = timer
+            delayed = self._held.get(async_id)
+            if delayed is not None:
+                delayed.timer = timer
                 return
         timer.cancel()
 
@@ -131,10 +131,10 @@ class HeldRequests:
         """End the delay of these requests. The caller has to wake their devices."""
         for async_id in async_ids:
             with self._lock:
-                held = self._held.pop(async_id, None)
-                self._dispatcher.held.discard(async_id)
-            if held is not None and held.timer is not None:
-                held.timer.cancel()
+                delayed = self._held.pop(async_id, None)
+                self._dispatcher.delayed.discard(async_id)
+            if delayed is not None and delayed.timer is not None:
+                delayed.timer.cancel()
 
     def _give_up(self, device_id: str, async_id: str) -> None:
         self._release(async_id)

@@ -42,7 +42,7 @@ def put_device(device_id: str) -> Response:
 
     Absent members do not change. An empty name or description removes the one that was set. Custom attributes replace
     all existing ones. Read-only members can be sent with their current value, and are rejected with another one.
-    :data:`NOT_KEPT` can be sent without a value. All applications share these descriptions.
+    :data:`UNSUPPORTED_FIELDS` can be sent without a value. All applications share these descriptions.
     """
     return _describe(device_id)
 

@@ -170,15 +170,15 @@ class DeviceFilters:
         Raises:
             CannotServe: Two fields have the same name.
         """
-        added = [(whose, one) for whose, some in self._extensions.each("device_fields") for one in some]
+        added = [(owner, field) for owner, fields in self._extensions.results("device_fields") for field in fields]
         own = [
             (f"device filter {name}", SERVER) for name in (*DIRECTORY.columns, *UNSUPPORTED_FIELDS, *PAGING, "filter")
         ]
-        require_distinct([*own, *((f"device filter {one.name}", whose) for whose, one in added)])
+        require_distinct([*own, *((f"device filter {field.name}", owner) for owner, field in added)])
         return replace(
             DIRECTORY,
-            columns={**DIRECTORY.columns, **{one.name: one.column for _, one in added}},
-            readers={**DIRECTORY.readers, **{one.name: one.read for _, one in added if one.read is not None}},
+            columns={**DIRECTORY.columns, **{field.name: field.column for _, field in added}},
+            readers={**DIRECTORY.readers, **{field.name: field.read for _, field in added if field.read is not None}},
         )
 
     @extends
@@ -191,9 +191,9 @@ class DeviceFilters:
         _ = self.fields
 
     @extends
-    def device_conditions(self, given: Sequence[tuple[str, str]], own: Collection[str]) -> list[Condition]:
+    def device_conditions(self, parameters: Sequence[tuple[str, str]], own: Collection[str]) -> list[Condition]:
         """Read each of these parameters as a filter."""
-        return read_filters(given, self.fields, own=own)
+        return read_filters(parameters, self.fields, own=own)
 
     @extends
     def device_filters(self) -> Sequence[Parameter]:

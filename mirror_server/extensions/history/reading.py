@@ -149,7 +149,7 @@ def _batches(pieces: Sequence[OrderedRows], wanted: RowFilter | None, *, descend
         except NoPartAnyMore:
             _log.info("%s was deleted while it was read", piece.name)
         except (OSError, pa.ArrowException) as error:
-            name, advice = piece.name, "'mirror-server check' tells what is damaged"
+            name, advice = piece.name, "'mirror-server check' lists the damage"
             _log.error("%s of the history cannot be read: %s; %s", name, error, advice)
             raise StorageFailed("cannot read a part of its history") from error
 

@@ -493,5 +493,5 @@ def _outcome_without_response(
     """
     if isinstance(command, Execute):
         is_certainly_lost = isinstance(error, Unreachable) and not error.may_have_arrived
-        return Outcome.NOT_SENT if is_certainly_lost else Outcome.NO_ANSWER
-    return Outcome.NO_ANSWER if isinstance(error, NoResponse) and device.is_reachable else Outcome.NOT_SENT
+        return Outcome.NOT_SENT if is_certainly_lost else Outcome.NO_RESPONSE
+    return Outcome.NO_RESPONSE if isinstance(error, NoResponse) and device.is_reachable else Outcome.NOT_SENT

@@ -79,7 +79,7 @@ class RealDevices:
         return [f"{scheme}://{ListenAddress(*address)}" for scheme, address in addresses if address is not None]
 
     @extends
-    def devices_come_to(self) -> str:
+    def device_address(self) -> str:
         """Describe the URLs for devices, or when they will be available."""
         return f"Real devices: {', '.join(self.urls()) or 'as soon as this process leads and their port is free'}"
 

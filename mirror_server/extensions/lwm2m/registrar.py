@@ -18,7 +18,7 @@ from mirror_server.clock import Clock
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.link import (
     Content,
-    NameTaken,
+    NameInUse,
     NotRegistered,
     Observation,
     Registration,
@@ -352,7 +352,7 @@ class Registrar:
         )
         try:
             return await asyncio.wrap_future(self._events.registered(registration))
-        except NameTaken:
+        except NameInUse:
             reason = f"ep={parameters.endpoint_name} is the name of a simulated device; use another name"
             raise RequestRejected("4.03", reason) from None
 

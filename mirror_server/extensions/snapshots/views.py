@@ -184,7 +184,7 @@ def _snapshot_at(instant: Instant, form: str, compression: Compression) -> Respo
     """The fleet as of an earlier instant."""
     selected = {"conditions": query_conditions(_OWN), "patterns": query_patterns()}
     response: Response | None = services().extensions.hook.snapshot_at(
-        instant=instant, form=form, compression=compression, **selected
+        instant=instant, content_type=form, compression=compression, **selected
     )
     if response is None:
         message = "this server keeps no history; its operator may switch it on with --keep-history"

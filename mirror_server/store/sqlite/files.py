@@ -44,7 +44,7 @@ _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 IN_USE = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM})
 
-DAMAGED_CURE = "'mirror-server check' tells what is damaged; restore a backup, or name another file"
+DAMAGED_CURE = "'mirror-server check' lists the damage; restore a backup, or name another file"
 
 
 _served_here: set[Path] = set()

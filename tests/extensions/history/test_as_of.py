@@ -60,16 +60,16 @@ def kept(devices):
 
 MOMENTS = [
     # Of a value that is read its device tells since when it has it: that, too, is now.
-    lambda server, key, one: (server.set_value(key, one, "21.6"), server.place(key, one, "read", "GET", TEMPERATURE)),
+    lambda server, key, one: (server.set_value(key, one, "21.6"), server.submit(key, one, "read", "GET", TEMPERATURE)),
     lambda server, key, one: server.set_value(key, one, "22"),
     lambda server, key, one: server.add_device(key, "b", sensor(TEMPERATURE, "5")),
-    lambda server, key, one: server.place(key, one, "write", "PUT", LEVEL["path"], value="20"),
+    lambda server, key, one: server.submit(key, one, "write", "PUT", LEVEL["path"], value="20"),
     lambda server, key, one: server.patch(key, one, answer="reject"),
-    lambda server, key, one: server.place(key, one, "rejected", "PUT", LEVEL["path"], value="30"),
+    lambda server, key, one: server.submit(key, one, "rejected", "PUT", LEVEL["path"], value="30"),
     lambda server, key, one: server.patch(key, one, answer="normal", online=False),
-    lambda server, key, one: server.place(key, one, "waits", "PUT", LEVEL["path"], value="40", expiry_seconds=200),
+    lambda server, key, one: server.submit(key, one, "waits", "PUT", LEVEL["path"], value="40", expiry_seconds=200),
     lambda server, key, one: None,
-    lambda server, key, one: server.place(key, one, "later", "PUT", LEVEL["path"], value="50", expiry_seconds=3000),
+    lambda server, key, one: server.submit(key, one, "later", "PUT", LEVEL["path"], value="50", expiry_seconds=3000),
     lambda server, key, one: server.advance(key, 300),
     lambda server, key, one: server.patch(key, one, online=True),
     lambda server, key, one: server.set_value(key, one, "23"),
@@ -156,7 +156,7 @@ def test_instant_whose_rows_were_archived_since_is_shown_as_before(new_server, t
     device_id = server.add_device(key, "a", sensor(TEMPERATURE), LEVEL)
     server.subscribe(key, device_id)
     server.patch(key, device_id, answer="reject")
-    server.place(key, device_id, "mine", "PUT", LEVEL["path"], value="30")
+    server.submit(key, device_id, "mine", "PUT", LEVEL["path"], value="30")
     at = server.now
     before = {reader: as_of(server, reader, at) for reader in (key, other)}
     server.advance(key, 2 * 86_400)

@@ -29,7 +29,7 @@ def device(server, issuer):
     """A device with one write that failed, of the issuer."""
     resources = [sensor(READ_ONLY), setting(LEVEL)]
     device_id = server.add_device(issuer, "sensor-1", *resources)
-    server.place(issuer, device_id, "w", "PUT", READ_ONLY, value="30")
+    server.submit(issuer, device_id, "w", "PUT", READ_ONLY, value="30")
     return device_id
 
 
@@ -53,7 +53,7 @@ def test_reads_of_the_fleet_have_it_for_the_issuer_alone_and_snapshots_as_tables
 
 
 def test_the_history_has_it_for_the_issuer_of_each_write(server, device, issuer, other):
-    server.place(other, device, "w", "PUT", READ_ONLY, value="31")
+    server.submit(other, device, "w", "PUT", READ_ONLY, value="31")
     for key, read in itertools.product((issuer, other), (lines_of, arrow_of)):
         failed = [row for row in read(server, key, path=HISTORY)[0] if row.get("status") == 2]
         assert [row.get("category") for row in failed] == [

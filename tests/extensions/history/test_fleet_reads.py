@@ -127,7 +127,7 @@ def test_response_shows_one_moment_whatever_changes_while_it_is_sent(server, key
         begin = next(chunks)
         for device in devices:
             server.set_value(key, device, "99")
-            server.place(key, device, f"later-{device}", "GET", TEMPERATURE)
+            server.submit(key, device, f"later-{device}", "GET", TEMPERATURE)
         server.registration(key, devices[1], "DELETE")
         server.add_device(key, "later")
         server.services.database.write(partial(history.erase, device_ids=devices))

@@ -41,8 +41,8 @@ def add_history(server, key):
     for value in ("22", "23"):
         server.advance(key, 60)
         server.set_value(key, device_id, value)
-    server.place(key, device_id, "read", "GET", LEVEL["path"])
-    server.place(key, device_id, "write", "PUT", LEVEL["path"], value="20")
+    server.submit(key, device_id, "read", "GET", LEVEL["path"])
+    server.submit(key, device_id, "write", "PUT", LEVEL["path"], value="20")
     return device_id
 
 
@@ -184,7 +184,7 @@ def test_cursor_of_another_request_is_400(server, key, device, refused):
 def test_value_that_is_no_text_is_unchanged(server, key, device):
     payload = base64.b64encode(b"\xff\x00\xfe").decode()
     body = {"content-type": "application/octet-stream", "payload-b64": payload}
-    server.place(key, device, "bytes", "PUT", LEVEL["path"], **body)
+    server.submit(key, device, "bytes", "PUT", LEVEL["path"], **body)
     for read in (lines_of, arrow_of):
         row = read(server, key)[0][-1]
         assert (row["value"], row["content_type"]) == (payload, "application/octet-stream")
@@ -230,7 +230,7 @@ def test_rows_that_were_archived_between_two_pages_are_shown_as_before(new_serve
     key, other = server.key(), server.key()
     device = add_history(server, key)
     server.patch(key, device, answer="reject")
-    server.place(key, device, "mine", "PUT", LEVEL["path"], value="30")
+    server.submit(key, device, "mine", "PUT", LEVEL["path"], value="30")
     before = {}
     for reader in (key, other):
         rows, end = lines_of(server, reader, "limit=2")

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 from devices_in_memory import advance
 from histories import tail
-from operator_commands import done, refused
+from operator_commands import assert_fails, done
 from waits import wait_until
 
 from mirror_server.clock import SystemClock, wall_time
@@ -28,7 +28,7 @@ from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.settings import HistorySettings
 from mirror_server.extensions.history.store import history
 from mirror_server.extensions.history.store.history import StoredHistoryRow
-from mirror_server.hooks import of_all, open_database, read_settings
+from mirror_server.hooks import call_installed, open_database, read_settings
 from mirror_server.server import Services
 from mirror_server.store.backend import StorageFailed
 from mirror_server.store.database import Database
@@ -223,7 +223,7 @@ def test_what_was_put_away_of_a_device_is_erased_by_the_server_and_counted(url, 
     assert {row.device_id for row in rows_in(services.database)} <= {second}
     assert told_by(services) == {"second"}
     done(url, "check", *where)
-    refused(url, "erase", first, "--yes", *where, told="nothing is stored")
+    assert_fails(url, "erase", first, "--yes", *where, message="nothing is stored")
 
 
 @pytest.mark.sqlite
@@ -248,17 +248,17 @@ def test_a_device_is_erased_where_a_part_of_its_history_cannot_be_read(url, life
     for damaged in (content[:-3], None, b"", content.replace(b"device_id", b"devise_id")):
         path.unlink() if damaged is None else path.write_bytes(damaged)
         told = "bring it back from a backup, and run this again"
-        assert json.loads(refused(url, "erase", first, "--yes", *where, told=told).stdout)["purged"] is False
-        refused(url, "check", *where, told="cannot be read")
+        assert json.loads(assert_fails(url, "erase", first, "--yes", *where, message=told).stdout)["purged"] is False
+        assert_fails(url, "check", *where, message="cannot be read")
     path.write_bytes(content)
-    refused(url, "erase", first, "--yes", *where, told="nothing is stored")
+    assert_fails(url, "erase", first, "--yes", *where, message="nothing is stored")
     assert told_by(life.start(archive=tmp_path / "archive")) == {"second"}
 
 
 def test_an_archive_that_is_not_named_is_asked_for_before_anything_is_erased_or_told(url, life, tmp_path):
     services, first, _ = put_away(life, tmp_path / "archive")
     for command in (["erase", first, "--yes"], ["check"]):
-        refused(url, *command, told="name it with --history-archive")
+        assert_fails(url, *command, message="name it with --history-archive")
     assert told_by(services) == {"first", "second"}
     now = services.clock.now()
     told = life.start().part(HistoryQueries).history
@@ -276,12 +276,12 @@ def test_what_no_server_deletes_is_told_no_more_and_said(url, life, monkeypatch)
     retention = services.part(Retention)
     retention.stop()
     monkeypatch.setattr("mirror_server.extensions.history.archived_history._SERVER_SECONDS", 0.1)
-    erased = refused(url, "erase", first, "--yes", told="start one, and run this again")
+    erased = assert_fails(url, "erase", first, "--yes", message="start one, and run this again")
     assert json.loads(erased.stdout)["purged"] is False
     assert told_by(services) == {"second"}
     retention.start()
     monkeypatch.undo()
-    refused(url, "erase", first, "--yes", told="nothing is stored")
+    assert_fails(url, "erase", first, "--yes", message="nothing is stored")
 
 
 def test_check_looks_into_what_was_put_away(url, life):
@@ -290,7 +290,7 @@ def test_check_looks_into_what_was_put_away(url, life):
     done(url, "check")
     first = "SELECT content FROM history_blocks ORDER BY segment_id, block LIMIT 1"
     databases.execute(url, f"UPDATE history_blocks SET content = ({first})")
-    refused(url, "check", told="does not hold what the database says")
+    assert_fails(url, "check", message="does not hold what the database says")
 
 
 def test_a_device_that_is_silent_for_six_months_has_no_history(url, life):
@@ -331,12 +331,12 @@ def test_check_finds_what_is_wrong_with_the_history(url, life, damage, told):
     assert first.startswith("history: 3 rows, 3 of them in the tail, 0 in segments (0.0 MB)")
     assert others == ["all is well"]
     databases.execute(url, damage)
-    refused(url, "check", told=told)
+    assert_fails(url, "check", message=told)
 
 
 def read_options(*arguments: str, **variables: str) -> Result:
     @click.command()
-    @options_of("run", Settings, *of_all("settings"))
+    @options_of("run", Settings, *call_installed("settings"))
     def show(**settings: Any) -> None:
         click.echo(repr(read_settings(**settings).of(HistorySettings).keep_history_seconds))
 
@@ -352,9 +352,9 @@ def test_how_long_it_is_kept_is_written_with_a_unit(text, seconds):
 
 def test_a_time_that_is_none_is_refused_with_how_to_write_it():
     for text, told in (
-        ("30", "is not a time; write it like 24h, 30m, 7d or 0"),
-        ("-1d", "is not a time"),
-        ("", "is not a time"),
+        ("30", "is not a duration; write it like 24h, 30m, 7d or 0"),
+        ("-1d", "is not a duration"),
+        ("", "is not a duration"),
         ("0", "too short"),
         ("59s", "too short; use at least one minute"),
     ):

@@ -59,11 +59,11 @@ def test_registrations_are_rows(server: Any, key: str, device: str) -> None:
 
 
 def test_ends_of_writes_are_rows_also_superseded_and_failed_ones(server: Any, key: str, device: str) -> None:
-    server.place(key, device, "failed", "PUT", PATH, value="30")
+    server.submit(key, device, "failed", "PUT", PATH, value="30")
     server.patch(key, device, online=False)
     for value in ("1", "2", "3"):
         server.advance(key, 1)
-        server.place(key, device, f"write-{value}", "PUT", "/3303/0/5603", value=value)
+        server.submit(key, device, f"write-{value}", "PUT", "/3303/0/5603", value=value)
     server.advance(key, 10)
     server.patch(key, device, online=True)
     server.advance(key, 120)
@@ -85,7 +85,7 @@ def test_all_of_one_group_are_told_with_their_own_times(server: Any, key: str, d
         Observation(device, PATH, Content(b"3"), now),
     ]
     server.services.devices.observed(told).result(60)
-    server.place(key, device, "read", "GET", PATH)
+    server.submit(key, device, "read", "GET", PATH)
     *found, read = rows_of(server)[1:]
     assert (read.value, read.origin, read.content_type) == (b"21.5", "read", "text/plain")
     assert [(row.value, row.changed_at, row.origin) for row in found] == [

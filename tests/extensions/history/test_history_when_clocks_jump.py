@@ -36,7 +36,7 @@ class WithHistory:
     def read(self, *paths: str) -> None:
         for path in paths:
             self._read += 1
-            self.server.place(self.key, self.device_id, f"r{self._read}", "GET", path)
+            self.server.submit(self.key, self.device_id, f"r{self._read}", "GET", path)
 
     def steps(self, *steps: tuple[Callable[[Machine, float], None], float]) -> None:
         """Let the clocks do this, and the history be looked after behind each step."""

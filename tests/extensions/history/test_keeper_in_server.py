@@ -72,10 +72,10 @@ def test_what_was_told_before_a_history_was_kept_is_known(new_server):
     switch = {"path": "/3311/0/5850", "value": "0", "writable": True}
     device = server.add_device(key, "sensor-1", {"path": "/3303/0/5700", "value": "21", "observable": True}, switch)
     server.subscribe(key, device)
-    server.place(key, device, "first", "PUT", "/3311/0/5850", value="1")
+    server.submit(key, device, "first", "PUT", "/3311/0/5850", value="1")
     server.patch(key, device, online=False)
     server.advance(key, 1)
-    server.place(key, device, "second", "PUT", "/3311/0/5850", value="2")
+    server.submit(key, device, "second", "PUT", "/3311/0/5850", value="2")
     server.services.close()
     server.settings = replace(server.settings, extensions=(HistorySettings(keep_history_seconds=86_400),))
     server.open()
@@ -84,7 +84,7 @@ def test_what_was_told_before_a_history_was_kept_is_known(new_server):
     assert states(server, begun_at) == [(True, b"21", None, None), (True, None, b"2", 0)]
     server.advance(key, 10)
     server.patch(key, device, online=True)
-    server.place(key, device, "read", "GET", "/3303/0/5700")
+    server.submit(key, device, "read", "GET", "/3303/0/5700")
     server.advance(key, 10)
     assert states(server, begun_at) == [(True, b"21", None, None), (True, None, b"2", 0)]
     assert states(server, server.now) == [(True, b"21", None, None), (True, None, b"2", 1)]

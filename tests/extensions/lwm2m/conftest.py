@@ -52,7 +52,7 @@ def command(real: Any, key: str) -> Callable[..., tuple[int, str | None]]:
 
     def command(device_id: str, method: str, path: str, **body: Any) -> tuple[int, str | None]:
         async_id = next(async_ids)
-        real.place(key, device_id, async_id, method, path, **body)
+        real.submit(key, device_id, async_id, method, path, **body)
         return until(lambda: real.responses(key).get(async_id))
 
     return command

@@ -12,14 +12,14 @@ from pkgutil import resolve_name
 import click
 import pytest
 from click.testing import CliRunner
-from operator_commands import refused, refused_in_one_line
+from operator_commands import assert_fails, assert_fails_in_one_line
 from ports import free_port
 
 from mirror_server.config import ListenAddress, Settings, options_of
 from mirror_server.extensions.lwm2m.real_devices import RealDevices
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings, check_listening, is_loopback
 from mirror_server.extensions.lwm2m.transport_api import CannotListen
-from mirror_server.hooks import of_all, read_settings
+from mirror_server.hooks import call_installed, read_settings
 from mirror_server.server import Services
 from mirror_server.web.serve import listen
 
@@ -30,7 +30,7 @@ def read(*arguments: str, **environment: str) -> LwM2MSettings:
     found: list[Settings] = []
 
     @click.command()
-    @options_of("run", Settings, *of_all("settings"))
+    @options_of("run", Settings, *call_installed("settings"))
     def command(**settings: object) -> None:
         found.append(read_settings(**settings))
 
@@ -83,7 +83,7 @@ def test_invalid_listen_options_fail_in_one_line_and_create_nothing(tmp_path):
         (["--coap=[::]:5700"], "Error: plain CoAP on [::]:5700 is rejected: "),
         (["--coap=no.such.name.invalid"], "Error: cannot listen on no.such.name.invalid:5683: "),
     ):
-        refused_in_one_line(f"sqlite:///{tmp_path}/mirror.db", "run", "--port=0", *arguments, told=sentence)
+        assert_fails_in_one_line(f"sqlite:///{tmp_path}/mirror.db", "run", "--port=0", *arguments, message=sentence)
         assert not list(tmp_path.iterdir())
 
 
@@ -127,7 +127,7 @@ def test_port_in_use_fails_and_releases_everything(tmp_path):
         told = (
             f"Error: UDP port {port} of 127.0.0.1 is in use: stop the program that listens there, or use another port\n"
         )
-        result = refused(url, "run", f"--port={http_port}", f"--coap=127.0.0.1:{port}", told=told)
+        result = assert_fails(url, "run", f"--port={http_port}", f"--coap=127.0.0.1:{port}", message=told)
     assert "Serving" not in result.output
     listen("127.0.0.1", http_port).close()
     with closing(Services(read_settings(database_url=url))) as services:
@@ -141,10 +141,10 @@ def test_server_prints_coap_url_and_listens_there(tmp_path):
     )
     with closing(Services(settings)) as services:
         later = "Real devices: as soon as this process leads and their port is free"
-        assert services.extensions.hook.devices_come_to() == [later]
+        assert services.extensions.hook.device_address() == [later]
         services.start()
         (url,) = services.part(RealDevices).urls()
-        assert services.extensions.hook.devices_come_to() == [f"Real devices: {url}"]
+        assert services.extensions.hook.device_address() == [f"Real devices: {url}"]
         found = re.fullmatch(r"coap://\[::\]:(\d+)", url)
         assert found
         for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):

@@ -11,7 +11,7 @@ from contextlib import closing
 from unittest.mock import Mock
 
 import pytest
-from operator_commands import done, refused, refused_in_one_line
+from operator_commands import assert_fails, assert_fails_in_one_line, done
 
 from mirror_server.devices.link import Registration
 from mirror_server.extensions.lwm2m import device_keys
@@ -102,7 +102,7 @@ def test_add_with_invalid_or_existing_name_fails_with_the_cure(url, database):
         (["ä" * 17], "has 34 bytes, the maximum is 32; set a shorter one with --identity"),
         (["n" * 253, "--identity", "short"], "an endpoint name has at most 252 bytes, got 253"),
     ):
-        told = refused_in_one_line(url, "devices", "add", *arguments, told=reason)
+        told = assert_fails_in_one_line(url, "devices", "add", *arguments, message=reason)
         assert told.rstrip("\n").isprintable()
         assert names_with_a_key(database) == ["known"]
 
@@ -127,7 +127,7 @@ def test_concurrent_adds_of_one_device_create_one_key(url):
 @pytest.mark.parametrize("command", [["revoke", "unknown"], ["rename", "unknown", "other"]])
 def test_revoke_or_rename_without_key_fails_and_points_to_list(url, database, command):
     told = "device 'unknown' has no key; 'mirror-server devices list' shows the devices with a key"
-    refused(url, "devices", *command, told=told)
+    assert_fails(url, "devices", *command, message=told)
 
 
 @pytest.mark.parametrize("change", [["revoke", NAME], ["rename", NAME, "other"]])
@@ -146,7 +146,7 @@ def test_changed_key_ends_its_sessions_once(url, identities, change):
 
 def test_mistyped_database_fails_and_is_not_created(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    refused("sqlite:///mirorr.db", "devices", "revoke", "d", told="there is no database mirorr.db")
+    assert_fails("sqlite:///mirorr.db", "devices", "revoke", "d", message="there is no database mirorr.db")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -251,6 +251,6 @@ def test_add_to_database_readable_by_others_fails(tmp_path):
     with closing(open_database(url)):
         for exposed in (path, path.with_name(f"{path.name}-wal")):
             exposed.chmod(0o640)
-            refused(url, "devices", "add", "second", told=f"first: chmod 600 '{exposed}'\n")
+            assert_fails(url, "devices", "add", "second", message=f"first: chmod 600 '{exposed}'\n")
             exposed.chmod(0o600)
         done(url, "devices", "add", "second")

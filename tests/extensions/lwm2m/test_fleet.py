@@ -462,7 +462,7 @@ async def test_device_gets_one_request_at_a_time_and_does_not_delay_others(empty
     empty.endpoint.pending[1].respond("2.05", b"21.5")
     await empty.until(lambda: responses)
     pending.fail(NoResponse())
-    await empty.until(lambda: first == [DeviceResponse(Outcome.NO_ANSWER)])
+    await empty.until(lambda: first == [DeviceResponse(Outcome.NO_RESPONSE)])
     (await empty.next()).respond("2.05", b"0")
     await empty.until(lambda: second)
     assert second[0].outcome is Outcome.DONE
@@ -472,7 +472,7 @@ async def test_silent_device_gets_observe_request_after_next_contact(world, toke
     await world.exchange(Observe("/3311/0/5850"), NoResponse())
     await world.expect_outcome(Observe("/3311/0/5850"), Outcome.NOT_SENT)
     # Commands of applications are still sent.
-    assert await world.exchange(Read(TEMPERATURE), NoResponse()) == DeviceResponse(Outcome.NO_ANSWER)
+    assert await world.exchange(Read(TEMPERATURE), NoResponse()) == DeviceResponse(Outcome.NO_RESPONSE)
     await world.pause()
     await world.expect_contact(lambda: world.notify(token, 2))
     world.send(Observe("/3311/0/5850"))
@@ -491,7 +491,7 @@ async def test_queue_mode_device_is_reachable_for_93_seconds_after_each_message(
     await empty.expect_outcome(Read(TEMPERATURE), Outcome.NOT_SENT)
     await empty.expect_contact(lambda: empty.notify(token, 4))
     # A device that does not respond is assumed to sleep.
-    assert await empty.exchange(Read(TEMPERATURE), NoResponse()) == DeviceResponse(Outcome.NO_ANSWER)
+    assert await empty.exchange(Read(TEMPERATURE), NoResponse()) == DeviceResponse(Outcome.NO_RESPONSE)
     assert not empty.is_reachable
 
 
@@ -526,8 +526,8 @@ async def test_device_registering_again_still_gets_one_request_at_a_time(world):
     ("command", "outcome", "registers_from"),
     [
         # A restarted device does not remember an executed request, also at the same address.
-        (Execute("/3/0/4", Content(b"")), Outcome.NO_ANSWER, HERE),
-        (Execute("/3/0/4", Content(b"")), Outcome.NO_ANSWER, OTHER_PORT),
+        (Execute("/3/0/4", Content(b"")), Outcome.NO_RESPONSE, HERE),
+        (Execute("/3/0/4", Content(b"")), Outcome.NO_RESPONSE, OTHER_PORT),
         # Otherwise the next commands would wait until its retransmissions end.
         (Read(TEMPERATURE), Outcome.NOT_SENT, OTHER_PORT),
         (Read(TEMPERATURE), Outcome.NOT_SENT, None),
@@ -548,7 +548,7 @@ async def test_request_in_flight_is_cancelled_if_device_registers_or_deregisters
 
 async def test_execute_counts_as_not_sent_only_if_certainly_lost(world, token):
     arrived, not_arrived = Unreachable(may_have_arrived=True), Unreachable()
-    ends = ((NoResponse(), Outcome.NO_ANSWER), (arrived, Outcome.NO_ANSWER), (not_arrived, Outcome.NOT_SENT))
+    ends = ((NoResponse(), Outcome.NO_RESPONSE), (arrived, Outcome.NO_RESPONSE), (not_arrived, Outcome.NOT_SENT))
     for error, outcome in ends:
         # As after a restart of the service.
         world.fleet.registry.by_id("id-of-sensor").is_address_fresh = False
@@ -835,7 +835,7 @@ async def test_silent_device_from_before_restart_is_unreachable_until_contact(wo
     assert not world.is_reachable
     assert await world.update(peer=OTHER_PORT) == "2.04"
     await world.until(lambda: world.is_reachable)
-    assert await world.exchange(Read(TEMPERATURE), NoResponse()) == DeviceResponse(Outcome.NO_ANSWER)
+    assert await world.exchange(Read(TEMPERATURE), NoResponse()) == DeviceResponse(Outcome.NO_RESPONSE)
 
 
 async def test_update_changes_lifetime_and_binding(world):

@@ -118,10 +118,10 @@ def test_read_of_object_instance_updates_its_resources(real, key, register, comm
     _, device_id = register()
     assert command(device_id, "GET", "/3311/0") == (200, None)
     assert (reported(real, key, device_id, LEVEL), reported(real, key, device_id, SWITCH)) == ("40", "0")
-    error_response = real.place(key, device_id, "other", "GET", "/3312/0")
+    error_response = real.submit(key, device_id, "other", "GET", "/3312/0")
     assert (error_response.status_code, error_response.json["reason"]) == (400, "RESOURCE_NOT_FOUND")
     other = real.add_device(key, "other-1")
-    assert real.place(key, other, "read", "GET", "/3303/0").status_code == 400
+    assert real.submit(key, other, "read", "GET", "/3303/0").status_code == 400
 
 
 def test_long_links_values_and_payloads_use_block_wise_transfer(real, key, device_side, register, command):
@@ -171,7 +171,7 @@ def test_registration_expires_after_lifetime_on_domain_clock(real, key, device_s
     assert find_device(real, key)["state"] == "registered"
     real.advance(key, 2)
     assert find_device(real, key)["state"] == "deregistered"
-    real.place(key, device_id, "late", "GET", TEMPERATURE)
+    real.submit(key, device_id, "late", "GET", TEMPERATURE)
     with pytest.raises(RegistrationRejected, match=r"4\.04"):
         device_side.run(device.update())
     assert not [request for request in device.requests.copy() if request.path == TEMPERATURE]
@@ -243,7 +243,7 @@ def test_registration_survives_database_outage(real, key, device_side, register,
     disk.break_down() if failing == "disk" else services.pause_leading()
     # Each update now gets 5.03.
     services.clock.advance(1000 * 1000)
-    disk.mend() if failing == "disk" else services.go_on_leading()
+    disk.mend() if failing == "disk" else services.resume_leading()
     assert services.database.settle(60)
     assert seconds_left(real, key) == 120
     real.advance(key, 119)
@@ -281,7 +281,7 @@ def test_update_from_new_port_after_restart_moves_device(real, key, device_side,
     real.services.close()
     device_side.call(device.cut_off)
     real.open()
-    real.place(key, device_id, "read", "GET", TEMPERATURE)
+    real.submit(key, device_id, "read", "GET", TEMPERATURE)
     device_side.run(device.wake(from_new_port=True))
     assert until(lambda: real.responses(key).get("read")) == (200, None)
     assert connection(real, key)["address"] == f"127.0.0.1:{device.port}"
@@ -295,7 +295,7 @@ def test_commands_wait_for_sleeping_queue_mode_device(real, key, device_side, re
     real.advance(key, 94)
     device_side.call(device.sleep)
     requests = len(device.requests)
-    real.place(key, device_id, "waits", "PUT", LEVEL, value="70")
+    real.submit(key, device_id, "waits", "PUT", LEVEL, value="70")
     assert connection(real, key)["reachable"] is False
     assert ("waits" in real.responses(key), len(device.requests)) == (False, requests)
     device_side.run(device.wake(from_new_port=True, registers=True))
@@ -321,8 +321,8 @@ def test_expired_command_in_flight_does_not_block_the_next_one(real, key, monkey
         respond = device.respond
         monkeypatch.setattr(device, "respond", lambda request: request.code == PUT or respond(request))
         device_id = registered(real, key, device)
-        real.place(key, device_id, "expires", "PUT", SWITCH, value="1", expiry_seconds=12)
-        real.place(key, device_id, "next", "GET", TEMPERATURE)
+        real.submit(key, device_id, "expires", "PUT", SWITCH, value="1", expiry_seconds=12)
+        real.submit(key, device_id, "next", "GET", TEMPERATURE)
         until(lambda: device.requests)
         started_at = time.monotonic()
         real.advance(key, 12)
@@ -340,9 +340,9 @@ def test_command_waiting_for_discovery_expires_unsent(real, key):
         device.silent = True
         device_id = registered(real, key, device)
         until(lambda: device.requests)
-        real.place(key, device_id, "write", "PUT", SWITCH, value="1", expiry_seconds=4)
-        real.place(key, device_id, "execute", "POST", "/3/0/4", expiry_seconds=5)
-        real.place(key, device_id, "later", "PUT", SWITCH, value="2", expiry_seconds=1000)
+        real.submit(key, device_id, "write", "PUT", SWITCH, value="1", expiry_seconds=4)
+        real.submit(key, device_id, "execute", "POST", "/3/0/4", expiry_seconds=5)
+        real.submit(key, device_id, "later", "PUT", SWITCH, value="2", expiry_seconds=1000)
         real.advance(key, 5)
         until(lambda: len(real.responses(key)) == 2)
         assert real.responses(key) == {"write": (429, "REQUEST_EXPIRED"), "execute": (429, "REQUEST_EXPIRED")}
@@ -367,7 +367,7 @@ def test_write_of_object_instance_sets_desired_value_of_each_resource(real, key,
     assert command(device_id, "PUT", "/3311/0", **tlv("e116da01e116db37")) == (200, None)
     assert (device.value(SWITCH), device.value(LEVEL)) == (True, 55)
     assert (base64.b64decode(desired()["value"]), desired()["status"]) == (b"55", 1)
-    assert real.place(key, device_id, "text", "PUT", "/3311/0", value="55").status_code == 400
+    assert real.submit(key, device_id, "text", "PUT", "/3311/0", value="55").status_code == 400
     assert command(device_id, "PUT", "/3311/0", **tlv("e116da00e116db0d")) == (400, "BAD_VALUE")
     assert device.value(SWITCH) is True, "13 is not accepted, so that neither is written"
     assert (desired()["status"], desired()["category"]) == (2, "BAD_VALUE")

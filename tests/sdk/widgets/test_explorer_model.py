@@ -73,7 +73,7 @@ def test_a_read_brings_value_unit_and_time(model, simulator, device_id):
 
 
 def test_notice_of_a_rejected_read_goes_when_the_next_read_works(model, simulator, device_id):
-    simulator.set_answer(device_id, "reject")
+    simulator.set_response_mode(device_id, "reject")
     model.read(TEMPERATURE)
     (notice,) = model.notices.texts
     assert notice.startswith(f"Reading {TEMPERATURE} of sensor-1: ")
@@ -81,7 +81,7 @@ def test_notice_of_a_rejected_read_goes_when_the_next_read_works(model, simulato
     assert refused["activity"].startswith("✗ Reading: ")
     assert refused["tones"]["activity"] == "bad"
     assert row(model, SWITCH)["activity"] == ""
-    simulator.set_answer(device_id, "normal")
+    simulator.set_response_mode(device_id, "normal")
     model.read(TEMPERATURE)
     assert model.notices.texts == []
     assert row(model, TEMPERATURE)["activity"] == ""
@@ -120,7 +120,7 @@ def test_own_subscription_and_that_of_another_application(model, client, plain, 
 
 def test_a_subscription_that_the_device_does_not_accept_is_shown(model, mirror, simulator, device_id):
     for answer, shown in (("reject", "⊘ refused"), ("silent", "… requested")):
-        simulator.set_answer(device_id, answer)
+        simulator.set_response_mode(device_id, answer)
         model.subscribe(TEMPERATURE)
         mirror.services.database.settle(10)
         model.load()

@@ -316,7 +316,7 @@ def test_an_older_preview_that_comes_later_is_not_shown(later_model, later):
 
 
 def test_a_write_ends_as_a_requests_table(new_model, client, simulator, lights):
-    simulator.set_answer(lights[1], "reject")
+    simulator.set_response_mode(lights[1], "reject")
     model = new_model(lights, limits=WriteLimits(canary=0))
     assert list(model.result.columns) == REQUESTS_SCHEMA.names
     assert len(model.result) == 0

@@ -33,7 +33,7 @@ def states(panel):
 
 
 def test_preview_apply_and_undo(new_panel, client, simulator, lights):
-    simulator.set_answer(lights[1], "reject")
+    simulator.set_response_mode(lights[1], "reject")
     panel = new_panel(lights, canary=0)
     enter(panel)
     assert (panel.apply_button.disabled, panel.undo_button.disabled, panel.plan) == (True, True, None)

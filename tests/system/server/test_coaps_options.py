@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from operator_commands import refused_in_one_line
+from operator_commands import assert_fails_in_one_line
 
 from mirror_server.config import ListenAddress
 from mirror_server.extensions.lwm2m.settings import check_listening
@@ -21,7 +21,7 @@ from mirror_server.hooks import read_settings
 )
 def test_invalid_listen_options_fail_in_one_line_and_create_nothing(tmp_path, arguments, sentence):
     path = tmp_path / "mirror.db"
-    refused_in_one_line(f"sqlite:///{path}", "run", "--port=0", *arguments, told=sentence)
+    assert_fails_in_one_line(f"sqlite:///{path}", "run", "--port=0", *arguments, message=sentence)
     assert not path.exists()
 
 

@@ -24,7 +24,7 @@ def new_key(server: Any) -> PreSharedKey:
 
 
 def response_of(server: Any, key: str, device: str, async_id: str, method: str, path: str, **body: Any) -> Any:
-    server.place(key, device, async_id, method, path, **body)
+    server.submit(key, device, async_id, method, path, **body)
     return until(lambda: server.responses(key).get(async_id))
 
 
@@ -53,7 +53,7 @@ def test_commands_wait_for_device_to_reconnect_after_restart(dtls_server, device
     assert dtls_server.call(key, "GET", connection).json["reachable"]
     dtls_server.restart()
     # The session ended with the process.
-    dtls_server.place(key, device_id, "read", "GET", TEMPERATURE)
+    dtls_server.submit(key, device_id, "read", "GET", TEMPERATURE)
     assert not dtls_server.call(key, "GET", connection).json["reachable"]
     device_side.run(device.wake(from_new_port=True))
     until(lambda: dtls_server.call(key, "GET", connection).json["reachable"])

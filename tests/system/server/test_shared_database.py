@@ -345,7 +345,7 @@ def test_process_without_required_option_cannot_join(url: str, option: str, sett
             Services(read_settings(database_url=url))
         with closing(Services(read_settings(database_url=url, **settings))) as second:
             second.start()
-            assert "coap:" not in "".join(second.extensions.hook.devices_come_to()), "only the leader listens"
+            assert "coap:" not in "".join(second.extensions.hook.device_address()), "only the leader listens"
 
 
 def history_rows(services: Services) -> list[StoredHistoryRow]:
@@ -396,13 +396,13 @@ def test_command_is_delayed_until_its_generated_id_is_sent(open_services, device
     other = open_services()
     response = submit_with_generated_id(other, app_id, device_id)
     async_id = response.future.result(60).async_id
-    wait_for(lambda: async_id in leader.dispatcher.held)
+    wait_for(lambda: async_id in leader.dispatcher.delayed)
     leader.dispatcher.wake_all()
     assert leader.database.settle(60)
     assert not responses(leader, app_id)
     response.sent()
     wait_for(lambda: responses(leader, app_id))
-    wait_for(lambda: async_id not in leader.dispatcher.held | other.dispatcher.held)
+    wait_for(lambda: async_id not in leader.dispatcher.delayed | other.dispatcher.delayed)
 
 
 @pytest.mark.parametrize("ends", ["never sent", "leader ended"])

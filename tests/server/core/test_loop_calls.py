@@ -1,4 +1,4 @@
-"""Calls from other threads are made on the loop, each once and in order, a hundred at most without a break."""
+"""Calls from other threads run on the loop once each, in order, at most a hundred without a break."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ from mirror_server.web.bridge import LoopCallQueue
 MANY = 1050
 
 
-def test_threads_that_call_at_once_lose_none_and_each_keeps_its_order_on_the_thread_of_the_loop():
+def test_concurrent_threads_lose_no_call_and_keep_their_order_on_the_loop_thread():
     made = []
 
     async def check():
@@ -28,7 +28,7 @@ def test_threads_that_call_at_once_lose_none_and_each_keeps_its_order_on_the_thr
     assert sorted(made, key=lambda each: each[0] // MANY) == [(n, threading.get_ident()) for n in range(4 * MANY)]
 
 
-def test_others_have_their_turn_between_many_calls():
+def test_loop_runs_other_tasks_between_many_calls():
     order = []
 
     async def check():
@@ -46,7 +46,7 @@ def test_others_have_their_turn_between_many_calls():
     assert [each for each in order if each != "other"] == list(range(250))
 
 
-def test_of_a_loop_that_does_not_run_a_thread_waits_no_longer_than_it_says_and_nothing_is_called_after_its_end():
+def test_call_on_a_stopped_loop_times_out_and_nothing_is_called_after_close():
     with closing(asyncio.new_event_loop()) as loop:
         calls = LoopCallQueue(loop)
         calls.submit(lambda: 1 / 0)
@@ -54,27 +54,27 @@ def test_of_a_loop_that_does_not_run_a_thread_waits_no_longer_than_it_says_and_n
     calls.submit(lambda: 1 / 0)
 
 
-def test_a_thread_waits_until_its_calls_are_made_and_the_tasks_they_woke_have_run():
+def test_thread_waits_for_its_calls_and_the_tasks_they_wake():
     seen = []
 
     async def check():
         calls = LoopCallQueue(asyncio.get_running_loop())
         woken = [asyncio.Event() for _ in range(MANY)]
 
-        async def answer(number):
+        async def finish(number):
             await woken[number].wait()
-            answered.append(number)
+            finished.append(number)
 
         def wake_and_wait():
             calls.wait(30)
             for event in woken:
                 calls.submit(event.set)
             calls.wait(30)
-            seen.append(list(answered))
+            seen.append(list(finished))
 
         for _ in range(2):
-            answered: list[int] = []
-            tasks = [asyncio.create_task(answer(number)) for number in range(MANY)]
+            finished: list[int] = []
+            tasks = [asyncio.create_task(finish(number)) for number in range(MANY)]
             async with asyncio.timeout(60):
                 await asyncio.sleep(0)
                 await asyncio.to_thread(wake_and_wait)

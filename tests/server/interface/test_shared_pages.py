@@ -1,4 +1,4 @@
-"""Readers that one entry wakes together: what they are told is read and written once, and is what each would read."""
+"""Waiters woken together share one page, which is read and encoded once."""
 
 import pytest
 
@@ -12,7 +12,7 @@ MOMENT = 0.1
 
 
 class Counted:
-    """The database as one reader has it, whose reads are counted: other threads of a server read too."""
+    """The database of one reader, which counts its reads, because other threads of a server read too."""
 
     def __init__(self, database):
         self.database, self.reads = database, 0
@@ -23,7 +23,7 @@ class Counted:
 
 
 class Readers:
-    """A log of its own on the database of a server, with readers that wait."""
+    """A log on the database of a server, with waiting readers."""
 
     def __init__(self, server, *, is_shared):
         self.database, self.seconds = server.services.database, 0.0
@@ -39,7 +39,7 @@ class Readers:
         self.database.write(lambda session: logs.create(session, APP))
 
     def add(self, *names):
-        """All of them in one transaction, each an entry of its own."""
+        """Append entries one by one in one transaction."""
 
         def work(session):
             for name in names:
@@ -49,13 +49,13 @@ class Readers:
         assert self.database.settle(60)
 
     def add_at_once(self, kind, *bodies):
-        """All of them together, as what one transaction brings of one kind."""
+        """Append entries of one kind in one call."""
         entries = [(APP, "d", body) for body in bodies]
         self.database.write(lambda session: self.log.append(session, kind, entries))
         assert self.database.settle(60)
 
     def add_from_elsewhere(self, name):
-        """As another process does, whose message has not come yet."""
+        """Append an entry like another process whose message has not arrived yet."""
 
         def work(session):
             entry = [(name, b'{"ep":"%b"}' % name.encode())]
@@ -64,7 +64,7 @@ class Readers:
         self.database.write(work)
 
     def waiting(self, count):
-        return [self.log.more(APP) for _ in range(count)]
+        return [self.log.entry_waiter(APP) for _ in range(count)]
 
     def names(self, page):
         return [entry.body["ep"] for entry in page.entries]
@@ -80,11 +80,11 @@ def readers(new_server):
 
 @pytest.fixture
 def among_others(new_server):
-    """In one of several processes."""
+    """Return a log as in one of several processes."""
     return Readers(new_server(), is_shared=True)
 
 
-def test_one_entry_is_given_to_all_without_reading(readers):
+def test_single_entry_reaches_all_waiters_without_a_read(readers):
     waiting = readers.waiting(20)
     readers.add("a")
     pages = [readers.log.read_new(APP, 0, more) for more in waiting]
@@ -94,19 +94,19 @@ def test_one_entry_is_given_to_all_without_reading(readers):
     assert readers.names(pages[0]) == ["a"]
 
 
-def test_several_entries_at_once_are_read_once_for_all_that_have_read_as_far(readers):
+def test_several_entries_are_read_once_for_all_waiters_at_a_position(readers):
     readers.add("a")
     waiting = readers.waiting(20)
     readers.add("b", "c")
     pages = [readers.log.read_new(APP, 1, more) for more in waiting]
     assert readers.counted.reads == 1
     assert {tuple(readers.names(page)) for page in pages} == {("b", "c")}
-    # Who has read less is told more, and does not take it from the others.
+    # A reader at an earlier position gets more, and the others still get theirs.
     assert readers.read(waiting[0]) == ["a", "b", "c"]
     assert readers.names(readers.log.read_new(APP, 1, waiting[1])) == ["b", "c"]
 
 
-def test_what_is_added_after_the_first_has_read_is_told_to_the_others(readers):
+def test_entry_added_after_the_shared_read_reaches_the_other_waiters(readers):
     waiting = readers.waiting(3)
     readers.add("a", "b")
     assert readers.read(waiting[0]) == ["a", "b"]
@@ -114,7 +114,7 @@ def test_what_is_added_after_the_first_has_read_is_told_to_the_others(readers):
     assert readers.read(waiting[1]) == readers.read(waiting[2]) == ["a", "b", "c"]
 
 
-def test_what_one_read_is_for_the_others_for_a_moment_only(readers):
+def test_shared_page_expires_after_a_moment(readers):
     waiting = readers.waiting(3)
     readers.add("a", "b")
     readers.read(waiting[0])
@@ -125,7 +125,7 @@ def test_what_one_read_is_for_the_others_for_a_moment_only(readers):
     assert readers.read(waiting[2]) == ["b"]
 
 
-def test_a_reader_that_asks_for_few_entries_gets_few(readers):
+def test_reader_with_a_limit_gets_at_most_that_many_entries(readers):
     waiting = readers.waiting(2)
     readers.add_at_once(REG_UPDATES, *({"ep": name} for name in "abc"))
     few = readers.log.read_new(APP, 0, waiting[0], 2)
@@ -136,7 +136,7 @@ def test_a_reader_that_asks_for_few_entries_gets_few(readers):
 
 
 @pytest.mark.parametrize("most", [1, 2])
-def test_entries_of_one_work_are_given_without_reading_only_where_they_make_one_message(readers, most):
+def test_entries_that_need_several_messages_are_read_from_the_log(readers, most):
     waiting = readers.waiting(2)
     errors = [{"ep": async_id, "id": async_id, "status": 504} for async_id in "ab"]
     readers.add_at_once(ASYNC_RESPONSES, *errors[:most])
@@ -144,42 +144,42 @@ def test_entries_of_one_work_are_given_without_reading_only_where_they_make_one_
     assert readers.counted.reads == most - 1
 
 
-def test_all_that_were_woken_are_refused_when_their_log_is_gone(readers):
+def test_woken_waiters_get_401_when_their_log_was_deleted(readers):
     readers.add("a")
     waiting = readers.waiting(2)
     readers.database.write(lambda session: session.run("DELETE FROM logs WHERE app_id = 'app'"))
     readers.log.wake(APP)
     for more in waiting:
-        with pytest.raises(ApiError) as refused:
+        with pytest.raises(ApiError) as caught:
             readers.log.read_new(APP, 1, more)
-        assert refused.value.code == 401
+        assert caught.value.code == 401
 
 
-def test_another_process_may_have_added_behind_what_this_one_did(among_others):
+def test_page_is_not_last_if_another_process_may_have_appended(among_others):
     readers = among_others
     waiting = readers.waiting(2)
     readers.add("mine")
     readers.add_from_elsewhere("theirs")
     page = readers.log.read_new(APP, 0, waiting[0])
     assert readers.names(page) == ["mine"]
-    # So it is not taken for the last, and whoever goes on finds the other.
+    # So it does not count as the last page, and the next read finds the other entry.
     assert not page.is_last
     after = readers.log.read_new(APP, page.cursor, waiting[0])
     assert (readers.names(after), after.is_last) == (["theirs"], True)
 
 
-def test_what_another_process_adds_wakes_those_that_share_what_was_read_before(among_others):
+def test_entry_of_another_process_wakes_waiters_that_share_a_page(among_others):
     readers = among_others
     readers.add_from_elsewhere("first")
     early, *late = readers.waiting(3)
     readers.log.wake(APP)
     assert readers.read(early) == ["first"]
     readers.add_from_elsewhere("second")
-    # Its message comes before this one waits again, and the page of the other lacks what it tells of.
+    # Its message arrives before this reader waits again, and the shared page lacks that entry.
     readers.log.wake(APP)
-    again = readers.log.more(APP)
+    again = readers.log.entry_waiter(APP)
     assert readers.read(late[0]) == ["first", "second"]
-    # Or it comes afterwards: then it wakes.
+    # If it arrives afterwards, it wakes the reader.
     assert not again.done()
     readers.add_from_elsewhere("third")
     readers.log.wake(APP)

@@ -1,4 +1,4 @@
-"""Why a write failed is told to the application that placed it, and to no other. Source: specification 3.1, 7."""
+"""Only the application that submitted a write gets its error category. Source: specification 3.1, 7."""
 
 import json
 
@@ -19,10 +19,10 @@ def issuer(server):
 
 @pytest.fixture
 def device(server, issuer):
-    """A device with one write that failed, of the issuer."""
+    """A device with one failed write of the issuer."""
     resources = [sensor(READ_ONLY), setting(LEVEL)]
     device_id = server.add_device(issuer, "sensor-1", *resources)
-    server.place(issuer, device_id, "w", "PUT", READ_ONLY, value="30")
+    server.submit(issuer, device_id, "w", "PUT", READ_ONLY, value="30")
     return device_id
 
 
@@ -32,7 +32,7 @@ def category_in(server, key, device, path=READ_ONLY):
     return desired.get("category")
 
 
-def test_device_object_has_it_for_the_issuer_alone_whoever_asks_first(server, device, issuer, other):
+def test_device_object_has_category_only_for_the_issuer_in_any_request_order(server, device, issuer, other):
     def echo(key, tag=""):
         return server.call(key, "GET", f"/v3/devices/{device}/echo", headers={"If-None-Match": tag})
 
@@ -49,22 +49,22 @@ def test_device_object_has_it_for_the_issuer_alone_whoever_asks_first(server, de
         assert category_in(server, key, device) == expected
 
 
-def test_each_application_sees_the_category_of_its_own_last_write(server, device, issuer, other):
+def test_each_application_gets_the_category_of_its_own_last_write(server, device, issuer, other):
     server.patch(issuer, device, answer="reject")
-    server.place(other, device, "w", "PUT", LEVEL, value="5")
+    server.submit(other, device, "w", "PUT", LEVEL, value="5")
     assert (category_in(server, issuer, device), category_in(server, issuer, device, LEVEL)) == (CATEGORY, None)
     assert (category_in(server, other, device), category_in(server, other, device, LEVEL)) == (None, "REJECTED")
     server.patch(issuer, device, answer="normal")
-    server.place(other, device, "later", "PUT", READ_ONLY, value="31")
+    server.submit(other, device, "later", "PUT", READ_ONLY, value="31")
     assert (category_in(server, issuer, device), category_in(server, other, device)) == (None, CATEGORY)
 
 
-def test_log_has_it_for_the_issuer_alone(server, device, issuer, other):
+def test_log_has_category_only_for_the_issuer(server, device, issuer, other):
     assert CATEGORY in json.dumps(server.log(issuer))
     assert CATEGORY not in json.dumps(server.log(other))
 
 
-def test_routes_of_the_page_have_it_for_the_issuer_alone(server, device, issuer, other):
+def test_page_routes_have_category_only_for_the_issuer(server, device, issuer, other):
     asked = [f"/v3/devices/{device}/echo", "/v3/devices", f"/v2/device-requests/{device}", f"/v2/endpoints/{device}"]
     for key, expected in ((issuer, True), (other, False), (server.key(Scope.READ), False)):
         bodies = [server.call(key, "GET", path).get_data() for path in asked]

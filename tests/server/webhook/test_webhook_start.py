@@ -1,4 +1,4 @@
-"""With what a webhook begins: behind what the application has read by then. Source: wire.md 4."""
+"""A new webhook starts after the entries that the application has read. Source: wire.md 4."""
 
 import pytest
 from waits import wait_until
@@ -9,7 +9,7 @@ POLL = "/v2/notification/pull"
 
 @pytest.fixture
 def happen(server, key):
-    """Makes something happen that every application is told: a device registers."""
+    """Register a device, which every application is notified of."""
     return lambda name: server.add_device(key, name)
 
 
@@ -28,29 +28,29 @@ def register(server, key, endpoint):
 
 
 def delete(server, key):
-    """Delete the webhook once it is stored that all of its messages were taken."""
+    """Delete the webhook after its last delivery is stored."""
     wait_until(lambda: not server.channel(key)["backlog"], "all messages to be taken")
     assert server.call(key, "DELETE", CALLBACK).status_code == 204
 
 
 def arrived(endpoint, last):
-    """The names of the devices it was told of, up to this one."""
+    """Return the names of the devices in its messages, up to this one."""
     found = []
     while last not in found:
         found += names(endpoint.next()[1])
     return found
 
 
-def test_what_was_kept_for_a_key_that_reads_nothing_comes_first(server, key, other, endpoint, happen):
+def test_new_webhook_of_a_key_that_never_read_gets_all_stored_entries(server, key, other, endpoint, happen):
     happen("kept")
-    # Another application reads for itself alone.
+    # Reading of another application does not count.
     assert read(server, other, 0)[0] == ["kept"]
     register(server, key, endpoint)
     happen("new")
     assert arrived(endpoint, "new") == ["kept", "new"]
 
 
-def test_what_came_after_the_reader_comes_first_also_after_a_restart(server, key, endpoint, happen):
+def test_new_webhook_starts_after_the_last_read_entry_even_after_a_restart(server, key, endpoint, happen):
     happen("read")
     cursor = read(server, key, 0)[1]
     happen("missed")
@@ -61,7 +61,7 @@ def test_what_came_after_the_reader_comes_first_also_after_a_restart(server, key
     assert read(server, key, cursor)[0] == ["missed", "new"]
 
 
-def test_who_begins_at_the_end_of_the_log_has_no_use_for_what_is_before(server, key, endpoint, happen):
+def test_reader_with_after_latest_counts_earlier_entries_as_read(server, key, endpoint, happen):
     happen("passed over")
     assert server.call(key, "GET", f"{POLL}?after=latest&hold=0").status_code == 204
     register(server, key, endpoint)
@@ -69,8 +69,8 @@ def test_who_begins_at_the_end_of_the_log_has_no_use_for_what_is_before(server, 
     assert arrived(endpoint, "new") == ["new"]
 
 
-def test_a_held_poll_is_a_reader_too(server, key, endpoint, happen, held_poll):
-    held = held_poll(key, "after=0&hold=20")
+def test_open_poll_counts_as_a_reader(server, key, endpoint, happen, open_poll):
+    held = open_poll(key, "after=0&hold=20")
     happen("by a poll")
     assert names(held.result(60).json) == ["by a poll"]
     register(server, key, endpoint)
@@ -78,7 +78,7 @@ def test_a_held_poll_is_a_reader_too(server, key, endpoint, happen, held_poll):
     assert arrived(endpoint, "new") == ["new"]
 
 
-def test_reading_alone_stores_nothing(server, key, happen):
+def test_reading_stores_nothing(server, key, happen):
     happen("old")
     version = server.services.database.version()
     read(server, key, 0)
@@ -86,7 +86,7 @@ def test_reading_alone_stores_nothing(server, key, happen):
     assert server.services.database.version() == version
 
 
-def test_a_webhook_in_the_place_of_another_goes_on_where_that_one_was(server, key, endpoint, happen):
+def test_replacing_webhook_continues_at_the_previous_position(server, key, endpoint, happen):
     register(server, key, endpoint)
     endpoint.statuses = [500]
     happen("waits")
@@ -96,7 +96,7 @@ def test_a_webhook_in_the_place_of_another_goes_on_where_that_one_was(server, ke
     assert arrived(endpoint, "waits") == ["waits"]
 
 
-def test_from_plain_polls_to_a_webhook_and_back_nothing_is_lost_and_nothing_comes_twice(server, key, endpoint, happen):
+def test_switching_between_polls_and_webhook_neither_loses_nor_repeats_entries(server, key, endpoint, happen):
     happen("polled")
     assert names(server.call(key, "GET", f"{POLL}?hold=0").json) == ["polled"]
     happen("left")

@@ -1,4 +1,4 @@
-"""Device requests that are accepted, or end, in one group: the same comes of them as of one after the other."""
+"""Device requests accepted or completed in one group have the same results as one after the other."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ def add_devices(server: Any, number: int) -> list[str]:
 
 
 def stored(server: Any, ids: list[str]) -> list[Any]:
-    """All that came of requests but the numbers and the ids, which are others each time."""
+    """Return all results of requests except numbers and ids, which differ each time."""
     of_each: list[Any] = []
     revisions: list[int] = []
     with server.services.database.read() as session:
@@ -61,8 +61,8 @@ def stored(server: Any, ids: list[str]) -> list[Any]:
     return [of_each, logged]
 
 
-def asked_at_random(chance: random.Random, number: int, ids: list[str]) -> CommandSubmission:
-    """Sometimes under an id that another one has, or the other application gives as well."""
+def random_submission(chance: random.Random, number: int, ids: list[str]) -> CommandSubmission:
+    """Return a random submission, sometimes with an async-id that is used already or by the other application."""
     device_id, path = chance.choice(ids), chance.choice(PATHS)
     payload = b"%d" % number
     request = CommandRequest("PUT", path, payload=payload, content_type="text/plain")
@@ -75,7 +75,7 @@ def asked_at_random(chance: random.Random, number: int, ids: list[str]) -> Comma
 
 
 def play(server: Any, seed: int, run: Run) -> list[Any]:
-    """A few rounds of requests and their ends; gives what was stored after each."""
+    """Submit and complete requests in a few rounds; return the stored results after each round."""
     chance, services = random.Random(seed), server.services
     ids = add_devices(server, 5)
     for app_id in APPS:
@@ -83,35 +83,35 @@ def play(server: Any, seed: int, run: Run) -> list[Any]:
     assert services.database.settle(60)
     told: list[Any] = []
     for turn in range(4):
-        asked = [asked_at_random(chance, number, ids) for number in range(20 * turn, 20 * turn + 12)]
-        # The same once more: it is the first that counts.
+        asked = [random_submission(chance, number, ids) for number in range(20 * turn, 20 * turn + 12)]
+        # The same request again: the first one counts.
         asked += [asked[at] for at in (0, 3, 3)]
         placed = run(server, services.commands._submit, asked)
         told.append([(command.app_id, command.async_id, command.requested_at) for command in placed])
         server.services.clock.advance(1)
         with services.database.read() as session:
             waiting = [command for device_id in ids for command in commands.waiting(session, device_id)]
-        # Some that end twice: the second time late.
+        # Some complete twice: the second time late.
         ending = [*chance.sample(waiting, len(waiting) // 2), *chance.sample(waiting, 4)]
-        run(server, services.commands.finish, [(command, answer(chance.choice(ENDS))) for command in ending])
+        run(server, services.commands.finish, [(command, response_of(chance.choice(ENDS))) for command in ending])
         told.append(stored(server, ids))
         server.services.clock.advance(1)
     return told
 
 
-def answer(outcome: Outcome | None) -> DeviceResponse | None:
+def response_of(outcome: Outcome | None) -> DeviceResponse | None:
     if outcome is None:
         return None
     return DeviceResponse(outcome, Content(b"7", "text/plain", 60) if outcome is Outcome.DONE else None)
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_the_same_comes_of_requests_at_once_as_of_one_after_the_other(new_server, seed):
+def test_concurrent_requests_have_the_same_results_as_sequential_ones(new_server, seed):
     together, apart = (play(new_server(), seed, run) for run in (at_once, one_by_one))
     assert together == apart
 
 
-def test_of_requests_at_once_those_that_cannot_be_are_refused_alone(server, key):
+def test_invalid_request_in_a_group_fails_alone(server, key):
     services, app_id = server.services, key.split("_")[1]
     one, two = add_devices(server, 2)
     write = CommandRequest("PUT", PATHS[0], payload=b"1", content_type="text/plain")
@@ -133,7 +133,7 @@ def test_of_requests_at_once_those_that_cannot_be_are_refused_alone(server, key)
     assert [[command.async_id for command in some] for some in waiting] == [["1"], ["4"]]
 
 
-def test_one_async_id_for_two_devices_in_one_group_is_a_conflict(server):
+def test_one_async_id_for_two_devices_in_one_group_is_409(server):
     asked = [
         CommandSubmission("a", device_id, CommandRequest("GET", PATHS[0]), "1") for device_id in add_devices(server, 2)
     ]
@@ -141,7 +141,7 @@ def test_one_async_id_for_two_devices_in_one_group_is_a_conflict(server):
         at_once(server, server.services.commands._submit, asked)
 
 
-def test_as_many_wait_for_a_device_as_may_though_they_come_at_once(server, key):
+def test_queue_limit_applies_to_concurrent_requests(server, key):
     services, app_id = server.services, key.split("_")[1]
     (device_id,) = add_devices(server, 1)
     request = CommandRequest("GET", PATHS[0])
@@ -151,19 +151,19 @@ def test_as_many_wait_for_a_device_as_may_though_they_come_at_once(server, key):
         assert len(commands.waiting(session, device_id)) == 20
 
 
-def place_elsewhere(server: Any, key: str, ids: list[str]) -> None:
-    """Place a read for each device as another process does, whose signals do not arrive yet."""
+def submit_elsewhere(server: Any, key: str, ids: list[str]) -> None:
+    """Submit a read for each device like another process whose signals have not arrived yet."""
     request = CommandRequest("GET", "/3303/0/5700")
     placed = [CommandSubmission(key.split("_")[1], one, request, one) for one in ids]
-    # Its own signals are those of another process.
+    # Its own signals count as those of another process.
     handler = server.services.database.backend.writing.handlers.pop(WAITING)
     server.services.database.write(lambda session: server.services.commands._submit(session, placed))
     server.services.database.on(WAITING, handler)
 
 
-def test_the_queues_of_devices_that_are_woken_together_are_read_together(server, key, monkeypatch):
+def test_queues_of_devices_woken_together_are_read_together(server, key, monkeypatch):
     ids = [server.add_device(key, f"sensor-{number}") for number in range(3)]
-    place_elsewhere(server, key, ids)
+    submit_elsewhere(server, key, ids)
     read = []
     of_devices = commands.pending_work
     monkeypatch.setattr(commands, "pending_work", lambda *asked: read.append(asked[1]) or of_devices(*asked))
@@ -181,12 +181,16 @@ FAILURES: dict[str, tuple[Callable[[Any], Any], str, Callable[..., bool]]] = {
         "send",
         lambda one, device_id, *_: device_id == one,
     ),
-    "its answer cannot be stored": (lambda dispatcher: dispatcher, "_finish", lambda one, job, _: job.device_id == one),
+    "its response cannot be stored": (
+        lambda dispatcher: dispatcher,
+        "_finish",
+        lambda one, job, _: job.device_id == one,
+    ),
 }
 
 
 @pytest.mark.parametrize("failing", FAILURES)
-def test_a_device_that_cannot_be_looked_after_holds_up_no_other(server, key, monkeypatch, caplog, failing):
+def test_failing_device_does_not_delay_others(server, key, monkeypatch, caplog, failing):
     dispatcher = server.services.dispatcher
     ids = [server.add_device(key, f"sensor-{number}") for number in range(3)]
     of, name, is_of = FAILURES[failing]
@@ -197,19 +201,19 @@ def test_a_device_that_cannot_be_looked_after_holds_up_no_other(server, key, mon
             raise ValueError(failing)
         return call(*arguments)
 
-    place_elsewhere(server, key, ids)
+    submit_elsewhere(server, key, ids)
     monkeypatch.setattr(of(dispatcher), name, fail)
     dispatcher.wake(*ids)
     for _ in range(4):
         server.advance(key, 1)
         assert server.responses(key) == {ids[0]: (200, None), ids[2]: (200, None)}
     failures = [record for record in caplog.records if record.exc_info and ids[1] in record.getMessage()]
-    # Once, though it was tried each second.
+    # Logged once, although it was retried each second.
     assert [str(record.exc_info[1]) for record in failures] == [failing]
     monkeypatch.undo()
     server.advance(key, 1)
     assert server.responses(key) == dict.fromkeys(ids, (200, None))
-    # What was begun and failed has no time-out that could end the next one.
+    # A failed delivery has no timeout that could end the next one.
     server.advance(key, 120)
     assert len(server.responses(key)) == 3
     assert dispatcher.in_flight() == set()

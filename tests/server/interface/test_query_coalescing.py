@@ -1,4 +1,4 @@
-"""What was looked up is not looked up again while nothing is committed, and always again when something was."""
+"""Keys and devices are queried once after each commit, and not again before the next one."""
 
 import asyncio
 import threading
@@ -24,57 +24,57 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def looks(server, monkeypatch) -> list[object]:
-    """What was looked up since the test began."""
-    database, looked, here = server.services.database, [], threading.get_ident()
-    look = database.query
+def queries(server, monkeypatch) -> list[object]:
+    """Record the queries of the test."""
+    database, recorded, here = server.services.database, [], threading.get_ident()
+    query = database.query
 
-    def look_up(statement):
-        # Other threads of the server look too.
-        looked.extend([statement] * (threading.get_ident() == here))
-        return look(statement)
+    def record(statement):
+        # Other threads of the server query too.
+        recorded.extend([statement] * (threading.get_ident() == here))
+        return query(statement)
 
-    monkeypatch.setattr(database, "query", look_up)
-    return looked
+    monkeypatch.setattr(database, "query", record)
+    return recorded
 
 
 def read(server, key, device):
     return server.call(key, "GET", f"/v3/devices/{device}/echo")
 
 
-def test_a_key_and_a_device_are_looked_up_once_after_a_commit(server, looks):
+def test_key_and_device_are_queried_once_after_a_commit(server, queries):
     key = server.key()
     device, other = server.add_device(key, "sensor-1"), server.add_device(key, "sensor-2")
     first = read(server, key, device)
-    looks.clear()
+    queries.clear()
     assert read(server, key, device).get_data() == first.get_data()
-    assert looks == []
+    assert queries == []
 
     server.registration(key, other, "PUT")
-    looks.clear()
+    queries.clear()
     for _ in range(3):
         assert read(server, key, device).status_code == 200
-    assert len(looks) == 2
+    assert len(queries) == 2
 
 
-def test_of_many_devices_only_those_that_changed_are_read_again_after_a_commit(server, looks):
+def test_only_changed_devices_are_read_again_after_a_commit(server, queries):
     key = server.key()
     ids = [server.add_device(key, f"sensor-{number}") for number in range(5)]
     for device in ids:
         read(server, key, device)
     server.advance(key, 1)
     server.registration(key, ids[1], "PUT")
-    looks.clear()
+    queries.clear()
 
     shown = [read(server, key, device).json["updated_at"] for device in ids]
 
-    # The key, the number of the last change, and whether the one changed. Where others change devices too: the key and
-    # each, whose resources come where it changed.
-    assert len(looks) == (6 if ON_POSTGRESQL else 3)
+    # On SQLite: the key, the number of the last change, and the changed device. On PostgreSQL, where other processes
+    # change devices too: the key and each device, with its resources if it changed.
+    assert len(queries) == (6 if ON_POSTGRESQL else 3)
     assert [each == shown[0] for each in shown] == [True, False, True, True, True]
 
 
-def test_what_another_process_commits_is_seen_by_the_next_request(server):
+def test_next_request_sees_commits_of_another_process(server):
     key = server.key()
     device, other = server.add_device(key, "sensor-1"), server.add_device(key, "sensor-2")
     read(server, key, device)
@@ -98,9 +98,9 @@ def test_device_at_a_cached_revision_is_read_without_its_resources(server, key):
         assert devices.object_of(session, "unknown") is None
 
 
-def test_what_waits_for_a_device_is_read_by_one_statement_in_its_order(server):
+def test_pending_work_of_a_device_is_read_by_one_statement_in_order(server):
     database, now = server.services.database, server.now
-    # What is to be observed, in the order of the rules, what is not any more, and the first command that still holds.
+    # Observations to start, in the order of the rules, observations to cancel, and the first pending command.
     observed = {"/1/0/0": ("pending", 7, 0), "/2/0/0": ("pending", 3, 0), "/3/0/0": ("active", 5, 0)}
     observed |= {"/4/0/0": ("active", 1, 1), "/5/0/0": ("rejected", 1, 1), "/6/0/0": ("ended", 2, 1)}
     subscribed = (
@@ -131,7 +131,7 @@ def test_what_waits_for_a_device_is_read_by_one_statement_in_its_order(server):
     assert found["idle"] == found["unknown"] == PendingWork([], [], None)
 
 
-def test_a_device_on_another_thread_is_seen_as_it_is_now(server):
+def test_device_read_on_another_thread_is_current(server):
     key = server.key()
     device = server.add_device(key, "sensor-1")
     read(server, key, device)
@@ -143,8 +143,8 @@ def test_a_device_on_another_thread_is_seen_as_it_is_now(server):
             assert set(seen) == {read(server, key, device).json["created_at"]}
 
 
-class Asked:
-    """A request on its way through the bridge; uvicorn's calls stand in the loop's queue since they arrived."""
+class BridgeRequest:
+    """A request through the bridge, which uvicorn queues on the event loop when it arrives."""
 
     def __init__(self, bridge, key, path, **state):
         self.status = 0
@@ -152,9 +152,9 @@ class Asked:
 
     @classmethod
     def queued(cls, bridge, key, path):
-        asked = cls(bridge, key, path, **{QUEUED: True})
-        asked.call = asyncio.get_running_loop().create_task(asked.call)
-        return asked
+        queued = cls(bridge, key, path, **{QUEUED: True})
+        queued.call = asyncio.get_running_loop().create_task(queued.call)
+        return queued
 
     async def _receive(self):
         return {"type": "http.request", "body": b""}
@@ -164,66 +164,66 @@ class Asked:
 
 
 @pytest.fixture
-def asking(server, monkeypatch):
-    """What is called when the version has been asked for, which this fixture counts; it gives the list of these."""
+def version_checks(server, monkeypatch):
+    """Record the version checks; return them, and a list of functions to call after the next check."""
     database = server.services.database
-    version, asked, then = database.version, [], []
+    version, checked, then = database.version, [], []
 
-    def ask():
-        asked.append(version())
+    def check():
+        checked.append(version())
         for call in then:
             call()
-        return asked[-1]
+        return checked[-1]
 
-    monkeypatch.setattr(database, "version", ask)
-    # No request takes so long that others get a turn of the loop after it.
+    monkeypatch.setattr(database, "version", check)
+    # So no request is so slow that it lets others run before the next one.
     monkeypatch.setattr("mirror_server.web.shares._MAX_SECONDS", 60)
-    return asked, then
+    return checked, then
 
 
-async def test_requests_that_arrived_together_look_once_for_all_of_them(server, bridge, asking):
+async def test_simultaneous_requests_share_one_version_check(server, bridge, version_checks):
     key = server.key()
     path = f"/v3/devices/{server.add_device(key, 'sensor-1')}/echo"
-    asked, _ = asking
-    asked.clear()
+    checked, _ = version_checks
+    checked.clear()
     for times in (1, 2):
-        together = [Asked.queued(bridge, key, path) for _ in range(10)]
+        together = [BridgeRequest.queued(bridge, key, path) for _ in range(10)]
         await asyncio.gather(*(each.call for each in together))
         assert [each.status for each in together] == [200] * 10
-        assert len(asked) == times
+        assert len(checked) == times
 
 
-async def test_a_request_that_arrives_after_the_look_of_others_is_not_one_of_them(server, bridge, asking):
-    """A key is revoked right after the look for the first of them, and used again when that was told."""
+async def test_request_after_the_version_check_of_others_checks_again(server, bridge, version_checks):
+    """Revoke a key right after the check for the first request, and use it again then."""
     key, bystander = server.key(), server.key()
     path = f"/v3/devices/{server.add_device(key, 'sensor-1')}/echo"
-    asked, then = asking
+    checked, then = version_checks
     late = []
 
-    def revoke_and_ask_again():
+    def revoke_and_send_again():
         then.clear()
         with closing(open_database(server.settings.database_url)) as other:
             other.write(lambda session: stored_keys.revoke(session, key.split("_")[1], server.now))
-        late.append(Asked.queued(bridge, key, path))
+        late.append(BridgeRequest.queued(bridge, key, path))
 
-    warm = Asked.queued(bridge, key, path)
+    warm = BridgeRequest.queued(bridge, key, path)
     await warm.call
-    asked.clear()
-    then.append(revoke_and_ask_again)
-    early = [Asked.queued(bridge, key, path) for key in (bystander, key, server.key())]
+    checked.clear()
+    then.append(revoke_and_send_again)
+    early = [BridgeRequest.queued(bridge, key, path) for key in (bystander, key, server.key())]
     await asyncio.gather(*(each.call for each in early))
     await late[0].call
-    # They were asked before it was revoked, so either answer is right to the second.
+    # They were sent before the revocation, so both responses are correct for the second.
     assert [early[0].status, early[2].status] == [200, 200]
     assert late[0].status == 401
-    assert len(asked) == 2
+    assert len(checked) == 2
 
 
-async def test_a_call_that_did_not_wait_in_the_queue_looks_for_itself(server, bridge, asking):
-    """Whoever calls the app within the loop may change something and ask again before the loop has its turn."""
+async def test_call_outside_the_queue_checks_the_version_itself(server, bridge, version_checks):
+    """A caller on the event loop may change something and send a request before the loop runs again."""
     key = server.key()
     path = f"/v3/devices/{server.add_device(key, 'sensor-1')}/echo"
-    before, after = Asked(bridge, key, path), Asked(bridge, key, path)
+    before, after = BridgeRequest(bridge, key, path), BridgeRequest(bridge, key, path)
     await before.call
     server.services.database.write(lambda session: stored_keys.revoke(session, key.split("_")[1], server.now))
     await after.call

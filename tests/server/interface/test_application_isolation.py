@@ -1,4 +1,4 @@
-"""What belongs to one application is neither seen nor touched by another. Source: wire.md 0."""
+"""An application can neither read nor change the data of another one. Source: wire.md 0."""
 
 import pytest
 
@@ -13,26 +13,26 @@ CHANNEL = "/v2/notification/channel"
 
 @pytest.fixture
 def owner(server):
-    """An application with everything an application can have, and the device it uses."""
+    """An application with all kinds of data, and its device."""
     key = server.key()
     server.device = server.add_device(key, "d")
     assert server.call(key, "PUT", "/v2/subscriptions", json=RULES).status_code == 202
     server.subscribe(key, server.device)
     server.set_value(key, server.device, "22.5")
-    assert server.place(key, server.device, "mine", "GET", PATH).status_code == 202
+    assert server.submit(key, server.device, "mine", "GET", PATH).status_code == 202
     assert server.call(key, "GET", f"{POLL}?hold=0").status_code == 200
     return key
 
 
 def belongings(server, owner):
-    """All that the owner can see of its own."""
+    """Return all data of the owner."""
     subscriptions = "/v2/subscriptions"
     paths = [subscriptions, f"{subscriptions}/{server.device}", f"{subscriptions}/{server.device}{PATH}", CHANNEL]
     answers = [server.call(owner, "GET", path) for path in paths]
     return [(answer.status_code, answer.get_data()) for answer in answers], server.log(owner)
 
 
-NOT_SEEN = [
+READS = [
     ("/v2/subscriptions", 200, b"[]"),
     ("/v2/subscriptions/{device}", 404, None),
     ("/v2/subscriptions/{device}/3303/0/5700", 404, None),
@@ -43,10 +43,10 @@ NOT_SEEN = [
 ]
 
 
-def test_another_application_does_not_see_it(server, owner, other):
+def test_another_application_cannot_read_it(server, owner, other):
     app_id = owner.split("_")[1]
     server.services.database.write(lambda session: logs.put_webhook(session, app_id, '{"url":"http://x"}', at=0))
-    for path, code, body in NOT_SEEN:
+    for path, code, body in READS:
         answer = server.call(other, "GET", path.format(device=server.device))
         assert answer.status_code == code, path
         assert body is None or answer.get_data() == body
@@ -54,7 +54,7 @@ def test_another_application_does_not_see_it(server, owner, other):
     assert server.call(owner, "GET", CALLBACK).json == {"url": "http://x"}
 
 
-NOT_TOUCHED = [
+CHANGES = [
     ("GET", f"{POLL}?hold=0", {}, 204),
     ("PUT", "/v2/subscriptions", {"json": []}, 202),
     ("DELETE", "/v2/subscriptions", {}, 204),
@@ -66,9 +66,9 @@ NOT_TOUCHED = [
 ]
 
 
-def test_another_application_does_not_change_it(server, owner, other):
+def test_another_application_cannot_change_it(server, owner, other):
     before = belongings(server, owner)
-    for method, path, options, code in NOT_TOUCHED:
+    for method, path, options, code in CHANGES:
         answer = server.call(other, method, path.format(device=server.device), **options)
         assert answer.status_code == code, answer.get_data()
         assert belongings(server, owner) == before, (method, path)

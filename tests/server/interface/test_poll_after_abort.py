@@ -1,4 +1,4 @@
-"""A plain poll right behind one that its client aborted is held, though the server may see the abort after it."""
+"""A plain poll right after an aborted one stays open, even if the server notices the abort later."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 PULL = "/v2/notification/pull"
 
 
-async def test_poll_that_waited_for_the_end_of_another_is_held_and_counted(server, bridge, key, monkeypatch):
+async def test_poll_that_waited_for_another_to_end_stays_open_and_counts(server, bridge, key, monkeypatch):
     monkeypatch.setattr(notifications, "_CLOSING_SECONDS", 60)
     aborted = await Request(bridge, key, PULL, b"hold=55").begin()
     second = await Request(bridge, key, PULL, b"hold=55").begin()
@@ -26,7 +26,7 @@ async def test_poll_that_waited_for_the_end_of_another_is_held_and_counted(serve
     assert bridge._slots.in_use == 0
 
 
-async def test_poll_beside_one_that_stays_open_gets_409_and_leaves_it_open(server, bridge, key, monkeypatch):
+async def test_second_poll_gets_409_and_the_first_stays_open(server, bridge, key, monkeypatch):
     monkeypatch.setattr(notifications, "_CLOSING_SECONDS", 0.01)
     first = await Request(bridge, key, PULL, b"hold=55").begin()
     second = await Request(bridge, key, PULL, b"hold=55").begin()
@@ -37,12 +37,12 @@ async def test_poll_beside_one_that_stays_open_gets_409_and_leaves_it_open(serve
     assert server.services.log.open_polls == bridge._slots.in_use == 0
 
 
-async def test_poll_whose_client_leaves_while_it_waits_opens_nothing(server, bridge, key, monkeypatch):
+async def test_poll_of_a_client_that_disconnects_while_waiting_opens_no_channel(server, bridge, key, monkeypatch):
     monkeypatch.setattr(notifications, "_CLOSING_SECONDS", 60)
     first = await Request(bridge, key, PULL, b"hold=55").begin()
     second = await Request(bridge, key, PULL, b"hold=55").begin()
-    second.gone.set()
-    first.gone.set()
+    second.disconnected.set()
+    first.disconnected.set()
     await first.task
     await second.task
     assert server.services.log.open_polls == bridge._slots.in_use == 0

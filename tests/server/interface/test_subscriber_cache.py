@@ -1,4 +1,4 @@
-"""Who hears of a value is looked up once, and again as soon as anything that decides it was written, by whomever."""
+"""The subscribers of a resource are cached until any process changes them."""
 
 from collections.abc import Callable
 from copy import copy
@@ -15,7 +15,7 @@ from mirror_server.store.session import Session
 
 
 def known_and_stored(server, device) -> tuple[Any, Any]:
-    """Who hears, as an observation would find it now, and as it stands in the database."""
+    """Return the subscribers that an observation would find, and those in the database."""
 
     def work(session: Session) -> tuple[Any, Any]:
         wanted = [(device, TEMPERATURE)]
@@ -32,7 +32,7 @@ def observe(server, device, value: str, at: int = 0) -> None:
 
 
 def stored(*statements: str) -> Callable[[Any, str, str, str], None]:
-    """What a process beside the server writes, such as a command of an operator."""
+    """A write of another process, such as a command of an operator."""
 
     def change(server, _key, _other, device) -> None:
         databases.execute(server.settings.database_url, *(each.format(device=device) for each in statements))
@@ -64,7 +64,7 @@ CHANGES: dict[str, Callable[[Any, str, str, str], None]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_whatever_decides_it_is_seen_by_the_next_value(server, key, other, device, change):
+def test_next_value_sees_every_subscription_change(server, key, other, device, change):
     server.subscribe(key, device)
     observe(server, device, "22")
     change(server, key, other, device)
@@ -76,7 +76,7 @@ def test_whatever_decides_it_is_seen_by_the_next_value(server, key, other, devic
     assert known == found
 
 
-def test_no_time_is_told_before_the_last_one_also_where_that_was_undone(server, key, device):
+def test_times_never_decrease_even_after_a_rollback(server, key, device):
     server.subscribe(key, device)
     observe(server, device, "22", at=5000)
     observe(server, device, "23", at=1000)
@@ -94,8 +94,8 @@ def test_no_time_is_told_before_the_last_one_also_where_that_was_undone(server, 
     assert told[1:] == [5000, 5000, 7000]
 
 
-@pytest.mark.skipif(ON_POSTGRESQL, reason="PostgreSQL does not tell cheaply whether anybody wrote it")
-def test_while_nothing_decides_it_anew_it_is_looked_up_once(server, key, device, monkeypatch):
+@pytest.mark.skipif(ON_POSTGRESQL, reason="PostgreSQL has no cheap check for changes")
+def test_subscribers_are_queried_once_while_nothing_changes(server, key, device, monkeypatch):
     server.subscribe(key, device)
     asked: list[str] = []
     rows_of = Session.rows_of
@@ -104,6 +104,6 @@ def test_while_nothing_decides_it_anew_it_is_looked_up_once(server, key, device,
     )
     for value in range(5):
         observe(server, device, str(value))
-        server.place(key, device, f"read-{value}", "GET", TEMPERATURE)
-    # Device requests are stored by statements of this kind too.
+        server.submit(key, device, f"read-{value}", "GET", TEMPERATURE)
+    # Device requests are stored by such statements too.
     assert sum("JOIN subscriptions" in statement for statement in asked) == 1

@@ -1,4 +1,4 @@
-"""One device under any sequence of requests, outages, passing time and restarts. Source: specification 3.1, 6."""
+"""One device with any sequence of requests, outages, time and restarts. Source: specification 3.1, 6."""
 
 import base64
 import itertools
@@ -41,14 +41,14 @@ class OneDevice(RuleBasedStateMachine):
     def write(self, writer, path, expiry, retry):
         number = next(self.numbers)
         payload = base64.b64encode(str(number).encode()).decode()
-        if self.place(writer, number, {"method": "PUT", "uri": path, "payload-b64": payload}, expiry, retry):
+        if self.submit(writer, number, {"method": "PUT", "uri": path, "payload-b64": payload}, expiry, retry):
             self.writes[path].append((self.keys[writer], str(number)))
 
     @rule(reader=st.integers(0, 1), path=st.sampled_from(PATHS), expiry=EXPIRIES)
     def read(self, reader, path, expiry):
-        self.place(reader, next(self.numbers), {"method": "GET", "uri": path}, expiry, 0)
+        self.submit(reader, next(self.numbers), {"method": "GET", "uri": path}, expiry, 0)
 
-    def place(self, application, number, body, expiry, retry):
+    def submit(self, application, number, body, expiry, retry):
         key = self.keys[application]
         url = f"/v2/device-requests/{self.device}?async-id={number}&retry={retry}"
         body = body if expiry is None else body | {"expiry_seconds": expiry}
@@ -107,7 +107,7 @@ class OneDevice(RuleBasedStateMachine):
                 assert values[path] == number
 
     @invariant()
-    def what_was_never_delivered_never_reached_the_device(self):
+    def undelivered_commands_never_reached_the_device(self):
         values = self.device_values()
         for path, writes in self.writes.items():
             self.taken[path].add(values[path])
@@ -115,7 +115,7 @@ class OneDevice(RuleBasedStateMachine):
             assert not expired & self.taken[path]
 
     @invariant()
-    def logs_have_no_holes_and_answer_only_what_was_accepted(self):
+    def logs_have_no_gaps_and_only_responses_to_accepted_requests(self):
         for key in self.keys:
             assert set(self.server.responses(key)) <= set(self.accepted[key])
             with self.server.services.database.read() as session:
@@ -142,7 +142,7 @@ def status_after(outcome):
     return DesiredStatus.SUCCESS if outcome == (200, None) else DesiredStatus.FAILURE
 
 
-def test_every_accepted_request_gets_one_response_and_the_mirror_agrees_with_it(server, tmp_path_factory):
+def test_every_accepted_request_gets_one_response_that_matches_the_mirror(server, tmp_path_factory):
     run_state_machine_as_test(
         lambda: OneDevice(type(server), tmp_path_factory.mktemp("machine")),
         settings=settings(

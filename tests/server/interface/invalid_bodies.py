@@ -1,8 +1,8 @@
-"""What no body of a request may be, and members of types that hardly any may have."""
+"""Invalid request bodies, and values of types that few members accept."""
 
 
 def with_member(value):
-    """Writes one more member into the first object of a body, which is right else."""
+    """Return a function that adds a member to the first object of an otherwise valid body."""
     return lambda text: text.encode().replace(b"{", b'{"x": ' + value + b", ", 1)
 
 

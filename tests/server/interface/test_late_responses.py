@@ -1,4 +1,4 @@
-"""What a device says too late still tells what it has; its own time of a value. Source: specification 2.2 and 3.2."""
+"""Late responses still have the state of the device, and its time of a value. Source: specification 2.2, 3.2."""
 
 import pytest
 from device_resources import control, sensor
@@ -15,7 +15,7 @@ def device(server, key):
 
 @pytest.fixture
 def slow(server, key, device):
-    """A device that answers when the service waits no more."""
+    """A device that responds after the timeout."""
     server.patch(key, device, latency_seconds=LATE_SECONDS)
     return device
 
@@ -25,8 +25,8 @@ def origin(server, key, device_id, path=TEMPERATURE):
 
 
 @pytest.mark.parametrize("answer", ["normal", "reject"])
-def test_the_late_answer_to_a_read_is_the_reported_value_unless_it_is_a_refusal(server, key, slow, answer):
-    server.place(key, slow, "r", "GET", TEMPERATURE)
+def test_late_response_to_a_read_is_reported_unless_it_is_an_error(server, key, slow, answer):
+    server.submit(key, slow, "r", "GET", TEMPERATURE)
     server.advance(key, LATE_SECONDS - 1)
     assert server.resource(key, slow)["reported"] == {}
     server.patch(key, slow, answer=answer)
@@ -40,7 +40,7 @@ def test_the_late_answer_to_a_read_is_the_reported_value_unless_it_is_a_refusal(
         assert reported["reported_at"] == "2026-01-05T08:03:20.000Z"
 
 
-def test_the_late_answer_to_an_attempt_answers_a_read_that_is_not_over(server, key, slow):
+def test_late_response_to_an_attempt_completes_a_pending_read(server, key, slow):
     url = f"/v2/device-requests/{slow}?async-id=r&retry=2"
     server.call(key, "POST", url, json={"method": "GET", "uri": TEMPERATURE})
     server.advance(key, LATE_SECONDS)
@@ -49,26 +49,26 @@ def test_the_late_answer_to_an_attempt_answers_a_read_that_is_not_over(server, k
     assert server.responses(key) == {"r": (200, None)}
 
 
-def test_a_write_that_was_taken_too_late_shows_at_the_next_read(server, key, slow):
-    server.place(key, slow, "w", "PUT", LEVEL, value="40")
+def test_late_accepted_write_appears_at_the_next_read(server, key, slow):
+    server.submit(key, slow, "w", "PUT", LEVEL, value="40")
     server.advance(key, LATE_SECONDS)
     resource = server.resource(key, slow, LEVEL)
     assert (resource["desired"]["status"], resource["reported"]) == (2, {})
     server.patch(key, slow, latency_seconds=0)
-    server.place(key, slow, "r", "GET", LEVEL)
+    server.submit(key, slow, "r", "GET", LEVEL)
     resource = server.resource(key, slow, LEVEL)
     assert (resource["desired"]["status"], resource["reported"]["value"]) == (2, "NDA=")
     assert server.responses(key) == {"w": (504, "TIMEOUT"), "r": (200, None)}
 
 
-def test_a_subscription_that_is_accepted_late_is_accepted(server, key, slow):
+def test_subscription_accepted_late_is_active(server, key, slow):
     server.subscribe(key, slow)
     server.advance(key, LATE_SECONDS)
     assert server.resource(key, slow)["subscribed"] is True
     assert server.observed(key) == [(slow, "21.5")]
 
 
-def test_a_subscription_that_is_accepted_after_its_end_is_ended_at_the_device_too(server, key, slow):
+def test_subscription_accepted_after_its_end_is_canceled_at_the_device(server, key, slow):
     server.subscribe(key, slow)
     server.advance(key, 150)
     server.subscribe(key, slow, method="DELETE")
@@ -81,9 +81,9 @@ def test_a_subscription_that_is_accepted_after_its_end_is_ended_at_the_device_to
 
 
 @pytest.mark.parametrize("ask", ["read", "subscription"])
-def test_a_device_that_is_gone_for_good_is_not_made_again_by_its_late_answer(server, key, slow, ask):
+def test_late_response_does_not_recreate_a_deleted_device(server, key, slow, ask):
     if ask == "read":
-        server.place(key, slow, "r", "GET", TEMPERATURE)
+        server.submit(key, slow, "r", "GET", TEMPERATURE)
     else:
         server.subscribe(key, slow)
     server.services.database.write(lambda session: session.run("DELETE FROM devices"))
@@ -92,7 +92,7 @@ def test_a_device_that_is_gone_for_good_is_not_made_again_by_its_late_answer(ser
     assert server.services.database.violations() == []
 
 
-def test_an_initial_event_carries_the_devices_time_of_the_value(server, key, device):
+def test_initial_event_has_the_device_time_of_the_value(server, key, device):
     begin_at = server.now
     server.advance(key, 60)
     server.subscribe(key, device)
@@ -101,7 +101,7 @@ def test_an_initial_event_carries_the_devices_time_of_the_value(server, key, dev
     assert server.resource(key, device)["reported"]["reported_at"] == "2026-01-05T08:01:00.000Z"
 
 
-def test_what_came_because_of_a_subscription_that_has_ended_is_no_auto_observation(server, key, device):
+def test_event_of_an_ended_subscription_is_not_an_auto_observation(server, key, device):
     server.subscribe(key, device)
     server.patch(key, device, latency_seconds=30)
     server.subscribe(key, device, method="DELETE")
@@ -110,7 +110,7 @@ def test_what_came_because_of_a_subscription_that_has_ended_is_no_auto_observati
     assert origin(server, key, device) == "subscription"
 
 
-def test_the_origin_of_what_is_auto_observed_follows_the_subscription(server, key, device):
+def test_origin_of_auto_observed_values_follows_the_subscription(server, key, device):
     server.set_value(key, device, "1", DOOR)
     assert origin(server, key, device, DOOR) == "auto_observation"
     server.subscribe(key, device, DOOR)
@@ -118,7 +118,7 @@ def test_the_origin_of_what_is_auto_observed_follows_the_subscription(server, ke
     assert origin(server, key, device, DOOR) == "subscription"
 
 
-def test_what_becomes_auto_observed_or_ceases_to_be_so_is_known_at_the_registration_update(server, key, device):
+def test_auto_observation_changes_at_the_registration_update(server, key, device):
     for auto, expected in [(True, "auto_observation"), (False, "subscription")]:
         server.set_value(key, device, "20" if auto else "19", auto_observable=auto)
         server.registration(key, device, "PUT")

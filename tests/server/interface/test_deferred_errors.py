@@ -1,4 +1,4 @@
-"""An error that comes while a client waits has the same response as at once, under every kind of web server."""
+"""A deferred error has the same response as an immediate one, under every kind of web server."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ ERRORS = {
     "not_found": (NotFound(), 404),
     "method": (MethodNotAllowed(["GET", "PUT"]), 405),
     "large": (RequestEntityTooLarge(), 413),
-    "bug": (RuntimeError("nobody thought of that"), 500),
+    "bug": (RuntimeError("unexpected"), 500),
 }
 REQUEST_ID = "0123456789abcdef" * 2
 
@@ -48,32 +48,32 @@ def failing(server):
     return server
 
 
-def told_over_wsgi(server, key, path):
+def wsgi_response(server, key, path):
     answer = server.call(key, "GET", path, headers={"X-Request-ID": REQUEST_ID})
-    return answer.status_code, told_headers(answer.headers), answer.json
+    return answer.status_code, compared_headers(answer.headers), answer.json
 
 
-def told_over_asgi(server, key, path):
-    async def ask():
+def asgi_response(server, key, path):
+    async def send():
         bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2))
         return await Request(bridge, key, path, **{"x-request-id": REQUEST_ID}).end()
 
-    answer = asyncio.run(ask())
-    return answer.status, told_headers(answer.headers), answer.json
+    answer = asyncio.run(send())
+    return answer.status, compared_headers(answer.headers), answer.json
 
 
-def told_headers(headers):
-    """By their names in small letters, without the length of a body that names its path."""
+def compared_headers(headers):
+    """Return the headers by lower-case name, without the length of a body that contains its path."""
     return {name.lower(): value for name, value in headers.items() if name.lower() != "content-length"}
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_late_error_has_the_response_of_an_immediate_one(failing, name, caplog):
+def test_deferred_error_has_the_same_response_as_an_immediate_one(failing, name, caplog):
     key = failing.key()
     _, status = ERRORS[name]
     told = [
-        ask(failing, key, f"/fails/{name}/{when}")
-        for ask in (told_over_wsgi, told_over_asgi)
+        send(failing, key, f"/fails/{name}/{when}")
+        for send in (wsgi_response, asgi_response)
         for when in ("at-once", "later", "poll")
     ]
     for each in told:
@@ -84,7 +84,7 @@ def test_late_error_has_the_response_of_an_immediate_one(failing, name, caplog):
     assert first[0] == status
     assert (first[2]["object"], first[2]["request_id"]) == ("error", REQUEST_ID)
     assert others == [first] * 5
-    assert "nobody thought of that" not in first[2]["message"]
+    assert "unexpected" not in first[2]["message"]
     logged = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert len(logged) == (6 if name == "bug" else 0)
     assert all(record.request_id == REQUEST_ID and record.exc_info[1] is ERRORS[name][0] for record in logged)

@@ -1,4 +1,4 @@
-"""A held poll is answered as the loop is told of the entry: no task is woken for that, unless it has to wait."""
+"""An open poll gets its response in the loop callback for the entry. Its task wakes only if it has to wait."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ ENTRY = {"ep": "a"}
 
 
 class Poll:
-    """A poll on a connection of uvicorn's whose other end is here."""
+    """A poll on a connection of uvicorn, with the other end in the test."""
 
     def __init__(self, bridge, key, query, *, keep_alive=True, path="/v2/notification/pull"):
         self.transport, self.responses = create_autospec(asyncio.Transport, instance=True), 0
@@ -47,7 +47,7 @@ class Poll:
         self.task = asyncio.ensure_future(self.cycle.run_asgi(bridge))
 
     def _note(self, data):
-        """What is written, and by which task."""
+        """Record what is written, and by which task."""
         self.written += data
         self.tasks.append(asyncio.current_task())
 
@@ -74,14 +74,14 @@ class Poll:
 
 
 @pytest.fixture
-def answered(server):
-    """The route of each request that was answered."""
+def response_routes(server):
+    """Collect the route of each request that got a response."""
     routes = []
     server.app._response_ready += (lambda _environ, _response, route, _seconds: routes.append(route),)
     return routes
 
 
-async def test_no_task_is_woken_to_answer_and_each_poll_is_counted_and_ended(server, key, bridge, answered):
+async def test_poll_response_is_sent_without_waking_its_task(server, key, bridge, response_routes):
     polls = [await Poll(bridge, key, CURSOR_POLL).begin() for _ in range(3)]
     await asyncio.to_thread(append, server, key, ENTRY)
     for poll in polls:
@@ -91,12 +91,12 @@ async def test_no_task_is_woken_to_answer_and_each_poll_is_counted_and_ended(ser
         assert poll.head.startswith("http/1.1 200 ok\r\ndate: today\r\n")
         assert json.loads(poll.body)["registrations"][0]["ep"] == "a"
     assert len({poll.head for poll in polls}) == 3, "each has an id of its own"
-    assert answered == [("GET", "/v2/notification/pull")] * 3
+    assert response_routes == [("GET", "/v2/notification/pull")] * 3
     assert server.services.log.open_polls == 0
 
 
 @pytest.mark.parametrize("why", ["paused", "stopping", "last", "plain"])
-async def test_task_of_a_poll_responds_where_it_has_to_wait_or_to_close(server, key, bridge, answered, why):
+async def test_poll_task_responds_if_it_has_to_wait_or_close(server, key, bridge, response_routes, why):
     query = PLAIN_POLL if why == "plain" else CURSOR_POLL
     poll = await Poll(bridge, key, query, keep_alive=why != "last").begin()
     is_paused = why in {"paused", "stopping"}
@@ -108,7 +108,7 @@ async def test_task_of_a_poll_responds_where_it_has_to_wait_or_to_close(server, 
         for _ in range(20):
             await asyncio.sleep(0)
         assert not poll.written
-        # uvicorn itself says that the connection is closed, and closes it.
+        # uvicorn itself sends the header for a closed connection, and closes it.
         poll.cycle.keep_alive = why == "paused"
         poll.flow.resume_writing()
     await poll.end()
@@ -116,16 +116,16 @@ async def test_task_of_a_poll_responds_where_it_has_to_wait_or_to_close(server, 
     assert json.loads(poll.body)["registrations"][0]["ep"] == "a"
     assert poll.responses == 1
     assert poll.transport.close.called == ("connection: close" in poll.head) == (why in {"stopping", "last"})
-    assert answered == [("GET", "/v2/notification/pull")]
+    assert response_routes == [("GET", "/v2/notification/pull")]
 
 
 async def check_unread(server, key, bridge, poll, has_room):
-    """An entry that comes when the client of a poll is gone stays for the next channel of the server."""
+    """An entry added after the client of a poll disconnected stays for the next channel."""
     application = key.split("_")[1]
 
     await until(lambda: server.services.log.open_polls == 1)
     written = poll.written
-    # Its connection is gone, and its task was not woken for that.
+    # Its connection is closed, and its task was not woken for that.
     poll.cycle.disconnected = has_room
     with ResponseReader(bridge.backpressure, application, None).counting(0 if has_room else 1 << 40):
         await asyncio.to_thread(append, server, key, ENTRY)
@@ -136,24 +136,24 @@ async def check_unread(server, key, bridge, poll, has_room):
     poll.cycle.message_event.set()
     await poll.end()
     assert poll.written == written
-    # A channel of the server begins behind what was read.
+    # A channel of the server starts after the entries that were read.
     unread = server.call(key, "GET", "/v2/notification/pull?hold=0").json["registrations"]
     assert [entry["ep"] for entry in unread] == ["a"]
 
 
 @pytest.mark.parametrize(("query", "has_room"), [(b"after=latest", True), (PLAIN_POLL, False)])
-async def test_entry_that_a_disconnected_client_was_not_sent_is_unread(server, key, bridge, query, has_room):
+async def test_entry_not_sent_to_a_disconnected_client_stays_unread(server, key, bridge, query, has_room):
     await check_unread(server, key, bridge, Poll(bridge, key, query), has_room)
 
 
-async def test_failing_response_is_500_and_the_others_are_sent(server, key, bridge, monkeypatch):
+async def test_failing_response_is_500_and_other_responses_are_sent(server, key, bridge, monkeypatch):
     polls = [await Poll(bridge, key, CURSOR_POLL).begin() for _ in range(3)]
     answer, asked = server.app.current_response, []
 
     def fail_once(deferred, environ):
         asked.append(environ)
         if environ is asked[0]:
-            raise RuntimeError("nobody thought of that")
+            raise RuntimeError("unexpected")
         return answer(deferred, environ)
 
     monkeypatch.setattr(server.app, "current_response", fail_once)
@@ -163,7 +163,7 @@ async def test_failing_response_is_500_and_the_others_are_sent(server, key, brid
     assert sorted(poll.head[9:12] for poll in polls) == ["200", "200", "500"]
 
 
-async def test_a_head_and_a_server_other_than_uvicorn_are_sent_no_response_in_one_write(bridge, key):
+async def test_head_and_other_servers_get_no_coalesced_send(bridge, key):
     poll, response = Poll(bridge, key, CURSOR_POLL), WSGIResponse.of(SharedResponse(b"{}"), {})
     poll.cycle.scope["method"] = "HEAD"
     assert not any(response.send_at_once(send) for send in (poll.cycle.send, poll.transport.write))

@@ -1,10 +1,10 @@
-"""Paths and queries that are made to confuse: refused with the field and the cure, and nothing is changed."""
+"""Malformed paths and queries are rejected with field and cure, and change nothing."""
 
 import itertools
 
 import pytest
+from app_routes import has_route
 from device_resources import control
-from routes_there import is_there
 
 PATH = "/3303/0/5700"
 
@@ -36,14 +36,14 @@ REPEATED = [
 ]
 
 
-def test_a_parameter_that_is_there_twice_is_refused(server, key, refused, unchanged):
+def test_duplicate_parameter_is_400(server, key, check_error, unchanged):
     for method, path, query, field in REPEATED:
-        if not is_there(server.app, method, path):
+        if not has_route(server.app, method, path):
             continue
         body = {"POST": {"method": "GET", "uri": PATH}, "PUT": []}.get(method)
         options = {} if body is None else {"json": body}
         url = f"{path.format(device=server.device)}?{query}"
-        told = refused(server.call(key, method, url, **options), 400, field).message
+        told = check_error(server.call(key, method, url, **options), 400, field).message
         assert "once" in told
         assert field in told
 
@@ -67,12 +67,12 @@ PATHS = [
 ]
 
 
-def test_a_trick_in_the_path_finds_nothing(server, key, refused, unchanged):
+def test_path_tricks_are_404(server, key, check_error, unchanged):
     for path in PATHS:
         for method in ("GET", "PUT", "DELETE"):
             answer = server.call(key, method, path.format(device=server.device))
             assert answer.status_code in {400, 404, 405}, path
-            refused(answer, answer.status_code)
+            check_error(answer, answer.status_code)
             assert "Set-Cookie" not in answer.headers
 
 
@@ -89,20 +89,20 @@ FIELDS = {
 
 
 @pytest.mark.parametrize("path", FIELDS)
-def test_a_trick_in_the_query_finds_nothing(server, key, refused, unchanged, path):
-    for name, text in itertools.product(FIELDS[path] if is_there(server.app, "GET", path) else (), TRICKS):
+def test_query_tricks_match_nothing(server, key, check_error, unchanged, path):
+    for name, text in itertools.product(FIELDS[path] if has_route(server.app, "GET", path) else (), TRICKS):
         answer = server.call(key, "GET", f"{path}?{name}={text}")
         if answer.status_code == 200:
             assert (path, name) == ("/v3/devices", "after") or answer.json["data"] == [], (name, text)
         else:
-            refused(answer, 400)
+            check_error(answer, 400)
 
 
 WITHOUT_HEAD = ["/v2/notification/pull", "/v2/notification/events", "/v3/device-echo", "/v3/device-echo/ranges"]
 WITHOUT_HEAD += ["/v2/endpoints", "/v2/endpoints/{device}" + PATH]
 
 
-def test_where_head_would_lose_something_or_place_a_request_it_is_not_allowed(server, key, unchanged):
+def test_head_is_405_for_routes_with_side_effects(server, key, unchanged):
     for path in WITHOUT_HEAD:
-        if is_there(server.app, "GET", path):
+        if has_route(server.app, "GET", path):
             assert server.call(key, "HEAD", path.format(device=server.device)).status_code == 405, path
