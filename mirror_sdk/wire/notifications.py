@@ -127,8 +127,8 @@ class DeregisteredDevice(WireModel):
 
 
 _Deregistered = Annotated[
-    Annotated[str, Tag("id")] | Annotated[DeregisteredDevice, Tag("DeviceGone")],
-    Discriminator(lambda content: "id" if isinstance(content, str) else "DeviceGone"),
+    Annotated[str, Tag("id")] | Annotated[DeregisteredDevice, Tag("DeregisteredDevice")],
+    Discriminator(lambda content: "id" if isinstance(content, str) else "DeregisteredDevice"),
 ]
 
 
