@@ -105,7 +105,7 @@ Several processes on PostgreSQL (``mirror-server help processes``) share one his
 them need the same ``--keep-history``, and the same archive in a location that all can reach.
 """
 
-# To read it begin with ``recorder``, how it is written, then ``service`` and ``keeper``.
+# Start reading with ``recorder``, which writes the rows, then ``service`` and ``retention``.
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def settings() -> type:
 
 @extends
 def demo_settings() -> dict[str, Any]:
-    """Keep a history in a demo if the packages for it are installed."""
+    """Enable the history in a demo if its packages are installed."""
     return {"keep_history_seconds": _DEMO_SECONDS} if all(map(find_spec, needs())) else {}
 
 
@@ -179,13 +179,13 @@ def check_settings(settings: Settings) -> None:
 
 @extends
 def shared_settings(settings: Settings) -> str:
-    """Require that all processes keep a history, or none."""
+    """Require that the history is enabled in all processes or in none."""
     return "" if settings.of(HistorySettings).keep_history_seconds is None else ", with --keep-history"
 
 
 @extends
 def build(services: Services) -> Sequence[object]:
-    """Make what writes, maintains and reads it; without a history what says so."""
+    """Create the recorder, the retention and the queries, or without a history only queries that respond with 404."""
     from mirror_server.extensions.history.history_queries import HistoryQueries
 
     chosen, database, clock = services.settings.of(HistorySettings), services.database, services.clock
@@ -246,7 +246,7 @@ def check(database: Database, settings: Settings) -> Sequence[Violation]:
 
 @extends
 def size(database: Database) -> str | None:
-    """Return its size in one line; ``None`` if it is empty."""
+    """Return the size of the history in one line; ``None`` if it is empty."""
     from mirror_server.extensions.history.store import history
 
     found = database.query(history.measure)
