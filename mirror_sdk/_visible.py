@@ -107,7 +107,7 @@ def display_names(names: Mapping[str, str]) -> dict[str, str]:
     Args:
         names: Endpoint names by device id.
 
-    >>> shown_names({"0198aaaa01": "Hall", "0198aaaa02": "hall", "0198aaaa03": "Roof"})
+    >>> display_names({"0198aaaa01": "Hall", "0198aaaa02": "hall", "0198aaaa03": "Roof"})
     {'0198aaaa01': 'Hall (0198aaaa01)', '0198aaaa02': 'hall (0198aaaa02)', '0198aaaa03': 'Roof'}
     """
     alike: dict[str, list[str]] = defaultdict(list)
