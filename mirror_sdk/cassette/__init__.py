@@ -1,6 +1,6 @@
 """Cassettes: recorded sessions that replay without a server and without a key.
 
-The same program, notebook or test produces the same tables and values wherever it runs::
+The same program, notebook or test produces the same tables and values on any machine::
 
     with client.cassettes.use("run.zip"):
         frame = client.fleet.snapshot()
