@@ -36,9 +36,10 @@ the result of ``client.history``, except for events that arrive late in between.
 Reference
 ---------
 
-Columns and dtypes are those of ``client.fleet.snapshot()`` and of :meth:`mirror_sdk.MirrorClient.history`. Categories
-differ between partitions, so Dask does not know them in advance; fixed categories such as those of ``value_kind`` are
-known. The index of each partition starts at 0, so divisions are unknown. All rows of a device are in one partition.
+Columns and dtypes are the same as those of ``client.fleet.snapshot()`` and of :meth:`mirror_sdk.MirrorClient.history`.
+Categories differ between partitions, so Dask does not know them in advance; fixed categories such as those of
+``value_kind`` are known. The index of each partition starts at 0, so divisions are unknown. All rows of a device are in
+one partition.
 
 Workers need ``API_HOST`` and ``API_KEY`` in their environment. A key that you pass to :func:`read_mirror` is sent to
 the workers with the task and is never displayed. The server divides the ids into ranges with equal numbers of devices

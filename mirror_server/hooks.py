@@ -45,7 +45,7 @@ All hooks are optional. This extension adds a route, a setting and a metric::
     def greet():
         return services().settings.of(Greeting).greeting
 
-State of one server belongs into an object that ``build(services)`` returns. The object can have hooks too, as marked
+State of one server belongs in an object that ``build(services)`` returns. The object can have hooks too, as marked
 methods. A view gets it with ``services().part(ItsClass)``. A hook may take fewer arguments than its specification;
 hooks that are called for each request or value take all. ``@extends(specname="lead")`` marks a function with another
 name.

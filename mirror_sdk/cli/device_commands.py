@@ -21,7 +21,7 @@ from mirror_sdk.cli.arguments import (
     timeout_option,
 )
 from mirror_sdk.cli.group import main
-from mirror_sdk.cli.output import Form, Row, attribute_rows, form_options, show
+from mirror_sdk.cli.output import Form, Row, attribute_rows, form_options, one_of, show
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.resource import Resource
 from mirror_sdk.values import PythonValue, Value, decode_many, parse_value, plain_text
@@ -60,7 +60,7 @@ def _attribute(text: str) -> tuple[str, str]:
 @main.command()
 @state_option
 @click.option("--type", "endpoint_type", help="Only devices of this endpoint type.")
-@click.option("--query", metavar="NAME", help="Only devices that the filter saved under this name selects.")
+@click.option("--query", metavar="NAME", help="Only devices selected by the saved filter with this name.")
 @click.option(
     "--where",
     type=_attribute,
@@ -170,7 +170,7 @@ def get(device: str, paths: Sequence[str], form: Form) -> None:
 def read(device: str, path: str, timeout: float | None, expiry_seconds: int | None, form: Form) -> None:
     """Read the value at PATH from a DEVICE now.
 
-    A real device also returns all values of an object instance.
+    With a real device, PATH can also be an object instance, such as /3303/0; this reads all its resources.
 
     \b
       mirror read weather-station-01 /3303/0/5700
@@ -194,7 +194,7 @@ def read(device: str, path: str, timeout: float | None, expiry_seconds: int | No
 @click.argument("value")
 @timeout_option
 @expiry_option
-@click.option("--allow-read-only", is_flag=True, help="Write a resource that is declared read-only, too.")
+@click.option("--allow-read-only", is_flag=True, help="Also write a resource that is declared read-only.")
 @revision_option(
     help="Only write if the desired value has this revision, which 'mirror get --json' shows. 0 if there is none."
 )
@@ -248,7 +248,7 @@ def execute(device: str, path: str, argument: str | None, timeout: float | None,
 @main.command()
 @device_argument
 @path_argument
-@click.option("--by", metavar="TEXT", help="Who acknowledges it. By default the name of the access key.")
+@click.option("--by", metavar="TEXT", help="The person who acknowledges it. By default the name of the access key.")
 @revision_option(
     help="Only acknowledge the failed write with this desired revision, which 'mirror drift --json' and"
     " 'mirror get --json' show."
@@ -281,8 +281,7 @@ def subscribe(device: str, path: str, end: bool) -> None:
 
 
 @main.command()
-@click.option("--add", "change", flag_value="add", help="Add the rule of --device, --type and --path.")
-@click.option("--remove", "change", flag_value="remove", help="Remove this rule.")
+@one_of("change", add="Add the rule of --device, --type and --path.", remove="Remove this rule.")
 @click.option("--device", metavar="PATTERN", help="Only devices with this id or endpoint name, such as 'light-*'.")
 @click.option("--type", "endpoint_type", metavar="PATTERN", help="Only devices of this endpoint type.")
 @patterns_option
@@ -290,7 +289,8 @@ def subscribe(device: str, path: str, end: bool) -> None:
 def rules(change: str | None, device: str | None, endpoint_type: str | None, paths: Sequence[str], form: Form) -> None:
     """List, add or remove the presubscription rules of this key, which all users of the key share.
 
-    A rule subscribes to resources of the present devices and of those that register later. Other rules do not change.
+    A rule subscribes to resources of registered devices, and of devices that register later. Other rules do not
+    change.
 
     \b
       mirror rules --add --type Light --path '/3311/*'

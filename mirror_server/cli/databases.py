@@ -123,7 +123,7 @@ def backup(file: Path, database_url: str) -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @database_option
 def restore(file: Path, database_url: str) -> None:
-    """Create the database from the backup FILE. It must not exist yet, so nothing is overwritten."""
+    """Create the database from the backup FILE. An existing database is rejected, so nothing is overwritten."""
     path = location_of(database_url).file()
     if path.exists():
         companions = " and ".join(path.name + end for end in ("-wal", "-shm"))

@@ -44,7 +44,7 @@ def add_day(database: Database, device_ids: Sequence[str], paths: Sequence[str],
 
 
 def _seal(session: Session, revision: int) -> None:
-    history.seal(session, revision)
+    history.compact(session, revision)
     session.run("UPDATE revisions SET last_revision = :revision", revision=revision)
 
 

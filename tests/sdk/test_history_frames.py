@@ -65,7 +65,7 @@ def test_every_member_has_its_column():
     assert (registered["endpoint_name"], registered["received_at"]) == ("Hall", end)
     assert [write[name] for name in asked if name != "value"] == ["write", "failure", "TIMEOUT", NOON]
     assert write["value_num"] == 7
-    assert write["reason"] == "the device did not answer in time; read the resource to see whether it acted"
+    assert write["reason"] == "the device did not respond in time; read the resource to see whether it acted"
     assert frame["revision"].tolist() == [1, 2, 3]
     assert frame.attrs["mirror"] == {"server": "here", "devices": 1, "complete": False}
     assert frame["status"].cat.ordered
@@ -107,7 +107,7 @@ def test_the_units_that_devices_name_are_those_of_the_mirror():
     assert frame["unit"].astype(object).where(frame["unit"].notna(), None).tolist() == ["Far", None, None]
 
 
-def test_events_become_what_happened():
+def test_events_become_history_rows():
     read = event(EventKind.ASYNC_RESPONSE, minute=3, path=TEMPERATURE, value=decode(b"23", None, TEMPERATURE))
     told = [
         event(EventKind.REGISTRATION, minute=5),
@@ -132,7 +132,7 @@ def test_events_become_what_happened():
     assert at_once["value_num"].tolist() == [3, 1, 2]
 
 
-def test_a_loss_reaches_from_the_event_before_to_the_one_behind():
+def test_a_loss_extends_from_the_previous_to_the_next_event():
     lost = Event(kind=EventKind.GAP, received_at=NOON, first_seq=3, seq=8)
     for told, expected in (
         ([lost, observed(b"1", 1), lost, observed(b"2", 9), lost], [(None, 1), (1, 9), (9, None)]),

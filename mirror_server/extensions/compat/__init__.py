@@ -46,8 +46,6 @@ Paths without a version
 ``/subscriptions...`` and ``/notification/...`` without a version mean the same as with ``/v2`` in front, with the same
 keys, scopes and limits. One response differs, because these programs accept no other success: setting rules at
 ``/subscriptions`` returns 204, and 202 with the version in front.
-
-Source: wire.md 9.
 """
 
 # To read it begin with ``device_calls``.

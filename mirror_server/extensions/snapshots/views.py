@@ -187,7 +187,7 @@ def _snapshot_at(instant: Instant, form: str, compression: Compression) -> Respo
         instant=instant, content_type=form, compression=compression, **selected
     )
     if response is None:
-        message = "this server keeps no history; its operator may switch it on with --keep-history"
+        message = "this server keeps no history; its operator can enable it with --keep-history"
         raise ApiError(404, message, reason=NO_HISTORY)
     return response
 

@@ -147,7 +147,7 @@ def test_only_what_has_changed_and_still_exists_is_sent(server, key, ids):
 
 
 @pytest.mark.parametrize(("rows", "size"), [(10**9, 3), (2, 10**9)])
-def test_batches_are_bounded_and_hold_whole_devices(server, key, ids, monkeypatch, rows, size):
+def test_batches_are_bounded_and_contain_complete_devices(server, key, ids, monkeypatch, rows, size):
     whole = arrow_of(server, key)
     monkeypatch.setattr(stream, "_BATCH_ROWS", rows)
     monkeypatch.setattr(stream, "_BATCH_BYTES", size)

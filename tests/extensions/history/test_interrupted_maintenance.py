@@ -1,10 +1,10 @@
-"""A process that is killed in the middle of a step leaves each row exactly once, and the next one goes on."""
+"""A process that is killed during maintenance leaves each row exactly once, and the next one continues."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from histories import DAY, PATHS, Kept, expected, found, found_at
+from histories import DAY, PATHS, StoredHistory, expected, found, found_at
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -37,7 +37,7 @@ class Faults:
 
 
 class FaultyDatabase:
-    """A database that kills whoever stores something."""
+    """A database that kills the process when it writes."""
 
     def __init__(self, database: Database, faults: Faults) -> None:
         self.read = database.read
@@ -52,7 +52,7 @@ class FaultyDatabase:
 
 
 class FaultyArchive(Archive):
-    """An archive that kills whoever writes or deletes something."""
+    """An archive that kills the process when it writes or deletes."""
 
     def __init__(self, location: str, faults: Faults) -> None:
         super().__init__(location)
@@ -70,33 +70,33 @@ class FaultyArchive(Archive):
 
 @settings(max_examples=10, deadline=None, suppress_health_check=REUSED)
 @given(at=st.integers(1, 40), after=st.booleans(), days=st.sampled_from([0, 1, 2, 45]), erased=st.booleans())
-def test_a_kill_leaves_each_row_once(new_history, at, after, days, erased):
+def test_kill_leaves_each_row_once(new_history, at, after, days, erased):
     kept = new_history()
-    tell_some(kept)
+    record_some(kept)
     kept.round()
     kept.pass_time(DAY)
-    tell_some(kept)
+    record_some(kept)
     if erased:
         kept.erase("b")
     kept.pass_time(days * DAY)
     faults = Faults(at, after=after)
     archive = FaultyArchive(str(kept.folder / "archive"), faults)
     with suppress(Killed):
-        kept.new_keeper(FaultyDatabase(kept.told.database, faults), archive).round()
+        kept.new_retention(FaultyDatabase(kept.recorded.database, faults), archive).round()
     kept.forget_trimmed()
-    assert found(kept.service) == expected(kept.told.rows)
+    assert found(kept.service) == expected(kept.recorded.rows)
     kept.open()
     kept.round()
     kept.round()
-    assert found(kept.service) == expected(kept.told.rows)
+    assert found(kept.service) == expected(kept.recorded.rows)
     assert found_at(kept.service, kept.now) == kept.state(kept.now)
     assert kept.files() == kept.named_files()
     assert not erased or "b" not in kept.archived_devices()
-    kept.told.database.close()
+    kept.recorded.database.close()
 
 
-def tell_some(kept: Kept) -> None:
+def record_some(kept: StoredHistory) -> None:
     row = StoredHistoryRow(0, None, None, None, 0, 0, "reported", "read", b"", "text/plain")
     for n in range(13):
         where = {"device_id": "ab"[n % 2], "path": PATHS[n % 3]}
-        kept.tell(row._replace(**where, changed_at=kept.now - n * 3_600_000, value=b"%d" % n))
+        kept.record(row._replace(**where, changed_at=kept.now - n * 3_600_000, value=b"%d" % n))

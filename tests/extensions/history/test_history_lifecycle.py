@@ -74,19 +74,19 @@ def register(services: Services, name: str = "sensor") -> str:
     return services.devices.registered(registration).result(60)
 
 
-def tell(services: Services, device_id: str, *values: str) -> None:
+def record(services: Services, device_id: str, *values: str) -> None:
     now = services.clock.now()
     told = [Observation(device_id, PATH, Content(value.encode()), now) for value in values]
     services.devices.observed(told).result(10)
 
 
-def test_what_was_told_while_the_history_was_left_out_is_a_gap_and_nothing_is_wrong(url, life):
+def test_interval_without_extension_is_gap_and_check_passes(url, life):
     services = life.start()
     device_id = register(services)
-    tell(services, device_id, "1")
-    tell(services, register(services, "deleted"), "1")
+    record(services, device_id, "1")
+    record(services, register(services, "deleted"), "1")
     services = life.start(keep=False, without=("history",))
-    tell(services, device_id, "2")
+    record(services, device_id, "2")
     services.database.write(
         lambda session: session.run("DELETE FROM devices WHERE endpoint_name = :name", name="deleted")
     )
@@ -106,9 +106,9 @@ def gaps(services: Services) -> list[tuple[int, int | None]]:
     return [(row.changed_at, row.until) for row in rows_in(services.database) if row.what == "gap"]
 
 
-def test_the_time_between_two_servers_is_a_gap_of_all_devices_and_no_time_is_none(url, life):
+def test_time_between_servers_is_gap_unless_zero(url, life):
     services = life.start()
-    tell(services, register(services), "1")
+    record(services, register(services), "1")
     services = life.start()
     assert gaps(services) == []
     advance(services, 100)
@@ -123,20 +123,20 @@ def test_the_time_between_two_servers_is_a_gap_of_all_devices_and_no_time_is_non
     assert len(gaps(life.start())) == 1
 
 
-def test_an_interval_without_a_history_is_a_gap_and_what_was_told_in_it_has_no_row(url, life):
+def test_interval_with_disabled_history_is_gap_without_rows(url, life):
     services = life.start()
     device_id = register(services)
-    tell(services, device_id, "1")
+    record(services, device_id, "1")
     with services.database.read() as session:
         begun = history.state(session)
     ended_at = services.clock.now()
     without = life.start(keep=False)
     with without.database.read() as session:
         assert not history.state(session).is_enabled
-    tell(without, device_id, "2")
+    record(without, device_id, "2")
     advance(without, 60)
     again = life.start()
-    tell(again, device_id, "3")
+    record(again, device_id, "3")
     rows = [("registration", None), ("reported", b"1"), ("gap", None), ("reported", b"3")]
     assert [(row.what, row.value) for row in rows_in(again.database)] == rows
     assert gaps(again) == [(ended_at, ended_at + 60_000)]
@@ -148,7 +148,7 @@ def test_an_interval_without_a_history_is_a_gap_and_what_was_told_in_it_has_no_r
     done(url, "check")
 
 
-def test_a_server_that_ends_shows_life_until_then(url):
+def test_heartbeat_is_recorded_at_end_of_server(url):
     options = read_settings(database_url=url, keep_history_seconds=60)
     first = Services(options)
     first.start()
@@ -158,7 +158,7 @@ def test_a_server_that_ends_shows_life_until_then(url):
         pass
     first.close()
     with closing(open_database(url)) as database:
-        assert begun_at < heard(database) <= wall_time()
+        assert begun_at < heartbeat_at(database) <= wall_time()
     with closing(Services(options)) as second:
         second.start()
         assert second.database.settle(60)
@@ -166,7 +166,7 @@ def test_a_server_that_ends_shows_life_until_then(url):
         assert begun_at < told_at < (until or 0) <= wall_time()
 
 
-def test_an_idle_server_shows_that_it_lives_every_ten_seconds(url):
+def test_idle_server_records_heartbeat_every_ten_seconds(url):
     steady = 0
 
     def clocks() -> tuple[int, int]:
@@ -177,13 +177,13 @@ def test_an_idle_server_shows_that_it_lives_every_ten_seconds(url):
         recorder.start()
         for _ in range(3):
             steady += 10_000
-            wait_until(lambda now=1_000_000 + steady: heard(database) >= now, "a sign of life")
+            wait_until(lambda now=1_000_000 + steady: heartbeat_at(database) >= now, "a heartbeat")
         recorder.stop()
         assert database.settle(60)
-        assert heard(database) == 1_030_000
+        assert heartbeat_at(database) == 1_030_000
 
 
-def heard(database: Database) -> int:
+def heartbeat_at(database: Database) -> int:
     return database.query(history.covered_until) or 0
 
 
@@ -194,111 +194,111 @@ def measured(services: Services, name: str) -> Mapping[Any, float]:
     return value
 
 
-def put_away(life: Life, archive: Path | None = None) -> tuple[Services, str, str]:
-    """A server with two devices, what they told yesterday being in segments or an archive, and the ids of these."""
+def compact_all(life: Life, archive: Path | None = None) -> tuple[Services, str, str]:
+    """A server with two devices whose rows of yesterday are in segments or an archive, and the ids of the devices."""
     services = life.start(archive=archive)
     first, second = register(services, "first"), register(services, "second")
-    tell(services, first, "11", "12")
-    tell(services, second, "21")
+    record(services, first, "11", "12")
+    record(services, second, "21")
     advance(services, 2 * DAY_SECONDS)
     place = "segments" if archive is None else "archive"
     wait_until(lambda: measured(services, "mirror_history_rows").get((place,)) == 5)
     assert measured(services, "mirror_history_bytes")[(place,)]
-    tell(services, first, "13")
+    record(services, first, "13")
     return services, first, second
 
 
-def told_by(services: Services) -> set[str | None]:
-    """Whose rows the history tells."""
+def returned_by(services: Services) -> set[str | None]:
+    """The devices with rows in the history."""
     assert services.part(HistoryQueries).history is not None
     with closing(services.part(HistoryQueries).history.open(HistorySelection())) as opened:
         return {name for batch in opened.batches() for name in batch.column("endpoint_name").to_pylist()}
 
 
-def test_what_was_put_away_of_a_device_is_erased_by_the_server_and_counted(url, life, tmp_path):
-    services, first, second = put_away(life, tmp_path / "archive")
+def test_server_erases_archived_rows_of_device_and_command_counts_them(url, life, tmp_path):
+    services, first, second = compact_all(life, tmp_path / "archive")
     where = ["--history-archive", tmp_path / "archive"]
     receipt = json.loads(done(url, "erase", first, "--yes", *where))
     assert (receipt["rows"]["history"], receipt["purged"]) == (4, True)
     assert {row.device_id for row in rows_in(services.database)} <= {second}
-    assert told_by(services) == {"second"}
+    assert returned_by(services) == {"second"}
     done(url, "check", *where)
     assert_fails(url, "erase", first, "--yes", *where, message="nothing is stored")
 
 
 @pytest.mark.sqlite
-def test_without_a_server_that_keeps_a_history_the_command_erases_what_was_put_away(url, life, tmp_path):
-    _, first, _ = put_away(life, tmp_path / "archive")
+def test_command_erases_archived_rows_without_server(url, life, tmp_path):
+    _, first, _ = compact_all(life, tmp_path / "archive")
     life.start(keep=False)
     where = ["--history-archive", tmp_path / "archive"]
     receipt = json.loads(done(url, "erase", first, "--yes", *where))
     assert (receipt["rows"]["history"], receipt["purged"]) == (4, True)
-    assert done(url, "check", *where).startswith("history: 2 rows, 0 of them in the tail, 0 in segments")
-    assert told_by(life.start(archive=tmp_path / "archive")) == {"second"}
+    assert done(url, "check", *where).startswith("history: 2 rows, 0 of them not compacted yet, 0 in segments")
+    assert returned_by(life.start(archive=tmp_path / "archive")) == {"second"}
 
 
 @pytest.mark.sqlite
-def test_a_device_is_erased_where_a_part_of_its_history_cannot_be_read(url, life, tmp_path):
+def test_device_is_erased_although_part_of_history_is_unreadable(url, life, tmp_path):
     """All but that is deleted, and when it is there again, that as well."""
-    _, first, _ = put_away(life, tmp_path / "archive")
+    _, first, _ = compact_all(life, tmp_path / "archive")
     life.stop()
     where = ["--history-archive", tmp_path / "archive"]
     path = next((tmp_path / "archive").rglob("*.parquet"))
     content = path.read_bytes()
     for damaged in (content[:-3], None, b"", content.replace(b"device_id", b"devise_id")):
         path.unlink() if damaged is None else path.write_bytes(damaged)
-        told = "bring it back from a backup, and run this again"
-        assert json.loads(assert_fails(url, "erase", first, "--yes", *where, message=told).stdout)["purged"] is False
+        error = "restore it from a backup, and run this again"
+        assert json.loads(assert_fails(url, "erase", first, "--yes", *where, message=error).stdout)["purged"] is False
         assert_fails(url, "check", *where, message="cannot be read")
     path.write_bytes(content)
     assert_fails(url, "erase", first, "--yes", *where, message="nothing is stored")
-    assert told_by(life.start(archive=tmp_path / "archive")) == {"second"}
+    assert returned_by(life.start(archive=tmp_path / "archive")) == {"second"}
 
 
-def test_an_archive_that_is_not_named_is_asked_for_before_anything_is_erased_or_told(url, life, tmp_path):
-    services, first, _ = put_away(life, tmp_path / "archive")
+def test_missing_archive_option_is_error_before_erasure_and_read(url, life, tmp_path):
+    services, first, _ = compact_all(life, tmp_path / "archive")
     for command in (["erase", first, "--yes"], ["check"]):
         assert_fails(url, *command, message="name it with --history-archive")
-    assert told_by(services) == {"first", "second"}
+    assert returned_by(services) == {"first", "second"}
     now = services.clock.now()
     told = life.start().part(HistoryQueries).history
     assert told is not None
     for ask in (told.open, partial(told.open, instant=now)):
         with pytest.raises(StorageFailed, match="with --history-archive"):
             ask(HistorySelection())
-    # What reaches into none of it is told as ever.
+    # A query without archived rows still works.
     told.open(HistorySelection(begin=now + DAY_SECONDS * 1000)).close()
 
 
-def test_what_no_server_deletes_is_told_no_more_and_said(url, life, monkeypatch):
-    services, first, _ = put_away(life)
-    # Nobody seals or deletes but the test.
+def test_erase_reports_when_no_server_deletes_rows(url, life, monkeypatch):
+    services, first, _ = compact_all(life)
+    # Only the test compacts and deletes.
     retention = services.part(Retention)
     retention.stop()
     monkeypatch.setattr("mirror_server.extensions.history.archived_history._SERVER_SECONDS", 0.1)
-    erased = assert_fails(url, "erase", first, "--yes", message="start one, and run this again")
+    erased = assert_fails(url, "erase", first, "--yes", message="and run this again")
     assert json.loads(erased.stdout)["purged"] is False
-    assert told_by(services) == {"second"}
+    assert returned_by(services) == {"second"}
     retention.start()
     monkeypatch.undo()
     assert_fails(url, "erase", first, "--yes", message="nothing is stored")
 
 
-def test_check_looks_into_what_was_put_away(url, life):
-    put_away(life)
+def test_check_reads_segments(url, life):
+    compact_all(life)
     life.stop()
     done(url, "check")
     first = "SELECT content FROM history_blocks ORDER BY segment_id, block LIMIT 1"
     databases.execute(url, f"UPDATE history_blocks SET content = ({first})")
-    assert_fails(url, "check", message="does not hold what the database says")
+    assert_fails(url, "check", message="differs from what the database says")
 
 
-def test_a_device_that_is_silent_for_six_months_has_no_history(url, life):
+def test_device_without_contact_for_six_months_has_no_history(url, life):
     services = life.start()
     silent, other = register(services, "silent"), register(services, "other")
-    tell(services, silent, "1")
+    record(services, silent, "1")
     advance(services, SIX_MONTHS_SECONDS / 2)
-    tell(services, other, "1")
+    record(services, other, "1")
     advance(services, SIX_MONTHS_SECONDS / 2)
     assert {row.device_id for row in rows_in(services.database)} <= {other, None}
     with services.database.read() as session:
@@ -311,27 +311,27 @@ SEGMENT = "VALUES (77, 0, 'rows', NULL, NULL, 'd', 'd', 0, 0, 1, 1, 1, 1, NULL, 
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "error"),
     [
-        ("UPDATE history SET device_number = 77", "of no device that is known"),
-        ("UPDATE history SET kind = 77", "of no known kind"),
+        ("UPDATE history SET device_number = 77", "of an unknown device"),
+        ("UPDATE history SET kind = 77", "of an unknown kind"),
         ("UPDATE revisions SET last_revision = 1", "later than the last change"),
-        ("UPDATE history_state SET compacted_revision = 9999999999999999", "sealed beyond the last change"),
-        ("DELETE FROM history", "a value was reported, and is not in the history"),
+        ("UPDATE history_state SET compacted_revision = 9999999999999999", "compacted beyond the last change"),
+        ("DELETE FROM history", "a reported value is not in the history"),
         ("UPDATE resources SET reported_revision = reported_revision - 1", "in the history differ"),
-        (f"INSERT INTO history_files {FILE}", "goes on beyond that"),
+        (f"INSERT INTO history_files {FILE}", "has rows that are not compacted"),
         (f"INSERT INTO history_segments {SEGMENT}", "has no content"),
     ],
 )
-def test_check_finds_what_is_wrong_with_the_history(url, life, damage, told):
+def test_check_finds_inconsistent_history(url, life, damage, error):
     services = life.start()
-    tell(services, register(services), "1", "2")
+    record(services, register(services), "1", "2")
     life.stop()
     first, *others = done(url, "check").splitlines()
-    assert first.startswith("history: 3 rows, 3 of them in the tail, 0 in segments (0.0 MB)")
+    assert first.startswith("history: 3 rows, 3 of them not compacted yet, 0 in segments (0.0 MB)")
     assert others == ["all is well"]
     databases.execute(url, damage)
-    assert_fails(url, "check", message=told)
+    assert_fails(url, "check", message=error)
 
 
 def read_options(*arguments: str, **variables: str) -> Result:
@@ -344,13 +344,13 @@ def read_options(*arguments: str, **variables: str) -> Result:
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("30d", 2_592_000), ("12h", 43_200), ("90m", 5400), ("60s", 60)])
-def test_how_long_it_is_kept_is_written_with_a_unit(text, seconds):
+def test_retention_has_unit(text, seconds):
     assert read_options("--keep-history", text).output == f"{seconds}\n"
     assert read_options(MIRROR_KEEP_HISTORY=text).output == f"{seconds}\n"
-    assert read_options().output == "None\n", "kept without being asked for"
+    assert read_options().output == "None\n", "enabled by default"
 
 
-def test_a_time_that_is_none_is_refused_with_how_to_write_it():
+def test_invalid_retention_is_rejected_with_example():
     for text, told in (
         ("30", "is not a duration; write it like 24h, 30m, 7d or 0"),
         ("-1d", "is not a duration"),
@@ -363,12 +363,12 @@ def test_a_time_that_is_none_is_refused_with_how_to_write_it():
         assert told in " ".join(refused.output.split())
 
 
-def test_an_archive_without_a_history_is_refused(url, tmp_path):
+def test_archive_without_history_is_rejected(url, tmp_path):
     with pytest.raises(match="add --keep-history 30d"):
         Services(read_settings(database_url=url, history_archive=str(tmp_path)))
 
 
-def test_without_what_it_needs_a_history_is_refused_with_what_to_install(url, monkeypatch):
+def test_missing_packages_are_error_with_install_command(url, monkeypatch):
     monkeypatch.setitem(sys.modules, "fsspec", None)
     told = (
         r"--keep-history is of the extension history, .*fsspec is missing; pip install 'device-state-mirror\[history\]'"
@@ -378,10 +378,10 @@ def test_without_what_it_needs_a_history_is_refused_with_what_to_install(url, mo
 
 
 @pytest.mark.sqlite
-def test_without_what_it_needs_a_history_is_erased_all_the_same(url, life, monkeypatch):
+def test_history_is_erased_without_optional_packages(url, life, monkeypatch):
     services = life.start()
     device_id = register(services)
-    tell(services, device_id, "1")
+    record(services, device_id, "1")
     life.stop()
     monkeypatch.setitem(sys.modules, "fsspec", None)
     assert json.loads(done(url, "erase", "--yes", device_id))["rows"]["history"] == 2

@@ -19,7 +19,7 @@ def files(server: Any) -> list[str]:
     return [file.file_name for file in server.services.database.query(segments.files)]
 
 
-def test_a_day_that_is_over_is_archived(new_server, tmp_path):
+def test_completed_day_is_archived(new_server, tmp_path):
     server = new_server(keep_history_seconds=10 * 86_400, history_archive=str(tmp_path / "archive"))
     key = server.key()
     device = server.add_device(key, "sensor-1")
@@ -39,34 +39,34 @@ def test_a_day_that_is_over_is_archived(new_server, tmp_path):
     wait_until(lambda: not any((tmp_path / "archive" / name).exists() for name in names))
 
 
-def test_it_looks_by_the_clock_of_the_system(tmp_path, monkeypatch):
-    """Nobody advances that clock."""
-    monkeypatch.setattr("mirror_server.extensions.history.retention._LOOK_SECONDS", 0.05)
+def test_maintenance_runs_by_system_clock(tmp_path, monkeypatch):
+    """That clock is not advanced by requests."""
+    monkeypatch.setattr("mirror_server.extensions.history.retention._ROUND_SECONDS", 0.05)
     services = Services(read_settings(database_url=f"sqlite:///{tmp_path / 'own.db'}", keep_history_seconds=86_400))
     assert isinstance(services.clock, SystemClock)
     services.start()
     wait_until(lambda: oldest_at(services) is not None)
-    services.database.write(lambda session: segments.forget(session, [1]))
+    services.database.write(lambda session: segments.invalidate(session, [1]))
     wait_until(lambda: oldest_at(services) is not None)
     services.close()
 
 
-def test_one_thread_at_a_time_looks_after_it(new_history, monkeypatch):
+def test_one_thread_at_a_time_runs_maintenance(new_history, monkeypatch):
     """Else one deletes what the other is about to name."""
     retention, is_locked = new_history().retention, []
     monkeypatch.setattr(
-        retention._compaction, "begin", lambda *_instants: is_locked.append(retention._looking.locked())
+        retention._compaction, "begin", lambda *_instants: is_locked.append(retention._round_lock.locked())
     )
     retention.round()
     assert is_locked == [True]
 
 
-def test_an_archive_that_nothing_opens_is_refused_at_the_start(new_server):
+def test_unsupported_archive_is_rejected_at_start(new_server):
     with pytest.raises(match="name a folder"):
         new_server(keep_history_seconds=86_400, history_archive="nonsense://there")
 
 
-def test_what_was_told_before_a_history_was_kept_is_known(new_server):
+def test_values_before_history_are_in_first_checkpoint(new_server):
     server = new_server()
     key = server.key()
     switch = {"path": "/3311/0/5850", "value": "0", "writable": True}

@@ -1,4 +1,4 @@
-"""Wherever the rows of a history stand, and whatever is done with them, each is told once and in order."""
+"""Each row is returned once and in order, in tail, segments and archive, after any operations."""
 
 import random
 import threading
@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from histories import DAY, NOW, PATHS, Kept, expected, found, found_at, happenings
+from histories import DAY, NOW, PATHS, StoredHistory, event_rows, expected, found, found_at
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +19,7 @@ INSTANTS = st.one_of(st.integers(-3 * DAY, DAY), st.sampled_from([-DAY, 0, 1000,
 """When something happened, from the present on; that of a clock that is far off stays what it is."""
 
 STEPS = st.one_of(
-    st.lists(happenings(INSTANTS), max_size=12).map(lambda rows: ("tell", rows)),
+    st.lists(event_rows(INSTANTS), max_size=12).map(lambda rows: ("tell", rows)),
     st.sampled_from([("round", None), ("restart", None), ("hour", 1), ("day", 24), ("days", 20 * 24)]),
 )
 REUSED = [HealthCheck.function_scoped_fixture]
@@ -27,35 +27,35 @@ REUSED = [HealthCheck.function_scoped_fixture]
 
 @settings(max_examples=10, deadline=None, suppress_health_check=REUSED, phases=[Phase.generate])
 @given(steps=st.lists(STEPS, max_size=10), descending=st.booleans())
-def test_each_row_is_told_once_whatever_is_done(new_history, steps, descending):
+def test_each_row_is_returned_once_after_any_operations(new_history, steps, descending):
     kept = new_history()
     for step, what in steps:
         take(kept, step, what)
-        told = expected(kept.told.rows)
+        told = expected(kept.recorded.rows)
         assert found(kept.service, descending=descending) == (told[::-1] if descending else told)
-    kept.told.database.close()
+    kept.recorded.database.close()
 
 
 @settings(max_examples=7, deadline=None, suppress_health_check=REUSED, phases=[Phase.generate])
 @given(steps=st.lists(STEPS, max_size=10))
-def test_the_state_at_any_instant_is_that_of_a_replay(new_history, steps):
+def test_state_at_any_instant_equals_replay(new_history, steps):
     kept = new_history()
     for step, what in steps:
         take(kept, step, what)
     with closing(kept.service.open(HistorySelection())) as opened:
         oldest_at = opened.oldest_at
-    times = {row.changed_at for row in kept.told.rows} | {row.requested_at or 0 for row in kept.told.rows}
+    times = {row.changed_at for row in kept.recorded.rows} | {row.requested_at or 0 for row in kept.recorded.rows}
     for instant in {oldest_at, kept.now, *sorted(times)[::3], *(each - 1 for each in sorted(times)[::3])}:
         if instant >= oldest_at:
             assert found_at(kept.service, instant) == kept.state(instant)
     with pytest.raises(TooOld):
         kept.service.open(HistorySelection(), oldest_at - 1)
-    kept.told.database.close()
+    kept.recorded.database.close()
 
 
-def take(kept: Kept, step: str, what: Any) -> None:
+def take(kept: StoredHistory, step: str, what: Any) -> None:
     if step == "tell":
-        kept.tell(*(shifted(row, kept.now if abs(row.changed_at) < FAR else NOW) for row in what))
+        kept.record(*(shifted(row, kept.now if abs(row.changed_at) < FAR else NOW) for row in what))
     elif step == "round":
         kept.round()
     elif step == "restart":
@@ -70,14 +70,14 @@ def shifted(row: StoredHistoryRow, by: int) -> StoredHistoryRow:
     return row._replace(**{name: at + by for name, at in times.items() if at is not None})
 
 
-def test_readers_beside_a_move_have_each_row_once(new_history):
+def test_concurrent_readers_of_move_get_each_row_once(new_history):
     kept, chance = new_history(), random.Random(1)
     for _ in range(2):
         row = StoredHistoryRow(0, "a", None, PATHS[0], kept.now, 0, "reported", "observation", b"1", "text/plain")
         ago = (chance.choice([0, 1000, DAY]) for _ in range(15))
-        kept.tell(*(row._replace(device_id=chance.choice("ab"), changed_at=kept.now - each) for each in ago))
+        kept.record(*(row._replace(device_id=chance.choice("ab"), changed_at=kept.now - each) for each in ago))
         kept.pass_time(DAY)
-    whole, is_over = expected(kept.told.rows), threading.Event()
+    whole, is_over = expected(kept.recorded.rows), threading.Event()
 
     def read(descending: bool) -> int:
         count = 0
