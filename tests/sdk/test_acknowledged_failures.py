@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import polars as pl
 import pytest
-from changed_answers import DIMMER, LEVEL
+from changed_responses import DIMMER, LEVEL
 
 from mirror_sdk import Conflict, InvalidValue, NotFound
 
@@ -101,7 +101,7 @@ def test_a_table_needs_no_revisions_and_those_it_has_are_numbers(client, lights)
     assert failed(client) == set()
 
 
-def test_a_shell_acknowledges_only_the_failure_that_was_shown(plain, shell, lights):
+def test_a_shell_acknowledges_only_the_displayed_failure(plain, shell, lights):
     rows = json.loads(shell("drift", "--json").stdout)
     shown = next(str(row["desired_revision"]) for row in rows if row["device"] == "light-0")
     plain.requests.begin_write(lights[0], LEVEL, 41).exception()
@@ -115,7 +115,7 @@ def test_a_shell_acknowledges_only_the_failure_that_was_shown(plain, shell, ligh
     assert "--acknowledged also shows" not in shell("drift", "--acknowledged").stderr
 
 
-def test_what_cannot_be_acknowledged_is_refused(client, lights):
+def test_acknowledging_a_request_without_failure_is_rejected(client, lights):
     with pytest.raises(NotFound):
         client.requests.acknowledge_failed_write("015f00000000000000000000000000ff", LEVEL)
     with pytest.raises(InvalidValue, match="if_match= goes with one resource"):

@@ -9,7 +9,7 @@ import httpx
 import numpy as np
 import pandas as pd
 import pytest
-from changed_answers import Between
+from changed_responses import Between
 from resource_paths import SWITCH
 
 from mirror_sdk import ClientClosed, ConfigError, InvalidValue, MirrorClient
@@ -49,7 +49,7 @@ CALLS = {
 }
 
 
-def test_it_is_refused_with_its_name_and_the_cure(client, device_id, tmp_path, monkeypatch):
+def test_an_invalid_argument_is_rejected_with_its_name_and_the_cure(client, device_id, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, (call, kind, words) in CALLS.items():
         with pytest.raises(kind) as caught:
@@ -57,7 +57,7 @@ def test_it_is_refused_with_its_name_and_the_cure(client, device_id, tmp_path, m
         assert words in str(caught.value), name
 
 
-def test_a_time_out_that_is_none_is_refused_before_the_request_is_sent(client, device_id):
+def test_an_invalid_timeout_is_rejected_before_the_request_is_sent(client, device_id):
     request = client.requests.begin_read(device_id, SWITCH)
     calls = [
         lambda timeout: client.read_value(device_id, SWITCH, timeout=timeout),
@@ -79,7 +79,7 @@ def test_a_client_has_a_time_out_that_ends(timeout):
         MirrorClient("http://localhost", "a-key", timeout=timeout)
 
 
-def test_a_moment_without_a_zone_is_refused(client, device_id):
+def test_an_instant_without_a_zone_is_rejected(client, device_id):
     state = client.state_frame()
     for now in (datetime(2026, 1, 5), "2026-01-05", pd.NaT):
         for ask in (partial(state.mirror.stale, "1h"), state.mirror.drift):
@@ -167,6 +167,6 @@ def test_an_instant_is_a_time_its_text_or_how_long_ago_it_was(given, hour):
         ("99999999w", r"beyond the years 1 to 9999"),
     ],
 )
-def test_what_is_no_instant_is_refused_with_the_cure(given, reason):
+def test_an_invalid_instant_is_rejected_with_the_cure(given, reason):
     with pytest.raises(InvalidValue, match=reason):
         instant("begin", given, lambda: NOON)

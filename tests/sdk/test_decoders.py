@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from changed_answers import Between, answer_with, without_arrow
+from changed_responses import Between, answer_with, without_arrow
 from resource_paths import LEVEL, TEMPERATURE
 from usual import DIMMER, URL
 
@@ -238,7 +238,7 @@ def test_widgets_show_values_of_the_decoder(mirror, plain, device_id):
         assert row["value"] == "21.5"
 
 
-def test_write_sends_what_the_encoder_made(client, simulator):
+def test_write_sends_the_encoded_value(client, simulator):
     light = simulator.add_device("light", [DIMMER])
     request = client.requests.begin_write(light, LEVEL, 40, content_type=EXAMPLE)
     assert (request.requested_value.raw, request.requested_value.python, request.requested_value.content_type) == (

@@ -34,7 +34,7 @@ def failed(client, other, simulator, device_id):
     return request
 
 
-def test_only_the_application_of_a_write_is_told_why_it_failed(client, other, device_id, failed):
+def test_only_the_writing_application_sees_why_its_write_failed(client, other, device_id, failed):
     own, others = (each.get_device(device_id)[LEVEL].desired for each in (client, other))
     assert own.status is others.status is DesiredStatus.FAILURE
     assert (own.category, others.category) == ("REJECTED", None)

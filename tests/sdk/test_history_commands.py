@@ -6,7 +6,7 @@ import json
 
 import pandas as pd
 import pytest
-from changed_answers import LIGHT, RESOURCES, TEMPERATURE
+from changed_responses import LIGHT, RESOURCES, TEMPERATURE
 
 from mirror_server.devices.link import Content, Observation
 

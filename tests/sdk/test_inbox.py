@@ -19,7 +19,7 @@ def answer(async_id: str, status: int = 200) -> Entry:
     return Entry("async-responses", AsyncResponse(id=async_id, status=status))
 
 
-def test_answers_come_with_their_requests_to_who_waits_alone_and_no_more_than_are_kept():
+def test_responses_with_their_requests_go_to_waiters_only_up_to_the_limit():
     inbox = Inbox(keep=2)
     first, second = inbox.expect("first"), inbox.expect("second")
     assert (inbox.waiting, inbox.may_accept) == (2, False)
@@ -41,7 +41,7 @@ def test_answers_come_with_their_requests_to_who_waits_alone_and_no_more_than_ar
     assert len(inbox._expectations) == 0
 
 
-def test_an_answer_that_comes_again_changes_nothing_and_is_counted():
+def test_a_repeated_response_changes_nothing_and_is_counted():
     inbox = Inbox()
     inbox.expect("a")
     inbox.feed([answer("a", 200), answer("a", 504), answer("a", 504), answer("b"), answer("b"), answer("b")])
@@ -58,7 +58,7 @@ def test_an_answer_that_comes_again_changes_nothing_and_is_counted():
     assert inbox.duplicates == 1
 
 
-def test_each_list_is_read_as_what_it_is():
+def test_each_list_is_read_as_its_kind():
     message = {
         "async-responses": [{"id": "a", "status": 200, "payload": "My4zMQ=="}],
         "notifications": [GOOD],
@@ -77,7 +77,7 @@ def test_each_list_is_read_as_what_it_is():
 
 
 @pytest.mark.parametrize("bad", [None, 7, "x", [], {}, {"ep": "d"}, GOOD | {"payload": "A"}, GOOD | {"max-age": "x"}])
-def test_a_malformed_entry_never_takes_another_with_it(bad):
+def test_a_malformed_entry_does_not_affect_others(bad):
     entries = list(Entries({"notifications": [GOOD, bad, GOOD]}))
     assert [type(entry.body) for entry in entries] == [Notification, Unreadable, Notification]
     assert entries[1].body == Unreadable("notifications", bad)
@@ -88,7 +88,7 @@ def test_a_malformed_entry_never_takes_another_with_it(bad):
     assert expectation.response is not None
 
 
-def test_unknown_lists_are_named_counted_and_the_newest_kept_as_of_the_answers_that_nobody_claims():
+def test_unknown_lists_and_unclaimed_responses_are_counted_and_the_newest_retained():
     inbox = Inbox(keep=3)
     inbox.feed(answer(str(number)) for number in range(5))
     assert (inbox.unclaimed, inbox.dropped) == (3, 2)
@@ -100,7 +100,7 @@ def test_unknown_lists_are_named_counted_and_the_newest_kept_as_of_the_answers_t
     assert inbox.unreadable == 152
 
 
-def test_an_answer_is_told_with_the_clocks_of_its_receipt():
+def test_a_response_has_the_clock_readings_of_its_arrival():
     inbox = Inbox(now=lambda: datetime(2026, 11, 20, tzinfo=UTC), clock=lambda: 7.5)
     expectation, *others = inbox.expect("a"), inbox.expect("b"), inbox.expect("c")
     assert (expectation.async_id, expectation.received_at, expectation.received_seconds) == ("a", None, None)
@@ -113,7 +113,7 @@ def test_an_answer_is_told_with_the_clocks_of_its_receipt():
     assert [one.lost for one in (expectation, *others)] == [None, (3, None), (3, None)]
 
 
-def test_of_others_entries_only_the_awaited_answers_are_taken_each_once():
+def test_only_expected_responses_are_used_each_once():
     inbox = Inbox()
     expectation = inbox.expect("a")
     awaited = {"a", "c"}

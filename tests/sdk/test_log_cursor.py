@@ -32,7 +32,7 @@ PASSING = [ConnectionFailed("lost"), refusal(500), refusal(503), refusal(429), r
 LASTING = [refusal(401), refusal(403), refusal(400), refusal(404), refusal(409), UnexpectedResponse("html")]
 
 
-def test_an_answer_moves_the_position_and_gives_its_entries():
+def test_a_response_moves_the_position_and_returns_its_entries():
     reader = cursor(None)
     # Without a position it asks for the end, and does not wait.
     poll = reader.next_poll(25)
@@ -82,7 +82,7 @@ def test_a_log_shorter_than_the_position_is_a_loss_and_its_end_the_new_position(
     ("timeout_seconds", "remaining_seconds", "limit"),
     [(30, 12.5, 14), (0.05, 0.05, 2), (0.1, -2, 1), (1, 0, 1), (0, 5, math.inf), (math.inf, math.inf, math.inf)],
 )
-def test_a_poll_may_take_the_whole_seconds_it_is_held_and_one(timeout_seconds, remaining_seconds, limit):
+def test_a_poll_may_take_its_hold_time_plus_one_second(timeout_seconds, remaining_seconds, limit):
     assert poll_limit(timeout_seconds, remaining_seconds) == limit
 
 
@@ -104,7 +104,7 @@ def test_the_limit_of_a_wait_is_that_of_its_poll():
         (Poll(9, {"blips": [{"seq": "9" * 5000}]}, None, AT), r"has the number '9{50,4000}…$"),
     ],
 )
-def test_an_answer_that_cannot_be_moves_nothing(poll, told):
+def test_an_impossible_response_does_not_move_the_position(poll, told):
     reader = cursor(5)
     with pytest.raises(UnexpectedResponse, match=told):
         reader.accept(poll)

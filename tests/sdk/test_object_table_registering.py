@@ -98,13 +98,13 @@ def test_the_same_declaration_again_changes_nothing_and_another_needs_replace():
         (33000, "Pump", {1: STOP._replace(range=(0, 1))}, "has no range"),
     ],
 )
-def test_a_declaration_that_cannot_be_is_refused_whole(object_id, name, resources, words):
+def test_an_impossible_declaration_is_rejected_entirely(object_id, name, resources, words):
     with pytest.raises(ValueError, match=words):
         register_object(object_id, name, resources)
     assert lookup("/33000/0/1") is None
 
 
-def test_threads_register_and_look_up_at_the_same_time():
+def test_threads_register_and_look_up_concurrently():
     ids = range(33000, 33200)
 
     def register(start):
@@ -168,7 +168,7 @@ BOMB = '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;&a;">]>'
         (PUMP_XML.replace("<Name>Pump</Name>", ""), "name=''"),
     ],
 )
-def test_what_is_no_object_definition_is_refused(text, words):
+def test_an_invalid_object_definition_is_rejected(text, words):
     with pytest.raises(ValueError, match=words):
         load_object_definitions(text)
     assert lookup("/33001/0/1") is None

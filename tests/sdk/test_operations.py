@@ -50,7 +50,7 @@ SENT = [
 ]
 
 
-def test_each_operation_sends_what_the_interface_says():
+def test_each_operation_sends_the_specified_request():
     for operation, params, body in SENT:
         assert (dict(operation.params), operation.json) == (params, body)
     # A payload may be empty.
@@ -84,7 +84,7 @@ def test_no_device_id_leads_out_of_its_segment(device_id):
         (lambda: simulator_ops.patch_simulator_device("d", {"answer": "maybe"}), "answer"),
     ],
 )
-def test_what_cannot_be_sent_is_refused_by_name_before_it_is_sent(build, named):
+def test_an_invalid_argument_is_rejected_by_name_before_the_request(build, named):
     with pytest.raises(ValueError, match=named):
         build()
 
@@ -101,18 +101,18 @@ def test_what_cannot_be_sent_is_refused_by_name_before_it_is_sent(build, named):
         (simulator_ops.advance_simulator_clock(60), 1),
     ],
 )
-def test_what_means_the_same_twice_may_be_sent_again_and_a_device_request_by_its_async_id(operation, attempts):
+def test_idempotent_requests_may_be_repeated_and_device_requests_by_async_id(operation, attempts):
     assert operation.max_attempts(4) == attempts
 
 
-def test_unknown_members_of_an_answer_are_no_harm():
+def test_unknown_members_of_a_response_are_ignored():
     at = {"created_at": "2026-11-20T12:37:55.576Z", "updated_at": "2026-11-20T12:37:55.576+0000"}
     body = {"id": "d1", "endpoint_name": "sensor-1", "state": "registered", **at, "color": "red"}
     device = ops.get_directory_device("d1").finish(answered(body=body))
     assert device.updated_at == datetime(2026, 11, 20, 12, 37, 55, 576000, tzinfo=UTC)
 
 
-def test_what_became_of_a_subscription_is_read():
+def test_the_state_of_a_subscription_is_read():
     body = {"code": 404, "type": "x", "message": ""}
     for answer, state in (
         (answered(Mirror_Subscription="refused"), "refused"),
@@ -147,12 +147,12 @@ def test_a_poll_is_read_with_its_cursor_message_and_gap():
         (simulator_ops.add_simulator_device({"endpoint_name": "s"}), answered(201, {})),
     ],
 )
-def test_what_is_no_answer_of_this_interface_is_said_to_be_none(operation, answer):
+def test_a_response_of_another_service_is_reported(operation, answer):
     with pytest.raises(UnexpectedResponse):
         operation.finish(answer)
 
 
-def test_a_refusal_is_read_with_all_it_says():
+def test_an_error_response_is_read_completely():
     body = {"code": 400, "type": "validation_error", "message": "m", "reason": "R"}
     fields = [{"name": "f", "message": "w"}]
     with pytest.raises(BadRequest) as refusal:
@@ -163,7 +163,7 @@ def test_a_refusal_is_read_with_all_it_says():
 
 
 @pytest.mark.parametrize(("status", "kind"), [(404, NotFound), (502, ServerError), (418, APIError)])
-def test_a_refusal_of_something_in_between_is_an_error_of_its_status(status, kind):
+def test_an_error_of_a_proxy_has_its_status(status, kind):
     with pytest.raises(kind, match="no explanation") as refusal:
         ops.get_health().finish(httpx.Response(status, content=b"<html>Bad Gateway</html>"))
     assert refusal.value.status == status

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pandas as pd
 import pytest
-from changed_answers import LIGHT, RESOURCES, TEMPERATURE, UNIT, answer_with, without_arrow
+from changed_responses import LIGHT, RESOURCES, TEMPERATURE, UNIT, answer_with, without_arrow
 from pandas.testing import assert_frame_equal
 
 from mirror_sdk import BeforeHistory, NoHistory
@@ -65,7 +65,7 @@ def test_devices_are_selected_as_those_of_a_snapshot(client, told):
         client.as_of(times[0], ["nobody"])
 
 
-def test_what_is_no_instant_is_refused_and_a_text_may_be_one(client, told):
+def test_an_invalid_instant_is_rejected_and_a_text_is_accepted(client, told):
     begin, end = told[1]
     for instant, reason in (
         (datetime(2026, 1, 5), r"instant=.* has no time zone"),
@@ -86,7 +86,7 @@ def test_what_is_no_instant_is_refused_and_a_text_may_be_one(client, told):
     assert_frame_equal(client.as_of(text, tz="Europe/Berlin"), client.as_of(begin, tz="Europe/Berlin"))
 
 
-def test_an_instant_before_the_history_is_told_with_the_oldest(client, told):
+def test_an_instant_before_the_history_is_rejected_with_the_oldest(client, told):
     long_ago = datetime(2020, 1, 1, tzinfo=UTC)
     with pytest.raises(BeforeHistory) as caught:
         client.as_of(long_ago)
@@ -105,7 +105,7 @@ def test_without_arrow_on_the_way_it_is_the_same_and_one_that_breaks_off_is_no_t
         cut.as_of(instant)
 
 
-def test_what_changed_is_told_with_both_values(client, told, plain, simulator):
+def test_changes_have_both_values(client, told, plain, simulator):
     ids, times = told
     plain.read_value(ids[0], UNIT)
     frame = client.changes(times[0], times[1])
@@ -126,7 +126,7 @@ def test_what_changed_is_told_with_both_values(client, told, plain, simulator):
     assert_frame_equal(found, client.changes(times[0], simulator.get_clock(), paths=[TEMPERATURE]))
 
 
-def test_what_changed_in_a_gap_is_said_not_to_be_complete(client, told, mirror, simulator):
+def test_changes_across_a_gap_are_marked_incomplete(client, told, mirror, simulator):
     def put_gap(session):
         row = StoredHistoryRow(session.note_change(()), None, None, None, now - 1000, now, "gap", until=now)
         history.add(session, [row])
@@ -140,7 +140,7 @@ def test_what_changed_in_a_gap_is_said_not_to_be_complete(client, told, mirror, 
 # Services of earlier versions
 
 
-def test_a_service_that_passes_over_the_instant_is_told_as_such(client_over, mirror, told):
+def test_a_service_that_ignores_the_instant_is_reported(client_over, mirror, told):
     def change(request, answer):
         if request.url.path != "/v3/device-echo":
             return answer

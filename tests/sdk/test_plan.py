@@ -262,7 +262,7 @@ def test_invalid_limits_are_rejected_by_name(client, lights):
     assert statuses(plan.result) == ["queued"] * 4
 
 
-def test_progress_is_shown_on_request_and_silent_otherwise(client, lights, capsys, monkeypatch):
+def test_progress_is_displayed_only_on_request(client, lights, capsys, monkeypatch):
     client.plan(all_to(lights, 40)).apply()
     assert capsys.readouterr().err == ""
     show_progress(True)

@@ -36,7 +36,7 @@ def undoable(plan):
     return plan.frame["undoable"].tolist()
 
 
-def test_plan_table_shows_what_cannot_be_undone(client, simulator, lights):
+def test_the_plan_table_marks_writes_that_cannot_be_undone(client, simulator, lights):
     client.read_value(lights[0], LEVEL)
     simulator.set_value(lights[2], LEVEL, "1000")
     client.read_value(lights[2], LEVEL)

@@ -262,7 +262,7 @@ def test_declaration_of_a_registered_object_has_precedence(client, simulator, mo
         register_object(30002, "Home", odd)
 
 
-def test_the_manual_lists_what_the_code_does():
+def test_the_manual_lists_the_same_as_the_code():
     text = privacy.__doc__
     (_, columns, _, resources) = re.split(r"^=[= ]+=$\n(?=column|becomes)|^=[= ]+=$\n\n", text, flags=re.MULTILINE)[:4]
     for column in PERSONAL_COLUMNS:

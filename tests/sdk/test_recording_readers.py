@@ -151,7 +151,7 @@ def test_a_kill_at_each_step_leaves_a_beginning_and_the_next_recorder_goes_on(tm
     assert step > 20
 
 
-def test_a_folder_that_was_removed_is_begun_anew(folder):
+def test_a_removed_folder_is_created_again(folder):
     record(folder)
     shutil.rmtree(folder)
     with pytest.raises(FileNotFoundError, match="is not a recording"):
@@ -183,7 +183,7 @@ def test_a_folder_that_was_copied_alone_is_a_recording_without_its_states(folder
         RecordingFolder(copied, ABOUT.model_copy(update={"paths": ["/3303/*"]}))
 
 
-def test_what_is_beside_another_recording_is_not_taken_for_its_own(folder, tmp_path):
+def test_files_of_another_recording_are_not_used(folder, tmp_path):
     record(folder)
     other = tmp_path / "other.parquet"
     record(other)
@@ -196,7 +196,7 @@ def test_what_is_beside_another_recording_is_not_taken_for_its_own(folder, tmp_p
     assert Recording(folder).audit().complete
 
 
-def test_a_folder_on_another_disk_is_refused_by_name(folder, monkeypatch):
+def test_a_folder_on_another_disk_is_rejected_by_name(folder, monkeypatch):
     def cross(*_):
         raise OSError(errno.EXDEV, "Invalid cross-device link")
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import httpx
 import pytest
-from changed_answers import Between, without_snapshots
+from changed_responses import Between, without_snapshots
 from resource_paths import SWITCH
 from usual import URL
 
@@ -226,7 +226,7 @@ for call in (first, *calls):
 """The first call asks a network, the others need pandas; each is made in a process of its own."""
 
 
-def test_nothing_that_takes_long_is_loaded_on_the_thread_of_the_loop(tmp_path):
+def test_slow_imports_do_not_run_on_the_thread_of_the_loop(tmp_path):
     calls = [
         "client.requests.begin_write('0' * 32, '/3311/0/5850', True)",
         "client.fleet.snapshot()",
@@ -274,7 +274,7 @@ def test_requests_that_come_while_the_network_is_made_wait_for_the_same_one(monk
     assert len(made) == 1
 
 
-def test_an_import_sets_aside_what_was_there_and_leaves_it_as_it_was(tmp_path, monkeypatch):
+def test_an_import_freezes_existing_objects_and_restores_them(tmp_path, monkeypatch):
     text = "import gc\nset_aside = gc.get_freeze_count()\nraise LookupError(set_aside)\n"
     monkeypatch.syspath_prepend(tmp_path)
     try:
@@ -290,7 +290,7 @@ def test_an_import_sets_aside_what_was_there_and_leaves_it_as_it_was(tmp_path, m
 
 
 @pytest.mark.parametrize(("bytes_more", "is_on_loop"), [(0, True), (1, False)])
-def test_a_large_answer_is_read_in_a_thread(monkeypatch, bytes_more, is_on_loop):
+def test_a_large_response_is_parsed_in_a_thread(monkeypatch, bytes_more, is_on_loop):
     threads = []
     finish = Operation.finish
     monkeypatch.setattr(Operation, "finish", lambda *given: threads.append(threading.get_ident()) or finish(*given))
@@ -362,7 +362,7 @@ def test_between_the_events_of_one_message_others_have_their_turn(monkeypatch):
     run(scene())
 
 
-def test_events_of_one_message_have_its_time_and_the_unreadable_ones_are_told_once_where_that_is_an_error():
+def test_events_of_a_message_share_its_time_and_unreadable_ones_warn_once():
     moments = iter([datetime(2026, 1, 5, hour, tzinfo=UTC) for hour in (8, 9)])
     message = {"blips": [1, 2], "registrations": [{"ep": "a"}]}
 
@@ -376,7 +376,7 @@ def test_events_of_one_message_have_its_time_and_the_unreadable_ones_are_told_on
     assert run(scene()) == [("unknown", at), ("unknown", at), ("registration", at)]
 
 
-def test_a_wait_that_is_cancelled_while_answers_are_handed_out_loses_none(monkeypatch):
+def test_a_wait_cancelled_during_delivery_loses_no_response(monkeypatch):
     monkeypatch.setattr("mirror_sdk._protocol.async_channels.TimeSlice", lambda: TimeSlice(slow_clock()))
 
     async def scene() -> tuple[int, list[bool]]:
@@ -433,7 +433,7 @@ async def cancelled(mirror: Any, slow: Slow, call: Callable[[AsyncMirrorClient],
         assert error.value.__traceback__ is not None
 
 
-def test_what_the_work_raises_is_raised_and_after_a_cancellation_nobody_misses_it(caplog):
+def test_errors_of_the_work_are_raised_and_ignored_after_a_cancellation(caplog):
     def fail() -> None:
         raise LookupError("so it is")
 
@@ -453,7 +453,7 @@ def test_what_the_work_raises_is_raised_and_after_a_cancellation_nobody_misses_i
 
 
 @pytest.mark.parametrize("method", ["add", "finish"])
-def test_a_dataset_that_is_cancelled_is_there_whole_or_not_at_all(mirror, device_id, tmp_path, monkeypatch, method):
+def test_a_cancelled_dataset_is_complete_or_absent(mirror, device_id, tmp_path, monkeypatch, method):
     slow = Slow(getattr(DatasetWriter, method))
     monkeypatch.setattr(DatasetWriter, method, partialmethod(slow))
     folder = tmp_path / "in"
@@ -476,7 +476,7 @@ def test_a_recording_that_is_cancelled_while_it_is_opened_frees_its_folder(mirro
 # Garbage
 
 
-def test_an_answer_leaves_nothing_for_a_collection_of_garbage_to_find():
+def test_a_response_creates_no_reference_cycles():
     """Each of those holds all loops of the process, and the more is left, the sooner the next one comes."""
     transport = httpx.MockTransport(lambda _: httpx.Response(200, json=[{"uri": "/3/0/0", "obs": False}]))
 
@@ -505,7 +505,7 @@ def resources_alive() -> int:
 
 
 @pytest.mark.filterwarnings("ignore::mirror_sdk.SnapshotWarning")
-def test_of_a_device_no_more_is_kept_than_is_taken_of_it(mirror, simulator):
+def test_only_used_parts_of_a_device_are_retained(mirror, simulator):
     """Objects that live until others have come are what Python looks for garbage among, and all loops stand still."""
     resources = [{"path": f"/3303/{one}/5700", "value": "21.5"} for one in range(10)]
     fleet = [simulator.add_device(f"device-{number}", resources) for number in range(40)]

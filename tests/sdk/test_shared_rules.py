@@ -79,7 +79,7 @@ def test_they_are_applied_now_on_request_also_those_that_were_there(client, devi
     ],
     ids=["one", "a rule", "too many paths", "too many rules"],
 )
-def test_what_cannot_be_is_named_and_changes_nothing(client, rules, kind, told):
+def test_an_impossible_rule_is_named_and_changes_nothing(client, rules, kind, told):
     client.subscriptions.rules.replace([TEMPERATURES])
     with pytest.raises(kind, match=told):
         client.subscriptions.rules.add(rules)
@@ -131,7 +131,7 @@ def test_rules_that_others_change_without_end_end_with_the_call(client_of):
     assert all(request.headers["If-Match"] == '"t"' for request in asked if request.method == "PUT")
 
 
-def test_what_a_lost_answer_was_about_counts_as_done(client_over):
+def test_a_request_with_a_lost_response_counts_as_done(client_over):
     """The rules are stored, the answer is lost, and the attempt that follows is told that they are others by now."""
     lost = []
 

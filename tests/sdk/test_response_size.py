@@ -5,7 +5,7 @@ import zlib
 import httpx
 import pytest
 from blocking import pause_in_no_time
-from changed_answers import Arriving, traced_peak, zipped
+from changed_responses import Arriving, traced_peak, zipped
 
 from mirror_sdk._protocol.response_body import CHUNK_BYTES, MAX_BYTES, MAX_ERROR_BYTES, Decompressor
 from mirror_sdk.errors import ConnectionFailed, MirrorError, ServerError, UnexpectedResponse
@@ -53,7 +53,7 @@ BOMBS = [
 
 
 @pytest.mark.parametrize(("status", "name", "error", "message"), BOMBS)
-def test_a_bomb_takes_little_memory(answered, tmp_path, monkeypatch, status, name, error, message):
+def test_a_decompression_bomb_needs_little_memory(answered, tmp_path, monkeypatch, status, name, error, message):
     monkeypatch.setattr("mirror_sdk._protocol.response_body.MAX_BYTES", 8_000_000)
     body = Arriving(zipped(b"", 40_000_000), 4_096)
     client = answered(status, body, **GZIP)
@@ -67,7 +67,7 @@ def test_a_bomb_takes_little_memory(answered, tmp_path, monkeypatch, status, nam
     assert body.wanted < len(body.pieces)
 
 
-def test_up_to_the_limit_an_answer_is_read(answered, monkeypatch):
+def test_a_response_up_to_the_limit_is_read(answered, monkeypatch):
     large = OBJECT + b" " * (20_000 - len(OBJECT))
     zipped = zlib.compress(large, wbits=_GZIP)
     for make, headers in ((lambda: Arriving(large, 7), {}), (lambda: Arriving(zipped), GZIP)):
@@ -82,7 +82,7 @@ def test_up_to_the_limit_an_answer_is_read(answered, monkeypatch):
             answered(500, Arriving(told + b" " * (size - len(told)))).get_device(DEVICE)
 
 
-def test_what_announces_too_much_is_not_read(answered, tmp_path):
+def test_a_response_that_announces_too_many_bytes_is_not_read(answered, tmp_path):
     for name, call in CALLS.items():
         limit = "max_snapshot_bytes=2147483648" if "snapshot" in name else str(MAX_BYTES)
         for length in (3 * 1024**3, 10**30):
@@ -98,20 +98,20 @@ def test_what_announces_too_much_is_not_read(answered, tmp_path):
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "GZIP"])
-def test_compressed_answers_are_read(answered, encoding):
+def test_compressed_responses_are_read(answered, encoding):
     content = zlib.compress(OBJECT, wbits=_GZIP)
     for body in (content, Arriving(content), Arriving(content, 5)):
         assert answered(200, body, **{"Content-Encoding": encoding}).get_device(DEVICE).device_id == DEVICE
 
 
 @pytest.mark.parametrize("encoding", ["br", "zstd", "deflate", "gzip, gzip", "x" * 500])
-def test_other_content_encodings_are_refused(answered, encoding):
+def test_other_content_encodings_are_rejected(answered, encoding):
     for status, kind, message in ((200, UnexpectedResponse, "content encoding"), (500, ServerError, "no explanation")):
         with pytest.raises(kind, match=message):
             answered(status, Arriving(OBJECT), **{"Content-Encoding": encoding}).get_device(DEVICE)
 
 
-def test_only_those_are_asked_for(client_of):
+def test_only_supported_encodings_are_requested(client_of):
     asked = []
 
     def answer(request):
@@ -125,7 +125,7 @@ def test_only_those_are_asked_for(client_of):
     assert asked == ["gzip", "identity", "gzip"]
 
 
-def test_damaged_compression_is_told(answered):
+def test_damaged_compression_is_an_error(answered):
     whole = zlib.compress(OBJECT, wbits=_GZIP)
     for body, error, told in (
         (Arriving(whole[:20] + b"\xff" * 40), ConnectionFailed, "DecodingError"),
@@ -138,7 +138,7 @@ def test_damaged_compression_is_told(answered):
 
 
 @pytest.mark.parametrize("size", [CHUNK_BYTES, CHUNK_BYTES + 1, 5 * CHUNK_BYTES + 7])
-def test_all_of_what_is_compressed_comes_in_pieces(size):
+def test_a_compressed_response_is_decompressed_in_chunks(size):
     raw = zlib.compress(bytes(size), 9, wbits=_GZIP)
     for raw_bytes in (len(raw), 1000, 3):
         unpacking = Decompressor({"Content-Encoding": "gzip"})

@@ -8,7 +8,7 @@ from contextlib import suppress
 import httpx
 import pytest
 from blocking import pause_in_no_time
-from changed_answers import TEMPERATURE, Between
+from changed_responses import TEMPERATURE, Between
 from resource_paths import REBOOT, SWITCH
 
 from mirror_sdk import MirrorClient, WebhookReceiver
@@ -127,7 +127,7 @@ def observing(over, mirror, device_id):
     return client, transport
 
 
-def test_what_the_log_has_besides_is_not_lost_and_nothing_comes_twice(observing, simulator, device_id):
+def test_other_log_entries_are_neither_lost_nor_repeated(observing, simulator, device_id):
     client, transport = observing
     events = client.events(timeout=0)
     begins = client.notifications.status().position
@@ -145,7 +145,7 @@ def test_what_the_log_has_besides_is_not_lost_and_nothing_comes_twice(observing,
     assert len([event for event in events if event.kind.name == "ASYNC_RESPONSE"]) == 4
 
 
-def test_who_else_waits_has_the_log_read(over, simulator, device_id):
+def test_other_waiters_cause_the_log_to_be_read(over, simulator, device_id):
     client, transport = over()
     simulator.set_online(device_id, False)
     request = client.requests.begin_read(device_id, SWITCH)
@@ -159,7 +159,7 @@ def test_who_else_waits_has_the_log_read(over, simulator, device_id):
     assert transport.told()[-1] == held(other)
 
 
-def test_a_log_that_is_far_behind_is_read(observing, simulator, device_id):
+def test_a_log_that_lags_far_is_read(observing, simulator, device_id):
     client, transport = observing
     getattr(client, "_wrapped", client)._session.router.inbox._keep = 2
     simulator.set_value(device_id, TEMPERATURE, 23.5)
@@ -190,7 +190,7 @@ NO_ANSWERS = [{"id": "of another", "status": 200, "payload": "OTk="}, {"id": 7},
 
 
 @pytest.mark.parametrize("members", [{}, *({"async-response": answer} for answer in NO_ANSWERS)])
-def test_what_is_no_answer_to_it_is_left_for_the_log(over, device_id, members):
+def test_a_response_to_another_request_is_left_to_the_log(over, device_id, members):
     """Nor does an earlier service know the wish."""
     client, transport = over(held_answer(lambda _: members))
     assert client.read_value(device_id, TEMPERATURE) == 21.5
@@ -198,7 +198,7 @@ def test_what_is_no_answer_to_it_is_left_for_the_log(over, device_id, members):
     assert counts(client) == (0, 0, 0)
 
 
-def test_an_answer_without_a_number_is_taken_and_passed_over_in_the_log(over, device_id):
+def test_a_response_without_a_number_is_used_and_skipped_in_the_log(over, device_id):
     answer = {"status": 200, "payload": "MjEuNQ=="}
     client, _ = over(held_answer(lambda async_id: {"async-response": answer | {"id": async_id}}))
     assert client.read_value(device_id, TEMPERATURE) == 21.5
@@ -207,7 +207,7 @@ def test_an_answer_without_a_number_is_taken_and_passed_over_in_the_log(over, de
 
 
 @pytest.mark.parametrize(("status", "times_away"), [(None, 5), (502, 0), (504, 0)])
-def test_a_request_that_is_lost_while_it_is_held_is_repeated(over, device_id, status, times_away):
+def test_a_request_lost_while_the_server_holds_it_is_repeated(over, device_id, status, times_away):
     """The server was killed and is away for a time, or a proxy waits for less than the request is held."""
     lost = []
 
@@ -231,7 +231,7 @@ def test_a_request_that_is_lost_while_it_is_held_is_repeated(over, device_id, st
     assert len([event for event in client.events(after=0, timeout=0) if event.kind.name == "ASYNC_RESPONSE"]) == 1
 
 
-def test_a_server_that_is_not_there_is_told_as_soon_as_ever(over, device_id):
+def test_an_unreachable_server_is_reported_without_delay(over, device_id):
     tried = []
 
     def be_away(request):
@@ -247,7 +247,7 @@ def test_a_server_that_is_not_there_is_told_as_soon_as_ever(over, device_id):
     assert not told.value.was_sent
 
 
-def test_a_request_that_is_not_held_is_repeated_as_often_as_any_other(over, device_id):
+def test_a_request_that_the_server_does_not_hold_is_repeated_like_any_other(over, device_id):
     client, _ = over(lambda request, answer: httpx.Response(502) if request.method == "POST" else answer)
     pause_in_no_time(client)
     with pytest.raises(ServerError) as told:
@@ -255,7 +255,7 @@ def test_a_request_that_is_not_held_is_repeated_as_often_as_any_other(over, devi
     assert told.value.attempts == 3
 
 
-def test_a_webhook_brings_nothing_of_before_and_nothing_is_made_of_what_comes_twice(over, simulator, device_id):
+def test_a_webhook_ignores_earlier_and_repeated_responses(over, simulator, device_id):
     client, transport = over()
     client.subscribe(device_id, TEMPERATURE)
     for number in range(3):
@@ -277,7 +277,7 @@ def test_a_webhook_brings_nothing_of_before_and_nothing_is_made_of_what_comes_tw
         client.notifications.use_long_polling()
 
 
-def test_a_cassette_has_its_answers_by_polls(over, tmp_path, device_id):
+def test_a_cassette_replays_responses_through_polls(over, tmp_path, device_id):
     client, transport = over()
     transport.told()
     with client.cassettes.use(tmp_path / "run.zip"):
@@ -287,7 +287,7 @@ def test_a_cassette_has_its_answers_by_polls(over, tmp_path, device_id):
     assert {prefer for _, _, prefer in asked} == {None}
 
 
-def test_of_many_tasks_one_is_held_at_a_time(mirror, run, device_id):
+def test_the_server_holds_one_request_of_many_tasks_at_a_time(mirror, run, device_id):
     transport = ByTheBridge(mirror)
 
     async def scene(client):
@@ -300,7 +300,7 @@ def test_of_many_tasks_one_is_held_at_a_time(mirror, run, device_id):
     assert CHANNEL in {path for _, path, _ in transport.told()}
 
 
-def test_of_many_threads_one_is_held_at_a_time(mirror, device_id):
+def test_the_server_holds_one_request_of_many_threads_at_a_time(mirror, device_id):
     transport = ByTheBridge(mirror)
     begin = threading.Barrier(8)
 
@@ -314,7 +314,7 @@ def test_of_many_threads_one_is_held_at_a_time(mirror, device_id):
     assert transport.most_held <= 1
 
 
-def test_a_read_that_is_cancelled_or_fails_gives_its_place_to_the_next(mirror, simulator, run, device_id):
+def test_a_cancelled_or_failed_read_lets_the_next_one_wait(mirror, simulator, run, device_id):
     transport = ByTheBridge(mirror)
 
     async def scene(client):
@@ -336,7 +336,7 @@ def test_a_read_that_is_cancelled_or_fails_gives_its_place_to_the_next(mirror, s
 
 
 @pytest.mark.parametrize("kind", [ResponseRouter, AsyncResponseRouter])
-def test_a_child_of_a_fork_has_its_own_place(kind):
+def test_a_forked_child_has_its_own_position(kind):
     class Reader:
         position = 7
 

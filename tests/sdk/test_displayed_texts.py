@@ -42,7 +42,7 @@ def everything(error):
 
 
 @pytest.mark.parametrize("kind", [AccessDenied, ConnectionFailed])
-def test_a_refusal_or_a_connection_that_says_the_key_back_is_told_without_it(client_of, kind):
+def test_an_error_that_contains_the_key_is_reported_without_it(client_of, kind):
     def answer(request):
         if kind is ConnectionFailed:
             raise httpx.RemoteProtocolError(f"illegal status line: {HOSTILE}", request=request)
@@ -110,7 +110,7 @@ def test_a_table_of_pandas_is_written_likewise(tmp_path):
     assert rows == [["'=1", "'@x\r=2", "-1.0", "a"], ["hall", "", "2.0", "b"], ["", "-5", "3.0", "a"]]
 
 
-def test_what_cannot_be_seen_is_shown_as_an_escape(capsys):
+def test_invisible_characters_are_escaped(capsys):
     plain = "Küche 21.5 °C 温度 😀"
     assert visible(plain) == plain
     escaped = "a\\x00\\x7f\\x9b zero\\u200bwidth line\\nend\\u2028 Ku\\u0308che \\U000e0041"
@@ -120,7 +120,7 @@ def test_what_cannot_be_seen_is_shown_as_an_escape(capsys):
     assert capsys.readouterr().out.count("\\x1b[2J\\u202e") == 2
 
 
-def test_names_that_look_alike_are_told_apart():
+def test_similar_looking_names_are_distinguishable():
     alike = ["Küche", "küche", "Ku\u0308che", "Kü\u200bche", "\uff2b\u00fcche"]
     names = {f"0198f00d000{number}": name for number, name in enumerate(alike)}
     shown = shown_names(names | {"c": "Hall", "a": "stra\u00dfe", "b": "STRASSE"})
@@ -131,7 +131,7 @@ def test_names_that_look_alike_are_told_apart():
     assert shown_names({"aaaaaaaaaaaa1": "x", "bbbbbbbbbbbb1": "X"})["aaaaaaaaaaaa1"] == "x (aaaaaaaa)"
 
 
-def test_tables_of_the_command_tell_names_apart(client, simulator):
+def test_tables_of_the_command_distinguish_names(client, simulator):
     plan = client.plan(all_to([simulator.add_device(name, [DIMMER]) for name in ("hall", "Hall", "roof")]))
     shown = [row["device"] for row in table_rows(plan.frame, PLAN_COLUMNS, None)]
     assert len(set(shown)) == 3
@@ -164,7 +164,7 @@ def acts(shown):
     return any(one in shown for one in "\x1b\x07\r\t\u202e\u2066")
 
 
-def test_what_a_device_wrote_does_not_act_on_a_terminal_where_a_resource_is_shown():
+def test_resources_escape_control_characters():
     device = acting_device()
     for path in ("/3/0/0", "/3303/0/5700", "/3303/0/5701", "/9999/0/1"):
         resource = device[path]
@@ -178,7 +178,7 @@ def test_what_a_device_wrote_does_not_act_on_a_terminal_where_a_resource_is_show
 
 
 @pytest.mark.parametrize("path", ["/3/0/0", "/3303/0/5700"])
-def test_what_a_device_wrote_does_not_act_on_a_terminal_in_an_explanation(path):
+def test_explanations_escape_control_characters(path):
     unknown = dict.fromkeys(["subscription", "rules", "waiting", "contacts", "connection"])
     facts = Facts(device=listed_device(), mirrored=acting_device(), path=path, announced=[], **unknown)
     explanation = explain(facts)
@@ -187,7 +187,7 @@ def test_what_a_device_wrote_does_not_act_on_a_terminal_in_an_explanation(path):
     assert f"of {ESCAPED} ({path})" in explanation.title
 
 
-def test_what_a_device_wrote_does_not_act_on_a_terminal_in_events_and_plans():
+def test_events_and_plans_escape_control_characters():
     event = Event(
         kind=EventKind.OBSERVATION, received_at=TAKEN_AT, value=decode(ACTING.encode(), None, "/3/0/0"), category=ACTING
     )

@@ -7,7 +7,7 @@ import socket
 import httpx
 import pytest
 from click.testing import CliRunner
-from hostile_service import BRIEFLY, HostileService
+from malicious_service import BRIEFLY, MaliciousService
 from resource_paths import TEMPERATURE
 from usual import DEVICE, page_of
 
@@ -55,7 +55,7 @@ HEALTHY = {"status": "ok", "service": "device-state-mirror"}
         (b"\xff\xfe", {}, False),
     ],
 )
-def test_a_mirror_is_told_from_whatever_else_answers(client_of, body, headers, is_mirror):
+def test_a_mirror_is_distinguished_from_other_services(client_of, body, headers, is_mirror):
     transport = answering(200, body, **{"Content-Type": "application/json", **headers})
     assert client_of(transport=transport).service.is_healthy() is is_mirror
 
@@ -84,7 +84,7 @@ ANSWERS = {
     ("scheme", "name"), [*(("http", name) for name in ANSWERS), ("https", "nothing"), ("https", "no HTTP")]
 )
 def test_nothing_that_a_network_can_do_is_raised(client_of, name, scheme):
-    with HostileService(ANSWERS[name]) as service:
+    with MaliciousService(ANSWERS[name]) as service:
         url = service.url.replace("http", scheme)
         assert client_of(url, timeout=BRIEFLY).service.is_healthy() is False
 
@@ -104,7 +104,7 @@ def test_where_nothing_is_there_is_no_mirror(client_of, host, monkeypatch):
 
 
 @pytest.mark.both_clients
-def test_what_the_program_does_wrong_is_raised(client_of):
+def test_programming_errors_are_raised(client_of):
     client = client_of(transport=answering(200))
     client.close()
     with pytest.raises(ClientClosed):
@@ -133,7 +133,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_page_for_people_is_no_answer_to_any_call(client_of, name):
+def test_an_html_page_is_an_unexpected_response_to_every_call(client_of, name):
     client = client_of(transport=answering(200, PAGE, **{"Content-Type": "text/html; charset=utf-8"}))
     with pytest.raises(UnexpectedResponse, match=r"content type text/html.*does base_url point elsewhere\?"):
         CALLS[name](client)
@@ -160,7 +160,7 @@ JUNK = {"Content-Encoding": "gzip"}
         (200, ARROW, b"junk", JUNK, "is not"),
     ],
 )
-def test_what_is_no_snapshot_is_an_unexpected_answer(client_of, tmp_path, status, content_type, body, headers, told):
+def test_an_invalid_snapshot_is_an_unexpected_response(client_of, tmp_path, status, content_type, body, headers, told):
     given = headers if content_type is None else {**headers, "Content-Type": content_type}
     client = client_of(transport=answering(status, body, **given))
     with pytest.raises(UnexpectedResponse, match=told):
@@ -172,7 +172,7 @@ def test_what_is_no_snapshot_is_an_unexpected_answer(client_of, tmp_path, status
 
 def test_the_command_says_it_in_a_line(monkeypatch, tmp_path):
     length = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n%s" % (len(PAGE), PAGE)
-    with HostileService(lambda _: [length]) as service:
+    with MaliciousService(lambda _: [length]) as service:
         monkeypatch.setenv("API_HOST", service.url)
         monkeypatch.setenv("API_KEY", "key")
         told = CliRunner().invoke(mirror_command, ["snapshot", str(tmp_path / "fleet.parquet")])
@@ -196,7 +196,7 @@ PAGES = {
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_that_comes_again_is_an_unexpected_answer(client_of, name):
+def test_a_repeated_page_is_an_unexpected_response(client_of, name):
     served = []
 
     def answer(request):

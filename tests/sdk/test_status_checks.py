@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from changed_answers import Between
+from changed_responses import Between
 from patience import until
 from resource_paths import TEMPERATURE
 from usual import SENSOR, URL
@@ -38,7 +38,7 @@ def asked(client, simulator, device_id):
     return lost, begin_answered(client, simulator, device_id)
 
 
-def test_the_first_look_finds_it_whoever_looks_also_behind_one_that_came_to_nothing(client, asked, device_id):
+def test_the_first_status_check_finds_the_response_also_after_a_failed_one(client, asked, device_id):
     lost, found = asked
     assert found.result(timeout=0).python == 21.5
     assert lost.done()
@@ -54,7 +54,7 @@ def test_a_tiny_time_is_not_less_than_none(client, asked):
     assert asked[1].result(timeout=1e-9).python == 21.5
 
 
-def test_the_requests_table_says_what_done_says(client, simulator, asked):
+def test_the_requests_table_agrees_with_done(client, simulator, asked):
     away = simulator.add_device("away", [SENSOR])
     simulator.set_online(away, False)
     waiting = client.requests.begin_read(away, TEMPERATURE)
@@ -71,7 +71,7 @@ def test_the_requests_table_says_what_done_says(client, simulator, asked):
     assert requests_frame(handles(*asked, waiting))["status"].tolist() == ["failure", "success", "pending"]
 
 
-def test_the_function_looks_too_once_for_all_requests_of_a_client(mirror, simulator, device_id):
+def test_the_function_checks_the_log_once_for_all_requests_of_a_client(mirror, simulator, device_id):
     polls = []
     counting = Between(mirror, before=lambda request: polls.append(request.url.path.endswith("/pull")))
     with MirrorClient(URL, mirror.new_key(), transport=counting) as client:
@@ -81,7 +81,7 @@ def test_the_function_looks_too_once_for_all_requests_of_a_client(mirror, simula
         assert sum(polls) <= 2
 
 
-def test_a_look_ends_where_more_comes_as_fast_as_it_is_read(client_over, simulator, device_id):
+def test_a_status_check_ends_if_entries_arrive_as_fast_as_they_are_read(client_over, simulator, device_id):
     other, polls = simulator.add_device("other", [SENSOR]), []
 
     def grow(request, answer):
@@ -99,7 +99,7 @@ def test_a_look_ends_where_more_comes_as_fast_as_it_is_read(client_over, simulat
     assert len(polls) < 60
 
 
-def test_a_look_asks_past_a_5xx_of_the_service_and_tells_what_is_no_message(client_over, simulator, ids):
+def test_a_status_check_retries_after_5xx_and_reports_an_invalid_message(client_over, simulator, ids):
     answers = []
 
     def change(request, answer):
@@ -132,7 +132,7 @@ def test_a_service_that_cannot_say_is_the_cause_of_the_time_out(client_over, ids
     assert not request.done()
 
 
-def test_a_look_beside_a_wait(client, simulator, device_id):
+def test_a_status_check_during_a_wait(client, simulator, device_id):
     away = simulator.add_device("away", [SENSOR])
     simulator.set_online(away, False)
     waiting = client.requests.begin_read(away, TEMPERATURE)

@@ -24,7 +24,7 @@ Answer = Callable[[bytes], Iterable[bytes]]
 """Of a request, what is sent of the answer, piece by piece with a pause between."""
 
 
-class HostileService:
+class MaliciousService:
     """Answers each request, and then waits for the client to hang up.
 
     Args:

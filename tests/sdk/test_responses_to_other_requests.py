@@ -4,7 +4,7 @@ import json
 
 import httpx
 import pytest
-from changed_answers import LIGHT, TEMPERATURE, UNIT, without_arrow
+from changed_responses import LIGHT, TEMPERATURE, UNIT, without_arrow
 
 from mirror_sdk import UnexpectedResponse
 from mirror_sdk._protocol import operations as ops
@@ -23,7 +23,7 @@ OBJECT = "/v3/devices/{}/echo"
         (OBJECT, lambda client, device_id: client.state_frame([device_id]).shape),
     ],
 )
-def test_an_answer_about_another_device(client_over, simulator, ids, path, ask):
+def test_a_response_for_another_device(client_over, simulator, ids, path, ask):
     kept = []
 
     def swap(request, answer):
