@@ -1,4 +1,4 @@
-"""Presubscription rules for the devices that are registered: ``PUT /v2/subscriptions?apply=now``.
+"""Presubscription rules applied at once to registered devices: ``PUT /v2/subscriptions?apply=now``.
 
 Without it rules are checked when a device next registers or updates its registration. A thread applies them to some
 devices at a time, and goes on after a restart. Begin with ``applier``.

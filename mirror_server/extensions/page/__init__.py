@@ -1,4 +1,4 @@
-"""The page for people, and the reference, at ``/`` and ``/reference/``.
+"""The web page at ``/``, and the reference of the Python packages at ``/reference/``.
 
 The page is files in ``files`` that a browser runs; it calls the interface as any client does. The reference is built by
 Sphinx, and is there where that was done. Begin with ``page``.

@@ -1,4 +1,4 @@
-"""The fleet snapshot: every device object of a selection, all as of one instant, in one answer.
+"""The fleet snapshot: every device object of a selection, all as of one instant, in one response.
 
 It comes as lines of JSON or as an Arrow stream, while it is read, in one state of the database. The history sends its
 past fleet by ``arrow`` too. Begin with ``service``, then ``views``.

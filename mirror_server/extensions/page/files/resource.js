@@ -6,17 +6,17 @@ const STATUSES = ["pending", "success", "failure"];
 // After these nobody knows whether the device acted.
 const UNCERTAIN = ["DEVICE_REMOVED_REGISTRATION", "NOT_CONNECTED", "TIMEOUT"];
 const WHY = {
-  REQUEST_EXPIRED: "not delivered in time: the device was away, or did not answer an earlier request",
-  DEVICE_REMOVED_REGISTRATION: "the device deregistered; ask again after its next registration",
+  REQUEST_EXPIRED: "not delivered in time: the device was not connected, or did not respond to an earlier request",
+  DEVICE_REMOVED_REGISTRATION: "the device deregistered; send the request again after its next registration",
   RESOURCE_NOT_FOUND: "the device has no such resource",
   METHOD_NOT_ALLOWED: "the resource does not allow this",
-  BAD_VALUE: "the device does not take this value; check its type and range",
-  REJECTED: "the device refused; its own log may say why",
-  PRECONDITION_FAILED: "the device is not in a state to do this now",
+  BAD_VALUE: "the device does not accept this value; check its type and range",
+  REJECTED: "the device rejected the request; its own log may say why",
+  PRECONDITION_FAILED: "the device cannot do this in its current state",
   TOO_LARGE: "the value is too large for the device",
-  UNSUPPORTED_CONTENT_TYPE: "the device does not read this content type",
-  NOT_CONNECTED: "the device cannot be reached; ask again later",
-  TIMEOUT: "the device did not answer in time; a read tells whether it acted",
+  UNSUPPORTED_CONTENT_TYPE: "the device does not support this content type",
+  NOT_CONNECTED: "the device cannot be reached; try again later",
+  TIMEOUT: "the device did not respond in time; a read shows whether it acted",
 };
 
 // none, pending, success, failure, drift (success, but something else was reported since), unconfirmed (what was
