@@ -65,7 +65,7 @@ class Operation(Generic[T_co]):
     Attributes:
         method: HTTP method.
         path: Path below the base URL, quoted.
-        read: Reads a response that is no error.
+        read: Reads a response that is not an error.
         params: Query parameters.
         headers: Headers besides those of every request.
         json: Body, or ``None`` for none.

@@ -738,7 +738,7 @@ def _read_uri_list(response: HTTPResponse) -> list[str]:
         for path in paths:
             parse_path(path)
     except ValueError as exc:
-        raise UnexpectedResponse(f"the response is no list of resource paths: {visible_line(str(exc))}") from exc
+        raise UnexpectedResponse(f"the response is not a list of resource paths: {visible_line(str(exc))}") from exc
     return paths
 
 
@@ -854,7 +854,7 @@ def _read_object(content: bytes) -> Mapping[str, Any]:
     try:
         message = json.loads(content)
     except (ValueError, RecursionError) as exc:
-        raise UnexpectedResponse(f"the response is no JSON: {exc}") from exc
+        raise UnexpectedResponse(f"the response is not JSON: {exc}") from exc
     if not isinstance(message, dict):
         raise UnexpectedResponse(f"the response is a {type(message).__name__}, not an object")
     return message
