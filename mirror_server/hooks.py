@@ -473,15 +473,15 @@ def size(database: Database) -> str | None:
 
 
 @specifies(firstresult=True)
-def device_conditions(given: Sequence[tuple[str, str]], own: Collection[str]) -> Sequence[Condition] | None:
+def device_conditions(parameters: Sequence[tuple[str, str]], own: Collection[str]) -> Sequence[Condition] | None:
     """Read the conditions on devices in the query of a request; without this hook its parameters are refused.
 
     The first extension that does not return ``None`` reads all of them. The directory takes every parameter: to add a
     filter to its own, use :func:`device_fields`.
 
     Args:
-        given: The parameters that the view does not know itself; at least one.
-        own: Those that it knows, to name them to who wrote one that is not known.
+        parameters: The parameters that the view does not read itself; at least one.
+        own: The names of those that the view reads, for the message about an unknown parameter.
     """
 
 

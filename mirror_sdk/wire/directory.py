@@ -27,7 +27,7 @@ FILTER_FIELDS = (
 FILTER_OPERATORS = ("eq", "neq", "in", "nin", "gte", "lte", "gt", "lt")
 ATTRIBUTE_FILTER = "custom_attributes"
 """Followed by the name of an attribute, as in ``custom_attributes__room``, it filters by the attribute's value."""
-NOT_KEPT = (
+UNSUPPORTED_MEMBERS = (
     "account_id",
     "auto_update",
     "bootstrap_expiration_date",

@@ -50,12 +50,12 @@ class Selection:
     COLUMNS = MappingProxyType({"named": "endpoint_name", "looked_up": "(SELECT endpoint_type)"})
 
     @extends
-    def device_conditions(self, given: Sequence[tuple[str, str]]) -> list[Condition] | None:
-        if any(name not in self.COLUMNS for name, _ in given):
+    def device_conditions(self, parameters: Sequence[tuple[str, str]]) -> list[Condition] | None:
+        if any(name not in self.COLUMNS for name, _ in parameters):
             return None
         return [
             Condition(self.COLUMNS[name], "IN", tuple(value.split(",")), is_unique=name == "named")
-            for name, value in given
+            for name, value in parameters
         ]
 
 

@@ -48,8 +48,8 @@ from mirror_server.views.description import (
     Parameter,
     ResponseSpec,
     described,
+    integer,
     text_of,
-    whole_number,
     words,
 )
 from mirror_server.views.requests import (
@@ -87,7 +87,7 @@ _PARAMETERS = (
         " `DESC` last.",
         words(*_ORDERS, default="ASC"),
     ),
-    Parameter("limit", "How many rows at most; absent, all.", whole_number(1, MAX_ROWS)),
+    Parameter("limit", "How many rows at most; absent, all.", integer(1, MAX_ROWS)),
     Parameter("after", "What the answer before told as `after`, with the same other parameters but `limit`.", TEXT),
     COMPRESSION,
 )

@@ -35,7 +35,7 @@ def test_erasing_leaves_nothing_that_was_said_of_the_device(server, key, describ
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
-        ("UPDATE device_events SET kind = 4", "a device event is of no known kind"),
+        ("UPDATE device_events SET kind = 4", "a device event is of an unknown kind"),
         ("UPDATE device_events SET revision = revision + 1000000", "a device event is later than the last change"),
         ("DELETE FROM device_descriptions", "a device has attributes"),
     ],

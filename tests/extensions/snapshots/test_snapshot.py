@@ -151,7 +151,7 @@ def test_batches_are_bounded_and_hold_whole_devices(server, key, ids, monkeypatc
     whole = arrow_of(server, key)
     monkeypatch.setattr(stream, "_BATCH_ROWS", rows)
     monkeypatch.setattr(stream, "_BATCH_BYTES", size)
-    monkeypatch.setattr("mirror_server.extensions.snapshots.store._ROWS_AT_A_TIME", 1)
+    monkeypatch.setattr("mirror_server.extensions.snapshots.store._ROWS_PER_BATCH", 1)
     server.restart()
     assert arrow_of(server, key) == whole
 

@@ -27,7 +27,7 @@ def test_a_key_without_a_channel_is_told_how_a_websocket_begins(server, key):
 
 def test_a_webhook_begins_behind_what_a_stream_has_sent(server, key, endpoint):
     server.add_device(key, "by a stream")
-    assert b"by a stream" in EventStream(server.services.log, key.split("_")[1], 0).begin()
+    assert b"by a stream" in EventStream(server.services.log, key.split("_")[1], 0).first_events()
     register(server, key, endpoint)
     server.add_device(key, "new")
     assert arrived(endpoint, "new") == ["new"]

@@ -19,7 +19,7 @@ def test_a_gap_is_an_event_of_its_own(server, key):
     server.place(key, device, "new", "GET", TEMPERATURE)
     app_id = key.split("_")[1]
     stream = event_stream.EventStream(server.services.log, app_id, 0)
-    text = (stream.begin() + stream.take()).decode()
+    text = (stream.first_events() + stream.next_events()).decode()
     first, *_ = text.split("\n\n")[1:]
     assert first == 'id: 2\nevent: gap\ndata: {"first":1,"last":2}'
     assert '"id":"new"' in text
@@ -55,11 +55,11 @@ def test_a_stream_begins_behind_the_last_event_of_its_client_or_at_the_end(serve
 
 
 def test_many_events_are_sent_in_parts(server, key, monkeypatch):
-    monkeypatch.setattr(event_stream, "_MOST_AT_ONCE", 2)
+    monkeypatch.setattr(event_stream, "_MAX_EVENTS", 2)
     for number in range(5):
         server.add_device(key, f"sensor-{number}")
     stream = event_stream.EventStream(server.services.log, key.split("_")[1], 0)
-    assert [stream.take().count(b"event: ") for _ in range(4)] == [2, 2, 1, 0]
+    assert [stream.next_events().count(b"event: ") for _ in range(4)] == [2, 2, 1, 0]
 
 
 def test_it_tells_of_each_entry_what_a_poll_does(server, key, device):
@@ -77,7 +77,7 @@ def test_why_a_write_failed_is_told_to_its_issuer_alone(server, key, other, devi
     (category,) = (category for _, category in server.responses(key).values())
     for reader, is_told in ((key, True), (other, False)):
         stream = event_stream.EventStream(server.services.log, reader.split("_")[1], 0)
-        assert (category.encode() in stream.begin()) == is_told
+        assert (category.encode() in stream.first_events()) == is_told
 
 
 def test_a_position_beyond_the_log_is_named_as_it_was_given(server, key, device, refused):

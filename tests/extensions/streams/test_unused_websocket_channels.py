@@ -30,7 +30,7 @@ def connect(server):
 
     def begin(key):
         socket = server.services.part(Websockets).connect(key.split("_")[1], lambda: True)
-        socket.begin(lambda: None).result(60)
+        socket.connect(lambda: None).result(60)
         return socket
 
     return begin
@@ -58,7 +58,7 @@ def test_a_channel_that_no_websocket_was_opened_for_is_kept_for_a_day_after_its_
     assert server.call(key, "DELETE", PULL).status_code == 204
     device = server.add_device(key, "late")
     assert register(server, key) == 201
-    assert device.encode() in connect(key).take(None).text
+    assert device.encode() in connect(key).next_frame(None).text
 
 
 def test_a_channel_with_a_websocket_stays_and_goes_a_day_after_the_last_one_ends(server, key, connect):

@@ -18,7 +18,7 @@ from histories import tail
 from mirror_server.config import ListenAddress
 from mirror_server.core.commands import CommandRequest
 from mirror_server.devices.link import Registration
-from mirror_server.extensions.compat.held_requests import HeldRequests
+from mirror_server.extensions.compat.delayed_requests import DelayedRequests
 from mirror_server.extensions.history.store.history import StoredHistoryRow
 from mirror_server.extensions.postgresql.forwarding import Call
 from mirror_server.extensions.simulator.control import SimulatorControl
@@ -383,7 +383,7 @@ def responses(services: Services, app_id: str) -> list[Any]:
 def place_held(services: Services, app_id: str, device_id: str) -> Deferred:
     """Place a read whose async-id the server makes."""
     submission = CommandSubmission(app_id, device_id, CommandRequest("GET", PATH), uuid4().hex)
-    handling = services.part(HeldRequests).hold(submission)
+    handling = services.part(DelayedRequests).delay(submission)
     assert handling.check is not None
     assert handling.respond is not None
     stored = services.commands.submit(replace(submission, checks=(handling.check,)))
@@ -393,7 +393,7 @@ def place_held(services: Services, app_id: str, device_id: str) -> Deferred:
 
 
 def test_a_request_waits_until_the_process_that_took_it_told_its_id(open_services, device, monkeypatch):
-    monkeypatch.setattr("mirror_server.extensions.compat.held_requests._LONGEST_SECONDS", 600)
+    monkeypatch.setattr("mirror_server.extensions.compat.delayed_requests._LONGEST_SECONDS", 600)
     leader, app_id, device_id = device
     other = open_services()
     response = place_held(other, app_id, device_id)

@@ -25,7 +25,7 @@ def test_one_that_is_replaced_from_another_process_while_it_begins_ends(open_ser
         assert is_stored.wait(PATIENCE_SECONDS)
         new, replaced = connect(second)
         replaced.result(PATIENCE_SECONDS)
-        first.part(Websockets).look_again(APPLICATION)
+        first.part(Websockets).refresh(APPLICATION)
     finally:
         may_begin.set()
     begun.result(PATIENCE_SECONDS)
