@@ -16,8 +16,9 @@ These devices are examples. ``client.devices.list()``, or ``mirror devices`` in 
 - Most methods are in groups, which completion on ``client.`` shows: ``client.devices``, ``client.requests``,
   ``client.subscriptions``, ``client.notifications``, ``client.fleet``, ``client.plans``, ``client.cassettes`` and
   ``client.service``.
-- ``help(mirror_sdk.MirrorClient)`` is the place to start for a single method. Its docstring states the result, the
-  errors, and the section of the interface that defines it.
+- ``help(mirror_sdk.MirrorClient)`` is the place to start for a single method. Its docstring states the result and the
+  errors. ``Source`` at its end names the section of the interface's specification that defines the behavior. You do
+  not need that document to use the client.
 - ``mirror help TOPIC`` shows the other chapters of this manual: ``values``, ``tables``, ``snapshots``, ``privacy``,
   ``history``, ``plans``, ``recordings``, ``cassettes``, ``webhooks``, ``widgets``, ``dask``, ``testing``, ``shell``.
 
@@ -39,8 +40,8 @@ Reading and writing
 
 A device responds to a request later, through the notification log. ``read_value``, ``write_value`` and ``execute`` wait
 for the response. ``client.requests.begin_read()``, ``begin_write()`` and ``begin_execute()`` return a handle at once,
-whose ``result(timeout)`` waits. If the wait times out, it raises :class:`WaitTimeout`; call ``result`` again to go on
-waiting.
+whose ``result(timeout)`` waits. If the wait times out, it raises :class:`WaitTimeout`; call ``result`` again to
+continue waiting.
 
 >>> request = client.requests.begin_read("light-01", "/3311/0/5851")
 >>> request.result(timeout=10).python
@@ -117,11 +118,13 @@ All errors are :class:`MirrorError`; :mod:`mirror_sdk.errors` begins with a draw
 
 - ``timeout`` (30 s) limits a call as a whole: all attempts, pages and bodies. Set it for a client or for a call. A call
   that takes longer raises :class:`CallTimeout`.
-- If a method waits for a device or an event, its ``timeout`` is that wait, by default a minute. The request continues
-  to wait for the device after the timeout: for ``expiry_seconds``, by default two hours, or three days in queue mode.
-  At most 20 requests can wait for a device.
+- If a method waits for a device or an event, its ``timeout`` limits that wait, by default to a minute. After that, the
+  request itself continues to wait for the device.
+- ``expiry_seconds`` limits how long a request waits for the device: by default two hours, or three days if the device
+  is in queue mode. Such a device sleeps between its contacts, and receives its requests at the next contact. Plans set
+  other times (``mirror help plans``). At most 20 requests can wait for a device.
 - ``max_retries`` (2) limits how often a call is repeated after ``429``, ``502``, ``503``, ``504`` or a lost connection.
-  Only idempotent calls are repeated; a write is one, because of its async-id.
+  Only idempotent calls are repeated. A write counts as idempotent, because its async-id prevents a second execution.
 - A call that waits for its device with the request open is repeated until its timeout, if the connection is lost or a
   proxy returns ``502`` or ``504``.
 - A response is limited to 64 MiB after decompression, an error response to 1 MiB, a snapshot to
@@ -292,7 +295,7 @@ if TYPE_CHECKING:
         ResourceNotFound,
         ServerError,
         SnapshotWarning,
-        UnexpectedAnswer,
+        UnexpectedResponse,
         UnitWarning,
         UnknownDevice,
         UnknownQuery,
@@ -382,7 +385,7 @@ __all__ = [
     "Simulator",
     "SnapshotWarning",
     "SubscriptionState",
-    "UnexpectedAnswer",
+    "UnexpectedResponse",
     "UnitWarning",
     "UnknownDevice",
     "UnknownQuery",

@@ -56,8 +56,8 @@ def instant(name: str, given: object, now: Callable[[], datetime]) -> datetime:
         # NaT of pandas is a datetime, too.
         if not isinstance(meant, datetime) or meant != meant:  # noqa: PLR0124 - as NaT is
             raise InvalidValue(
-                f"{name}={shown_time(given)} is no time; give one like datetime(2026, 1, 31, tzinfo=UTC), its text like"
-                " '2026-01-31T00:00:00Z', or how long ago it was, like '2h' or timedelta(hours=2)"
+                f"{name}={shown_time(given)} is not a time; give one like datetime(2026, 1, 31, tzinfo=UTC), its text"
+                " like '2026-01-31T00:00:00Z', or how long ago it was, like '2h' or timedelta(hours=2)"
             )
         if meant.tzinfo is None:
             raise InvalidValue(f"{name}={shown_time(given)} has no time zone; {_zone_cure(name, given, meant)}")
@@ -96,7 +96,7 @@ def text(name: str, given: object) -> str:
     """
     if isinstance(given, str):
         return given
-    raise TypeError(f"{name} must be a text, not {shown(given)}")
+    raise TypeError(f"{name} must be a str, not {shown(given)}")
 
 
 def real(given: object) -> float | None:
@@ -143,8 +143,8 @@ def place(given: object) -> int | None:
     if given is None or is_count(given):
         return None if given is None else int(given)
     raise InvalidValue(
-        f"after={given!r} must be the number of an entry, such as events.position, or None for the end; of a text"
-        " make one with int(...)"
+        f"after={given!r} must be the number of an entry, such as events.position, or None for the end; convert a str"
+        " with int(...)"
     )
 
 
@@ -177,8 +177,8 @@ def closest(wanted: str, known: Iterable[str]) -> str:
 
 
 def shown(given: object) -> str:
-    """Describe the type of a value."""
-    return "None" if given is None else f"a {type(given).__name__}"
+    """Name the type of a value."""
+    return "None" if given is None else type(given).__name__
 
 
 Form: TypeAlias = Literal["pandas", "arrow", "polars"]
@@ -198,5 +198,5 @@ def module_for(as_: Form) -> str:
         InvalidValue: The form does not exist.
     """
     if as_ not in _MODULES:
-        raise InvalidValue(f"as_={as_!r} is no form of a table; give {', '.join(map(repr, _MODULES))}")
+        raise InvalidValue(f"as_={as_!r} is not a kind of table; give {', '.join(map(repr, _MODULES))}")
     return _MODULES[as_]

@@ -64,7 +64,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
     Python's garbage collector stops all threads now and then, with pandas imported for 25 ms and more. To avoid these
     pauses, call ``gc.freeze()`` once after your imports.
 
-    Every method may raise :class:`ConnectionFailed`, :class:`UnexpectedAnswer`, and of :class:`APIError` at least
+    Every method may raise :class:`ConnectionFailed`, :class:`UnexpectedResponse`, and of :class:`APIError` at least
     :class:`AuthenticationError`, :class:`AccessDenied` and :class:`ServerError`. Each method lists its other errors. An
     invalid device id or path is a ``ValueError``, and one that is not a text a ``TypeError``, before anything is sent.
     After :meth:`aclose` every call that would send a request raises :class:`ClientClosed`.

@@ -62,7 +62,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods, WithMembers):
     their requests. Watches and recorders stay with the parent. Closing the client in one process leaves it open in the
     other.
 
-    Every method may raise :class:`ConnectionFailed`, :class:`UnexpectedAnswer`, and of :class:`APIError` at least
+    Every method may raise :class:`ConnectionFailed`, :class:`UnexpectedResponse`, and of :class:`APIError` at least
     :class:`AuthenticationError`, :class:`AccessDenied` and :class:`ServerError`. Each method lists its other errors. An
     invalid device id or path is a ``ValueError``, and one that is not a text a ``TypeError``, before anything is sent.
     After :meth:`close` every call that would send a request raises :class:`ClientClosed`.

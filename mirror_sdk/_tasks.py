@@ -79,7 +79,7 @@ class AsyncWorker:
         """Whether it works."""
         return self._task is not None and not self._is_of_parent and not self._task.done()
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         """Cancel the task, also one of another event loop, which may have ended with it."""
         self.is_stopped = True
         if self.is_running and self._task is not None and not (loop := self._task.get_loop()).is_closed():
@@ -87,7 +87,7 @@ class AsyncWorker:
 
     async def stop(self, timeout_seconds: float) -> None:
         """Cancel the task and wait for its end up to ``timeout_seconds``, unless it is the calling task."""
-        self.ask_to_stop()
+        self.request_stop()
         if self._task is not asyncio.current_task():
             await self.ended(timeout_seconds)
 

@@ -43,12 +43,12 @@ class Worker:
         """Whether it works."""
         return self._thread is not None and self._thread.is_alive() and not self.is_stopped
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         """Start no other step. The thread completes its present wait, and then ends."""
         self.is_stopped = True
 
     def stop(self, timeout_seconds: float) -> None:
         """Start no other step, and wait for a running one up to ``timeout_seconds``."""
-        self.ask_to_stop()
+        self.request_stop()
         if self.step.acquire(timeout=timeout_seconds):
             self.step.release()

@@ -36,9 +36,10 @@ the result of ``client.history``, except for events that arrive late in between.
 Reference
 ---------
 
-Columns and dtypes are those of ``client.fleet.snapshot()`` and of :meth:`mirror_sdk.MirrorClient.history`. Categories
-differ between partitions, so Dask does not know them in advance; fixed categories such as those of ``value_kind`` are
-known. The index of each partition starts at 0, so divisions are unknown. All rows of a device are in one partition.
+Columns and dtypes are the same as those of ``client.fleet.snapshot()`` and of :meth:`mirror_sdk.MirrorClient.history`.
+Categories differ between partitions, so Dask does not know them in advance; fixed categories such as those of
+``value_kind`` are known. The index of each partition starts at 0, so divisions are unknown. All rows of a device are in
+one partition.
 
 Workers need ``API_HOST`` and ``API_KEY`` in their environment. A key that you pass to :func:`read_mirror` is sent to
 the workers with the task and is never displayed. The server divides the ids into ranges with equal numbers of devices
@@ -72,7 +73,7 @@ from mirror_sdk._client import MirrorClient
 from mirror_sdk._protocol.defaults import DEFAULT_MAX_SNAPSHOT_BYTES, DEFAULT_TIMEOUT_SECONDS
 from mirror_sdk._protocol.sender import Sender
 from mirror_sdk.config import ClientSettings, read_max_snapshot_bytes
-from mirror_sdk.errors import InvalidValue, NotFound, UnexpectedAnswer
+from mirror_sdk.errors import InvalidValue, NotFound, UnexpectedResponse
 from mirror_sdk.events import utc_now
 from mirror_sdk.forms import to_pandas
 from mirror_sdk.frames.columns import has_no_categories, to_frame
@@ -150,9 +151,9 @@ def read_mirror(
         BadRequest: There is no such filter, or ``devices_per_partition`` makes more than 10,000 partitions.
         ConfigError: There is no key, or something cannot be used.
         ConnectionFailed: There was no answer; while partitions load, in about two minutes.
-        UnexpectedAnswer: The service has no ranges of devices.
+        UnexpectedResponse: The service has no ranges of devices.
         ValueError: A time in ``filters`` has no zone.
-        InvalidValue: A pattern is not one, or ``tz`` is no time zone.
+        InvalidValue: A pattern is not one, or ``tz`` is not a time zone.
 
     Source: wire.md 7.
 
@@ -228,10 +229,10 @@ def read_history(
         BadRequest: There is no such filter, or ``devices_per_partition`` makes more than 10,000 ranges.
         ConfigError: There is no key, or something cannot be used.
         ConnectionFailed: There was no answer; while partitions load, in about two minutes.
-        UnexpectedAnswer: The service has no ranges of devices.
+        UnexpectedResponse: The service has no ranges of devices.
         ValueError: A time in ``filters`` has no zone.
         InvalidValue: An instant has no time zone, the end lies before the beginning, ``time_per_partition`` makes more
-            than 10,000 partitions or lacks an instant, a pattern is not one, or ``tz`` is no time zone.
+            than 10,000 partitions or lacks an instant, a pattern is not one, or ``tz`` is not a time zone.
 
     Source: wire.md 7 and 10.
 
@@ -400,7 +401,7 @@ def _ranges(settings: ClientSettings, selection: Selection, devices_per_range: i
     try:
         return sender.send(get_device_ranges(selection, devices_per_range))
     except NotFound as exc:
-        raise UnexpectedAnswer(
+        raise UnexpectedResponse(
             "this service has no ranges of devices; write a dataset with client.fleet.dataset(folder), and read that"
             " with read_dataset(folder)"
         ) from exc

@@ -13,7 +13,7 @@ Exceptions::
       x InvalidValue
       + ConnectionFailed
         x CallTimeout
-      x UnexpectedAnswer
+      x UnexpectedResponse
       x WaitTimeout
       + APIError
         + BadRequest
@@ -141,7 +141,7 @@ class CallTimeout(ConnectionFailed, TimeoutError):
     """
 
 
-class UnexpectedAnswer(MirrorError):
+class UnexpectedResponse(MirrorError):
     """The response does not follow the interface; most often the address belongs to another program."""
 
 
@@ -196,7 +196,7 @@ class NoSuchResource(BadRequest, UnknownResource):
 class BeforeHistory(BadRequest):
     """400 with the reason ``BEFORE_HISTORY``: an instant is before the stored history of the service."""
 
-    hint: str = "pass begin= (or the instant of as_of) from error.oldest_at on; client.history(begin=None) starts there"
+    hint: str = "pass error.oldest_at or a later instant; client.history(begin=None) starts there"
 
     @property
     def oldest_at(self) -> datetime | None:

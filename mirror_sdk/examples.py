@@ -138,7 +138,7 @@ def start_over(client: MirrorClient) -> Simulator:
         NotFound: The service has no simulated devices; nothing was changed.
         DemoError: The simulated devices run in real time, which a notebook cannot advance; nothing was changed.
 
-    >>> simulator.set_answer(light, "reject")
+    >>> simulator.set_response_mode(light, "reject")
     >>> simulator = examples.start_over(client)
     >>> client.write_value(light, "/3311/0/5851", 40)
     """
@@ -153,7 +153,7 @@ def start_over(client: MirrorClient) -> Simulator:
         if not device.online:
             simulator.set_online(device.id, True)
         if device.answer != "normal":
-            simulator.set_answer(device.id, "normal")
+            simulator.set_response_mode(device.id, "normal")
         if device.latency_seconds:
             simulator.set_latency_seconds(device.id, 0)
     client.subscriptions.rules.delete_all()

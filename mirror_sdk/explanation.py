@@ -129,7 +129,7 @@ class Facts:
     @property
     def last_contact_at(self) -> datetime | None:
         """The time of the last known contact with the device."""
-        # A deregistration is no contact: the registration may have expired.
+        # A deregistration is not a contact: the registration may have expired.
         registered_at = self.mirrored.updated_at if self.is_registered else None
         known = (self.device.last_contact_at, registered_at, self.mirrored.last_reported_at)
         return max((*filter(None, known), *(self.contacts or ())), default=None)

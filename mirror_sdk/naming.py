@@ -26,8 +26,8 @@ from urllib.parse import quote
 
 from mirror_sdk._arguments import closest, shown
 from mirror_sdk._protocol import operations as _operations
+from mirror_sdk._protocol.flow import Flow, Work
 from mirror_sdk._protocol.operation import Operation
-from mirror_sdk._protocol.steps import Steps, Work
 from mirror_sdk._table_keys import DeviceTable, is_table, warn_if_empty
 from mirror_sdk._table_keys import device_ids as ids_in
 from mirror_sdk._visible import visible, visible_line
@@ -38,7 +38,7 @@ from mirror_sdk.errors import (
     InvalidValue,
     MirrorError,
     NotFound,
-    UnexpectedAnswer,
+    UnexpectedResponse,
     UnknownDevice,
 )
 from mirror_sdk.wire.directory import Device
@@ -141,13 +141,13 @@ def known_id(argument: str, device: object) -> str | None:
         return device if _ID.fullmatch(device) or not device else None
     own = own_id(device)
     if own is None:
-        raise TypeError(f"{argument} must be a text, not {shown(device)}; give a device, its id or its endpoint name")
+        raise TypeError(f"{argument} must be a str, not {shown(device)}; give a device, its id or its endpoint name")
     return own
 
 
 def send_about(
     names: NameCache, device: DeviceLike, operation: Callable[[str], Operation[T]], *, refresh: bool
-) -> Steps[T]:
+) -> Flow[T]:
     """Send an operation about one device.
 
     Args:
@@ -178,7 +178,7 @@ def send_about(
     return (yield from send_to(device, operation(again)))
 
 
-def send_to(device: DeviceLike, operation: Operation[T]) -> Steps[T]:
+def send_to(device: DeviceLike, operation: Operation[T]) -> Flow[T]:
     """Send an operation about a device that was passed like this. If it does not exist, say what else may be meant.
 
     Raises:
@@ -194,7 +194,7 @@ def send_to(device: DeviceLike, operation: Operation[T]) -> Steps[T]:
     return answer
 
 
-def id_of(names: NameCache, device: DeviceLike, *, refresh: bool = False) -> Steps[str]:
+def id_of(names: NameCache, device: DeviceLike, *, refresh: bool = False) -> Flow[str]:
     """Return the id of one device.
 
     Raises:
@@ -207,7 +207,7 @@ def id_of(names: NameCache, device: DeviceLike, *, refresh: bool = False) -> Ste
     return device_id
 
 
-def require_known(device_ids: Sequence[str]) -> Steps[None]:
+def require_known(device_ids: Sequence[str]) -> Flow[None]:
     """Check that devices exist.
 
     Raises:
@@ -218,7 +218,7 @@ def require_known(device_ids: Sequence[str]) -> Steps[None]:
         raise (yield from unknown_device(unknown, (yield from _endpoint_names())))
 
 
-def ids_of(names: NameCache, devices: DevicesLike, argument: str, *, refresh: bool = True) -> Steps[list[str]]:
+def ids_of(names: NameCache, devices: DevicesLike, argument: str, *, refresh: bool = True) -> Flow[list[str]]:
     """Return the ids of devices, in their order; their names are looked up together.
 
     Errors as for :func:`id_of`, and:
@@ -263,7 +263,7 @@ def devices_in(devices: DevicesLike, argument: str) -> list[DeviceLike]:
     return list(devices)
 
 
-def look_up(names: NameCache, texts: Iterable[str], *, refresh: bool = True) -> Steps[LookupResult]:
+def look_up(names: NameCache, texts: Iterable[str], *, refresh: bool = True) -> Flow[LookupResult]:
     """Look up texts. If the key has no access to the directory, or it cannot be searched by name, they count as ids."""
     sought = list(dict.fromkeys(texts))
     found = LookupResult(names.recall(sought, only_ids=refresh))
@@ -275,7 +275,7 @@ def look_up(names: NameCache, texts: Iterable[str], *, refresh: bool = True) -> 
         # In a service whose ids have another form, a name could be the id of another device. The id takes precedence.
         doubtful = [text for text in sought if not all(_ID.fullmatch(one.id) for one in named[text]) or not named[text]]
         identified = {device.id for device in (yield from devices_with("id", doubtful))}
-    except (AccessDenied, BadRequest, NotFound, UnexpectedAnswer):
+    except (AccessDenied, BadRequest, NotFound, UnexpectedResponse):
         return LookupResult(found.ids | {text: text for text in sought})
     for text in sought:
         registered = [device for device in named[text] if device.state == "registered"]
@@ -292,7 +292,7 @@ def look_up(names: NameCache, texts: Iterable[str], *, refresh: bool = True) -> 
     return found
 
 
-def lookup_failures(found: LookupResult) -> Steps[dict[str, str]]:
+def lookup_failures(found: LookupResult) -> Flow[dict[str, str]]:
     """Return why texts match no single device, in words."""
     reasons = {}
     if found.unknown:
@@ -316,7 +316,7 @@ def _of_several(name: str, several: Sequence[Device]) -> str:
     return f"{len(several)} devices have the endpoint name {name!r}; give the id of one: {describe_devices(several)}"
 
 
-def _say_more(device: str, error: NotFound) -> Steps[None]:
+def _say_more(device: str, error: NotFound) -> Flow[None]:
     """Raise a more helpful error for a text that was sent as an id and is unknown, if there is one."""
     is_id = _ID.fullmatch(device) is not None
     try:
@@ -338,7 +338,7 @@ def _say_more(device: str, error: NotFound) -> Steps[None]:
         ) from error
 
 
-def unknown_device(texts: Sequence[str], known: Collection[str]) -> Steps[UnknownDevice]:
+def unknown_device(texts: Sequence[str], known: Collection[str]) -> Flow[UnknownDevice]:
     """Return the error for texts that match no device: it lists the first ones, with similar known names."""
     reasons = yield from _search(texts[:_MOST_TOLD], known)
     further = len(texts) - len(reasons)
@@ -346,7 +346,7 @@ def unknown_device(texts: Sequence[str], known: Collection[str]) -> Steps[Unknow
     return _not_found("; ".join([*reasons.values(), *more]))
 
 
-def _search(texts: Sequence[str], known: Collection[str]) -> Steps[dict[str, str]]:
+def _search(texts: Sequence[str], known: Collection[str]) -> Flow[dict[str, str]]:
     """Return why each of the texts matches no device, in words; for the first ones with similar known names."""
 
     def find() -> dict[str, str]:
@@ -364,11 +364,11 @@ def _not_found(message: str) -> UnknownDevice:
     )
 
 
-def _endpoint_names() -> Steps[list[str]]:
+def _endpoint_names() -> Flow[list[str]]:
     return [device.endpoint_name for device in (yield from all_devices({}, at_most=_MOST_SEARCHED))]
 
 
-def devices_with(condition: str, texts: Sequence[str]) -> Steps[list[Device]]:
+def devices_with(condition: str, texts: Sequence[str]) -> Flow[list[Device]]:
     """Return the devices that match one of the texts in this condition."""
     listed: list[Device] = []
     for filters in _conditions(condition, texts):
@@ -376,7 +376,7 @@ def devices_with(condition: str, texts: Sequence[str]) -> Steps[list[Device]]:
     return listed
 
 
-def all_devices(filters: Mapping[str, object], *, at_most: float = math.inf) -> Steps[list[Device]]:
+def all_devices(filters: Mapping[str, object], *, at_most: float = math.inf) -> Flow[list[Device]]:
     """Return the devices that match the conditions, from all pages.
 
     Args:

@@ -28,13 +28,13 @@ For example, ``--keep-log-bytes`` is ``MIRROR_KEEP_LOG_BYTES``. Separate several
   (``--max-blocking-polls``) limits polls instead.
 - Allowed webhook networks: ``--allow-callbacks-to``.
 - Timeout of a device: ``--answer-timeout-seconds``.
-- Clock: ``--clock``. With a manual clock, times, expiry and reporting intervals stand still until the simulator
-  advances them, at most to the end of year 9998.
+- Clock: ``--clock``. A manual clock stands still until the simulator advances it, at most to the end of year 9998.
+  Times, expiry and reporting intervals follow it.
 - Extensions: ``--without`` leaves one out. An extension whose package is missing is left out too. The startup log and
   ``/healthz`` list the loaded extensions. See ``mirror-server help extensions``.
 
-Limits of the interface are fixed: 20 pending requests per device, 1024 presubscription rules of 256 paths each, and
-10,000 notifications or 4 MiB per message.
+Some limits are fixed: 20 pending requests per device, 1024 presubscription rules of 256 paths each, and 10,000
+notifications or 4 MiB per message.
 
 Keys
 ----
@@ -42,12 +42,12 @@ Keys
 A key is an application. Its scopes are:
 
 - ``read``: devices, and reading values.
-- ``write``: writing and executing, and the directory's descriptions of devices and saved filters, which all
+- ``write``: writing and executing. It also covers the directory's descriptions of devices and saved filters, which all
   applications share.
 - ``subscribe``: subscriptions and rules.
 - ``admin``: the simulator, and ``/metrics``.
 
-A key is printed once; the server stores only its hash.
+A key is printed once; the server stores only its hash. The id of a key appears in logs and is not a secret.
 
 ``mirror-server keys renew my-app`` prints a new key for the same application. The log, rules, subscriptions, channel
 and positions stay. The old key works for another day, as ``keys list`` shows. Set another time with ``--overlap 7d``.
@@ -56,75 +56,90 @@ If the old key has leaked, ``--overlap 0`` ends it at once.
 ``mirror-server keys revoke KEY_ID`` ends the key, its webhook or websocket, its rules and its subscriptions, and
 deletes its notifications. Open polls, streams and reads of the key deliver nothing more; a poll gets a ``401``.
 
-A client that repeatedly sends wrong keys gets ``429`` for a while. The right key is always accepted, whatever others
-sent with its id. The id of a key appears in logs and is not a secret.
+A client that repeatedly sends wrong keys gets ``429`` for a while. The right key is always accepted, even if other
+clients sent wrong keys with its id.
 
 Storage
 -------
 
-Every accepted request is on disk before its ``202`` is sent. After a crash the server continues: it delivers queued
-commands, fails expired ones, and continues the notification log with the next number.
+Every accepted request is on disk before its ``202`` is sent. These commands maintain the database::
 
-A read or write that was sent and had no response is sent again. An execute (``POST``) is not, because the device would
-execute it twice. It ends with 504 ``TIMEOUT``: the outcome is unknown. For the same reason an execute has no ``retry``
-by default.
-
-A restart creates no events: values are not reported again, and the times of a resource never decrease. A device object
-is stored until six months after the last connection of the device.
-
-Values can be personal data of the people who use the devices. Protect the database file and its backups accordingly.
-Responses tell proxies and browsers not to store them (``Cache-Control: no-store``). The database contains the keys of
-real devices in plain form. All files are readable by their owner only. These commands maintain the database::
-
-    mirror-server backup FILE        copy a running database; 'restore FILE' makes a database from it
+    mirror-server backup FILE        copy a running database
+    mirror-server restore FILE       make a database from a backup
     mirror-server mark-restored      after a restore by other means than 'restore'
     mirror-server check              check for damaged tables and violated invariants
     mirror-server erase DEVICE_ID    erase all data of a device, and rules that name it; prints a receipt
 
-Restoring a database
---------------------
+Values can be personal data of the people who use the devices. Protect the database file and its backups accordingly.
+The files are readable by their owner only. The database contains the keys of real devices in plain form. Responses have
+``Cache-Control: no-store``, so proxies and browsers do not store them.
 
-After ``restore``, clients are informed of the loss. A reader of notifications gets a gap (``Mirror-Gap``), which also
-includes numbers that were never used. Tables that were read before are reloaded completely at the next refresh.
+A device object is stored until six months after the last connection of the device.
 
-If you restore a database by other means, run ``mirror-server mark-restored`` before you start a server on it. Other
-means are ``pg_restore``, a copied file, or a snapshot of the disk or virtual machine. Without it, the server reuses the
-numbers of the lost changes, and clients that read the lost ones skip the new ones without notice.
+One server at a time can use a database file. A second one is rejected, even if it uses another path, a symbolic link or
+a hard link. Commands have to use the same name as the server. The writer thread caches up to 32 MB of a SQLite
+database. The ``-wal`` file next to the database grows to about 33 MB under load.
 
-A database file that is removed or replaced while it is served accepts no more changes: requests get ``503`` until the
+If a database file is removed or replaced while a server uses it, requests that change something get ``503`` until the
 file is back under its name.
 
-Backups and upgrades
---------------------
+What a restart keeps and loses
+------------------------------
+
+The same applies after a crash. A restart adds no values or notifications: nothing is reported again, and the times of a
+resource never decrease. Kept are:
+
+- Accepted requests. Expired ones fail; the others are delivered. A read or write that was sent and had no response is
+  sent again.
+- The notification log with its numbers and positions, rules and subscriptions, reported and desired values, and the
+  history.
+- Registrations of real devices (``mirror-server help devices``).
+
+Lost or uncertain are:
+
+- Executes that were sent and had no response. A device would execute twice, so they are not sent again. They end with
+  504 ``TIMEOUT``: the outcome is unknown. For the same reason an execute has no ``retry`` by default.
+- Values that devices sent in the meantime. A history has a row for this gap.
+- Open polls, streams and websockets. Clients open them again and continue from their positions.
+- The response to a webhook delivery in progress. The message is delivered again, with the same ``uid``.
+- DTLS sessions. Each device needs a new handshake.
+- Everything in ``mirror-server demo`` or ``mirror lab`` without ``--database``.
+
+Backups, upgrades and damage
+----------------------------
 
 ``backup`` and ``restore`` are for SQLite files. Back up a PostgreSQL database with ``pg_dump``.
+
+``restore`` informs clients of the loss. A reader of notifications gets a gap (``Mirror-Gap``), which also includes
+numbers that were never used. Tables that were read before are reloaded completely at the next refresh.
+
+If you restore a database by other means, run ``mirror-server mark-restored`` before you start a server on it. Other
+means are ``pg_restore``, a copied file, or a snapshot of the disk or virtual machine. Without this command, the server
+uses the numbers of the lost changes again, and clients that read the lost changes skip the new ones.
 
 A newer version upgrades the schema when it starts, or with any of its commands except ``backup``. Stop the older server
 first. A schema is created or upgraded in one transaction, so a kill or a full disk changes nothing. A second process
 waits.
 
-Only ``check`` accepts a damaged file. It lists the damaged tables and counts the violations: ``restore`` a backup. To
-detect damage, the server reads the file once when it opens it, which takes about five seconds per GB.
-
-A file has one server, even if others use another path, symbolic link or hard link. Commands have to use the name that
-is served. The writer thread caches up to 32 MB of a SQLite database. The ``-wal`` file next to the database grows to
-about 33 MB under load.
+To detect damage, the server reads the file once when it opens it, which takes about five seconds per GB. Only ``check``
+accepts a damaged file: it lists the damaged tables and counts the violations. Then ``restore`` a backup.
 
 Clock jumps
 -----------
 
-Times come from the system clock. Use NTP. If the clock is set by a minute or more, or the machine slept, the log
-reports it. At startup the log reports stored times that lie in the future. Timeouts of devices, waits of programs and
-retry delays of webhooks use a monotonic clock and are not affected.
+Times come from the system clock. Use NTP. The log reports a clock that is set by a minute or more, and a machine that
+slept. At startup it reports stored times that lie in the future. Timeouts of devices, waits of programs and retry
+delays of webhooks use a monotonic clock, so jumps do not affect them.
 
-- Forward, or after a sleep: whatever is due by then happens at once. Requests end with ``REQUEST_EXPIRED``,
-  registrations without an update end, and devices that return register again. Deletions by age wait for an hour, so
-  that you can correct a wrong clock first: notifications, device events, history, devices not connected for six months,
-  webhooks that failed for a day. The same applies to a start long after the last stop. If the clock stays wrong for
-  longer, data that is old by that clock is deleted.
-- Backward: requests, registrations and retention end at the recorded times, and so that much later. Newer entries still
-  have larger ``seq`` and ``revision`` numbers; do not order by time alone.
-- ``--clock manual`` starts after the newest stored time. The system clock after a manual one counts as a jump back.
+- Clock set forward, or machine slept: everything that is due by then happens at once. Requests end with
+  ``REQUEST_EXPIRED``. Registrations without an update end, and devices that return register again.
+- Deletions by age wait for an hour after such a jump, so that you can correct a wrong clock first. They wait also at a
+  start long after the last stop. They concern notifications, device events, history, devices not connected for six
+  months, and webhooks that failed for a day. If the clock stays wrong for longer than an hour, data that is old by that
+  clock is deleted.
+- Clock set back: end times do not change, so requests, registrations and retention end later by the size of the jump.
+  Newer entries still have larger ``seq`` and ``revision`` numbers; do not order by time alone.
+- ``--clock manual`` starts after the newest stored time. A system clock after a manual clock counts as a jump back.
 
 Monitoring
 ----------
@@ -195,7 +210,7 @@ describes the whole interface in OpenAPI 3.1, and ``/reference/`` the Python pac
 
 The interface follows a public API: Arm Pelion, later Izuma Device Management (Connect, Notifications, Device Echo).
 Programs for that API run against the server; the tests run the vendor's own Python SDK unmodified. There is one
-exception: ``PUT /v2/subscriptions`` returns ``202``, as the specification requires, where that API returns ``204``. A
+exception: ``PUT /v2/subscriptions`` returns ``202``, as the specification requires; that API returns ``204``. A
 program that accepts only ``204`` has to accept both.
 """
 

@@ -86,21 +86,21 @@ class SystemClock:
 
     Args:
         clocks: Returns the clock of the system, and a monotonic clock; both in milliseconds.
-        last_known_at: The newest instant from before the start. If the clock is much later, that counts as a jump.
+        newest_stored_at: The newest instant from before the start. If the clock is much later, that counts as a jump.
     """
 
     is_manual = False
 
     def __init__(
-        self, clocks: Callable[[], tuple[Instant, int]] = _clocks, *, last_known_at: Instant | None = None
+        self, clocks: Callable[[], tuple[Instant, int]] = _clocks, *, newest_stored_at: Instant | None = None
     ) -> None:
         self._clocks = clocks
         wall, steady = clocks()
         # The lead over the monotonic clock, and each jump forward with the monotonic time until which it is in doubt.
         self._ahead = wall - steady
         self._doubts: list[tuple[int, int]] = []
-        if last_known_at is not None:
-            self._doubt(wall - last_known_at, steady)
+        if newest_stored_at is not None:
+            self._doubt(wall - newest_stored_at, steady)
         # Each timer is in both queues, and fires by the clock that reaches it first.
         self._by_wall = _Agenda()
         self._by_steady = _Agenda()
@@ -164,8 +164,8 @@ class SystemClock:
         self._doubts = [(ahead, until) for ahead, until in self._doubts if until > steady]
         if abs(jump) < _JUMP_MILLISECONDS:
             return
-        where = "ahead (or the machine slept)" if jump > 0 else "back"
-        _log.warning("the clock of the system was set %s by %s", where, timedelta(seconds=abs(jump) // 1000))
+        direction = "ahead (or the machine slept)" if jump > 0 else "back"
+        _log.warning("the clock of the system was set %s by %s", direction, timedelta(seconds=abs(jump) // 1000))
         if jump > 0:
             self._doubt(jump, steady)
         while jump < 0 and self._doubts:

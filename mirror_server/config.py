@@ -90,10 +90,10 @@ def _names(declared: Field[Any]) -> str:
 def _option(declared: Field[Any]) -> Callable[[F], F]:
     settings = {"default": declared.default, **declared.metadata[_OPTION].settings}
     # The help shows no default for a setting without a value.
-    shown = settings["default"] not in (None, ())
+    has_default = settings["default"] not in (None, ())
     variable = f"MIRROR_{option_name(declared).removeprefix('--').replace('-', '_').upper()}"
     return click.option(
-        _names(declared), declared.name, envvar=variable, show_envvar=True, show_default=shown, **settings
+        _names(declared), declared.name, envvar=variable, show_envvar=True, show_default=has_default, **settings
     )
 
 
@@ -121,7 +121,7 @@ def read_time(text: str) -> int:
     """
     found = _TIME.fullmatch(text)
     if found is None:
-        raise click.BadParameter(f"{text!r} is no time; write it like 24h, 30m, 7d or 0")
+        raise click.BadParameter(f"{text!r} is not a duration; write it like 24h, 30m, 7d or 0")
     return int(found[1]) * _UNITS_SECONDS[found[2]]
 
 

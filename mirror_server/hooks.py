@@ -45,7 +45,7 @@ All hooks are optional. This extension adds a route, a setting and a metric::
     def greet():
         return services().settings.of(Greeting).greeting
 
-State of one server belongs into an object that ``build(services)`` returns. The object can have hooks too, as marked
+State of one server belongs in an object that ``build(services)`` returns. The object can have hooks too, as marked
 methods. A view gets it with ``services().part(ItsClass)``. A hook may take fewer arguments than its specification;
 hooks that are called for each request or value take all. ``@extends(specname="lead")`` marks a function with another
 name.
@@ -90,19 +90,19 @@ The hooks, in the order in which a server calls them
 ----------------------------------------------------
 
 - Before a server is built: ``needs``, ``settings``, ``commands``, ``help_topics``, ``locations``, ``storage``,
-  ``configure_logging``, ``check_settings``, ``in_common``.
+  ``configure_logging``, ``check_settings``, ``shared_settings``.
 - While it is built: ``build``, ``blueprints``, ``configure_server``, ``accept``.
 - While it runs: ``lead``, ``connect_devices``, ``started``, ``interrupted`` and ``resumed``, ``every_hour``,
-  ``caught_up``, ``clock_advanced``, ``disconnect_devices``, ``resign``, ``stop``.
+  ``resync``, ``clock_advanced``, ``disconnect_devices``, ``resign``, ``stop``.
 - In the transaction of a change, on the writer thread: ``values_reported``, ``write_finished``,
   ``registration_changed``, ``devices_deleted``, ``responses_added``. A batch contains the values that one group of
   changes stores, up to some thousand; an exception rolls the group back. Send anything to the outside after the
   transaction, with ``session.after_commit``.
 - For each request: ``rewrite_path``, ``response_ready``. For each device request: ``device_request``. For a request
   with a wrong key: ``client_of``.
-- On demand: ``measurements``, ``undescribed``, ``interface_described``, ``device_conditions``, ``device_fields``,
-  ``device_filters``, ``described_besides``, ``describe_devices``, ``rules_put``, ``snapshot_at``.
-- For commands: ``demo_settings``, ``devices_come_to``, ``announcements``, ``erasure``, ``check``, ``size``.
+- On demand: ``measurements``, ``openapi_exclusions``, ``openapi_additions``, ``extend_openapi``,
+  ``device_conditions``, ``device_fields``, ``device_filters``, ``describe_devices``, ``rules_put``, ``snapshot_at``.
+- For commands: ``demo_settings``, ``device_address``, ``announcements``, ``erasure``, ``check``, ``size``.
 
 Each hook is documented in ``mirror_server.hooks``. A hook without implementations costs nothing per request or value.
 The module of an extension is imported for every command, so import slow modules only where they are used.
@@ -154,7 +154,7 @@ if TYPE_CHECKING:
 _PROJECT = "mirror_server"
 _GROUP = "mirror_server.extensions"
 SERVER = "the server"
-"""What :func:`require_distinct` calls the core."""
+"""The name of the core in errors of :func:`require_distinct`."""
 
 specifies = pluggy.HookspecMarker(_PROJECT)
 extends = pluggy.HookimplMarker(_PROJECT)
@@ -163,35 +163,38 @@ extends = pluggy.HookimplMarker(_PROJECT)
 
 @specifies
 def needs() -> Sequence[str]:  # type: ignore[empty-body]
-    """The modules of other packages without which a server leaves the extension out; commands still have it."""
+    """Return the modules of other packages that the extension needs.
+
+    If one is missing, a server leaves the extension out. Commands still use it.
+    """
 
 
 @specifies
 def settings() -> type:  # type: ignore[empty-body]
-    """A frozen dataclass whose fields :func:`mirror_server.config.setting` made: options and variables.
+    """Return a frozen dataclass with fields from :func:`mirror_server.config.setting`: options and variables.
 
-    Called before the command line is read.
+    Called before the command line is parsed.
     """
 
 
 @specifies
 def commands() -> Mapping[str, Sequence[str]]:  # type: ignore[empty-body]
-    """Modules that add commands to ``mirror-server`` when they are loaded, and the names of these commands."""
+    """Return modules that add commands to ``mirror-server`` when they are imported, with the names of the commands."""
 
 
 @specifies
 def help_topics() -> Mapping[str, str]:  # type: ignore[empty-body]
-    """Topics of ``mirror-server help``, and the module whose docstring each is."""
+    """Return topics of ``mirror-server help``, with the module whose docstring is the text of the topic."""
 
 
 @specifies
 def storage() -> Storage:  # type: ignore[empty-body]
-    """What it stores in the database. Called when a database is opened; no other has a branch of the same name."""
+    """Return the tables of the extension. Called when a database is opened. The name of the branch must be unique."""
 
 
 @specifies
 def check_settings(settings: Settings) -> None:
-    """Raise :class:`CannotServe` where something is asked for that is not possible.
+    """Raise :class:`CannotServe` if the server cannot run with these settings.
 
     Called before a server opens its database.
     """
@@ -199,107 +202,117 @@ def check_settings(settings: Settings) -> None:
 
 @specifies
 def configure_logging(settings: Settings) -> None:
-    """Set up :mod:`logging` for a process that a command serves in, before anything is logged."""
+    """Set up :mod:`logging` in the process of a command that serves, before anything is logged."""
 
 
 @specifies
-def in_common(settings: Settings) -> str:  # type: ignore[empty-body]
-    """What of the settings all processes on one database must have in common, as ``with --simulate``.
+def shared_settings(settings: Settings) -> str:  # type: ignore[empty-body]
+    """Return the settings that must be the same for all processes on one database, such as ``with --simulate``.
 
-    What begins with a comma stands behind what is said of the clock; nothing is said where it is empty.
+    The text is part of an error message. If it begins with a comma, it is appended to the clause about the clock. An
+    empty text adds nothing.
     """
 
 
 @specifies
 def build(services: Services) -> Sequence[object]:  # type: ignore[empty-body]
-    """Make what belongs to one server; each is found again by its class, with :meth:`Services.part`.
+    """Build the objects that belong to one server. :meth:`Services.part` returns each by its class.
 
-    Called when the core is built and nothing runs yet; may raise :class:`CannotServe`.
+    Called when the core is built and before anything runs.
+
+    Raises:
+        CannotServe: The server cannot start with its settings.
     """
 
 
 @specifies
 def lead() -> None:
-    """This process begins to decide and to store; of several on one database one does.
+    """Start the work of the leader. One of the processes on a database is the leader, which decides and stores.
 
-    Called before anything is stored, on the main thread or on that of the election.
+    Called before anything is stored, on the main thread or on the thread of the election.
     """
 
 
 @specifies
 def connect_devices() -> None:
-    """Take up the devices that were connected, and let others come; called behind :func:`lead`."""
+    """Restore the connections of devices, and accept new ones. Called after :func:`lead`."""
 
 
 @specifies
 def disconnect_devices() -> None:
-    """Let go of the devices; what is stored of them stays. Called before :func:`resign`."""
+    """Close the connections of devices. Their stored data remains. Called before :func:`resign`."""
 
 
 @specifies
 def started() -> None:
-    """The server is ready."""
+    """Start work that needs a running server. Called when the server is ready."""
 
 
 @specifies
 def interrupted() -> None:
-    """Nothing can be stored at the moment: devices cannot update their registrations."""
+    """Prepare for a time in which nothing can be stored, so that devices cannot update their registrations."""
 
 
 @specifies
 def resumed(session: Session, since: Instant) -> None:
-    """Storing works again, or the server starts; it did not since this instant. Called in a transaction."""
+    """Continue after an interruption of storage, or at the start of the server.
+
+    Args:
+        session: The transaction in which it is called.
+        since: The instant since which nothing could be stored.
+    """
 
 
 @specifies
-def caught_up() -> None:
-    """Signals of other processes may have been missed: look at everything they could have been about."""
+def resync() -> None:
+    """Check everything that signals of other processes may be about, because some may have been missed."""
 
 
 @specifies
 def every_hour(now: Instant) -> None:
-    """Delete what was kept long enough, in transactions of its own that are short: each holds up all others."""
+    """Delete data after its retention period, in short transactions of its own, because each delays all others."""
 
 
 @specifies
 def resign() -> None:
-    """It does so no more, or the server stops; may be called twice."""
+    """Stop the work of the leader. Called when another process leads or the server stops. May be called twice."""
 
 
 @specifies
 def stop() -> None:
-    """The server stops; what is submitted to the database now is still stored."""
+    """Stop, because the server stops. Work that is submitted to the database now is still stored."""
 
 
 @specifies
 def clock_advanced() -> None:
-    """A manual clock was advanced."""
+    """Apply the new time of a manual clock, which was advanced."""
 
 
 @specifies
 def values_reported(session: Session, batch: Sequence[ReportedChange]) -> None:
-    """Devices reported values.
+    """Process values that devices reported.
 
-    Called in the transaction that stores them, on the thread of the writer, with those of one group of changes (up to
-    2,000). An exception undoes the group. Nothing is built where no extension has this hook.
+    Called in the transaction that stores them, on the writer thread. A batch contains the values of one group of
+    changes (up to 2,000). An exception rolls the group back. If no extension has this hook, no batches are built.
     """
 
 
 @specifies
 def write_finished(session: Session, batch: Sequence[FinishedWrite]) -> None:
-    """Writes succeeded or failed; called as :func:`values_reported` is."""
+    """Process writes that succeeded or failed. Called like :func:`values_reported`."""
 
 
 @specifies
 def registration_changed(session: Session, batch: Sequence[RegistrationChange]) -> None:
-    """Registrations began, were updated or ended; called as :func:`values_reported` is."""
+    """Process registrations that started, were updated or ended. Called like :func:`values_reported`."""
 
 
 @specifies
 def devices_deleted(session: Session, device_ids: Sequence[str]) -> None:
-    """Devices go that had no contact for months; called in the transaction, before their rows are deleted.
+    """Delete the data of devices that made no contact for months.
 
-    A device that an operator erases goes by ``erase`` of :func:`storage` instead.
+    Called in the transaction, before their rows are deleted. For a device that an operator erases, ``erase`` of
+    :func:`storage` is called instead.
     """
 
 
@@ -307,14 +320,14 @@ def devices_deleted(session: Session, device_ids: Sequence[str]) -> None:
 def responses_added(
     session: Session, app_id: str, entries: Sequence[Mapping[str, Any]], first_seq: int, at: Instant
 ) -> None:
-    """Async responses were added to the log of an application; called as :func:`values_reported` is.
+    """Process async responses that are appended to the log of an application. Called like :func:`values_reported`.
 
     Args:
         session: The transaction.
         app_id: The application.
         entries: The responses.
-        first_seq: The number of the first one in the log; the others follow it.
-        at: When they were added.
+        first_seq: The number of the first response in the log. The others have the next numbers.
+        at: The instant at which they were appended.
     """
 
 
@@ -322,11 +335,12 @@ class Handling(NamedTuple):
     """How an extension takes part in a device request.
 
     Attributes:
-        check: Called in the transaction that queues it, unless it was queued before under its async-id. It may raise
+        check: Called in the transaction that queues the request, unless its async-id was used before. It may raise
             :class:`~mirror_server.core.errors.ApiError`.
-        respond: Makes the response in place of the server. It takes the future of the command, and the function that
-            makes the usual 202 of that, with further members of its body.
-        is_conditional: Whether ``check`` is about the request's ``If-Match``, which is refused where no one checks it.
+        respond: Returns the response instead of the server. Its arguments are the future of the command, and a function
+            that returns the usual 202 for the command, with additional members in the body.
+        is_conditional: Whether ``check`` evaluates the ``If-Match`` of the request. A request with this header is
+            rejected if no extension does.
     """
 
     check: Callable[[Session, CommandContext], object] | None = None
@@ -336,102 +350,109 @@ class Handling(NamedTuple):
 
 @specifies
 def device_request(submission: CommandSubmission) -> Handling | None:
-    """A device request came and is queued next. Called for each, in its view, and may refuse it."""
+    """Return how the extension handles a device request. Called in the view of each request, before it is queued.
 
-
-@specifies
-def blueprints() -> Sequence[Blueprint]:  # type: ignore[empty-body]
-    """Routes. Called when the app is made.
-
-    Each view is marked with :func:`mirror_server.views.requests.requires`, and with
-    :func:`mirror_server.views.description.described` to be in the description of the interface.
+    Raises:
+        ApiError: The request is rejected.
     """
 
 
 @specifies
-def undescribed(settings: Settings) -> Sequence[str]:  # type: ignore[empty-body]
-    """Beginnings of paths that the description of the interface leaves out: with these settings nothing is there."""
+def blueprints() -> Sequence[Blueprint]:  # type: ignore[empty-body]
+    """Return the routes of the extension. Called when the app is created.
+
+    Mark each view with :func:`mirror_server.views.requests.requires`. To include it in the OpenAPI document, also use
+    :func:`mirror_server.views.description.described`.
+    """
 
 
 @specifies
-def interface_described(document: dict[str, Any]) -> None:
-    """Add to the description of the interface, an OpenAPI document, what concerns the routes of others."""
+def openapi_exclusions(settings: Settings) -> Sequence[str]:  # type: ignore[empty-body]
+    """Return path prefixes to exclude from the OpenAPI document, because these settings disable their routes."""
+
+
+@specifies
+def extend_openapi(document: dict[str, Any]) -> None:
+    """Add to the OpenAPI document, for example to the descriptions of routes of other extensions."""
 
 
 @specifies
 def demo_settings() -> Mapping[str, Any]:  # type: ignore[empty-body]
-    """Settings that ``mirror-server demo`` has beside those of its options."""
+    """Return settings for ``mirror-server demo`` that are not options of it."""
 
 
 @specifies
-def devices_come_to() -> str:  # type: ignore[empty-body]
-    """A line with the addresses that devices are to come to; a command prints it first when all listens."""
+def device_address() -> str:  # type: ignore[empty-body]
+    """Return a line with the addresses for devices. A command prints it first when the server listens."""
 
 
 @specifies
 def announcements(services: Services, url: str, key: str | None) -> Sequence[str]:  # type: ignore[empty-body]
-    """Lines that a command prints when all listens; ``key`` is the one that ``mirror-server demo`` made."""
+    """Return lines that a command prints when the server listens; ``key`` is the new key of ``mirror-server demo``."""
 
 
 @specifies
 def configure_server(config: uvicorn.Config, bridge: Bridge, services: Services) -> None:
-    """Change the configuration of the HTTP server, before it is made.
+    """Change the configuration of the HTTP server before it is created.
 
-    Its ``ws`` is an :data:`~mirror_server.web.serve.Upgrade`: what makes other protocols of connections. An ``http`` of
-    an extension asks that.
+    ``config.ws`` is an :data:`~mirror_server.web.serve.Upgrade`, which upgrades connections to other protocols. An
+    extension that replaces ``config.http`` has to call it.
     """
 
 
 @specifies(firstresult=True)
 def accept(server: uvicorn.Server, sockets: Sequence[socket.socket]) -> list[asyncio.Server] | None:
-    """Accept connections in the place of the HTTP server. Called on the event loop, when it starts to listen."""
+    """Accept connections instead of the HTTP server. Called on the event loop, when it starts to listen."""
 
 
 @specifies(firstresult=True)
 def client_of(environ: dict[str, Any]) -> str | None:
-    """Who sent a request, so that wrong keys count as theirs; without this hook the address of its connection."""
+    """Return the client that sent a request, to count its wrong keys.
+
+    Without this hook the client is the address of the connection.
+    """
 
 
 @specifies
 def locations() -> Mapping[str, str]:  # type: ignore[empty-body]
-    """The schemes of database URLs, and for each the ``module:class`` of its ``Location``.
+    """Return the schemes of database URLs, each with the ``module:class`` of its ``Location``.
 
-    Called when it is loaded.
+    Called when the extension is loaded.
     """
 
 
 @specifies
 def rewrite_path(environ: dict[str, Any], path: str) -> str | None:
-    """The path that a request is taken for; ``None`` for its own. Called for each request, before routing."""
+    """Return the path to route a request to; ``None`` to keep its own. Called for each request, before routing."""
 
 
 @specifies
 def response_ready(environ: dict[str, Any], response: Response, route: tuple[str, str], seconds: float) -> None:
-    """A request has its answer, which may still be changed, and is sent behind this.
+    """Inspect or change a response before it is sent.
 
-    Called for each request, on the thread that answers, and must take microseconds.
+    Called for each request, on the thread that handles it, and must return within microseconds.
 
     Args:
-        environ: The request's WSGI environment.
-        response: Its answer.
-        route: Its method and the rule that it matched; both empty where there is none.
-        seconds: How long it took; of a long poll how long it was held.
+        environ: The WSGI environment of the request.
+        response: The response.
+        route: The method and the rule that matched; both are empty if none did.
+        seconds: The duration of the request, including the wait of a long poll.
     """
 
 
 class Measurement(NamedTuple):
-    """A metric as it is now.
+    """The current value of a metric.
 
     Attributes:
-        name: Its name; that of a count without the ``_total`` it has in the exposition.
-        meaning: What it says.
-        value: The number; of a metric with labels a number for each tuple of their values.
+        name: The name of the metric. A count has no ``_total`` here, which is added in the exposition.
+        description: The description of the metric.
+        value: The number. With labels it is a mapping from a tuple of label values to the number.
         labels: The names of the labels.
-        is_count: Whether it only ever grows.
+        is_count: Whether the value never decreases.
     """
 
     name: str
-    meaning: str
+    description: str
     value: float | Mapping[Any, float]
     labels: tuple[str, ...] = ()
     is_count: bool = False
@@ -439,17 +460,17 @@ class Measurement(NamedTuple):
 
 @specifies
 def measurements() -> Sequence[Measurement]:  # type: ignore[empty-body]
-    """Metrics as they are now. Called at each scrape, on a thread that may wait for the database."""
+    """Return the current metrics. Called at each scrape, on a thread that may wait for the database."""
 
 
 class Erasure(NamedTuple):
-    """How a device is erased from what is kept outside of the database.
+    """The erasure of a device's data outside the database.
 
     Attributes:
-        rows: How many rows there are, by what they are.
-        is_current: Tells in the transaction that erases the rest whether these are still all.
-        finish: Erases it behind that transaction; gives why that was not possible. ``is_alone`` is whether no server
-            runs on the database.
+        rows: The number of rows by kind.
+        is_current: Called in the transaction that erases the rest. It returns whether ``rows`` is still complete.
+        finish: Erases the data after that transaction, and returns the reason if that failed. The argument
+            ``is_alone`` is whether no server runs on the database.
     """
 
     rows: Mapping[str, int]
@@ -459,29 +480,29 @@ class Erasure(NamedTuple):
 
 @specifies
 def erasure(database: Database, device_id: str, settings: Settings) -> Erasure:  # type: ignore[empty-body]
-    """Called by ``mirror-server erase``."""
+    """Return the erasure of a device's data outside the database. Called by ``mirror-server erase``."""
 
 
 @specifies
 def check(database: Database, settings: Settings) -> Sequence[Violation]:  # type: ignore[empty-body]
-    """What is wrong outside of the database. Called by ``mirror-server check``, where the database itself is right."""
+    """Return damage outside the database. ``mirror-server check`` calls it if the database itself is undamaged."""
 
 
 @specifies
 def size(database: Database) -> str | None:
-    """How large something is, in a line for ``mirror-server check``; ``None`` for nothing to say."""
+    """Return a line about a size for ``mirror-server check``; ``None`` for no line."""
 
 
 @specifies(firstresult=True)
 def device_conditions(parameters: Sequence[tuple[str, str]], own: Collection[str]) -> Sequence[Condition] | None:
-    """Read the conditions on devices in the query of a request; without this hook its parameters are refused.
+    """Parse the conditions on devices in the query of a request. Without this hook such parameters are rejected.
 
-    The first extension that does not return ``None`` reads all of them. The directory takes every parameter: to add a
-    filter to its own, use :func:`device_fields`.
+    The first extension that does not return ``None`` parses all of them. The directory accepts every parameter. To add
+    a filter to the directory, use :func:`device_fields`.
 
     Args:
-        parameters: The parameters that the view does not read itself; at least one.
-        own: The names of those that the view reads, for the message about an unknown parameter.
+        parameters: The parameters that the view does not use itself; at least one.
+        own: The names of the parameters that the view uses, to list them in the error for an unknown one.
     """
 
 
@@ -490,10 +511,10 @@ class DeviceField(NamedTuple):
 
     Attributes:
         name: Its name in filters.
-        column: SQL for its value, of a row of the table ``devices``. It must not be NULL:
+        column: An SQL expression for its value in a row of the table ``devices``. It must not be NULL:
             ``coalesce((SELECT color FROM colors c WHERE c.device_id = devices.device_id), '')``.
-        read: Reads a value, from the name of the filter and the text; may raise a
-            :class:`~mirror_server.core.errors.ApiError`. Values are texts without it.
+        read: Parses a value, from the name of the filter and the text. It may raise a
+            :class:`~mirror_server.core.errors.ApiError`. Without it values are texts.
     """
 
     name: str
@@ -503,22 +524,22 @@ class DeviceField(NamedTuple):
 
 @specifies
 def device_fields() -> Sequence[DeviceField]:  # type: ignore[empty-body]
-    """Fields that the directory filters devices by: in parameters, ``filter=``, saved queries and the description.
+    """Return fields to filter devices by: in parameters, ``filter=``, saved queries and the OpenAPI document.
 
-    Called once. All operators of the directory are possible.
+    Called once. All operators of the directory can be used with them.
     """
 
 
 @specifies
 def device_filters() -> Sequence[Parameter]:  # type: ignore[empty-body]
-    """What :func:`device_conditions` reads, in the description of the interface."""
+    """Return the OpenAPI description of the parameters that :func:`device_conditions` parses."""
 
 
 @specifies
-def described_besides() -> Mapping[str, tuple[Sequence[ResponseSpec], Sequence[Parameter]]]:  # type: ignore[empty-body]
-    """Responses and parameters that it adds to the description of operations of others, by ``operationId``.
+def openapi_additions() -> Mapping[str, tuple[Sequence[ResponseSpec], Sequence[Parameter]]]:  # type: ignore[empty-body]
+    """Return responses and parameters to add to operations of others in the OpenAPI document, by ``operationId``.
 
-    A response takes the place of the one with the same status.
+    A response replaces one with the same status.
     """
 
 
@@ -526,19 +547,19 @@ def described_besides() -> Mapping[str, tuple[Sequence[ResponseSpec], Sequence[P
 def describe_devices(  # type: ignore[empty-body]
     session: Session, devices: Sequence[DeviceRow]
 ) -> Mapping[str, Mapping[str, Any]]:
-    """Members of devices in the directory, by device id, that stand in the place of the server's or beside them.
+    """Return members to add to devices in the directory, by device id. They replace members of the same name.
 
-    Called in the transaction that reads the devices. A program that sends a whole device back sends them too: the
-    directory takes them as they are, and refuses others.
+    Called in the transaction that reads the devices. A program that sends a complete device back sends these members
+    too. The directory accepts them unchanged, and rejects other values.
     """
 
 
 @specifies(firstresult=True)
 def rules_put() -> Callable[[Session, str], Future[None] | None] | None:
-    """Read the query of a request that puts presubscription rules; without this hook it must have none.
+    """Parse the query of a request that puts presubscription rules. Without this hook a query is rejected.
 
-    Returns a function that is called in the transaction that stores them, with the application. The response waits for
-    the future that it gives, if any.
+    Returns a function that is called with the application, in the transaction that stores the rules. If it returns a
+    future, the response waits for it.
     """
 
 
@@ -547,17 +568,17 @@ def snapshot_at(
     instant: Instant,
     conditions: Sequence[Condition],
     patterns: Sequence[str],
-    form: str,
+    content_type: str,
     compression: Compression,
 ) -> Response | None:
-    """The fleet snapshot as of an earlier instant, of the devices that meet all conditions.
+    """Return the fleet snapshot as of an earlier instant.
 
     Args:
-        instant: When.
-        conditions: Which devices.
-        patterns: Which of their resources, by path; all without any.
-        form: The content type.
-        compression: That of the buffers of an Arrow stream.
+        instant: The instant.
+        conditions: The conditions that devices have to meet.
+        patterns: The patterns of resource paths to include; empty for all.
+        content_type: The content type of the response.
+        compression: The compression of the buffers of an Arrow stream.
     """
 
 
@@ -565,13 +586,13 @@ class Extensions:
     """The extensions of one server.
 
     Args:
-        without: The names of those to leave out.
+        without: The names of the extensions to leave out.
 
     Attributes:
-        left_out: The names of those that are not there, and why.
+        left_out: The names of the extensions that are left out, each with the reason.
 
     Raises:
-        CannotServe: There is no extension of such a name, or one of another package cannot be loaded.
+        CannotServe: There is no extension with such a name, or an extension of another package cannot be loaded.
     """
 
     def __init__(self, without: Collection[str] = ()) -> None:
@@ -585,7 +606,7 @@ class Extensions:
             if name in without:
                 self.left_out[name] = "--without names it"
             elif isinstance(extension, Broken):
-                raise CannotServe(f"{extension.why}; mend or uninstall it, or leave it out with --without {name}")
+                raise CannotServe(f"{extension.reason}; fix or uninstall it, or leave it out with --without {name}")
             elif missing := _missing(name, extension):
                 self.left_out[name] = missing
             else:
@@ -593,104 +614,104 @@ class Extensions:
 
     @property
     def hook(self) -> pluggy.HookRelay:
-        """Calls a hook of all extensions, by its name."""
+        """The relay that calls a hook of all extensions, by the name of the hook."""
         return self._manager.hook
 
     @property
     def storages(self) -> list[Storage]:
-        """What they store, in the order of their names.
+        """The tables of the extensions, in the order of the extensions' names.
 
         Raises:
             CannotServe: Two of them have a branch of the same name.
         """
-        found = list(self.each("storage"))
-        names = [(f"storage branch {storage.branch.name}", whose) for whose, storage in found]
+        found = list(self.results("storage"))
+        names = [(f"storage branch {storage.branch.name}", owner) for owner, storage in found]
         require_distinct([("storage branch core", SERVER), *names])
         return [storage for _, storage in found]
 
     @property
     def names(self) -> list[str]:
-        """Those that are loaded, in order."""
+        """The names of the loaded extensions, in order."""
         return [name for name in installed() if self._manager.has_plugin(name)]
 
     def add(self, extension: object, name: str | None = None) -> None:
-        """Have the hooks of a module, or of an object that belongs to one server.
+        """Register the hooks of a module, or of an object that belongs to one server.
 
         Raises:
-            CannotServe: One of them is none that there is, or takes something else.
+            CannotServe: A marked function is not a hook, or has an argument that the hook does not have.
         """
         kind = type(extension)
         name = name or f"{extension_of(kind.__module__) or kind.__module__} ({kind.__name__})"
-        misfit = f"the extension {name} does not fit this version of the server"
+        problem = f"the extension {name} does not fit this version of the server"
         try:
             self._manager.register(extension, name)
         except (pluggy.PluginValidationError, ValueError) as error:
-            raise CannotServe(f"{misfit}: {error}") from error
+            raise CannotServe(f"{problem}: {error}") from error
         hooks = [hook for hook, caller in vars(self.hook).items() if caller.has_spec()]
         for caller in self._manager.get_hookcallers(extension) or ():
             if caller.name not in hooks:
                 (marked,) = caller.get_hookimpls()
-                near = get_close_matches(caller.name, hooks, 1)
-                cure = f"did you mean {near[0]}?" if near else "'mirror-server help extensions' names all"
-                raise CannotServe(f"{misfit}: {marked.function.__name__}() is marked as a hook {caller.name}; {cure}")
+                similar = get_close_matches(caller.name, hooks, 1)
+                cure = f"did you mean {similar[0]}?" if similar else "'mirror-server help extensions' names all"
+                raise CannotServe(f"{problem}: {marked.function.__name__}() is marked as a hook {caller.name}; {cure}")
 
-    def each(self, hook: str) -> Iterator[tuple[str, Any]]:
-        """What a hook without arguments gives, by the name of the extension, in the order of these names."""
-        for each in getattr(self.hook, hook).get_hookimpls():
-            if (found := each.function()) is not None:
-                yield f"the extension {each.plugin_name}", found
+    def results(self, hook: str) -> Iterator[tuple[str, Any]]:
+        """Yield the results of a hook without arguments, each with the name of its extension, ordered by name."""
+        for implementation in getattr(self.hook, hook).get_hookimpls():
+            if (result := implementation.function()) is not None:
+                yield f"the extension {implementation.plugin_name}", result
 
-    def collected(self, hook: str) -> tuple[Callable[..., Any], ...]:
-        """The functions behind a hook, for where it is called too often for anything in between; by position.
+    def implementations(self, hook: str) -> tuple[Callable[..., Any], ...]:
+        """Return the functions of a hook, for calls that are too frequent for pluggy. They take positional arguments.
 
         Raises:
-            CannotServe: One of them does not take all arguments.
+            CannotServe: A function does not take all arguments.
         """
         caller = getattr(self.hook, hook)
         found = caller.get_hookimpls()[::-1]
-        for each in found:
-            if each.argnames != caller.spec.argnames:
-                wanted = ", ".join(caller.spec.argnames)
-                raise CannotServe(f"the hook {hook} of {each.plugin_name} does not take all of {wanted}")
-        return tuple(each.function for each in found)
+        for implementation in found:
+            if implementation.argnames != caller.spec.argnames:
+                arguments = ", ".join(caller.spec.argnames)
+                raise CannotServe(f"the hook {hook} of {implementation.plugin_name} does not take all of {arguments}")
+        return tuple(implementation.function for implementation in found)
 
     def check(self, settings: Settings) -> None:
-        """Refuse a setting of an extension that is left out, a database that it opens, and two settings of one name.
+        """Check that the settings do not need an extension that is left out, and that their names are unique.
 
         Raises:
-            CannotServe: There is one.
+            CannotServe: A setting or the database needs such an extension, or two settings have the same name.
         """
         kinds = [(SERVER, Settings)]
         for name, extension in installed().items():
             kinds += [(f"the extension {name}", kind) for kind in _called(extension, "settings")]
         names = [(name, SERVER) for name in ("setting host", "option --host", "setting port", "option --port")]
-        for whose, kind in kinds:
+        for owner, kind in kinds:
             for each in fields(kind):
-                names += [(f"setting {each.name}", whose), (f"option {option_name(each)}", whose)]
+                names += [(f"setting {each.name}", owner), (f"option {option_name(each)}", owner)]
         require_distinct(names)
         scheme = settings.database_url.partition("://")[0]
-        for name, why in self.left_out.items():
+        for name, reason in self.left_out.items():
             for schemes in _called(installed()[name], "locations"):
                 if scheme in schemes:
                     url = shown(settings.database_url)
-                    raise CannotServe(f"the database {url} takes the extension {name}, which is left out: {why}")
+                    raise CannotServe(f"the database {url} needs the extension {name}, which is left out: {reason}")
             for kind in _called(installed()[name], "settings"):
-                given = settings.of(kind)
+                values = settings.of(kind)
                 for each in fields(kind):
-                    if getattr(given, each.name) != each.default:
+                    if getattr(values, each.name) != each.default:
                         option = option_name(each)
-                        raise CannotServe(f"{option} is of the extension {name}, which is left out: {why}")
+                        raise CannotServe(f"{option} is of the extension {name}, which is left out: {reason}")
 
 
 class Broken(NamedTuple):
-    """An extension of another package that cannot be loaded, and why."""
+    """An extension of another package that cannot be loaded, and the reason."""
 
-    why: str
+    reason: str
 
 
 @cache
 def installed() -> Mapping[str, ModuleType | Broken]:
-    """All extensions there are, by name, whether they are to be loaded or not; what opens databases is known then."""
+    """Return all installed extensions by name, including those to leave out. Registers their database schemes."""
     found: dict[str, ModuleType | Broken] = {}
     if find_spec(_GROUP) is not None:
         package = importlib.import_module(_GROUP)
@@ -712,20 +733,20 @@ def installed() -> Mapping[str, ModuleType | Broken]:
 
 
 def require_distinct(names: Iterable[tuple[str, str]]) -> None:
-    """Refuse two names that are the same, as ``setting port``; each comes with whose it is.
+    """Check that all names are different. Each, such as ``setting port``, comes with its owner.
 
     Raises:
-        CannotServe: There are two.
+        CannotServe: Two are the same.
     """
-    taken: dict[str, str] = {}
-    for name, whose in names:
-        if name in taken:
-            raise CannotServe(f"{taken[name]} and {whose} both have the {name}; rename one of them")
-        taken[name] = whose
+    owners: dict[str, str] = {}
+    for name, owner in names:
+        if name in owners:
+            raise CannotServe(f"{owners[name]} and {owner} both have the {name}; rename one of them")
+        owners[name] = owner
 
 
 def extension_of(module: str) -> str:
-    """The name of the extension that a module is part of; empty where it is of none."""
+    """Return the name of the extension that a module belongs to; empty if it belongs to none."""
     for attribute in ("__name__", "__package__"):
         for name, extension in installed().items():
             if f"{module}.".startswith(f"{getattr(extension, attribute, None) or '?'}."):
@@ -733,24 +754,24 @@ def extension_of(module: str) -> str:
     return ""
 
 
-def failed_in(error: BaseException) -> str:
-    """The name of the extension in whose code an exception was raised; empty where it was in none."""
+def extension_of_error(error: BaseException) -> str:
+    """Return the name of the extension whose code raised an exception; empty if none did."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return next(filter(None, (extension_of(frame.f_globals.get("__name__", "")) for frame in frames[::-1])), "")
 
 
-def of_all(hook: str) -> list[Any]:
-    """What a hook that is called before there is a server gives, of every extension that is installed."""
-    return [found for extension in installed().values() for found in _called(extension, hook)]
+def call_installed(hook: str) -> list[Any]:
+    """Call a hook of every installed extension, without a server, and return the results."""
+    return [result for extension in installed().values() for result in _called(extension, hook)]
 
 
-def of_commands() -> Extensions:
-    """The extensions for commands on a database, with those that a missing package keeps out of a server.
+def load_for_commands() -> Extensions:
+    """Load the extensions for commands on a database, including those that a server leaves out for a missing package.
 
-    What they have stored is checked and erased all the same.
+    So their stored data is checked and erased too.
 
     Raises:
-        CannotServe: One of them does not fit.
+        CannotServe: An extension does not fit this version of the server.
     """
     extensions = Extensions()
     for name in extensions.left_out:
@@ -759,20 +780,20 @@ def of_commands() -> Extensions:
 
 
 def open_database(url: str, *, must_exist: bool = False, keep_schema: bool = False) -> Database:
-    """Open a database with all that the extensions that are installed store in it.
+    """Open a database with the tables of all installed extensions.
 
     Raises:
         DatabaseError: See :class:`Database`.
     """
     from mirror_server.store.database import Database  # noqa: PLC0415 - the help of the commands needs none
 
-    return Database(url, of_commands().storages, must_exist=must_exist, keep_schema=keep_schema)
+    return Database(url, load_for_commands().storages, must_exist=must_exist, keep_schema=keep_schema)
 
 
 def read_settings(**values: Any) -> Settings:
-    """The settings of a server and its extensions, each by the name of its field."""
+    """Return the settings of a server and its extensions from values by field name."""
     extensions = []
-    for kind in of_all("settings"):
+    for kind in call_installed("settings"):
         names = [each.name for each in fields(kind)]
         extensions.append(kind(**{name: values.pop(name) for name in names if name in values}))
     return Settings(**values, extensions=tuple(extensions))
@@ -783,7 +804,7 @@ def _called(extension: ModuleType | Broken, hook: str) -> list[Any]:
 
 
 def _missing(name: str, extension: ModuleType) -> str:
-    """Why an extension is left out: the first module that it needs and that is not there; empty for none."""
+    """Return the reason to leave an extension out: the first missing module that it needs; empty if none is missing."""
     module = next((each for needed in _called(extension, "needs") for each in needed if find_spec(each) is None), None)
     if module is None:
         return ""

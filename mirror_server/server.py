@@ -76,7 +76,7 @@ class Coordinator:
         Raises:
             DatabaseError: The database does not respond.
         """
-        self._services.begin_to_lead()
+        self._services.become_leader()
 
     def respond_with(self, app: Any) -> None:
         """Use a WSGI app for the requests of other processes while this process is the leader."""
@@ -120,8 +120,8 @@ class Services:
         self.extensions.hook.check_settings(settings=settings)
         with ExitStack() as undo:
             location = location_of(settings.database_url)
-            self._let_others_serve = location.begin_serving()
-            undo.callback(self._let_others_serve)
+            self._stop_serving = location.begin_serving()
+            undo.callback(self._stop_serving)
             self.database = Database(settings.database_url, self.extensions.storages)
             undo.callback(self.database.close)
             kind = Coordinator if location.coordinator is None else pkgutil.resolve_name(location.coordinator)
@@ -193,11 +193,11 @@ class Services:
         for part in self._parts:
             self.extensions.add(part)
         for hook in ("values_reported", "write_finished", "registration_changed", "devices_deleted"):
-            getattr(self._listeners, hook).extend(self.extensions.collected(hook))
-        self.devices.on_resumed.extend(self.extensions.collected("resumed"))
-        self.devices.on_describe.extend(self.extensions.collected("describe_devices"))
-        self.log.on_responses.extend(self.extensions.collected("responses_added"))
-        self.device_request_hooks = self.extensions.collected("device_request")
+            getattr(self._listeners, hook).extend(self.extensions.implementations(hook))
+        self.devices.on_resumed.extend(self.extensions.implementations("resumed"))
+        self.devices.on_describe.extend(self.extensions.implementations("describe_devices"))
+        self.log.on_responses.extend(self.extensions.implementations("responses_added"))
+        self.device_request_hooks = self.extensions.implementations("device_request")
 
     def measurements(self) -> list[Iterable[Measurement]]:
         """Return the current metrics of the web server and of extensions."""
@@ -231,7 +231,7 @@ class Services:
         self.database.settle()
         self.extensions.hook.started()
 
-    def begin_to_lead(self) -> None:
+    def become_leader(self) -> None:
         """Become the leader: do what is due, connect the devices, deliver pending commands and notifications."""
         # Another process may have led since an interruption.
         self.devices.forget_interruption()
@@ -253,7 +253,7 @@ class Services:
         self._interrupted()
         self.webhooks.stop()
 
-    def go_on_leading(self) -> None:
+    def resume_leading(self) -> None:
         """Continue as the leader, after it is known that no other process was the leader in between."""
         self._resumed()
         self.webhooks.start()
@@ -269,10 +269,10 @@ class Services:
         # The new leader needs it.
         self.log.store_read()
 
-    def catch_up(self) -> None:
+    def resync(self) -> None:
         """Check everything that signals may be about, because some may have been missed."""
         self.log.wake_all()
-        self.extensions.hook.caught_up()
+        self.extensions.hook.resync()
         if self.is_leader():
             self.dispatcher.wake_all()
             self._housekeeping.expire_commands()
@@ -288,7 +288,7 @@ class Services:
         self.log.store_read()
         self.coordinator.close()
         self.database.close()
-        self._let_others_serve()
+        self._stop_serving()
 
     def _interrupted(self) -> None:
         """Let no registration expire while nothing can be stored, because devices cannot update theirs."""
@@ -351,11 +351,11 @@ def _clock(settings: Settings, database: Database) -> Clock:
     if settings.manual_clock:
         # The database may have been served with the wall clock before, and time must not go back.
         return ManualClock(max(int(stored or _MANUAL_CLOCK_BEGINS_AT), newest or 0))
-    clock = SystemClock(last_known_at=newest)
+    clock = SystemClock(newest_stored_at=newest)
     if newest is not None and newest > after_seconds(clock.now(), _CLOCKS_DIFFER_SECONDS):
         _log.warning(
-            "the database has things that happened at %s, which is yet to come: the clock of the system is behind, or"
-            " it or a manual one was ahead; 'mirror-server help operate' tells what that means",
+            "the newest time in the database, %s, is in the future: the clock of the system lags, or it or a"
+            " manual clock was ahead; see 'Clock jumps' in 'mirror-server help operate'",
             to_datetime(newest).isoformat(timespec="seconds"),
         )
     return clock

@@ -42,7 +42,7 @@ SAME_ON_EVERY_DATABASE = (
     "extensions/simulator/test_simulator_rooms.py",
     # Sockets, codecs, and what is decided of real devices.
     "extensions/lwm2m/test_coap.py",
-    "extensions/lwm2m/test_coap_hostile.py",
+    "extensions/lwm2m/test_coap_malformed_input.py",
     "extensions/lwm2m/test_coap_sockets.py",
     "extensions/lwm2m/test_device_command.py",
     "extensions/lwm2m/test_device_wire.py",
@@ -57,7 +57,7 @@ SAME_ON_EVERY_DATABASE = (
     "server/interface/test_bounded_polls.py",
     "server/interface/test_bridge_limits.py",
     "server/interface/test_failed_keys.py",
-    "server/interface/test_hostile_input.py",
+    "server/interface/test_malformed_input.py",
     "extensions/history/test_unread_downloads.py",
     "extensions/page/",
     "extensions/streams/test_places_of_streams.py",

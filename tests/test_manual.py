@@ -19,7 +19,7 @@ import mirror_server
 import mirror_server.cli
 import mirror_server.extensions.wsgi.app
 from mirror_server.config import Settings, option_name
-from mirror_server.hooks import of_all
+from mirror_server.hooks import call_installed
 from mirror_server.service.keys import Scope
 
 GROUPS: dict[str, tuple[click.Group, dict[str, str]]] = {
@@ -142,7 +142,7 @@ def test_server_manual_describes_options_variables_and_scopes() -> None:
             assert f"``{option.envvar}``" in manual
 
 
-@pytest.mark.parametrize("kind", [Settings, *of_all("settings")])
+@pytest.mark.parametrize("kind", [Settings, *call_installed("settings")])
 def test_core_and_extensions_describe_their_settings(kind: type) -> None:
     package = kind.__module__.rpartition(".")[0]
     texts = [text for topic, text in MANUAL.items() if SERVER_TOPICS[topic] == package]

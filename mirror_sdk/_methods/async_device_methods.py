@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mirror_sdk._off_loop import import_off_loop, off_loop
 from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._protocol.deadline import wait_of
 from mirror_sdk._protocol.request_options import to_execute, to_write
+from mirror_sdk._run_in_thread import import_in_thread, run_in_thread
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._table_keys import DeviceTable, is_table
 from mirror_sdk.naming import DeviceLike, look_up, lookup_failures
@@ -239,17 +239,17 @@ class AsyncDeviceMethods:
         >>> await client.plan(dim, value=40, if_match=True)
         <AsyncPlan: 1 to write; nothing was sent, apply() sends>
         """
-        await import_off_loop("mirror_sdk.plan", "mirror_sdk.resources.async_planner")
+        await import_in_thread("mirror_sdk.plan", "mirror_sdk.resources.async_planner")
         from mirror_sdk.plan.requested import names_in, read_requested, with_ids
         from mirror_sdk.resources.async_planner import AsyncPlanner
 
         # A generator of rows may use objects of this thread.
         rows = writes if is_table(writes) else list(writes)
-        requested = await off_loop(partial(read_requested, rows, value=value, path=path, if_match=if_match))
+        requested = await run_in_thread(partial(read_requested, rows, value=value, path=path, if_match=if_match))
         whole = self._session.sender.total_deadline(timeout)
-        found = await self._session.run(look_up(self._session.names, await off_loop(names_in, requested)), whole)
+        found = await self._session.run(look_up(self._session.names, await run_in_thread(names_in, requested)), whole)
         return await AsyncPlanner(self._session).plan_of(
-            await off_loop(with_ids, requested, found.ids),
+            await run_in_thread(with_ids, requested, found.ids),
             await self._session.run(lookup_failures(found), whole),
             whole,
             read_first=read_first,

@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mirror_sdk._caller import calling_line
-from mirror_sdk._off_loop import import_off_loop
 from mirror_sdk._protocol.async_channels import AsyncEvents, AsyncWatch
 from mirror_sdk._protocol.defaults import DEFAULT_IDLE_SECONDS, DEFAULT_ROTATE_BYTES, DEFAULT_ROTATE_SECONDS
+from mirror_sdk._run_in_thread import import_in_thread
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._session.async_table_reader import AsyncTableReader
 from mirror_sdk.events import Event, event_filter
@@ -177,8 +177,8 @@ class AsyncEventMethods:
         >>> await client.subscriptions.rules.list()
         []
         """
-        await import_off_loop("mirror_sdk.recording.async_recorder")
-        from mirror_sdk.recording.async_recorder import begin_recording
+        await import_in_thread("mirror_sdk.recording.async_recorder")
+        from mirror_sdk.recording.async_recorder import start_recording
         from mirror_sdk.recording.rules import RecordingRules
         from mirror_sdk.recording.writer import RecordingWriter
 
@@ -195,7 +195,7 @@ class AsyncEventMethods:
             rotate_seconds=rotate_seconds,
             called_from=calling_line(),
         )
-        recorder = await begin_recording(
+        recorder = await start_recording(
             make_writer,
             self._session.new_log_reader,
             lambda within: self._tables.state_to_record(chosen, paths, within),

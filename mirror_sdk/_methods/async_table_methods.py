@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 from mirror_sdk._arguments import Form, InstantLike, count, module_for
 from mirror_sdk._arguments import instant as instant_like
-from mirror_sdk._off_loop import import_off_loop, off_loop
+from mirror_sdk._run_in_thread import import_in_thread, run_in_thread
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._session.async_table_reader import AsyncTableReader
 from mirror_sdk.forms import to_form
@@ -79,11 +79,11 @@ class AsyncTableMethods:
         >>> (await client.state_frame(paths=["/3311/*"], as_="polars")).height
         2
         """
-        await import_off_loop(module_for(as_))
+        await import_in_thread(module_for(as_))
         whole = self._session.sender.total_deadline(timeout)
         tables, about = await self._tables.state_of(devices, paths, whole, raw=raw)
         about = await self._tables.with_silent(about, tables, paths)
-        return await off_loop(lambda: to_form(tables, about, as_=as_, tz=tz))
+        return await run_in_thread(lambda: to_form(tables, about, as_=as_, tz=tz))
 
     @overload
     async def history(
@@ -182,7 +182,7 @@ class AsyncTableMethods:
         >>> found[["event", "origin", "value_num"]].values.tolist()
         [['registration', nan, <NA>], ['reported', 'read', 21.5]]
         """
-        await import_off_loop(module_for(as_), "mirror_sdk.history.reading")
+        await import_in_thread(module_for(as_), "mirror_sdk.history.reading")
         from mirror_sdk.history.reading import history_metadata
         from mirror_sdk.history.request import HistoryRequest, check_interval
         from mirror_sdk.tables.history import HistoryTableBuilder
@@ -197,15 +197,15 @@ class AsyncTableMethods:
             limit=count("limit", limit),
             compression=compression,
         )
-        parts = await off_loop(HistoryTableBuilder, raw=raw)
+        parts = await run_in_thread(HistoryTableBuilder, raw=raw)
         told = await self._tables.read_history(request, parts.add, whole, raw=raw)
-        if limit is None and (unheard := await off_loop(parts.without_rows, request.selection.device_ids or ())):
+        if limit is None and (unheard := await run_in_thread(parts.without_rows, request.selection.device_ids or ())):
             await self._session.run(require_known(unheard), whole)
-        units = await self._tables.units_over_time(await off_loop(parts.unitless), request, told)
-        tables, metadata = await off_loop(parts.finish, history_metadata(request, told), units=units)
+        units = await self._tables.units_over_time(await run_in_thread(parts.unitless), request, told)
+        tables, metadata = await run_in_thread(parts.finish, history_metadata(request, told), units=units)
         if limit is None:
             metadata = await self._tables.with_silent(metadata, tables, paths, request.selection, whole)
-        return await off_loop(lambda: to_form(tables, metadata, as_=as_, tz=tz))
+        return await run_in_thread(lambda: to_form(tables, metadata, as_=as_, tz=tz))
 
     @overload
     async def as_of(
@@ -296,7 +296,7 @@ class AsyncTableMethods:
         >>> (await client.as_of(before, ["station-01"], paths=["/3303/*"]))["reported_num"].tolist()
         [21.5]
         """
-        await import_off_loop(module_for(as_), "mirror_sdk.snapshot.request")
+        await import_in_thread(module_for(as_), "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
 
         whole = self._session.sender.total_deadline(timeout)
@@ -307,7 +307,7 @@ class AsyncTableMethods:
         )
         tables, about = await self._tables.parts_of(request, whole)
         about = await self._tables.with_silent(about, tables, paths, selection, whole)
-        return await off_loop(lambda: to_form(tables, about, as_=as_, tz=tz))
+        return await run_in_thread(lambda: to_form(tables, about, as_=as_, tz=tz))
 
     @overload
     async def changes(
@@ -395,7 +395,7 @@ class AsyncTableMethods:
         >>> (await client.changes(begin, end))[["path", "before_num", "after_num"]].values.tolist()
         [['/3303/0/5700', 21.5, 22.5]]
         """
-        await import_off_loop(module_for(as_), "mirror_sdk.history.reading", "mirror_sdk.history.changes")
+        await import_in_thread(module_for(as_), "mirror_sdk.history.reading", "mirror_sdk.history.changes")
         from mirror_sdk.history.changes import ReportCounts, changes_tables
         from mirror_sdk.history.request import HistoryRequest, check_interval, just_after
         from mirror_sdk.tables.columns import metadata_of_table
@@ -405,7 +405,7 @@ class AsyncTableMethods:
         first = instant_like("begin", begin, now)
         _, last = check_interval(first, end, now)
         selection = await self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters)
-        counts = await off_loop(ReportCounts)
+        counts = await run_in_thread(ReportCounts)
         before = await self._tables.state_at(first, selection, whole)
         if last is None:
             # Until now, by the service's clock.
@@ -417,5 +417,5 @@ class AsyncTableMethods:
         await self._tables.read_history(between, counts.add, whole)
         if end is not None:
             after = await self._tables.state_at(last, selection, whole)
-        tables, about = await off_loop(lambda: changes_tables(counts.finish(), before, after, first, last))
-        return await off_loop(lambda: to_form(tables, about, as_=as_, tz=tz))
+        tables, about = await run_in_thread(lambda: changes_tables(counts.finish(), before, after, first, last))
+        return await run_in_thread(lambda: to_form(tables, about, as_=as_, tz=tz))

@@ -175,7 +175,7 @@ class EventMethods:
         []
         """
         import_locked("mirror_sdk.recording.recorder")
-        from mirror_sdk.recording.recorder import begin_recording
+        from mirror_sdk.recording.recorder import start_recording
         from mirror_sdk.recording.rules import RecordingRules
         from mirror_sdk.recording.writer import RecordingWriter
 
@@ -192,7 +192,7 @@ class EventMethods:
             rotate_seconds=rotate_seconds,
             called_from=calling_line(),
         )
-        recorder = begin_recording(
+        recorder = start_recording(
             make_writer,
             self._session.new_log_reader,
             lambda within: self._tables.state_to_record(chosen, paths, within),

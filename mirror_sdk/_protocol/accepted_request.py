@@ -22,7 +22,7 @@ from mirror_sdk.wire.model import JsonForm, plain, write_timestamp
 from mirror_sdk.wire.notifications import AsyncResponse
 
 LONGEST_DEFAULT_WAIT_SECONDS = 60.0
-ANSWER_MARGIN_SECONDS = 5.0
+RESPONSE_MARGIN_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,10 +36,10 @@ class AcceptedRequest(JsonForm):
         device_id: The device.
         path: The resource path.
         method: ``GET`` read, ``PUT`` write, ``POST`` execute.
-        issued_at: When this client began it, by the clock here, which may not be the service's.
-        expiry_seconds: For how long it may wait for the device; ``None`` leaves that to the service.
-        accepted_at: When the service accepted it, by the service's clock, and the first time where it was placed under
-            this async-id before. ``None`` for one that was taken up again, and where the service does not tell.
+        issued_at: When this client sent it, by the clock of this machine, which may differ from the service's.
+        expiry_seconds: How long it may wait for the device; ``None`` leaves that to the service.
+        accepted_at: When the service accepted it, by the service's clock; for a repeated async-id the first time.
+            ``None`` for a resumed request, and if the service does not say.
         expires_at: Until when it may wait for the device, by the service's clock; ``None`` as ``accepted_at``.
         requested_value: The value to write; ``None`` if there is none.
     """
@@ -54,11 +54,11 @@ class AcceptedRequest(JsonForm):
     expires_at: datetime | None = None
     requested_value: Value | None = None
     _expectation: Expectation
-    _begun_seconds: float | None = None
+    _started_seconds: float | None = None
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "a request cannot be sent to another process, for its client is here; take it up there with"
+            "a request cannot be sent to another process, because its client is in this one; resume it there with"
             f" client.requests.resume({self.async_id!r}, {self.device_id!r}, {self.path!r}, method={self.method!r})"
         )
 
@@ -81,7 +81,7 @@ class AcceptedRequest(JsonForm):
 
     @property
     def received_at(self) -> datetime | None:
-        """When this client received the response, by the clock here; ``None`` before.
+        """When this client received the response, by the clock of this machine; ``None`` before.
 
         >>> request.received_at > request.issued_at
         True
@@ -90,26 +90,26 @@ class AcceptedRequest(JsonForm):
 
     @property
     def latency(self) -> timedelta | None:
-        """How long it took from its start until its response was received, both on this machine.
+        """The time from sending the request until its response was received, both on this machine.
 
-        It is measured by this machine's monotonic clock, so that no clock that is wrong, set or simulated spoils it. A
-        late look makes it longer. ``None`` before the response, and for a request that was resumed.
+        It is measured by the monotonic clock of this machine, so a wrong, changed or simulated clock does not affect
+        it. Reading the log late makes it longer. ``None`` before the response, and for a resumed request.
 
         >>> request.latency < timedelta(seconds=10)
         True
         """
         received_seconds = self._expectation.received_seconds
-        if received_seconds is None or self._begun_seconds is None:
+        if received_seconds is None or self._started_seconds is None:
             return None
-        # A response that was here already belongs to an earlier request under the same async-id.
-        return timedelta(seconds=max(0.0, received_seconds - self._begun_seconds))
+        # A response that arrived before belongs to an earlier request with the same async-id.
+        return timedelta(seconds=max(0.0, received_seconds - self._started_seconds))
 
     @property
     def default_timeout_seconds(self) -> float:
-        """How long a wait lasts by default: until its expiry was told, and a minute at most."""
+        """How long a wait lasts by default: until the response to an expired request comes, and a minute at most."""
         if self.expiry_seconds is None:
             return LONGEST_DEFAULT_WAIT_SECONDS
-        return min(self.expiry_seconds + ANSWER_MARGIN_SECONDS, LONGEST_DEFAULT_WAIT_SECONDS)
+        return min(self.expiry_seconds + RESPONSE_MARGIN_SECONDS, LONGEST_DEFAULT_WAIT_SECONDS)
 
     def read_failure(self, response: AsyncResponse) -> DeviceRequestFailed | None:
         """Return the error that a response reports; ``None`` if the request succeeded."""
@@ -130,14 +130,14 @@ class AcceptedRequest(JsonForm):
             return NO_VALUE
         return decode(response.payload, response.ct, self.path)
 
-    def late(self, timeout_seconds: float) -> WaitTimeout:
-        """The error for a wait that is over."""
+    def wait_timeout(self, timeout_seconds: float) -> WaitTimeout:
+        """Return the error for a wait that is over."""
         until = f" until {write_timestamp(self.expires_at)}" if self.expires_at else ""
         return WaitTimeout(
-            f"no answer for {self.path} of device {self.device_id} within {timeout_seconds:g} s; the request may still"
-            f" finish: it waits{until} (expiry_seconds= makes that less) for the device, or behind an earlier request"
-            " that it has not answered; ask the same handle again, give a longer timeout, or take it up from anywhere"
-            f" with client.requests.resume({self.async_id!r}, {self.device_id!r}, {self.path!r},"
+            f"no response for {self.path} of device {self.device_id} within {timeout_seconds:g} s; the request may"
+            f" still finish: it waits{until} (expiry_seconds= shortens that) for the device, or for an earlier request"
+            " to finish; wait again with the same handle, give a longer timeout, or resume it anywhere with"
+            f" client.requests.resume({self.async_id!r}, {self.device_id!r}, {self.path!r},"
             f" method={self.method!r})"
         )
 
@@ -147,16 +147,16 @@ class UnacceptedRequest(JsonForm):
     """A request the service has not accepted, or not yet.
 
     Attributes:
-        async_id: Under which it is or was to be placed.
+        async_id: Identity of the request.
         device_id: The device.
         path: The resource path.
         method: ``GET`` read, ``PUT`` write, ``POST`` execute.
         requested_value: The value to write; ``None`` if there is none.
-        issued_at: When this client tried to place it, by the clock here; ``None`` when it did not try.
-        refusal: Why the service did not take it, in a word.
-        refusal_message: The same in the words of the service.
-        is_unknown: Whether it was tried without learning what became of it.
-        found: The desired value there is instead, of a write that was refused because another one came before it.
+        issued_at: When this client tried to submit it, by the clock of this machine; ``None`` if it did not try.
+        rejection_reason: Why the service rejected it, in one word.
+        rejection_message: The same as a sentence of the service.
+        is_unknown: Whether it was sent without a response, so that the service may have accepted it.
+        found: The current desired value, if the write was rejected because another one came first.
     """
 
     async_id: str
@@ -165,24 +165,24 @@ class UnacceptedRequest(JsonForm):
     method: Method
     requested_value: Value | None = None
     issued_at: datetime | None = None
-    refusal: str | None = None
-    refusal_message: str | None = None
+    rejection_reason: str | None = None
+    rejection_message: str | None = None
     is_unknown: bool = False
     found: Value | None = None
 
 
 def warn_of_loss(requests: Iterable[object], called_from: SourceLine | None = None) -> None:
-    """Warn of what was lost of the log while these were waited for, once, where the response may be in it."""
-    awaited = [one._expectation for one in requests if isinstance(one, AcceptedRequest) and one.response is None]
-    lost = dict.fromkeys(expectation.lost for expectation in awaited if expectation.lost is not None)
-    for expectation in awaited:
+    """Warn once of lost log entries among which responses to these requests may be."""
+    pending = [one._expectation for one in requests if isinstance(one, AcceptedRequest) and one.response is None]
+    lost = dict.fromkeys(expectation.lost for expectation in pending if expectation.lost is not None)
+    for expectation in pending:
         expectation.lost = None
     for first_seq, last_seq in lost:
         warn_of(Gap(first_seq, last_seq), called_from=called_from)
 
 
 def require_requests(requests: object) -> list[AcceptedRequest | UnacceptedRequest]:
-    """Requests that a client began, or was to begin.
+    """Return a list of requests of a client, accepted or not.
 
     Raises:
         TypeError: It is one request, or contains something else.

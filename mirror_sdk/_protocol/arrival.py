@@ -9,35 +9,35 @@ from typing import Any, TypeVar
 import httpx
 
 from mirror_sdk._protocol.deadline import Deadline
-from mirror_sdk._protocol.response_body import BUFFER_BYTES, Body, Unpacking
+from mirror_sdk._protocol.response_body import BUFFER_BYTES, Body, Decompressor
 
 T = TypeVar("T")
 
 
 def read_arriving(
-    read: Callable[[Mapping[str, str], io.BufferedReader[Any]], T], answer: httpx.Response, deadline: Deadline
+    read: Callable[[Mapping[str, str], io.BufferedReader[Any]], T], response: httpx.Response, deadline: Deadline
 ) -> T:
-    """Have the headers and the body read, the body as it arrives."""
-    return read(answer.headers, io.BufferedReader(Body(pieces_of(answer, deadline)), BUFFER_BYTES))
+    """Read the headers and the body, the body as it arrives."""
+    return read(response.headers, io.BufferedReader(Body(iter_chunks(response, deadline)), BUFFER_BYTES))
 
 
-def pieces_of(answer: httpx.Response, deadline: Deadline) -> Generator[bytes]:
-    """The body as it arrives, decompressed; some transports have read it already.
+def iter_chunks(response: httpx.Response, deadline: Deadline) -> Generator[bytes]:
+    """Yield the decompressed body as it arrives; some transports have read it already.
 
     Raises:
         httpx.ReadTimeout: The time of the call is over.
     """
-    unpacking = Unpacking(answer.headers)
-    if answer.is_stream_consumed:
-        yield answer.content
+    decompressor = Decompressor(response.headers)
+    if response.is_stream_consumed:
+        yield response.content
         return
-    arriving = answer.iter_raw()
+    arriving = response.iter_raw()
     while True:
         deadline.begin_wait()
         if (raw := next(arriving, None)) is None:
             return
-        # A transport that is not ours knows of no deadline.
+        # A custom transport does not check the deadline.
         if not deadline.left:
             raise httpx.ReadTimeout("the response had not ended")
         deadline.arrived(len(raw))
-        yield from unpacking.pieces(raw)
+        yield from decompressor.decompress(raw)

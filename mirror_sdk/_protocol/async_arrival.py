@@ -1,6 +1,7 @@
 """The body of a response as it arrives on an event loop; the counterpart of ``arrival``.
 
-A thread waits where it reads. Here a thread that reads has each piece fetched by the loop, and can be stopped.
+A synchronous reader waits for the network itself. Here the loop fetches each chunk for the reading thread, which can be
+stopped.
 """
 
 from __future__ import annotations
@@ -17,37 +18,37 @@ import httpx
 
 from mirror_sdk._protocol.deadline import Deadline
 from mirror_sdk._protocol.event_loop import ends_with
-from mirror_sdk._protocol.response_body import BUFFER_BYTES, Body, Unpacking
+from mirror_sdk._protocol.response_body import BUFFER_BYTES, Body, Decompressor
 
 T = TypeVar("T")
 
-_BYTES_A_TURN = 1024 * 1024
-"""How many bytes of an answer that a thread reads as it arrives the loop gathers for it."""
+_CHUNK_BYTES = 1024 * 1024
+"""How many bytes of a response the loop collects before the reading thread gets them."""
 
 
 async def read_arriving(
-    read: Callable[[Mapping[str, str], io.BufferedReader[Any]], T], answer: httpx.Response, deadline: Deadline
+    read: Callable[[Mapping[str, str], io.BufferedReader[Any]], T], response: httpx.Response, deadline: Deadline
 ) -> T:
-    """Have the headers and the body read in a thread, the body as it arrives.
+    """Read the headers and the body in a thread, the body as it arrives.
 
-    When this is cancelled, the thread has ended before this does.
+    If this is cancelled, it waits for the thread to end.
     """
-    chunks = _Chunks(pieces_of(answer, deadline, _BYTES_A_TURN))
+    chunks = _Chunks(iter_chunks(response, deadline, _CHUNK_BYTES))
     body: io.BufferedReader[Any] = io.BufferedReader(Body(chunks), BUFFER_BYTES)
-    # Reading takes a while, in which other tasks go on.
-    reading = asyncio.ensure_future(asyncio.to_thread(read, answer.headers, body))
+    # Reading takes a while, and other tasks run in the meantime.
+    reading = asyncio.ensure_future(asyncio.to_thread(read, response.headers, body))
     try:
         return await asyncio.shield(reading)
     finally:
         chunks.stop()
         await asyncio.wait([reading])
         if not reading.cancelled():
-            # Else it is reported as what nobody has looked at.
+            # Otherwise asyncio reports an exception that was never retrieved.
             reading.exception()
 
 
 class _Chunks:
-    """What arrives on the loop, for a thread to iterate over; none of it is fetched before it is wanted."""
+    """The chunks that arrive on the loop, for a thread to iterate over; each is fetched on demand."""
 
     def __init__(self, chunks: AsyncIterator[bytes]) -> None:
         self._chunks = chunks
@@ -70,7 +71,7 @@ class _Chunks:
         return chunk
 
     def stop(self) -> None:
-        """Have the thread get an error for what it waits for, and whatever it wants next."""
+        """Make the present wait and all later ones of the thread fail."""
         with self._lock:
             self._is_stopped = True
             if self._awaited is not None:
@@ -80,31 +81,32 @@ class _Chunks:
         return await anext(self._chunks, None)
 
 
-async def pieces_of(answer: httpx.Response, deadline: Deadline, at_once: int = 1) -> AsyncGenerator[bytes]:
-    """The body as it arrives, decompressed, of so many bytes of it at least; some transports have read it already.
+async def iter_chunks(response: httpx.Response, deadline: Deadline, min_bytes: int = 1) -> AsyncGenerator[bytes]:
+    """Yield the decompressed body as it arrives; some transports have read it already.
 
-    To be closed where it is not read to its end: else that is a task of the loop, for which nobody waits.
+    Close this generator unless it is read to its end: otherwise the loop closes it in a task that no code waits for.
+    Each chunk is of at least ``min_bytes`` compressed bytes.
 
     Raises:
         httpx.ReadTimeout: The time of the call is over.
     """
-    unpacking = Unpacking(answer.headers)
-    if answer.is_stream_consumed:
-        yield answer.content
+    decompressor = Decompressor(response.headers)
+    if response.is_stream_consumed:
+        yield response.content
         return
-    gathered = bytearray()
-    async with aclosing(cast("AsyncGenerator[bytes]", answer.aiter_raw())) as arriving:
-        while (raw := await _next_piece(arriving, deadline)) is not None:
-            gathered += raw
-            if len(gathered) >= at_once:
-                for piece in unpacking.pieces(bytes(gathered)):
-                    yield piece
-                gathered.clear()
-    for piece in unpacking.pieces(bytes(gathered)):
-        yield piece
+    collected = bytearray()
+    async with aclosing(cast("AsyncGenerator[bytes]", response.aiter_raw())) as arriving:
+        while (raw := await _next_chunk(arriving, deadline)) is not None:
+            collected += raw
+            if len(collected) >= min_bytes:
+                for chunk in decompressor.decompress(bytes(collected)):
+                    yield chunk
+                collected.clear()
+    for chunk in decompressor.decompress(bytes(collected)):
+        yield chunk
 
 
-async def _next_piece(arriving: AsyncIterator[bytes], deadline: Deadline) -> bytes | None:
+async def _next_chunk(arriving: AsyncIterator[bytes], deadline: Deadline) -> bytes | None:
     deadline.begin_wait()
     async with ends_with(deadline):
         raw = await anext(arriving, None)

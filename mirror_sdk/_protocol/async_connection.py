@@ -1,4 +1,4 @@
-"""What the library for websockets does differently on an event loop; the counterpart of ``connection``."""
+"""Calls of the websockets library that differ on an event loop; the counterpart of ``connection``."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def abort(connection: ClientConnection) -> None:
 
 
 def socket_of(connection: ClientConnection) -> socket.socket | None:
-    """Return the socket beneath it."""
+    """Return the socket of a connection."""
     found: socket.socket | None = connection.transport.get_extra_info("socket")
     return found

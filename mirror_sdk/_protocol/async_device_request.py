@@ -1,4 +1,4 @@
-"""The handle of a device request: its answer, when it has come.
+"""The handle of a device request, with its response once that has arrived.
 
 Source: specification E2 and 6; wire.md 2 and 5.
 """
@@ -21,10 +21,10 @@ from mirror_sdk.wire.notifications import AsyncResponse
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class AsyncDeviceRequest(AcceptedRequest):
-    """What ``client.requests.begin_read()``, ``begin_write()`` and ``begin_execute()`` give: a request on its way.
+    """A device request in progress, from ``client.requests.begin_read()``, ``begin_write()`` or ``begin_execute()``.
 
-    Its answer is fetched by whoever waits for it. A wait that timed out or was cancelled may be repeated. Throwing the
-    handle away does not cancel the request.
+    Its response is fetched while the program waits for it. A wait that timed out or was cancelled may be repeated.
+    Dropping the handle does not cancel the request.
     """
 
     _router: AsyncResponseRouter
@@ -34,52 +34,53 @@ class AsyncDeviceRequest(AcceptedRequest):
         return f"<AsyncDeviceRequest {self.method} {self.path} of device {self.device_id}, {self.async_id}, {state}>"
 
     async def done(self) -> bool:
-        """Whether the answer has come; looks at all that the notification log has now and does not wait for more.
+        """Whether the response has arrived; reads the present entries of the notification log and does not wait.
 
-        A failure that may pass is asked past for a few seconds; while the service cannot be asked at all, this is
-        false, and ``result(timeout=0)`` tells why.
+        Temporary failures are retried for a few seconds. While the service cannot be reached, this is false, and the
+        error of ``result(timeout=0)`` has the reason.
 
         Raises:
-            APIError: The service refuses to say.
+            APIError: The service responded to the poll with an error.
 
         >>> request = await client.requests.begin_read(station, "/3303/0/5700")
         >>> (await request.result()).python, await request.done()
         (21.5, True)
         """
-        is_done = await wait_for_answer(self, 0)
+        is_done = await wait_for_response(self, 0)
         warn_of_loss([self], self._router.called_from)
         return is_done
 
     async def result(self, timeout: float | None = None) -> Value:
-        """The value the device answered with; ``NONE`` for a write or an execution that brings none.
+        """Return the value in the response; ``NONE`` for a write or an execution whose response has no value.
 
         Args:
-            timeout: Seconds to wait, up to one more because the wire takes whole ones; 0 looks at all that the
-                notification log has now. The default is ``expiry_seconds`` and a little more, and a minute at most.
+            timeout: Seconds to wait, up to one more because the wire has whole seconds; 0 only reads the present
+                entries of the notification log. The default is ``expiry_seconds`` and a little more, and a minute at
+                most.
 
         Raises:
-            DeviceRequestFailed: The device or the service gave up on it; which subclass depends on the category.
-            WaitTimeout: The wait is over and the request is not; ask again. Where the answer may have been lost with
-                entries of the log, a :class:`GapWarning` says so.
-            APIError: The service refuses to say.
-            InvalidValue: ``timeout`` is no span of time.
+            DeviceRequestFailed: The request failed; which subclass depends on the category.
+            WaitTimeout: The wait is over and the request is not; wait again. If the response may be among lost entries
+                of the log, there is a :class:`GapWarning` too.
+            APIError: The service responded to the poll with an error.
+            InvalidValue: ``timeout`` is not a time span.
 
         >>> request = await client.requests.begin_read(station, "/3303/0/5700")
         >>> (await request.result(timeout=10)).kind
         <ValueKind.NUMBER: 'number'>
         """
-        answer = await self._wait(timeout)
-        failure = self.read_failure(answer)
+        response = await self._wait(timeout)
+        failure = self.read_failure(response)
         if failure is not None:
             raise failure
-        return self.read_value(answer)
+        return self.read_value(response)
 
     async def exception(self, timeout: float | None = None) -> DeviceRequestFailed | None:
-        """Why it failed, or ``None`` when it did not. Arguments and other errors as for :meth:`result`.
+        """Return the error of the request; ``None`` if it succeeded. Arguments and other errors as in :meth:`result`.
 
         Raises:
-            WaitTimeout: The wait is over and the request is not; ask again.
-            APIError: The service refuses to say.
+            WaitTimeout: The wait is over and the request is not; wait again.
+            APIError: The service responded to the poll with an error.
 
         >>> request = await client.requests.begin_write(station, "/3303/0/5700", 30.0, allow_read_only=True)
         >>> failure = await request.exception()
@@ -90,34 +91,34 @@ class AsyncDeviceRequest(AcceptedRequest):
 
     async def _wait(self, timeout: float | None) -> AsyncResponse:
         timeout_seconds = self.default_timeout_seconds if timeout is None else seconds("timeout", timeout)
-        answer = await self._router.wait(self._expectation, rest_of(timeout_seconds if timeout is None else timeout))
-        if answer is None:
+        response = await self._router.wait(self._expectation, rest_of(timeout_seconds if timeout is None else timeout))
+        if response is None:
             warn_of_loss([self], self._router.called_from)
-            raise self.late(timeout_seconds) from self._router.reader.last_failure
-        return answer
+            raise self.wait_timeout(timeout_seconds) from self._router.reader.last_failure
+        return response
 
 
-async def wait_for_answer(request: AsyncDeviceRequest, timeout_seconds: float) -> bool:
-    """Whether its answer has come in that time. What was lost meanwhile is left for :func:`warn_of_loss`.
+async def wait_for_response(request: AsyncDeviceRequest, timeout_seconds: float) -> bool:
+    """Return whether the response came in that time. :func:`warn_of_loss` reports lost entries.
 
     Raises:
-        MirrorError: A failure that waiting would not mend.
+        MirrorError: A failure that waiting would not fix.
     """
     return await request._router.wait(request._expectation, timeout_seconds) is not None
 
 
-async def look_for_answers(requests: Iterable[object]) -> None:
-    """Look at what the log has now, once for all requests of a client; what a closed one has seen is all there is.
+async def fetch_responses(requests: Iterable[object]) -> None:
+    """Read the present entries of the log, once for all requests of a client; a closed client reads nothing.
 
     Raises:
-        MirrorError: The log could not be read, and asking again would not mend that.
+        MirrorError: The log could not be read, and another attempt would not help.
     """
     waiting: dict[AsyncResponseRouter, list[Expectation]] = {}
-    asked = list(requests)
-    for request in asked:
+    listed = list(requests)
+    for request in listed:
         if isinstance(request, AsyncDeviceRequest) and request.response is None:
             waiting.setdefault(request._router, []).append(request._expectation)
     for router, expectations in waiting.items():
         with suppress(ClientClosed):
-            await router.look(expectations)
-    warn_of_loss(asked)
+            await router.fetch_available(expectations)
+    warn_of_loss(listed)

@@ -1,35 +1,35 @@
-"""Asking the same of each of many devices, some at a time; the twin of :mod:`mirror_sdk._protocol.fan_out`."""
+"""Concurrent requests to many devices, a few at a time; the counterpart of :mod:`mirror_sdk._protocol.fan_out`."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import TypeVar
 
-# With this module, which a program imports before a loop runs, and not on the loop when its first client is made.
+# Imported here, before a loop runs; otherwise the import would block the loop when the first client is made.
 import mirror_sdk._protocol.async_sender  # noqa: F401
-from mirror_sdk._off_loop import all_of
-from mirror_sdk._protocol.event_loop import MOST_AT_ONCE
+from mirror_sdk._protocol.event_loop import MAX_CONCURRENT
+from mirror_sdk._run_in_thread import all_of
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
-async def gather_requests(ask: Callable[[K], Awaitable[T]], asked: Sequence[K]) -> list[T]:
-    """What comes of asking each, in their order.
+async def gather_requests(request: Callable[[K], Awaitable[T]], keys: Sequence[K]) -> list[T]:
+    """Send a request for each key; return the results in the order of the keys.
 
     Raises:
-        MirrorError: One of them failed; nothing more is asked.
+        MirrorError: A request failed; no other request is sent.
     """
-    answers: dict[K, T] = {}
-    waiting = iter(asked)
+    results: dict[K, T] = {}
+    waiting = iter(keys)
 
     async def work() -> None:
-        for one in waiting:
-            answers[one] = await ask(one)
+        for key in waiting:
+            results[key] = await request(key)
 
-    await all_of(work() for _ in range(MOST_AT_ONCE))
-    return [answers[one] for one in asked]
+    await all_of(work() for _ in range(MAX_CONCURRENT))
+    return [results[key] for key in keys]
 
 
 gather_concurrently = gather_requests
-"""Tasks cost nothing, other than the threads of the twin."""
+"""The same function: tasks need no extra resources, unlike the threads of the synchronous counterpart."""

@@ -54,7 +54,7 @@ class AsyncLogReader(LogCursor):
         Raises:
             MirrorError: The end could not be requested.
         """
-        self.answered(await self._send(self.opening_poll(within_seconds)))
+        self.accept(await self._send(self.opening_poll(within_seconds)))
 
     async def read(self, hold_seconds: float, within_seconds: float = math.inf) -> Batch:
         """Wait up to ``hold_seconds`` for entries after the position; pause instead while a failure is recent.
@@ -73,7 +73,7 @@ class AsyncLogReader(LogCursor):
             poll = await self._poll(hold_seconds, within_seconds)
         except MirrorError as error:
             return self.failed(error, self._clock() - started_at)
-        return self.answered(poll)
+        return self.accept(poll)
 
     def at(self, position: int | None) -> Self:
         """Return another reader of the same log, from this position."""

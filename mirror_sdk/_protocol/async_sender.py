@@ -1,4 +1,4 @@
-"""Sends operations over httpx; the one place where HTTP is spoken and its errors become ours."""
+"""Sends operations over httpx; the only module that sends HTTP and translates its errors."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from typing import Any, TypeVar
 import httpx
 
 from mirror_sdk._fork import Connections, Lock, abandon_in_child, register_fork_handler
-from mirror_sdk._off_loop import off_loop
-from mirror_sdk._protocol.async_arrival import pieces_of, read_arriving
+from mirror_sdk._protocol.async_arrival import iter_chunks, read_arriving
 from mirror_sdk._protocol.async_network import AsyncNetwork
 from mirror_sdk._protocol.client_clock import ClientClock
 from mirror_sdk._protocol.deadline import Deadline, Pace, left_of
 from mirror_sdk._protocol.defaults import DEFAULT_MAX_RETRIES
-from mirror_sdk._protocol.event_loop import MOST_BYTES_ON_LOOP, LoopTurns, closed_when_cancelled, ends_with
+from mirror_sdk._protocol.event_loop import MAX_BYTES_ON_LOOP, LoopLimiter, closed_when_cancelled, ends_with
+from mirror_sdk._protocol.flow import Sleep
 from mirror_sdk._protocol.http_messages import (
     forget_body,
     request_of,
-    take_cookies,
+    store_cookies,
 )
 from mirror_sdk._protocol.operation import HTTPResponse, Operation, Received
-from mirror_sdk._protocol.response_body import Gathering
+from mirror_sdk._protocol.response_body import BodyCollector
 from mirror_sdk._protocol.sender_base import SenderBase
-from mirror_sdk._protocol.steps import Pause
+from mirror_sdk._run_in_thread import run_in_thread
 from mirror_sdk.config import ClientSettings
-from mirror_sdk.errors import InvalidValue, MirrorError, UnexpectedAnswer
+from mirror_sdk.errors import InvalidValue, MirrorError, UnexpectedResponse
 from mirror_sdk.wire.errors import ErrorBody
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ T = TypeVar("T")
 class AsyncSender(SenderBase):
     """A connection pool with the address and the access key, for any number of tasks of one event loop.
 
-    A child process gets a pool of its own; a transport that was given stays, without the connections there were.
+    A child process gets a pool of its own; a transport that was passed stays, without its earlier connections.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class AsyncSender(SenderBase):
     ) -> None:
         super().__init__(settings, timeout_seconds, max_retries, clock)
         self._sleep = sleep
-        self._turns = LoopTurns()  # asynchronous alone: threads send whenever they want to
+        self._limiter = LoopLimiter()  # asynchronous alone: threads send whenever they want to
         self._is_prepared = False  # asynchronous alone
         self._transport = transport
         self._connections = Connections()
@@ -65,7 +65,7 @@ class AsyncSender(SenderBase):
     def _after_fork_in_child(self) -> None:
         """Leave the connections to the parent."""
         self._connections.close_in_child()
-        self._turns = LoopTurns()  # asynchronous alone: the loop is the parent's, too
+        self._limiter = LoopLimiter()  # asynchronous alone: the loop is the parent's, too
         pool = self._pool
         if pool is not None and isinstance(pool.carrier, AsyncNetwork) and not pool.is_closed:
             # Its end would take the connections out of the parent's loop, which waits for them in the kernel.
@@ -78,14 +78,14 @@ class AsyncSender(SenderBase):
 
     @property
     def _http(self) -> _Pool:
-        """The pool. A child process makes its own when it first sends something, which most of them never do."""
+        """The pool. A child process makes its own when it first sends something; most children never do."""
         with self._making:
             if self._pool is None:
                 self._pool = self._new_pool()
             return self._pool
 
     async def prepare(self) -> None:  # asynchronous alone
-        """Have done in a thread what is done once and would hold the loop; to be called before anything is sent.
+        """Do in a thread the work before the first request that would block the loop.
 
         Raises:
             ClientClosed: It was closed.
@@ -93,14 +93,14 @@ class AsyncSender(SenderBase):
         """
         if self._is_prepared:
             return
-        self._turns.require_loop()
-        self.refuse_closed()
-        async with self._turns.preparing:
+        self._limiter.require_loop()
+        self.require_open()
+        async with self._limiter.preparing:
             if not self._is_prepared:
-                await off_loop(self._prepare)
+                await run_in_thread(self._prepare)
 
     def _prepare(self) -> None:  # asynchronous alone
-        # With the first of all models pydantic looks for plugins among all that is installed.
+        # With the first model pydantic searches all installed packages for plugins.
         ErrorBody.model_rebuild()
         carrier = (self._before or self._http).carrier
         if isinstance(carrier, AsyncNetwork):
@@ -108,9 +108,9 @@ class AsyncSender(SenderBase):
         self._is_prepared = True
 
     async def aclose(self) -> None:
-        """Close the connections; harmless when they are closed. Those of an event loop that has ended are dropped."""
-        self._turns.cancel_ahead()  # asynchronous alone
-        with self._turns.ended_loop_ignored():
+        """Close the connections, also twice. Those of an event loop that has ended are dropped."""
+        self._limiter.cancel_prioritized()  # asynchronous alone
+        with self._limiter.ended_loop_ignored():
             await self._http.aclose()
 
     @property
@@ -120,7 +120,7 @@ class AsyncSender(SenderBase):
 
     @property
     def is_on_network(self) -> bool:
-        """Whether requests go over the network, and not to a given or inserted transport."""
+        """Whether requests go over the network, and not to another transport."""
         return isinstance(self.carrier, AsyncNetwork)
 
     @property
@@ -128,14 +128,14 @@ class AsyncSender(SenderBase):
         """The transport of the requests."""
         return self._http.carrier
 
-    def insert(self, transport: httpx.AsyncBaseTransport, clock: ClientClock) -> None:
-        """Send requests to another transport, which has a clock of its own, until :meth:`take_out`.
+    def replace_transport(self, transport: httpx.AsyncBaseTransport, clock: ClientClock) -> None:
+        """Send requests to another transport with its own clock, until :meth:`restore_transport`.
 
         Raises:
             ClientClosed: It was closed.
-            InvalidValue: Another one is inserted already.
+            InvalidValue: The transport is replaced already.
         """
-        self.refuse_closed()
+        self.require_open()
         before = self._http
         with self._making:
             if self._before is not None:
@@ -143,8 +143,8 @@ class AsyncSender(SenderBase):
             self._before, self._pool = before, _Pool(self._headers, transport)
             self.clock: ClientClock = clock
 
-    async def take_out(self) -> None:
-        """Send requests as before; a client that was closed meanwhile stays closed."""
+    async def restore_transport(self) -> None:
+        """Use the original transport again; a client that was closed in between stays closed."""
         is_closed = self.is_closed
         with self._making:
             self._pool, self._before = self._before, None
@@ -152,37 +152,37 @@ class AsyncSender(SenderBase):
         if is_closed:
             await self._http.aclose()
 
-    def let_ahead(self, task: asyncio.Task[None]) -> None:  # asynchronous alone
-        """Send nothing else before this task of the running loop, which sends by this too, has ended."""
-        self._turns.let_ahead(task)
+    def prioritize(self, task: asyncio.Task[None]) -> None:  # asynchronous alone
+        """Send no other requests before this task of the running loop, which sends some itself, has ended."""
+        self._limiter.prioritize(task)
 
     async def send(self, operation: Operation[T], timeout: float | None = None) -> T:
-        """Send it and read the answer. What is safe to repeat is sent again when its answer was lost on the way.
+        """Send an operation and read the response. If the response was lost and a repetition is safe, send it again.
 
         Args:
-            operation: What to send.
-            timeout: How long all of it may take; ``None`` is the client's, and for how long the answer may be held.
+            operation: The operation.
+            timeout: How long all of it may take; ``None`` is the client's limit plus the hold of the operation.
 
         Raises:
-            APIError: The service refused.
+            APIError: The service responded with an error.
             CallTimeout: It took too long.
             ClientClosed: It was closed.
             ConfigError: There is no asyncio event loop, or it is another one than before.
-            ConnectionFailed: There was no answer, at the last attempt either.
-            UnexpectedAnswer: What answered does not speak this interface.
+            ConnectionFailed: There was no response, not even at the last attempt.
+            UnexpectedResponse: The response does not follow this interface.
         """
-        self._turns.require_loop()  # asynchronous alone
+        self._limiter.require_loop()  # asynchronous alone
         usual = min(self.timeout_seconds + operation.hold_seconds, operation.within_seconds, key=left_of)
         deadline = self.deadline(usual if timeout is None else timeout)
 
         async def attempt() -> T:
-            answer = await self._read(operation, await self._open(operation, deadline), deadline)
-            if len(answer.content) > MOST_BYTES_ON_LOOP:  # asynchronous alone
-                return await off_loop(operation.finish, answer)
-            return operation.finish(answer)
+            response = await self._read(operation, await self._open(operation, deadline), deadline)
+            if len(response.content) > MAX_BYTES_ON_LOOP:  # asynchronous alone
+                return await run_in_thread(operation.finish, response)
+            return operation.finish(response)
 
         with self.explaining():
-            async with self._turn(operation, deadline):
+            async with self._slot(operation, deadline):
                 return await self._repeat(operation, deadline, attempt)
 
     async def receive(
@@ -191,35 +191,35 @@ class AsyncSender(SenderBase):
         read: Callable[[Mapping[str, str], io.BufferedReader[Any]], T],
         timeout: float | None = None,
     ) -> T:
-        """Send it and have the answer read as it arrives. An answer that has begun is not asked for again.
+        """Send an operation and read the response as it arrives. Once the response has started, nothing is sent again.
 
         Args:
-            operation: What to send.
+            operation: The operation.
             read: Takes the headers and the body, in a thread.
-            timeout: How long all of it may take; ``None`` gives each step of the answer the client's.
+            timeout: How long all of it may take; with ``None`` the client's limit applies to each step of the response.
 
         Raises:
-            APIError: The service refused.
+            APIError: The service responded with an error.
             CallTimeout: It took too long.
             ClientClosed: It was closed.
             ConfigError: There is no asyncio event loop, or it is another one than before.
-            ConnectionFailed: There was no answer, or it broke off.
-            UnexpectedAnswer: What answered does not speak this interface.
+            ConnectionFailed: There was no response, or it broke off.
+            UnexpectedResponse: The response does not follow this interface.
         """
-        self._turns.require_loop()  # asynchronous alone
+        self._limiter.require_loop()  # asynchronous alone
         deadline = Pace(self.timeout_seconds, self._clock) if timeout is None else self.deadline(timeout)
         with self.explaining():
-            async with self._turn(operation, deadline):
-                answer = await self._repeat(operation, deadline, lambda: self._begin(operation, deadline))
+            async with self._slot(operation, deadline):
+                response = await self._repeat(operation, deadline, lambda: self._start(operation, deadline))
                 try:
-                    return await read_arriving(read, answer, deadline)
+                    return await read_arriving(read, response, deadline)
                 except httpx.RequestError as exc:
                     raise self.lost(operation, exc, deadline) from exc
                 finally:
-                    await answer.aclose()
-                    forget_body(answer)
+                    await response.aclose()
+                    forget_body(response)
 
-    async def pause(self, pause: Pause, deadline: Deadline) -> None:
+    async def pause(self, pause: Sleep, deadline: Deadline) -> None:
         """Wait between two requests of a call.
 
         Raises:
@@ -229,27 +229,27 @@ class AsyncSender(SenderBase):
         await self._sleep(pause.seconds)
 
     @asynccontextmanager
-    async def _turn(self, operation: Operation[Any], deadline: Deadline) -> AsyncIterator[None]:  # asynchronous alone
-        """One of the turns to send; a poll that is held open needs none."""
+    async def _slot(self, operation: Operation[Any], deadline: Deadline) -> AsyncIterator[None]:  # asynchronous alone
+        """Use one of the slots for concurrent requests; a held poll needs none."""
         if operation.hold_seconds:
             yield
             return
         deadline.begin_attempt()
         try:
-            await self._turns.take(deadline)
+            await self._limiter.acquire(deadline)
         except httpx.RequestError as exc:
             raise self.lost(operation, exc, deadline) from exc
         try:
             yield
         finally:
-            self._turns.give_back()
+            self._limiter.release()
 
-    async def _begin(self, operation: Operation[None], deadline: Deadline) -> httpx.Response:
-        """The answer without its body, unless it is an error."""
-        answer = await self._open(operation, deadline)
-        if not answer.is_success:
-            operation.finish(await self._read(operation, answer, deadline))
-        return answer
+    async def _start(self, operation: Operation[None], deadline: Deadline) -> httpx.Response:
+        """Return the response without its body; an error is read and raised."""
+        response = await self._open(operation, deadline)
+        if not response.is_success:
+            operation.finish(await self._read(operation, response, deadline))
+        return response
 
     async def _repeat(self, operation: Operation[Any], deadline: Deadline, attempt: Callable[[], Awaitable[T]]) -> T:
         retries = self.retries(operation, deadline)
@@ -262,43 +262,43 @@ class AsyncSender(SenderBase):
             await self._sleep(pause_seconds)
 
     async def _open(self, operation: Operation[Any], deadline: Deadline) -> httpx.Response:
-        """The answer without its body; it is to be closed."""
+        """Return the response without its body; the caller closes it."""
         await self.prepare()  # asynchronous alone
         http = self._http
-        self.refuse_closed()
+        self.require_open()
         request = request_of(http, operation, self.base_url, self.timeout_seconds, deadline)
         try:
             async with closed_when_cancelled(request), ends_with(deadline):
-                answer = await http.carrier.handle_async_request(request)
+                response = await http.carrier.handle_async_request(request)
         except httpx.RequestError as exc:
             raise self.lost(operation, exc, deadline) from exc
-        take_cookies(http, request, answer)
-        self._connections.note(answer.extensions.get("network_stream"))
-        self.contact.answered()
-        return answer
+        store_cookies(http, request, response)
+        self._connections.note(response.extensions.get("network_stream"))
+        self.contact.succeeded()
+        return response
 
-    async def _read(self, operation: Operation[Any], answer: httpx.Response, deadline: Deadline) -> HTTPResponse:
-        """The answer with its body, and closed."""
+    async def _read(self, operation: Operation[Any], response: httpx.Response, deadline: Deadline) -> HTTPResponse:
+        """Return the response with its body, and close it."""
         try:
-            gathering = Gathering(answer)
-            async with aclosing(pieces_of(answer, deadline)) as pieces:
-                async for piece in pieces:
-                    gathering.add(piece)
-            return Received(answer.status_code, answer.headers, gathering.content)
+            collector = BodyCollector(response)
+            async with aclosing(iter_chunks(response, deadline)) as chunks:
+                async for chunk in chunks:
+                    collector.add(chunk)
+            return Received(response.status_code, response.headers, collector.content)
         except httpx.RequestError as exc:
             raise self.lost(operation, exc, deadline) from exc
-        except UnexpectedAnswer:
-            if answer.is_success:
+        except UnexpectedResponse:
+            if response.is_success:
                 raise
-            # A refusal is one by its status alone.
-            return Received(answer.status_code, answer.headers, b"")
+            # The status of an error is enough, even if its body cannot be read.
+            return Received(response.status_code, response.headers, b"")
         finally:
-            await answer.aclose()
-            forget_body(answer)
+            await response.aclose()
+            forget_body(response)
 
 
 class _Pool(httpx.AsyncClient):
-    """The headers and cookies of all requests, and what carries them."""
+    """The headers and cookies of all requests, and their transport."""
 
     def __init__(self, headers: dict[str, str], carrier: httpx.AsyncBaseTransport) -> None:
         super().__init__(headers=headers, transport=carrier)

@@ -10,24 +10,24 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from mirror_sdk._fork import abandon_in_child, close_in_child, register_fork_handler
-from mirror_sdk._off_loop import off_loop
 from mirror_sdk._protocol.async_connection import abort, open_connection, receive, socket_of
 from mirror_sdk._protocol.deadline import left_of
-from mirror_sdk._protocol.socket_messages import Way, closed_here
+from mirror_sdk._protocol.socket_messages import WebsocketEndpoint, closed_error
 from mirror_sdk._protocol.status import Contact
+from mirror_sdk._run_in_thread import run_in_thread
 
 
 class AsyncSocket:
-    """One websocket, of one reader; a reader that is thrown away ends it."""
+    """One websocket of one reader; it ends with the reader."""
 
-    def __init__(self, way: Way, connection: ClientConnection) -> None:
-        self._way = way
+    def __init__(self, endpoint: WebsocketEndpoint, connection: ClientConnection) -> None:
+        self._endpoint = endpoint
         self._connection: ClientConnection | None = connection
         self._end = weakref.finalize(self, abort, connection)
         register_fork_handler(self)
 
     def _after_fork_in_child(self) -> None:
-        """Leave the connection, and the task or thread that listens to it, to the parent."""
+        """Leave the connection, and the task or thread that receives from it, to the parent."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
@@ -43,22 +43,22 @@ class AsyncSocket:
         return self._connection is not None
 
     async def receive(self, limit_seconds: float) -> str | bytes | None:
-        """The next message; ``None`` where none came in time.
+        """Return the next message; ``None`` if none came in time.
 
         Raises:
             ClientClosed: It was closed here.
             ConnectionFailed: The service closed it, or it broke.
         """
-        # A thread may close it meanwhile.
+        # Another thread may close it concurrently.
         connection = self._connection
         if connection is None:
-            raise closed_here()
+            raise closed_error()
         try:
             return await receive(connection, limit_seconds)
         except TimeoutError:
             return None
         except ConnectionClosed as failure:
-            raise self._way.failed(failure) from failure
+            raise self._endpoint.failed(failure) from failure
 
     async def aclose(self) -> None:
         """Close it."""
@@ -73,43 +73,43 @@ class AsyncSocket:
 
 
 class AsyncSockets:
-    """Makes the websockets of a client's readers.
+    """Opens the websockets of a client's readers.
 
     Args:
-        way: How they are made.
-        contact: Is told whether the service answered.
-        limit_seconds: How long making one may take.
+        endpoint: The address and the options of a connection.
+        contact: Notes whether the service responded.
+        limit_seconds: How long opening one may take.
     """
 
-    def __init__(self, way: Way, contact: Contact, limit_seconds: float) -> None:
-        self._way = way
+    def __init__(self, endpoint: WebsocketEndpoint, contact: Contact, limit_seconds: float) -> None:
+        self._endpoint = endpoint
         self._contact = contact
         self._limit_seconds = limit_seconds
         self._open: weakref.WeakSet[AsyncSocket] = weakref.WeakSet()
         self._is_closed = False
 
     async def open(self, after: int, within_seconds: float) -> AsyncSocket:
-        """A websocket that begins behind a position.
+        """Open a websocket that starts after a position.
 
         Raises:
-            MirrorError: There is none to be had; which error tells whether there may be later.
+            MirrorError: It could not be opened; the class of the error says whether a retry may help.
         """
         if self._is_closed:
-            raise closed_here()
-        await off_loop(self._way.prepare)
+            raise closed_error()
+        await run_in_thread(self._endpoint.prepare)
         limit_seconds = min(self._limit_seconds, left_of(within_seconds))
         try:
-            connection = await open_connection(self._way.url(after), self._way.options(limit_seconds))
+            connection = await open_connection(self._endpoint.url(after), self._endpoint.options(limit_seconds))
         except (OSError, TimeoutError, WebSocketException, EOFError) as failure:
-            error = self._way.failed(failure, within_seconds)
+            error = self._endpoint.failed(failure, within_seconds)
             raise error from failure
-        self._contact.answered()
-        made = AsyncSocket(self._way, connection)
+        self._contact.succeeded()
+        made = AsyncSocket(self._endpoint, connection)
         self._open.add(made)
         return made
 
     async def aclose(self) -> None:
-        """Close them all; none is made any more."""
+        """Close them all, and open no more."""
         self._is_closed = True
         for opened in list(self._open):
             await opened.aclose()

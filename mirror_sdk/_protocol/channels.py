@@ -1,8 +1,8 @@
 # Made from async_channels.py by .ci/make_sync_twins.py: a change belongs there, not here.
-"""Reading the notification log, and waiting for what it brings. Source: wire.md 4.
+"""Readers of the notification log, and waits for its entries. Source: wire.md 4.
 
-Whoever waits reads: nothing runs in the background. Of all threads that wait for an answer one reads for all; when it
-leaves, the next one takes over. Only a :class:`Watch` owns a thread.
+Nothing runs in the background: the waiting thread reads. Of all threads that wait for a response one reads for all;
+when it leaves, the next one takes over. Only a :class:`Watch` owns a thread.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from mirror_sdk._fork import cannot_be_pickled, register_fork_handler
 from mirror_sdk._protocol.cursor import poll_limit
 from mirror_sdk._protocol.deadline import left_of
 from mirror_sdk._protocol.defaults import (
-    ERRORS_KEPT,
-    HELD_SECONDS,
-    LONGEST_LOOK_SECONDS,
-    LONGEST_PAUSE_OF_LOOK_SECONDS,
+    HOLD_SECONDS,
+    MAX_ERRORS,
+    MAX_FETCH_PAUSE_SECONDS,
+    MAX_FETCH_SECONDS,
     STALE_AFTER_SECONDS,
 )
 from mirror_sdk._protocol.event_buffer import EventBuffer, Patience
@@ -44,11 +44,11 @@ _log = logging.getLogger(__name__)
 
 
 class ResponseRouter:
-    """Waits for answers to device requests, for any number of threads, with one poll at a time.
+    """Waits for responses to device requests, for any number of threads, with one poll at a time.
 
-    What was lost of the log is noted where an answer is awaited, and nobody else is told of it: who has all answers has
-    lost nothing. In a child process it has a reader of its own, from where it was at the fork: what was asked before is
-    answered to both.
+    A loss of log entries is noted for the pending responses only: without any, nothing relevant was lost. After a fork,
+    the child reads from the same position with a reader of its own. Both processes get the responses to earlier
+    requests.
     """
 
     def __init__(self, reader: LogReader, inbox: Inbox, clock: Callable[[], float] = time.monotonic) -> None:
@@ -60,22 +60,22 @@ class ResponseRouter:
         self._is_reading = False
         self._is_seeking = False
         self._is_holding = False
-        self._is_ahead = False
+        self._has_early_responses = False
         self._last_read_at = clock()
         self._position = reader.position
         register_fork_handler(self)
 
     def _after_fork_in_child(self) -> None:
-        """Nobody reads here. What was read in the parent and not yet handed out is read again."""
+        """Start without a reader. Entries that the parent read but did not deliver are read again."""
         self._changed = Condition()
         self._is_reading = self._is_seeking = self._is_holding = False
         self.reader = self.reader.at(self._position)
 
     def expect(self, async_id: str, within_seconds: float = math.inf) -> Expectation:
-        """The place for an answer; to be taken before the request is sent.
+        """Return the expectation of a response; call this before the request is sent.
 
         Raises:
-            MirrorError: The position from which to wait for it could not be found.
+            MirrorError: The position from which to wait could not be found.
         """
         most_seconds = min(left_of(within_seconds), DEFAULT_HOLD_SECONDS)
         with self._changed:
@@ -89,114 +89,114 @@ class ResponseRouter:
                     self.reader.go_to_end(within_seconds)
                 finally:
                     self._is_seeking = False
-                    self._end_turn()
+                    self._release_reader()
                 self._position = self.reader.position
                 self._last_read_at = self._clock()
                 self.inbox.pass_over_log()
             return self.inbox.expect(async_id)
 
     @contextmanager
-    def submitting(self, expectation: Expectation, most_held_seconds: float) -> Iterator[int]:
-        """While a request is sent: give the seconds that the service may hold its 202 for the response, 0 for none.
+    def submitting(self, expectation: Expectation, max_hold_seconds: float) -> Iterator[int]:
+        """Yield the seconds that the service may hold the 202 of a request for its response; 0 for none.
 
-        A request that waits alone needs no poll then. For many that wait, one poll brings all responses; a connection
-        that is held open for each of them would take longer.
+        A single waiting request then needs no poll. For several, one poll brings all responses, which is faster than an
+        open connection for each of them.
         """
         with self._changed:
-            is_held = (
-                left_of(most_held_seconds) >= 2 * HELD_SECONDS
+            is_hold_useful = (
+                left_of(max_hold_seconds) >= 2 * HOLD_SECONDS
                 and not (self._is_reading or self._is_holding)
-                and self.inbox.may_take
+                and self.inbox.may_accept
             )
-            self._is_holding |= is_held
-        if not is_held:
+            self._is_holding |= is_hold_useful
+        if not is_hold_useful:
             yield 0
             return
         try:
-            yield HELD_SECONDS
+            yield HOLD_SECONDS
         except BaseException:
             self.inbox.give_up(expectation)
             raise
         finally:
             self._is_holding = False
 
-    def take(self, answer: AsyncResponse) -> None:
-        """Hand out an answer that came with its request, beside the log."""
+    def accept(self, response: AsyncResponse) -> None:
+        """Deliver a response that came with the 202 of its request, and not by the log."""
         with self._changed:
-            is_next = not self._is_reading and self.reader.skip_entry(answer.seq)
+            is_next = not self._is_reading and self.reader.skip_entry(response.seq)
             if is_next:
                 self._position = self.reader.position
                 self._last_read_at = self._clock()
-            self.inbox.take(answer, comes_again=not is_next)
-            self._is_ahead = True
+            self.inbox.accept(response, comes_again=not is_next)
+            self._has_early_responses = True
             self._changed.notify_all()
 
     def catch_up(self, within_seconds: float) -> None:
-        """Read what came with requests in the log, too: what no reader was given, a new channel brings again.
+        """Read the log up to the responses that came with a 202. A new channel would send unread entries again.
 
         Raises:
-            MirrorError: The log could not be read, and asking again would not mend that.
+            MirrorError: The log could not be read, and another attempt would not help.
         """
         with self._changed:
-            if self._is_reading or not self._is_ahead:
+            if self._is_reading or not self._has_early_responses:
                 return
             self._is_reading = True
         try:
             while self._read(0, within_seconds).entries:
                 pass
         finally:
-            self._end_turn()
+            self._release_reader()
 
     def wait(self, expectation: Expectation, timeout_seconds: float) -> AsyncResponse | None:
-        """The answer, or ``None`` when it did not come in time, nor is among all that is there then.
+        """Return the response; ``None`` if it did not come in time and is not in the log at the end.
 
         Raises:
-            MirrorError: A failure that waiting would not mend.
+            MirrorError: A failure that waiting would not fix.
         """
         deadline = self._clock() + timeout_seconds
         is_at_end = False
         while (remaining_seconds := deadline - self._clock()) > 0:
-            if not self._take_turn(expectation, remaining_seconds):
+            if not self._acquire_reader(expectation, remaining_seconds):
                 is_at_end = True
                 break
             try:
-                # Less may be left by now: another one was reading.
+                # Less time may be left, because another caller was reading.
                 remaining_seconds = max(deadline - self._clock(), 0)
                 within_seconds = poll_limit(timeout_seconds, remaining_seconds)
                 batch = self._read(min(remaining_seconds, DEFAULT_HOLD_SECONDS), within_seconds)
                 is_at_end = not batch.entries
             finally:
-                self._end_turn()
+                self._release_reader()
         if not is_at_end:
-            self.look([expectation], poll_limit(timeout_seconds, 0))
+            self.fetch_available([expectation], poll_limit(timeout_seconds, 0))
         return expectation.response
 
-    def look(self, expectations: Iterable[Expectation], within_seconds: float = math.inf) -> None:
-        """Read all that is there now, or as much of it as it takes to answer these; nothing is waited for.
+    def fetch_available(self, expectations: Iterable[Expectation], within_seconds: float = math.inf) -> None:
+        """Read the present entries of the log without waiting, until these responses are found.
 
-        A failure that may pass is asked past, for a few seconds; what it is then stands in ``last_failure``.
+        Temporary failures are retried for a few seconds; after that, the failure is in ``last_failure``.
 
         Raises:
-            MirrorError: A failure that asking again would not mend.
+            MirrorError: A failure that another attempt would not fix.
         """
-        awaited = [expectation for expectation in expectations if expectation.response is None]
+        pending = [expectation for expectation in expectations if expectation.response is None]
         with self._changed:
-            is_turn = not self._is_reading
+            is_reader = not self._is_reading
             self._is_reading = True
-            # Who reads may hold a poll open for long, or be behind: it is looked at beside.
-            reader = self.reader if is_turn else self.reader.at(self._position)
+            # The present reader may hold its poll open for long, or lag, so this one reads separately.
+            reader = self.reader if is_reader else self.reader.at(self._position)
         try:
-            self._look(reader, awaited, within_seconds)
+            self._fetch_available(reader, pending, within_seconds)
         finally:
-            if is_turn:
-                self._end_turn()
+            if is_reader:
+                self._release_reader()
 
-    def _look(self, reader: LogReader, awaited: Sequence[Expectation], within_seconds: float) -> None:
-        deadline = self._clock() + min(within_seconds, LONGEST_LOOK_SECONDS)
-        async_ids = {expectation.async_id for expectation in awaited}
-        while any(expectation.response is None for expectation in awaited) and self._clock() < deadline:
+    def _fetch_available(self, reader: LogReader, pending: Sequence[Expectation], within_seconds: float) -> None:
+        deadline = self._clock() + min(within_seconds, MAX_FETCH_SECONDS)
+        async_ids = {expectation.async_id for expectation in pending}
+        while any(expectation.response is None for expectation in pending) and self._clock() < deadline:
             pause_seconds = reader.pause_seconds
-            if pause_seconds > LONGEST_PAUSE_OF_LOOK_SECONDS:
+            if pause_seconds > MAX_FETCH_PAUSE_SECONDS:
                 return
             if reader is self.reader:
                 batch = self._read(pause_seconds, within_seconds)
@@ -204,17 +204,17 @@ class ResponseRouter:
                 batch = reader.read(pause_seconds, within_seconds)
                 with self._changed:
                     for entry in batch.entries:
-                        self.inbox.feed_answers([entry], async_ids)
+                        self.inbox.feed_responses([entry], async_ids)
             if not pause_seconds and not batch.entries and reader.last_failure is None:
                 return
 
     def _is_stale(self) -> bool:
-        """Whether to begin at the end again: while nobody waits, what passes is of no interest, nor is its loss."""
+        """Whether to continue from the end of the log: without a waiting request its entries do not matter."""
         idle_seconds = self._clock() - self._last_read_at
         return not self.reader.has_position or (idle_seconds > STALE_AFTER_SECONDS and not self.inbox.waiting)
 
-    def _take_turn(self, expectation: Expectation, timeout_seconds: float) -> bool:
-        """Whether to read now; ``False`` when the answer came, or the time is over while another one reads."""
+    def _acquire_reader(self, expectation: Expectation, timeout_seconds: float) -> bool:
+        """Become the reader; ``False`` if the response came, or another caller still reads at the end of the time."""
         with self._changed:
             self._changed.wait_for(lambda: expectation.response is not None or not self._is_reading, timeout_seconds)
             if expectation.response is not None or self._is_reading:
@@ -222,41 +222,41 @@ class ResponseRouter:
             self._is_reading = True
             return True
 
-    def _end_turn(self) -> None:
-        """Let another one read."""
+    def _release_reader(self) -> None:
+        """Let another caller read."""
         with self._changed:
             self._is_reading = False
             self._changed.notify_all()
 
     def _read(self, hold_seconds: float, within_seconds: float) -> Batch:
         batch = self.reader.read(hold_seconds, within_seconds)
-        # The position has moved on: what is left out now would be lost.
-        unreadable = self._take_in(batch)
+        # The position has moved: an entry that is not delivered now would be lost.
+        unreadable = self._deliver_batch(batch)
         warn_of(None, unreadable, self.called_from)
         return batch
 
-    def _take_in(self, batch: Batch) -> set[str]:
-        """Hand out what was read; gives the lists in which something could not be."""
+    def _deliver_batch(self, batch: Batch) -> set[str]:
+        """Deliver the entries; return the names of the lists with unreadable entries."""
         unreadable: set[str] = set()
         with self._changed:
             if batch.gap is not None:
                 self.inbox.note_loss(batch.gap.first_seq, batch.gap.last_seq)
             for entry in batch.entries:
                 unreadable |= self.inbox.feed([entry])
-            # Moves only with what was handed out: a child of a fork, and who looks beside, begin from here.
+            # Moves only with delivered entries: a forked child and a separate reader start here.
             self._position = self.reader.position
             self._last_read_at = self._clock()
-            self._is_ahead = self._is_ahead and batch.seq is None
+            self._has_early_responses = self._has_early_responses and batch.seq is None
         return unreadable
 
 
 class Events(Iterator[Event]):
-    """Events as they come, for ``for``, until none came for so long.
+    """An iterator over events as they arrive, for ``for``, that ends after a time without events.
 
-    They begin at the call that makes it.
+    They start at the call that makes it.
 
-    ``position`` is the number to go on behind: a program may stop anywhere, and another iterator with
-    ``after=events.position`` gives what follows, without loss or repetition.
+    ``position`` is the number of the entry to continue after: a program may stop anywhere. Another iterator with
+    ``after=events.position`` returns the next events, without loss or repetition.
 
     >>> events = client.events(limit=1)
     >>> client.subscribe(station, "/3303/0/5700")
@@ -272,36 +272,36 @@ class Events(Iterator[Event]):
         timeout_seconds: float,
         outage_seconds: float | None = None,
         limit: int | None = None,
-        wants: Callable[[Event], bool] = every_event,
-        find_wanted: Callable[[], Callable[[Event], bool]] | None = None,
+        accepts: Callable[[Event], bool] = every_event,
+        find_filter: Callable[[], Callable[[Event], bool]] | None = None,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._reader = reader
         self._timeout_seconds = timeout_seconds
         self._outage_seconds = outage_seconds
-        self._find_wanted = find_wanted
+        self._find_filter = find_filter
         self._clock = clock
         self._now = now
-        self._buffer = EventBuffer(reader.position, limit, wants, called_from=calling_line())
+        self._buffer = EventBuffer(reader.position, limit, accepts, called_from=calling_line())
         # Each of several threads gets the next event.
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         register_fork_handler(self)
-        self._begin()
+        self._start()
 
     def _after_fork_in_child(self) -> None:
-        """Nobody takes events here. What one had asked for is asked for again."""
-        self._turn = threading.Lock()
+        """Start without a waiting caller; the next step repeats an interrupted request."""
+        self._lock = threading.Lock()
 
     def __reduce__(self) -> NoReturn:
-        raise cannot_be_pickled(self, "send their position, and go on behind it with client.events(after=position)")
+        raise cannot_be_pickled(self, "send their position, and continue with client.events(after=position)")
 
     @property
     def position(self) -> int | None:
-        """Number of the entry to go on behind, exact after each event, and past those that are not wanted.
+        """Number of the entry to continue after, exact after each event; it includes filtered events.
 
-        Before the first event it is where they begin. Where the service does not tell the number of each entry
-        (``Event.seq``), it stays before a message until its last event was taken.
+        Before the first event it is where they begin. If the service does not number each entry (``Event.seq``), it
+        stays before a message until its last event was returned.
         """
         return self._buffer.position
 
@@ -309,10 +309,10 @@ class Events(Iterator[Event]):
         return self
 
     def __next__(self) -> Event:
-        with self._turn:
-            event = None if self._buffer.is_over else self._take()
+        with self._lock:
+            event = None if self._buffer.is_over else self._next_event()
             if event is None:
-                # An iterator that has ended stays so; an asynchronous one goes on at the next step.
+                # A synchronous iterator that has ended stays so; an asynchronous one continues at the next step.
                 self._buffer.end()
                 raise StopIteration
             return event
@@ -323,55 +323,55 @@ class Events(Iterator[Event]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Nothing is held between two steps."""
+        """Do nothing: between two steps no resource is in use."""
 
-    def _take(self) -> Event | None:
-        # The time the taker spends on an event does not count.
+    def _next_event(self) -> Event | None:
+        # The time that the program spends on an event does not count.
         patience = Patience(self._timeout_seconds, self._outage_seconds, self._clock)
-        event = self._buffer.take()
-        # However short the time, all that is there already is given.
+        event = self._buffer.pop()
+        # All present events are returned, however short the time is.
         is_at_end = False
         while event is None and ((remaining_seconds := patience.left_seconds) > 0 or not is_at_end):
             hold_seconds = min(max(remaining_seconds, 0), DEFAULT_HOLD_SECONDS)
             began_at = self._clock()
             batch = self._reader.read(hold_seconds, patience.poll_limit_seconds(hold_seconds))
             self._buffer.add(batch, self._now())
-            event = self._buffer.take()
+            event = self._buffer.pop()
             if event is None:
                 patience.note(self._reader.last_failure, began_at)
-            is_at_end = not batch.entries or -remaining_seconds > LONGEST_LOOK_SECONDS
+            is_at_end = not batch.entries or -remaining_seconds > MAX_FETCH_SECONDS
         return event
 
-    def _begin(self) -> None:
-        # A reader that lost its place later finds it by reading, so that the loss is told first.
+    def _start(self) -> None:
+        # A reader that loses its position later finds a new one by reading, so that the loss is reported first.
         if self._buffer.position is None:
             if not self._reader.has_position:
                 self._reader.go_to_end(poll_limit(self._timeout_seconds, self._timeout_seconds))
             self._buffer.position = self._reader.position
-        if self._find_wanted is not None:
-            self._buffer.wants, self._find_wanted = self._find_wanted(), None
+        if self._find_filter is not None:
+            self._buffer.accepts, self._find_filter = self._find_filter(), None
 
 
 class Watch:
-    """Calls back for each event, from a thread of its own, until it is stopped.
+    """Calls a function for each event, from a thread of its own, until it is stopped.
 
-    It can be used in a ``with`` statement, which stops it at the end. An error in the callback is logged and kept, and
-    the watch goes on. A failure that asking again would not mend ends it, logged and kept as well. In a child process
-    it is stopped: the thread stays with the parent.
+    It can be used in a ``with`` statement, which stops it at the end. An error in the callback is logged and stored,
+    and the watch continues. A failure that another attempt would not fix is logged, stored, and ends the watch. In a
+    child process it is stopped: the thread stays with the parent.
     """
 
     def __init__(
         self,
         reader: LogReader,
         callback: Callable[[Event], object],
-        wants: Callable[[Event], bool],
+        accepts: Callable[[Event], bool],
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._reader = reader
         self._callback = callback
-        self._wants = wants
+        self._wants = accepts
         self._now = now
-        self._errors: deque[Exception] = deque(maxlen=ERRORS_KEPT)
+        self._errors: deque[Exception] = deque(maxlen=MAX_ERRORS)
         self._worker = Worker("mirror-watch")
         self._worker.start(self._run)
 
@@ -384,30 +384,30 @@ class Watch:
         self.stop()
 
     def __reduce__(self) -> NoReturn:
-        raise cannot_be_pickled(self, "begin another one there with client.watch()")
+        raise cannot_be_pickled(self, "start another one there with client.watch()")
 
     def __repr__(self) -> str:
         return f"<Watch {'running' if self.is_running else 'stopped'}, {len(self._errors)} errors>"
 
     @property
     def is_running(self) -> bool:
-        """Whether it still calls back."""
+        """Whether it still calls the callback."""
         return self._worker.is_running
 
     @property
     def last_failure(self) -> MirrorError | None:
-        """Why the last poll failed and is tried again; ``None`` when it did not."""
+        """Why the last poll failed; ``None`` if it did not. The watch polls again."""
         return self._reader.last_failure
 
     @property
     def errors(self) -> tuple[Exception, ...]:
-        """What went wrong, oldest first; the newest 100 are kept."""
+        """The newest 100 errors, oldest first."""
         return tuple(self._errors)
 
     def stop(self, timeout: float = 10.0) -> None:
-        """End it. No call begins after this returns.
+        """Stop the watch. No callback starts after this returns.
 
-        One that runs is given ``timeout`` seconds to end. The thread ends with its open poll, after half a minute at
+        A running callback has ``timeout`` seconds to end. The thread ends with its open poll, after half a minute at
         most.
 
         >>> watch = client.watch(print)
@@ -422,7 +422,7 @@ class Watch:
             while not self._worker.is_stopped:
                 self._deliver(self._reader.read(DEFAULT_HOLD_SECONDS))
         except Exception as error:
-            # A client that is closed under an open poll fails it: after a stop that is no news.
+            # Closing the client fails an open poll; after a stop that is expected.
             if not self._worker.is_stopped:
                 _log.exception("a watch ended")
                 self._errors.append(error)

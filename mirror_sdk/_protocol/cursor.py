@@ -23,7 +23,7 @@ from mirror_sdk.errors import (
     LimitExceeded,
     MirrorError,
     ServerError,
-    UnexpectedAnswer,
+    UnexpectedResponse,
 )
 from mirror_sdk.wire.log_entries import NOTHING, Batch, Entries, Gap
 
@@ -35,7 +35,7 @@ _CUT_SECONDS = 2.0
 def poll_limit(timeout_seconds: float, remaining_seconds: float) -> float:
     """Return how long one poll of a wait may take.
 
-    A look (a wait of 0 seconds) has no limit of its own, and neither has the poll of a wait without end.
+    A wait of 0 seconds, which only reads the present entries, has no limit of its own; neither has an endless wait.
     """
     if timeout_seconds <= 0 or math.isinf(remaining_seconds):
         return math.inf
@@ -85,17 +85,17 @@ class LogCursor:
         hold_seconds = 0 if self.position is None else hold_seconds
         return _operations.poll_log(self.position, hold_seconds=hold_seconds, within_seconds=within_seconds)
 
-    def answered(self, poll: Poll) -> Batch:
+    def accept(self, poll: Poll) -> Batch:
         """Move the position after the entries of a response.
 
         Raises:
-            UnexpectedAnswer: These entries were read before, or their numbers are not valid.
+            UnexpectedResponse: These entries were read before, or their numbers are not valid.
         """
         if poll.message and self.position is not None and poll.cursor <= self.position:
-            raise UnexpectedAnswer(f"a poll for what follows entry {self.position} returned entry {poll.cursor} again")
+            raise UnexpectedResponse(f"a poll after entry {self.position} returned entry {poll.cursor} again")
         entries = Entries(poll.message)
         if fault := entries.numbering_error(self.position, poll.cursor):
-            raise UnexpectedAnswer(f"in the response to a poll {visible_line(fault)}")
+            raise UnexpectedResponse(f"in the response to a poll {visible_line(fault)}")
         # Only after all checks: the next poll repeats an invalid response from the same position.
         self._backoff.succeeded()
         self.last_failure = None
@@ -103,19 +103,19 @@ class LogCursor:
         return Batch(entries, poll.cursor, poll.gap, poll.served_at)
 
     def skip_entry(self, seq: int | None) -> bool:
-        """Skip an entry that came by another way, if it is the next one; return whether it was."""
+        """Skip an entry that came with a 202, if it is the next one; return whether it was."""
         if seq is None or self.position is None or seq != self.position + 1:
             return False
         self.position = seq
         return True
 
     def failed(self, error: MirrorError, lasted_seconds: float = 0) -> Batch:
-        """Take a failure: put the next poll off, or raise the error.
+        """Handle a failure: postpone the next poll, or raise the error.
 
         A log that is shorter than the position was reset. Its end is the new position, and that is a gap. The next
-        poll is not put off then, because a program that only looks would never find the new end. A deleted channel is
-        only a position; its log is still there. If a proxy cuts each held poll, the pauses do not grow: they would grow
-        for as long as nothing is new, and delay the next entry.
+        poll is not postponed then, because a program that does not wait would never find the new end. A deleted channel
+        is only a position; its log still exists. If a proxy cuts each held poll, the pauses do not grow: they would
+        grow for as long as nothing is new, and delay the next entry.
 
         Args:
             error: The failure.
@@ -126,7 +126,7 @@ class LogCursor:
         """
         if isinstance(error, BadRequest) and error.reason == CURSOR_BEYOND_LOG:
             self.position = None
-            # The service responded, so a failure before it, such as that of a restart, is over.
+            # The service responded, so an earlier failure, such as that of a restart, is over.
             self.last_failure = None
             self._resume_at = self._clock()
             return Batch(gap=Gap(None, None))

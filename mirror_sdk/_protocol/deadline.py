@@ -8,7 +8,7 @@ from typing import Self
 
 from mirror_sdk._arguments import seconds
 
-STEP_BYTES = 64 * 1024
+PROGRESS_BYTES = 64 * 1024
 """How many bytes of a long response have to arrive before its limit restarts."""
 _LEAST_SECONDS = 0.001
 _EARLY_SECONDS = 0.01
@@ -52,7 +52,7 @@ class Deadline(float):
         return Deadline(min(longest_seconds, self.left), self._clock)
 
     @property
-    def longest_pause(self) -> float:
+    def max_pause(self) -> float:
         """The longest pause before another attempt, in seconds."""
         return self.left
 
@@ -65,7 +65,7 @@ class Deadline(float):
         """Note that an attempt starts."""
 
     def begin_wait(self) -> None:
-        """Note that the wait for a piece of the response starts."""
+        """Note that the wait for a chunk of the response starts."""
 
     def arrived(self, byte_count: int) -> None:
         """Note that bytes of the response arrived."""
@@ -102,7 +102,7 @@ class Pace(Deadline):
     _left: float
 
     @property
-    def longest_pause(self) -> float:
+    def max_pause(self) -> float:
         """The longest pause before another attempt, in seconds."""
         return float(self)
 
@@ -110,8 +110,8 @@ class Pace(Deadline):
     def overrun(self) -> str:
         """The message of a time-out."""
         return (
-            f"less than {STEP_BYTES // 1024} KiB of the answer came within timeout={self:g} s; give the client a longer"
-            " timeout=, or this call one for the whole"
+            f"less than {PROGRESS_BYTES // 1024} KiB of the response came within timeout={self:g} s; give the client a"
+            " longer timeout=, or this call a timeout= for all of it"
         )
 
     def begin_attempt(self) -> None:
@@ -126,7 +126,7 @@ class Pace(Deadline):
     def arrived(self, byte_count: int) -> None:
         """Restart the limit after a complete step."""
         self._arrived += byte_count
-        if self._arrived >= STEP_BYTES:
+        if self._arrived >= PROGRESS_BYTES:
             self._arrived, self._left = 0, float(self)
         else:
             self._left = self.left

@@ -1,4 +1,4 @@
-"""What both kinds of clients do where the caller says nothing else."""
+"""Defaults of both kinds of clients."""
 
 DEFAULT_TIMEOUT_SECONDS = 30.0
 DEFAULT_MAX_RETRIES = 2
@@ -6,12 +6,12 @@ DEFAULT_IDLE_SECONDS = 60.0
 DEFAULT_ROTATE_BYTES = 64 * 1024 * 1024
 DEFAULT_ROTATE_SECONDS = 300.0
 DEFAULT_MAX_SNAPSHOT_BYTES = 2 * 1024**3
-"""The most bytes of one snapshot: it is about what a million devices take."""
+"""The most bytes of one snapshot, about those of a million devices."""
 STALE_AFTER_SECONDS = 60.0
-HELD_SECONDS = 1
-"""For how long a request of whoever waits alone may be held open for its answer; most devices answer sooner."""
-ERRORS_KEPT = 100
-LONGEST_LOOK_SECONDS = 25.0
-"""How long a look at what there is goes on, where more comes as fast as it is read."""
-LONGEST_PAUSE_OF_LOOK_SECONDS = 2.0
-"""So that it asks past a failure or three, and past no service that is away or wants to be left alone."""
+HOLD_SECONDS = 1
+"""How long the 202 of a single waiting request may be held for its response; most devices respond sooner."""
+MAX_ERRORS = 100
+MAX_FETCH_SECONDS = 25.0
+"""The longest fetch of present entries, if new ones arrive as fast as they are read."""
+MAX_FETCH_PAUSE_SECONDS = 2.0
+"""The longest pause within such a fetch: it retries about three failures, but not while the service is down or busy."""

@@ -1,4 +1,4 @@
-"""Events that a reader delivered and the program has not taken yet, and the position after those that it took.
+"""Events that a reader delivered and the program has not yet received, and the position after those it received.
 
 Nothing in here waits or does I/O.
 """
@@ -39,7 +39,7 @@ class Patience:
 
     @property
     def left_seconds(self) -> float:
-        """What is left of the present limit; negative when it is over."""
+        """The seconds that are left of the present limit; negative when it is over."""
         return self._ends_at - self._clock()
 
     def poll_limit_seconds(self, hold_seconds: float) -> float:
@@ -70,8 +70,8 @@ class EventBuffer:
 
     Args:
         position: Number of the entry after which they start; ``None`` while it is not known.
-        limit: The most events to take.
-        wants: The filter.
+        limit: The most events to return.
+        accepts: The filter.
         called_from: The line that warnings point at if no line of the program calls.
 
     Attributes:
@@ -83,12 +83,12 @@ class EventBuffer:
         self,
         position: int | None,
         limit: int | None,
-        wants: Callable[[Event], bool] = every_event,
+        accepts: Callable[[Event], bool] = every_event,
         called_from: SourceLine | None = None,
     ) -> None:
         self._called_from = called_from
         self.position = position
-        self.wants = wants
+        self.accepts = accepts
         self.skipped: Callable[[Event], object] | None = None
         self._left = limit
         self._events: Iterator[tuple[Event, int | None]] = iter(())
@@ -97,23 +97,23 @@ class EventBuffer:
 
     @property
     def is_over(self) -> bool:
-        """Whether ``limit`` events were taken."""
+        """Whether ``limit`` events were returned."""
         return self._left == 0
 
     def end(self) -> None:
-        """Let no more events be taken."""
+        """Return no more events."""
         self._left = 0
 
     def add(self, batch: Batch, received_at: datetime) -> None:
-        """Add a batch, once all events of the one before were taken, and warn of a gap."""
+        """Add a batch, once all events of the previous one were returned, and warn of a gap."""
         self._events, self._warned = read_positions(batch, self.position, received_at), set()
         self._end = batch.seq
         warn_of(batch.gap, (), self._called_from)
 
-    def take(self) -> Event | None:
+    def pop(self) -> Event | None:
         """Return the next event; ``None`` if there is none."""
         for event, position in self._events:
-            if self.wants(event):
+            if self.accepts(event):
                 self._warn(event, position)
                 self._left = None if self._left is None else self._left - 1
                 self.position = position

@@ -1,4 +1,4 @@
-"""Parts of the asynchronous sender without a synchronous counterpart: tasks take turns, and can be cancelled."""
+"""Parts of the asynchronous sender without a synchronous counterpart: a limit on requests, and cancellation."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import httpx
 from mirror_sdk._protocol.deadline import Deadline
 from mirror_sdk.errors import ConfigError
 
-MOST_AT_ONCE = 8
+MAX_CONCURRENT = 8
 """The most concurrent requests, not counting held polls: httpx gets slower with more."""
-MOST_BYTES_ON_LOOP = 32 * 1024
+MAX_BYTES_ON_LOOP = 32 * 1024
 """The most bytes of a response that is parsed on the loop, which takes at most a millisecond.
 
 Starting a thread for it takes a tenth of that."""
 
 
-class LoopTurns:
+class LoopLimiter:
     """The event loop of a sender's connections, and the limit on its concurrent requests."""
 
     def __init__(self) -> None:
         self.preparing = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
-        self._ahead: set[asyncio.Task[None]] = set()
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT)
+        self._prioritized: set[asyncio.Task[None]] = set()
 
     def require_loop(self) -> None:
         """Check that this is the event loop of the connections.
@@ -40,34 +40,34 @@ class LoopTurns:
             self._loop = loop
         if self._loop is not loop:
             raise ConfigError(
-                "this client belongs to another event loop, such as that of an asyncio.run() before; make one for each"
+                "this client belongs to another event loop, such as that of an earlier asyncio.run(); make one per loop"
             )
 
-    def let_ahead(self, task: asyncio.Task[None]) -> None:
+    def prioritize(self, task: asyncio.Task[None]) -> None:
         """Send no other requests before this task of the running loop, which sends some itself, has ended."""
-        self._ahead.add(task)
-        task.add_done_callback(self._ahead.discard)
+        self._prioritized.add(task)
+        task.add_done_callback(self._prioritized.discard)
 
-    async def take(self, deadline: Deadline) -> None:
-        """Wait until a turn is free and the tasks that go ahead have ended.
+    async def acquire(self, deadline: Deadline) -> None:
+        """Wait until a slot is free and the prioritized tasks have ended.
 
         Raises:
             httpx.ReadTimeout: The time of the call is over.
         """
-        if self._ahead and asyncio.current_task() not in self._ahead:
+        if self._prioritized and asyncio.current_task() not in self._prioritized:
             async with ends_with(deadline):
-                await asyncio.wait(self._ahead)
+                await asyncio.wait(self._prioritized)
         async with ends_with(deadline):
-            await self._turns.acquire()
+            await self._slots.acquire()
 
-    def give_back(self) -> None:
-        """Release the turn."""
-        self._turns.release()
+    def release(self) -> None:
+        """Release the slot."""
+        self._slots.release()
 
-    def cancel_ahead(self) -> None:
-        """Cancel the tasks that go ahead."""
+    def cancel_prioritized(self) -> None:
+        """Cancel the prioritized tasks."""
         with self.ended_loop_ignored():
-            for task in list(self._ahead):
+            for task in list(self._prioritized):
                 task.cancel()
 
     @contextmanager
@@ -97,20 +97,20 @@ async def ends_with(deadline: Deadline) -> AsyncIterator[None]:
 @asynccontextmanager
 async def closed_when_cancelled(request: httpx.Request) -> AsyncIterator[None]:
     """Close a connection that is cancelled during its TLS handshake, which httpcore leaves open."""
-    begun: list[Any] = []
+    opened: list[Any] = []
 
-    async def note(event: str, about: Mapping[str, Any]) -> None:
+    async def note(event: str, info: Mapping[str, Any]) -> None:
         if event == "connection.connect_tcp.complete":
-            begun.append(about["return_value"])
+            opened.append(info["return_value"])
         elif event == "connection.start_tls.complete":
-            begun.clear()
+            opened.clear()
 
     if request.url.scheme == "https":
         request.extensions["trace"] = note
     try:
         yield
     except BaseException:
-        for connection in begun:
+        for connection in opened:
             await connection.aclose()
         raise
 
@@ -120,6 +120,6 @@ def _running_loop() -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
     except RuntimeError:
         raise ConfigError(
-            "AsyncMirrorClient runs on an asyncio event loop, and there is none here; with trio or without a loop use"
-            " MirrorClient in a thread"
+            "AsyncMirrorClient needs a running asyncio event loop; with trio or without a loop use MirrorClient in a"
+            " thread"
         ) from None

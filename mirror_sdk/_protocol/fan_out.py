@@ -1,4 +1,4 @@
-"""Asking the same of each of many devices, one after the other or some at a time."""
+"""Requests to many devices, one after the other or a few at a time."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import TypeVar
 K = TypeVar("K")
 T = TypeVar("T")
 
-_MOST_AT_ONCE = 8
-"""How many threads ask: httpx gets slower with more."""
+_MAX_THREADS = 8
+"""The most concurrent requests: httpx gets slower with more."""
 
 
-def gather_requests(ask: Callable[[K], T], asked: Sequence[K]) -> list[T]:
-    """What comes of asking each, one after the other.
-
-    Raises:
-        MirrorError: One of them failed; nothing more is asked.
-    """
-    return [ask(one) for one in asked]
-
-
-def gather_concurrently(ask: Callable[[K], T], asked: Sequence[K]) -> list[T]:
-    """The same from threads, in their order.
+def gather_requests(request: Callable[[K], T], keys: Sequence[K]) -> list[T]:
+    """Send a request for each key, one after the other; return the results in their order.
 
     Raises:
-        MirrorError: One of them failed; nothing more is begun.
+        MirrorError: A request failed; no other request is sent.
     """
-    with ThreadPoolExecutor(_MOST_AT_ONCE) as pool:
-        return list(pool.map(ask, asked))
+    return [request(key) for key in keys]
+
+
+def gather_concurrently(request: Callable[[K], T], keys: Sequence[K]) -> list[T]:
+    """Send a request for each key from several threads; return the results in the order of the keys.
+
+    Raises:
+        MirrorError: A request failed; no other request is started.
+    """
+    with ThreadPoolExecutor(_MAX_THREADS) as pool:
+        return list(pool.map(request, keys))

@@ -20,11 +20,11 @@ def warn_of(gap: Gap | None, unreadable: Collection[str] = (), called_from: Sour
     if gap is not None:
         missing = "all before this moment" if gap.first_seq is None else f"{gap.first_seq}-{gap.last_seq}"
         if gap.first_seq is not None and count_missing(gap.first_seq, gap.last_seq) is None:
-            missing = f"those from {gap.first_seq} on: the service went back to an earlier state"
+            missing = f"those from {gap.first_seq} on: the service was restored to an earlier state"
         warn(
-            f"entries of the notification log are gone ({missing}); read the device objects again to catch up",
+            f"entries of the notification log are lost ({missing}); read the device objects again to catch up",
             GapWarning,
             called_from,
         )
     for key in sorted(unreadable):
-        warn(f"entries of {key!r} could not be read and were kept as they are", CompatibilityWarning, called_from)
+        warn(f"entries of {key!r} could not be read and are passed on unchanged", CompatibilityWarning, called_from)

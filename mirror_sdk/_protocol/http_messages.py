@@ -1,4 +1,4 @@
-"""Requests and responses of httpx as values: how an operation is written, and which error a failure becomes."""
+"""Requests and responses of httpx as values: the request of an operation, and the error of a failure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from mirror_sdk.errors import CallTimeout, ConnectionFailed, InvalidValue
 T = TypeVar("T")
 
 
-def forget_body(answer: httpx.Response) -> None:
-    """Let a closed answer go at once: it and the stream of its body hold each other, for a collection to find."""
-    answer.stream = httpx.ByteStream(b"")
+def forget_body(response: httpx.Response) -> None:
+    """Break the reference cycle between a closed response and its stream, so that its memory is freed at once."""
+    response.stream = httpx.ByteStream(b"")
 
 
 def request_of(
@@ -30,16 +30,16 @@ def request_of(
     timeout_seconds: float,
     deadline: Deadline,
 ) -> httpx.Request:
-    """An operation as it is sent, with the headers and cookies of its client.
+    """Return the HTTP request of an operation, with the headers and cookies of its client.
 
-    It is not built and sent by that client, which at each request looks for what no service of this interface has:
-    redirects to follow, other ways to authenticate, cookies in every answer. That takes longer than all else here.
-    An answer may be held back for long; a connection comes soon, or never.
+    The client itself does not build and send it. At each request httpx handles redirects, authentication and cookies,
+    which this interface does not need, and that takes longer than everything else here. A response may be held for
+    long; a connection is made soon, or never.
 
     Raises:
-        InvalidValue: Its address cannot be one.
+        InvalidValue: The address is not valid.
     """
-    # The whole address: httpx would take one apart three times to put it together from its parts.
+    # The complete address, because httpx would parse one three times to join its components.
     query = f"?{urlencode(operation.params, doseq=True)}" if operation.params else ""
     headers = http.headers
     if operation.headers:
@@ -55,31 +55,32 @@ def request_of(
             extensions={"timeout": timeout.as_dict()},
         )
     except httpx.InvalidURL as exc:
-        message = f"{operation.method} {reprlib.repr(operation.path)} cannot be sent: {exc}; give less"
+        message = f"{operation.method} {reprlib.repr(operation.path)} cannot be sent: {exc}; send less at a time"
         raise InvalidValue(message) from exc
     if http.cookies:
         http.cookies.set_cookie_header(request)
     return request
 
 
-def take_cookies(http: httpx.Client | httpx.AsyncClient, request: httpx.Request, answer: httpx.Response) -> None:
-    """Keep the cookies of an answer, by which what spreads requests over several servers finds the same one again."""
-    answer.request = request
-    if "Set-Cookie" in answer.headers:
-        http.cookies.extract_cookies(answer)
+def store_cookies(http: httpx.Client | httpx.AsyncClient, request: httpx.Request, response: httpx.Response) -> None:
+    """Store the cookies of a response: a load balancer uses them to send requests to the same server."""
+    response.request = request
+    if "Set-Cookie" in response.headers:
+        http.cookies.extract_cookies(response)
 
 
 def lost(operation: Operation[T], base_url: str, failure: httpx.RequestError, deadline: Deadline) -> ConnectionFailed:
-    """The error for an operation that had no answer."""
-    place = f"{operation.method} {base_url}{operation.path}"
+    """Return the error for an operation without a response."""
+    request_line = f"{operation.method} {base_url}{operation.path}"
     if isinstance(failure, httpx.TimeoutException) and deadline.is_over:
-        return CallTimeout(f"{place}: {deadline.overrun}")
+        return CallTimeout(f"{request_line}: {deadline.overrun}")
     hint = tls_hint(failure) or plain_hint(base_url, failure)
     was_sent = not isinstance(failure, (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError))
     if not hint and not was_sent:
         hint = proxy_hint(base_url)
     if not hint and base_url == DEFAULT_BASE_URL and isinstance(failure, httpx.ConnectError):
-        hint = f"; nothing answers at {base_url}: start 'mirror-server demo', or set {HOST_VARIABLE} to another address"
-    error = ConnectionFailed(f"{place}: no answer ({type(failure).__name__}: {visible_line(str(failure))}){hint}")
+        hint = f"; no service at {base_url}: start 'mirror-server demo', or set {HOST_VARIABLE} to another address"
+    reason = f"{type(failure).__name__}: {visible_line(str(failure))}"
+    error = ConnectionFailed(f"{request_line}: no response ({reason}){hint}")
     error.was_sent = was_sent
     return error

@@ -1,4 +1,4 @@
-"""What both networks take from httpx to httpcore and back, as values: addresses, requests, proxies and errors."""
+"""Conversions between httpx and httpcore for both networks: addresses, requests, proxies and errors."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import httpx
 
 from mirror_sdk._protocol.environment import proxy_for
 
-MOST_IDLE = 20
-"""How many idle connections are kept, as in httpx."""
+MAX_IDLE = 20
+"""The most idle connections, as in httpx."""
 IDLE_SECONDS = 5.0
 """How long an idle connection is kept, as in httpx."""
 
 
 def httpcore_url(url: httpx.URL) -> httpcore.URL:
-    """The same URL for httpcore."""
+    """Return the same URL for httpcore."""
     return httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
 
 
 def httpcore_request(request: httpx.Request) -> httpcore.Request:
-    """The same request for httpcore."""
+    """Return the same request for httpcore."""
     return httpcore.Request(
         method=request.method,
         url=httpcore_url(request.url),
@@ -38,15 +38,15 @@ def httpx_errors() -> Iterator[None]:
     try:
         yield
     except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError, httpcore.TimeoutException) as exc:
-        told: type[httpx.RequestError] = getattr(httpx, type(exc).__name__)
-        raise told(str(exc)) from exc
+        error: type[httpx.RequestError] = getattr(httpx, type(exc).__name__)
+        raise error(str(exc)) from exc
 
 
 def httpcore_proxy(base_url: httpx.URL) -> httpcore.Proxy | None:
-    """The proxy that the environment names for an address.
+    """Return the proxy that the environment names for an address.
 
     Raises:
-        ConfigError: It is no proxy that can be used.
+        ConfigError: The proxy cannot be used.
     """
     proxy = proxy_for(base_url)
     if proxy is None:

@@ -15,7 +15,7 @@ from mirror_sdk.events import utc_now
 from mirror_sdk.wire.log_entries import Entry, Unreadable
 from mirror_sdk.wire.notifications import AsyncResponse
 
-UNCLAIMED_KEPT = 10_000
+MAX_UNCLAIMED = 10_000
 
 
 class Expectation:
@@ -55,7 +55,7 @@ class Inbox:
 
     def __init__(
         self,
-        keep: int = UNCLAIMED_KEPT,
+        keep: int = MAX_UNCLAIMED,
         now: Callable[[], datetime] = utc_now,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -84,7 +84,7 @@ class Inbox:
         return len(self._open)
 
     @property
-    def may_take(self) -> bool:
+    def may_accept(self) -> bool:
         """Whether a request may get its response with the 202, without reading the log.
 
         No other request waits, and not too many responses that came this way are still to come by the log.
@@ -120,8 +120,8 @@ class Inbox:
                 unreadable.add(entry.key)
         return unreadable
 
-    def feed_answers(self, entries: Iterable[Entry], awaited: set[str]) -> None:
-        """Deliver only the responses with these async-ids: the reader of the log has the others still to come."""
+    def feed_responses(self, entries: Iterable[Entry], awaited: set[str]) -> None:
+        """Deliver only the responses with these async-ids; the reader of the log delivers the others later."""
         for entry in entries:
             if isinstance(entry.body, AsyncResponse) and entry.body.id in awaited:
                 awaited.discard(entry.body.id)
@@ -131,7 +131,7 @@ class Inbox:
         """Note that the present entries of the log will not be read."""
         self._early.clear()
 
-    def take(self, response: AsyncResponse, *, comes_again: bool) -> None:
+    def accept(self, response: AsyncResponse, *, comes_again: bool) -> None:
         """Deliver a response that came with its request; if the log brings it again, it is ignored there."""
         expectation = self._expectations.get(response.id)
         # The log may have been faster.

@@ -14,7 +14,7 @@ from mirror_sdk._fork import Lock
 from mirror_sdk._protocol.environment import certificates_for
 from mirror_sdk._protocol.httpcore_messages import (
     IDLE_SECONDS,
-    MOST_IDLE,
+    MAX_IDLE,
     httpcore_proxy,
     httpcore_request,
     httpcore_url,
@@ -35,7 +35,7 @@ class Network(httpx.BaseTransport):
         base_url: Where the requests go.
 
     Raises:
-        ConfigError: The environment names no proxy that can be used.
+        ConfigError: The proxy that the environment names cannot be used.
     """
 
     def __init__(self, base_url: str) -> None:
@@ -82,7 +82,7 @@ class Network(httpx.BaseTransport):
     def release(self, connection: httpcore.ConnectionInterface) -> None:
         """Keep a connection for the next request if it is idle, and close it otherwise."""
         with self._lock:
-            is_kept = connection.is_idle() and len(self._idle) < MOST_IDLE and not self._is_closed
+            is_kept = connection.is_idle() and len(self._idle) < MAX_IDLE and not self._is_closed
             if is_kept:
                 self._idle.append(connection)
         if not is_kept:

@@ -1,13 +1,13 @@
-"""The connections of the synchronous client: every wait is limited by what is left of a call.
+"""The connections of the synchronous client: every wait is limited by the time that is left for the call.
 
-httpx limits each single wait for a piece of a response, so a service that sends a byte now and then is never late. The
+httpx limits each single wait for a chunk of a response, so a service that sends a byte now and then is never late. The
 streams here know when the call ends: a :class:`~mirror_sdk._protocol.deadline.Deadline` is the timeout of each wait,
 and each wait reads what is left of it. The event loop needs none of this, because a task is cancelled while it waits.
 """
 
 from __future__ import annotations
 
-# What looks a name up imports it, and a fork in the middle of that leaves it locked in the child.
+# Resolving a name imports this module, and a fork during that import would leave it locked in the child.
 import encodings.idna  # noqa: F401
 import socket
 import ssl
@@ -24,14 +24,14 @@ import httpcore
 from mirror_sdk._fork import Lock
 from mirror_sdk._protocol.deadline import Deadline
 
-_SENT_AT_ONCE = 64 * 1024
-_RECEIVED_AT_ONCE = 256 * 1024
+_SEND_BYTES = 64 * 1024
+_RECEIVE_BYTES = 256 * 1024
 
 
 class OpenStreams:
-    """The connections that were made, until they are closed together.
+    """The open connections, which are closed together.
 
-    The pool closes those it knows. One that a thread was making meanwhile would be used, and stay open, all the same.
+    The pool closes only its own connections. One that a thread is just making would be used, and stay open.
     """
 
     def __init__(self) -> None:
@@ -40,26 +40,26 @@ class OpenStreams:
         self._is_closed = False
 
     def add(self, stream: _Stream) -> None:
-        """Have it closed with the others.
+        """Add a connection.
 
         Raises:
-            httpcore.ConnectError: They are closed already, and this one is now.
+            httpcore.ConnectError: The others are closed already; this one is closed too.
         """
         with self._lock:
-            is_late = self._is_closed
-            if not is_late:
+            is_too_late = self._is_closed
+            if not is_too_late:
                 self._open.add(stream)
-        if is_late:
+        if is_too_late:
             stream.close()
             raise httpcore.ConnectError("the client was closed")
 
     def hang_up(self) -> None:
-        """Send and receive nothing more; a thread that waits would not notice that its connection is closed here."""
+        """Shut all connections down: a waiting thread would not notice that another one closed its connection."""
         for stream in self._end():
             stream.hang_up()
 
     def close(self) -> None:
-        """Close them."""
+        """Close all connections."""
         for stream in self._end():
             stream.close()
 
@@ -84,24 +84,24 @@ class DeadlineBackend(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.NetworkStream:
-        """Connect to the first address of a name that answers, all of them within the time."""
+        """Connect to the first reachable address of a name; the time is for all addresses together."""
         *others, last = addresses = _addresses(host, port, timeout)
         for address in others:
             left = _left(timeout, httpcore.ConnectTimeout)
-            # Each has its share, so that one that says nothing leaves time for the next.
+            # Each has its share, so that an unreachable one leaves time for the next.
             share = None if left is None else left / len(addresses)
             try:
-                made = self._backend.connect_tcp(address, port, share, local_address, socket_options)
+                stream = self._backend.connect_tcp(address, port, share, local_address, socket_options)
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
                 continue
-            return _Stream(made, timeout, self._streams)
+            return _Stream(stream, timeout, self._streams)
         left = _left(timeout, httpcore.ConnectTimeout)
-        made = self._backend.connect_tcp(last, port, left, local_address, socket_options)
-        return _Stream(made, timeout, self._streams)
+        stream = self._backend.connect_tcp(last, port, left, local_address, socket_options)
+        return _Stream(stream, timeout, self._streams)
 
 
 def _addresses(host: str, port: int, timeout: float | None) -> list[str]:
-    """What a name stands for; the system sets no limit to its search, so it is made on a thread that can be left."""
+    """Resolve a name, in a thread that can be abandoned, because the system does not limit the time."""
     try:
         ip_address(host)
     except ValueError:
@@ -129,8 +129,9 @@ class _Stream(httpcore.NetworkStream):
 
     Args:
         stream: The connection.
-        connecting: The limit on making it, which also holds where httpcore gives none: to what a SOCKS proxy is told.
-        streams: What it is closed with.
+        connecting: The limit on making it, which applies also if httpcore passes none: to the handshake with a SOCKS
+            proxy.
+        streams: The connections that are closed together with this one.
 
     Raises:
         httpcore.ConnectError: Those are closed already.
@@ -147,58 +148,58 @@ class _Stream(httpcore.NetworkStream):
         streams.add(self)
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """What has come, once something has; what was to be sent is sent before."""
-        # Whoever refuses a request may close at once: the answer may be there all the same.
+        """Send the buffered bytes, then wait for bytes and return them."""
+        # A service that rejects a request may close the connection at once, and its response may still arrive.
         with suppress(httpcore.WriteError):
             self._send()
-        came = self._stream.read(max(max_bytes, self._expected), self._left(timeout, httpcore.ReadTimeout))
-        # Where as much came as httpcore asks for, each piece costs more than its bytes do.
-        self._expected = _RECEIVED_AT_ONCE if len(came) >= max_bytes else 0
-        return came
+        received = self._stream.read(max(max_bytes, self._expected), self._left(timeout, httpcore.ReadTimeout))
+        # If as many bytes arrive as httpcore requests, larger reads are faster.
+        self._expected = _RECEIVE_BYTES if len(received) >= max_bytes else 0
+        return received
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Send all of it, what is small together with what follows: the head of a request with its body.
+        """Send all of it; small data waits for the next write, so that the head of a request goes with its body.
 
-        Each piece would wake who receives it.
+        Otherwise each small packet would wake the receiver.
         """
         self._unsent += buffer
         self._sending = timeout
-        if len(self._unsent) > _SENT_AT_ONCE:
+        if len(self._unsent) > _SEND_BYTES:
             self._send()
 
     def _send(self) -> None:
         unsent, self._unsent = self._unsent, b""
-        for begin in range(0, len(unsent), _SENT_AT_ONCE):
-            self._stream.write(unsent[begin : begin + _SENT_AT_ONCE], self._left(self._sending, httpcore.WriteTimeout))
+        for begin in range(0, len(unsent), _SEND_BYTES):
+            self._stream.write(unsent[begin : begin + _SEND_BYTES], self._left(self._sending, httpcore.WriteTimeout))
 
     def hang_up(self) -> None:
-        """Let nothing more come or go, and whoever waits for it go on."""
+        """Shut the connection down, and wake the thread that waits for it."""
         _shut_down(self._stream.get_extra_info("socket"))
-        # Asked for behind that: a handshake that began meanwhile took the other one's connection.
+        # Read after that: a handshake that started in between took the connection from the other socket.
         _shut_down(self._in_handshake)
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection."""
         self._stream.close()
 
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
-        """The same connection, encrypted."""
+        """Return the same connection, encrypted."""
         left = self._left(timeout, httpcore.ConnectTimeout)
         sock = self._stream.get_extra_info("socket")
-        # Encrypted once more, to a proxy and through it, it keeps its socket. Otherwise the handshake takes the
-        # connection away from that, and another one for the same is what it can be ended by.
+        # A second encryption, through a proxy, keeps the socket. Otherwise the handshake detaches the socket, and only
+        # a duplicate can shut the connection down.
         try:
-            held = nullcontext() if isinstance(sock, ssl.SSLSocket) else sock.dup()
+            duplicate = nullcontext() if isinstance(sock, ssl.SSLSocket) else sock.dup()
         except OSError as exc:
             raise httpcore.ConnectError(str(exc)) from exc
-        with held as self._in_handshake:
-            made = self._stream.start_tls(ssl_context, server_hostname, left)
-        return _Stream(made, self._connecting, self._streams)
+        with duplicate as self._in_handshake:
+            stream = self._stream.start_tls(ssl_context, server_hostname, left)
+        return _Stream(stream, self._connecting, self._streams)
 
     def get_extra_info(self, info: str) -> Any:
-        """What is known of it."""
+        """Return information about the connection."""
         return self._stream.get_extra_info(info)
 
     def _left(self, timeout: float | None, over: type[httpcore.TimeoutException]) -> float | None:
@@ -206,14 +207,14 @@ class _Stream(httpcore.NetworkStream):
 
 
 def _shut_down(sock: object) -> None:
-    # Not as an encrypted connection has it, which another thread may be reading; and the server may be gone.
+    # Not SSLSocket.shutdown, because another thread may be reading; and the server may have disconnected.
     if isinstance(sock, socket.socket):
         with suppress(OSError):
             socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 def _left(timeout: float | None, over: type[httpcore.TimeoutException]) -> float | None:
-    """How many seconds this wait may take; ``None`` for any number of them."""
+    """Return how many seconds this wait may take; ``None`` for no limit."""
     if not isinstance(timeout, Deadline):
         return timeout
     left = timeout.left

@@ -1,4 +1,4 @@
-"""One exchange with the service: the request to send, and how its answer is read. Nothing in here does I/O."""
+"""One exchange with the service: the request to send, and the reader of its response. Nothing in here does I/O."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from mirror_sdk.errors import (
     AuthenticationError,
     MirrorError,
     PreconditionFailed,
-    UnexpectedAnswer,
+    UnexpectedResponse,
     api_error,
 )
 from mirror_sdk.wire.errors import ERROR_TYPES, ErrorBody
-from mirror_sdk.wire.model import place_and_fault
+from mirror_sdk.wire.model import location_and_fault
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 
 T = TypeVar("T")
@@ -31,15 +31,15 @@ T_co = TypeVar("T_co", covariant=True)
 
 _IDEMPOTENT = frozenset({"GET", "PUT", "PATCH", "DELETE"})
 _JSON, _PAGE = "application/json", "text/html"
-_LONGEST_TYPE = 80
+_MAX_TYPE_LENGTH = 80
 _NEW_KEY_OF_A_DEMO = (
-    "'mirror-server demo' makes a new key at each start, unless --database keeps it: take over the lines it prints"
+    "'mirror-server demo' makes a new key at each start, unless --database stores it: copy the lines it prints"
 )
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]*)?")
 
 
 class HTTPResponse(Protocol):
-    """What is read of an HTTP answer."""
+    """The part of an HTTP response that is read."""
 
     @property
     def status_code(self) -> int: ...
@@ -51,7 +51,7 @@ class HTTPResponse(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """An answer that has arrived as a whole."""
+    """A response that has arrived completely."""
 
     status_code: int
     headers: Mapping[str, str]
@@ -60,21 +60,21 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Operation(Generic[T_co]):
-    """One request and the reader of its answer.
+    """One request and the reader of its response.
 
     Attributes:
         method: HTTP method.
         path: Path below the base URL, quoted.
-        read: Reads an answer that is no error.
+        read: Reads a response that is no error.
         params: Query parameters.
         headers: Headers besides those of every request.
         json: Body, or ``None`` for none.
-        hold_seconds: For how long the service may hold the answer back; it comes on top of a client's time-out.
-        within_seconds: How long all of it may take at most, where a client gives it more time.
-        is_repeatable: Whether it means the same twice as once, whatever its method.
-        max_retries: How often it may be sent again; ``None`` goes by the client.
-        outlasts_loss: Whether it is sent again until its time is over where the connection is lost under it, here or
-            at a proxy: what is held open is on its way for long, and whoever waits would go on waiting.
+        hold_seconds: How long the service may delay the response; it is added to a client's time-out.
+        within_seconds: The most seconds for all of it, if the client's limit is longer.
+        is_repeatable: Whether sending it twice has the effect of sending it once, whatever its method.
+        max_retries: How often it may be sent again; ``None`` is the client's setting.
+        outlasts_loss: Whether it is sent again until its time is over if the connection is lost, here or at a proxy. A
+            held request lasts so long that losses are likely, and its caller would wait anyway.
         also_reads: Statuses from 300 on that are no error here.
     """
 
@@ -91,67 +91,67 @@ class Operation(Generic[T_co]):
     outlasts_loss: bool = False
     also_reads: frozenset[int] = frozenset()
 
-    def most_attempts(self, max_retries: int) -> int:
-        """How often a client with so many retries may send it."""
+    def max_attempts(self, max_retries: int) -> int:
+        """Return how often a client with so many retries may send it."""
         if not self.is_repeatable and self.method not in _IDEMPOTENT:
             return 1
         return 1 + (max_retries if self.max_retries is None else self.max_retries)
 
-    def finish(self, answer: HTTPResponse) -> T_co:
-        """The result.
+    def finish(self, response: HTTPResponse) -> T_co:
+        """Return the result.
 
         Raises:
-            APIError: The service refused; which subclass depends on the status.
-            UnexpectedAnswer: It is no answer of this interface.
+            APIError: The service responded with an error; which subclass depends on the status.
+            UnexpectedResponse: It is not a response of this interface.
         """
-        status = answer.status_code
+        status = response.status_code
         if status in self.also_reads or 200 <= status < 300:
-            if content_type(answer.headers) == _PAGE:
-                raise UnexpectedAnswer(f"{self.method} {self.path} returned a page{elsewhere(answer.headers)}")
-            return self.read(answer)
+            if content_type(response.headers) == _PAGE:
+                raise UnexpectedResponse(f"{self.method} {self.path} returned a page{elsewhere(response.headers)}")
+            return self.read(response)
         if status >= 400:
-            raise api_error(status, read_error_body(answer), _read_retry_after(answer))
-        raise UnexpectedAnswer(f"{self.method} {self.path} returned {status}{elsewhere(answer.headers)}")
+            raise api_error(status, read_error_body(response), _read_retry_after(response))
+        raise UnexpectedResponse(f"{self.method} {self.path} returned {status}{elsewhere(response.headers)}")
 
 
 def read_json(validate: Callable[[bytes], T]) -> Callable[[HTTPResponse], T]:
-    """A reader of JSON answers, from what makes a value of the JSON or raises ``ValidationError``."""
+    """Return a reader of JSON responses; ``validate`` makes a value of the JSON or raises ``ValidationError``."""
 
-    def read(answer: HTTPResponse) -> T:
+    def read(response: HTTPResponse) -> T:
         try:
-            return validate(answer.content)
+            return validate(response.content)
         except ValidationError as exc:
-            place = "" if content_type(answer.headers) == _JSON else elsewhere(answer.headers)
-            raise UnexpectedAnswer(f"the response does not follow the interface: {first_fault(exc)}{place}") from exc
+            hint = "" if content_type(response.headers) == _JSON else elsewhere(response.headers)
+            raise UnexpectedResponse(f"the response does not follow the interface: {first_fault(exc)}{hint}") from exc
 
     return read
 
 
 def elsewhere(headers: Mapping[str, str]) -> str:
-    """What an answer seems to be that is none of this interface, and the likely reason."""
-    found = visible_line(content_type(headers)[:_LONGEST_TYPE])
+    """Return the content type of a response that is not of this interface, and the likely reason."""
+    found = visible_line(content_type(headers)[:_MAX_TYPE_LENGTH])
     return f" ({f'content type {found}' if found else 'no content type'}); does base_url point elsewhere?"
 
 
 def content_type(headers: Mapping[str, str]) -> str:
-    """The media type alone; empty where none is told."""
+    """Return the media type without parameters; empty if the headers have none."""
     return headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
 
 def first_fault(fault: ValidationError) -> str:
-    """What is wrong first, and where, without the value itself."""
-    place, words = place_and_fault(fault.errors(include_url=False, include_input=False)[0])
-    return f"{place or 'body'}: {words}"
+    """Return the first fault and its location, without the value itself."""
+    location, message = location_and_fault(fault.errors(include_url=False, include_input=False)[0])
+    return f"{location or 'body'}: {message}"
 
 
 def hint_at_demo(error: MirrorError, base_url: str) -> None:
-    """Say of a key that a mirror on this machine does not know where it may have been good."""
+    """Add a hint to the error for a key that a mirror on this machine does not know."""
     if isinstance(error, AuthenticationError) and is_loopback(base_url):
         error.hint = _NEW_KEY_OF_A_DEMO
 
 
 def hide_key(error: MirrorError, key: str) -> None:
-    """Take an access key out of an error in which a service says it back, and out of what caused it."""
+    """Remove an access key that a service sent back from an error, and from its cause."""
     error.args = tuple(_without_key(argument, key) for argument in error.args)
     if isinstance(error, APIError):
         APIError.__init__(error, *error.args)
@@ -161,49 +161,49 @@ def hide_key(error: MirrorError, key: str) -> None:
         error.__cause__, error.__suppress_context__ = None, True
 
 
-def _without_key(told: Any, key: str) -> Any:
-    if isinstance(told, ErrorBody):
-        return ErrorBody.model_validate(_without_key(told.model_dump(), key))
-    return _each_text(told, lambda text: without_key(text, key))
+def _without_key(value: Any, key: str) -> Any:
+    if isinstance(value, ErrorBody):
+        return ErrorBody.model_validate(_without_key(value.model_dump(), key))
+    return _map_texts(value, lambda text: without_key(text, key))
 
 
-def _each_text(told: Any, change: Callable[[str], str]) -> Any:
-    """The same JSON with its texts changed, names of members too."""
-    if isinstance(told, str):
-        return change(told)
-    if isinstance(told, dict):
-        return {change(name): _each_text(value, change) for name, value in told.items()}
-    return [_each_text(value, change) for value in told] if isinstance(told, list) else told
+def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return the same JSON with its texts changed, names of members too."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {change(name): _map_texts(member, change) for name, member in value.items()}
+    return [_map_texts(item, change) for item in value] if isinstance(value, list) else value
 
 
-def read_error_body(answer: HTTPResponse) -> ErrorBody:
-    """The error as the service words it; something in between, such as a proxy, words it in its own way."""
+def read_error_body(response: HTTPResponse) -> ErrorBody:
+    """Return the error of the service; the error of something in between, such as a proxy, has no explanation."""
     try:
-        body = ErrorBody.model_validate_json(answer.content)
+        body = ErrorBody.model_validate_json(response.content)
     except ValidationError:
-        status = answer.status_code
+        status = response.status_code
         body = ErrorBody(code=status, type=ERROR_TYPES.get(status, "unknown"), message="no explanation was given")
     if body.request_id is None:
-        body = body.model_copy(update={"request_id": answer.headers.get(REQUEST_ID_HEADER)})
-    return ErrorBody.model_validate(_each_text(body.model_dump(), visible_line))
+        body = body.model_copy(update={"request_id": response.headers.get(REQUEST_ID_HEADER)})
+    return ErrorBody.model_validate(_map_texts(body.model_dump(), visible_line))
 
 
-def _read_retry_after(answer: HTTPResponse) -> float | None:
-    """RFC 9110 10.2.3: seconds, for which some services give fractions, or a moment."""
-    given = answer.headers.get("Retry-After", "").strip()
-    if _SECONDS.fullmatch(given):
-        return float(given)
-    moment = _read_moment(given)
-    if moment is None:
+def _read_retry_after(response: HTTPResponse) -> float | None:
+    """RFC 9110 10.2.3: seconds, as some services with fractions, or an instant."""
+    header = response.headers.get("Retry-After", "").strip()
+    if _SECONDS.fullmatch(header):
+        return float(header)
+    retry_at = _read_instant(header)
+    if retry_at is None:
         return None
-    # A moment is told by the clock of who answered, so it is compared with that one where it is told.
-    answered_at = _read_moment(answer.headers.get("Date", "")) or datetime.now(UTC)
-    return max(0.0, (moment - answered_at).total_seconds())
+    # The instant is by the clock of the sender, so the sender's own date is subtracted if there is one.
+    responded_at = _read_instant(response.headers.get("Date", "")) or datetime.now(UTC)
+    return max(0.0, (retry_at - responded_at).total_seconds())
 
 
-def _read_moment(given: str) -> datetime | None:
+def _read_instant(header: str) -> datetime | None:
     try:
-        moment = parsedate_to_datetime(given)
+        instant = parsedate_to_datetime(header)
     except (OverflowError, TypeError, ValueError):
         return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)

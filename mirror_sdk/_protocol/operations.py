@@ -24,7 +24,7 @@ from mirror_sdk._arguments import closest, shown, text
 from mirror_sdk._protocol.operation import HTTPResponse, Operation, first_fault, read_error_body, read_json
 from mirror_sdk._protocol.resource_states import resources_of
 from mirror_sdk._visible import visible_line
-from mirror_sdk.errors import InvalidValue, PreconditionFailed, UnexpectedAnswer, UnknownQuery, api_error
+from mirror_sdk.errors import InvalidValue, PreconditionFailed, UnexpectedResponse, UnknownQuery, api_error
 from mirror_sdk.resource import Resource
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.channel import CallbackRegistration
@@ -130,17 +130,17 @@ class Accepted:
 
 def get_device_object(device_id: str) -> Operation[DeviceObjectBody]:
     """E1. Source: wire.md 1."""
-    return _get_about(routes.DEVICE_OBJECT, device_id, DeviceObjectBody, "device_id")
+    return _get_of_device(routes.DEVICE_OBJECT, device_id, DeviceObjectBody, "device_id")
 
 
-def read_device_object(device_id: str, take: Callable[[DeviceObjectBody], M]) -> Operation[M]:
-    """E1, reduced to what ``take`` returns while the response is read.
+def read_device_object(device_id: str, convert: Callable[[DeviceObjectBody], M]) -> Operation[M]:
+    """E1, converted while the response is read.
 
     Thousands of objects that live until the event loop gets to them make Python's garbage collector run again and
     again, which stops all threads. Source: wire.md 1.
     """
-    whole = get_device_object(device_id)
-    return Operation(whole.method, whole.path, lambda answer: take(whole.read(answer)))
+    complete = get_device_object(device_id)
+    return Operation(complete.method, complete.path, lambda response: convert(complete.read(response)))
 
 
 def conditions(filters: Mapping[str, object] | None, **plain: object) -> dict[str, object]:
@@ -156,7 +156,7 @@ def list_devices(
     Args:
         filters: Field, with or without an operator (``state``, ``created_at__gte``), to a text, an aware time, or a
             list of them for ``in`` and ``nin``.
-        limit: How many devices are still wanted, ``None`` for all.
+        limit: How many more devices to request, ``None`` for all.
         after: Last device id of the page before.
         query: A saved filter that also has to match.
 
@@ -169,17 +169,16 @@ def list_devices(
 
     def check(page: DevicePage) -> None:
         for field in ("id", "endpoint_name", "endpoint_type", "state"):
-            require_asked(sent, field, [getattr(device, field) for device in page.data])
+            require_matches(sent, field, [getattr(device, field) for device in page.data])
 
     return _list_page(routes.DEVICES, DevicePage, sent, limit=limit, after=after, filter=query, check=check)
 
 
 def filter_texts(filters: Mapping[str, object]) -> dict[str, str]:
-    """Conditions on the directory as they are sent.
+    """Return conditions on the directory as query parameters.
 
     Raises:
-        ValueError: A time has no zone, there are several values where one is compared with, or one of several has a
-            comma.
+        ValueError: A time has no zone, an operator for one value has several, or one of several values has a comma.
     """
     for name, value in filters.items():
         field, _, operator = _filter_name(name).rpartition("__")
@@ -187,10 +186,10 @@ def filter_texts(filters: Mapping[str, object]) -> dict[str, str]:
             continue
         if operator not in {"in", "nin"}:
             raise ValueError(f"filter {name}: it compares with one value; for several write {field}__in")
-        for part in value:
-            if "," in _filter_text(name, part):
+        for item in value:
+            if "," in _filter_text(name, item):
                 raise ValueError(
-                    f"filter {name}: a comma separates several values, and {part!r} has one; ask for it alone, with"
+                    f"filter {name}: a comma separates values, and {item!r} contains one; request it separately, with"
                     f" {field}__{'eq' if operator == 'in' else 'neq'}"
                 )
     return {_filter_name(name): _filter_text(name, value) for name, value in filters.items()}
@@ -228,35 +227,35 @@ class Pages:
         """Return the id after which the next page begins; ``None`` after the last page.
 
         Raises:
-            UnexpectedAnswer: An earlier page had its first or last id, or it is empty and not the last one.
+            UnexpectedResponse: An earlier page had its first or last id, or it is empty and not the last one.
         """
         self._count += 1
         ids = [entry.async_response_id if isinstance(entry, WaitingRequest) else entry.id for entry in page.data]
         bounds = {*ids[:1], *ids[-1:]}
         if again := sorted(bounds & self._bounds):
-            raise UnexpectedAnswer(
+            raise UnexpectedResponse(
                 f"page {self._count} of the list has {visible_line(again[0])} again, which an earlier page had;"
-                " does this service take no after=?"
+                " does this service ignore after=?"
             )
         if page.has_more and not ids:
-            raise UnexpectedAnswer(f"page {self._count} of the list is empty and says that there is more")
+            raise UnexpectedResponse(f"page {self._count} of the list is empty and claims that there are more")
         self._bounds |= bounds
         return ids[-1] if page.has_more else None
 
 
 def get_directory_device(device_id: str) -> Operation[Device]:
     """The directory's entry of a device. Source: wire.md 6."""
-    return _get_about(routes.DEVICE, device_id, Device, "id")
+    return _get_of_device(routes.DEVICE, device_id, Device, "id")
 
 
 def put_device(device_id: str, changes: Mapping[str, object]) -> Operation[Device]:
     """Describe a device in the directory; fields that are not passed stay. Source: wire.md 9.
 
     Raises:
-        ValueError: It cannot be sent; the message names what is wrong with it.
+        ValueError: It cannot be sent; the message names the fault.
     """
-    shown_device = get_directory_device(device_id)
-    return Operation("PUT", shown_device.path, shown_device.read, json=checked_body(DeviceUpdate, changes))
+    operation = get_directory_device(device_id)
+    return Operation("PUT", operation.path, operation.read, json=checked_body(DeviceUpdate, changes))
 
 
 def list_device_queries(*, name: str | None = None, after: str | None = None) -> Operation[DeviceQueryPage]:
@@ -268,37 +267,37 @@ def find_device_query(name: str) -> Operation[DeviceQuery]:
     """The saved filter of a name. Source: wire.md 9.
 
     Raises:
-        TypeError: The name is no text.
+        TypeError: The name is not a text.
     """
-    asked = list_device_queries(name=text("query", name))
+    listing = list_device_queries(name=text("query", name))
 
-    def read(answer: HTTPResponse) -> DeviceQuery:
-        for query in asked.read(answer).data:
+    def read(response: HTTPResponse) -> DeviceQuery:
+        for query in listing.read(response).data:
             if query.name == name:
                 return query
         message = (
-            f"no filter is saved as {visible_line(repr(name))}; client.devices.queries.list() shows those that are"
+            f"no filter is saved as {visible_line(repr(name))}; client.devices.queries.list() returns the saved ones"
         )
         raise UnknownQuery(404, ErrorBody(code=404, type="not_found", message=message))
 
-    return Operation(asked.method, asked.path, read, params=asked.params)
+    return Operation(listing.method, listing.path, read, params=listing.params)
 
 
 def post_device_query(name: str, query: QueryLike) -> Operation[DeviceQuery]:
     """Save a filter of the directory. Source: wire.md 9.
 
     Raises:
-        ValueError: It cannot be sent; the message names what is wrong with it.
+        ValueError: It cannot be sent; the message names the fault.
     """
     body = checked_body(DeviceQueryBody, {"name": name, "query": query_text(query)})
     return Operation("POST", routes.DEVICE_QUERIES, read_json(DeviceQuery.model_validate_json), json=body)
 
 
 def put_device_query(query_id: str, *, name: str | None, query: QueryLike | None) -> Operation[DeviceQuery]:
-    """Change a saved filter; what is ``None`` stays. Source: wire.md 9.
+    """Change a saved filter; ``None`` leaves a field as it is. Source: wire.md 9.
 
     Raises:
-        ValueError: It cannot be sent; the message names what is wrong with it.
+        ValueError: It cannot be sent; the message names the fault.
     """
     body = checked_body(DeviceQueryUpdate, {"name": name, "query": None if query is None else query_text(query)})
     return Operation("PUT", _of_query(query_id), read_json(DeviceQuery.model_validate_json), json=body)
@@ -310,11 +309,11 @@ def delete_device_query(query_id: str) -> Operation[None]:
 
 
 def query_text(query: QueryLike) -> str:
-    """A filter as it is saved, of conditions as :func:`list_devices` takes them, or of its text.
+    """Return the text of a filter to save, from conditions of :func:`list_devices` or from its text.
 
     Raises:
         TypeError: It is neither.
-        ValueError: A time has no zone, or there are several values where one is compared with.
+        ValueError: A time has no zone, or an operator for one value has several.
     """
     if isinstance(query, Mapping):
         return urlencode(filter_texts(query), safe=",:")
@@ -328,7 +327,7 @@ def list_device_events(
 
     Args:
         filters: Conditions, as of :func:`list_devices`.
-        limit: How many events are still wanted, ``None`` for all.
+        limit: How many more events to request, ``None`` for all.
         after: Last id of the page before.
 
     Raises:
@@ -338,7 +337,7 @@ def list_device_events(
 
     def check(page: DeviceEventPage) -> None:
         for field in ("device_id", "event_type"):
-            require_asked(sent, field, [getattr(event, field) for event in page.data])
+            require_matches(sent, field, [getattr(event, field) for event in page.data])
 
     return _list_page(routes.DEVICE_EVENTS, DeviceEventPage, sent, limit=limit, after=after, order="DESC", check=check)
 
@@ -349,14 +348,14 @@ def event_filters(
     end: datetime | None,
     event_types: Collection[str] | None,
 ) -> list[dict[str, object]]:
-    """The conditions on device events, one set of them for each request: of many devices, some at a time.
+    """Return the conditions on device events, one set for each request: many devices need several requests.
 
     Raises:
-        TypeError: A single text was given where a list of event types belongs.
+        TypeError: A single text was passed instead of a list of event types.
     """
     if isinstance(event_types, str):
         raise TypeError(f"event_types={event_types!r} is one text; write [{event_types!r}]")
-    # The end is not taken in, as of a history, and the instants of events are whole milliseconds.
+    # The end is exclusive, as for a history, and the instants of events are whole milliseconds.
     last = None if end is None else end - timedelta(milliseconds=1)
     same = conditions(None, date_time__gte=begin, date_time__lte=last, event_type__in=event_types and [*event_types])
     if device_ids is None:
@@ -366,26 +365,26 @@ def event_filters(
 
 
 def newest(events: Iterable[DeviceEvent], limit: int | None) -> list[DeviceEvent]:
-    """So many of the events at most, the newest of them, in the order in which they happened."""
+    """Return the newest events, ``limit`` of them at most, in the order in which they happened."""
     return sorted(events, key=lambda event: event.id, reverse=True)[:limit][::-1]
 
 
 def get_device_connection(device_id: str) -> Operation[DeviceConnection]:
-    """How a device is connected. Source: wire.md 6 [+]."""
-    return _get_about(routes.DEVICE_CONNECTION, device_id, DeviceConnection, "device_id")
+    """The connection of a device. Source: wire.md 6 [+]."""
+    return _get_of_device(routes.DEVICE_CONNECTION, device_id, DeviceConnection, "device_id")
 
 
 def get_device_contacts(device_id: str) -> Operation[DeviceContacts]:
     """The latest contacts of a device, as far as the application was notified of them. Source: wire.md 6 [+]."""
-    return _get_about(routes.DEVICE_CONTACTS, device_id, DeviceContacts, "device_id")
+    return _get_of_device(routes.DEVICE_CONTACTS, device_id, DeviceContacts, "device_id")
 
 
 def list_resources(device_id: str) -> Operation[list[EndpointResource]]:
-    """The resources a device has now. Source: wire.md 6."""
+    """The present resources of a device. Source: wire.md 6."""
     return Operation("GET", of_device(routes.ENDPOINT_RESOURCES, device_id), read_json(_RESOURCES.validate_json))
 
 
-def place_device_request(
+def submit_device_request(
     device_id: str,
     async_id: str,
     *,
@@ -398,10 +397,11 @@ def place_device_request(
     if_match: int | None = None,
     wait_seconds: int = 0,
 ) -> Operation[Accepted]:
-    """E2. It is safe to repeat: under one async-id the service queues a request once. Source: wire.md 2.
+    """E2. It is safe to repeat: the service queues a request once per async-id. Source: wire.md 2.
 
-    With ``if_match`` it is taken only while the desired value has this revision. With ``wait_seconds`` the service may
-    hold its 202 back for so long, to have the answer go with it; one that cannot sends it at once (RFC 7240).
+    With ``if_match`` it is accepted only while the desired value has this revision. With ``wait_seconds`` the service
+    may hold its 202 for so long and include the response; a service without this option sends the 202 at once
+    (RFC 7240).
 
     Raises:
         ValueError: Something cannot be sent; the message names it.
@@ -409,7 +409,7 @@ def place_device_request(
     parse_path(text("path", path))
     if not re.fullmatch(ASYNC_ID_PATTERN, text("async_id", async_id), re.ASCII):
         raise ValueError(f"async_id {async_id!r} must be 1 to 64 letters, digits, '_' or '-'")
-    given = {
+    body = {
         "method": method,
         "uri": path,
         "payload-b64": None if payload is None else b64encode(payload).decode(),
@@ -425,7 +425,7 @@ def place_device_request(
         headers=({} if if_match is None else {"If-Match": f'"{if_match}"'})
         | ({routes.PREFER_HEADER: f"wait={wait_seconds}"} if wait_seconds else {}),
         also_reads=_PRECONDITION_FAILED,
-        json=checked_body(DeviceRequestBody, given),
+        json=checked_body(DeviceRequestBody, body),
         # The async-id makes it one request, however often it is sent.
         is_repeatable=True,
         outlasts_loss=wait_seconds > 0,
@@ -434,13 +434,13 @@ def place_device_request(
 
 def acknowledge_failed_write(device_id: str, path: str, *, by: str | None, revision: int | None) -> Operation[None]:
     """Acknowledge the failed write of a resource. An extension."""
-    given = {"resource_path": path, "by": by, "revision": revision}
-    # Acknowledged once more, it stays as it was.
+    body = {"resource_path": path, "by": by, "revision": revision}
+    # A second acknowledgement changes nothing.
     return Operation(
         "POST",
         of_device(routes.ACKNOWLEDGEMENTS, device_id),
         nothing,
-        json=checked_body(AcknowledgementBody, given),
+        json=checked_body(AcknowledgementBody, body),
         is_repeatable=True,
     )
 
@@ -449,18 +449,18 @@ def acknowledge_failed_write(device_id: str, path: str, *, by: str | None, revis
 
 
 def get_presubscriptions() -> Operation[RuleList]:
-    """The rules as they were put. Source: wire.md 3."""
+    """The rules of this key. Source: wire.md 3."""
     return Operation("GET", routes.PRESUBSCRIPTIONS, _read_rules)
 
 
 def put_presubscriptions(rules: Iterable[RuleLike], *, apply_now: bool, tag: str | None = None) -> Operation[None]:
-    """E3: replace all rules; with the tag of those that were read only while they are the same.
+    """E3: replace all rules; with a tag only while the rules still have this tag.
 
     Source: specification E3; wire.md 3, where the tag is an extension.
 
     Raises:
-        TypeError: A single rule was given where a list of them belongs.
-        ValueError: A rule cannot be sent; the message names what is wrong with it.
+        TypeError: A single rule was passed instead of a list.
+        ValueError: A rule cannot be sent; the message names the fault.
     """
     return Operation(
         "PUT",
@@ -473,19 +473,19 @@ def put_presubscriptions(rules: Iterable[RuleLike], *, apply_now: bool, tag: str
 
 
 def checked_rules(rules: Iterable[RuleLike]) -> list[PresubscriptionRule]:
-    """Rules of what a user gives for them.
+    """Return valid rules from the input of a user.
 
     Raises:
-        TypeError: A single rule was given where a list of them belongs.
-        ValueError: A rule cannot be sent; the message names what is wrong with it.
+        TypeError: A single rule was passed instead of a list.
+        ValueError: A rule cannot be sent; the message names the fault.
     """
-    # All of them can be iterated over too.
+    # These types are iterable too.
     if isinstance(rules, PresubscriptionRule | Mapping | str):
         raise TypeError(f"rules must be a list of rules, not {shown(rules)}; put brackets around a single one")
     listed = list(rules)
     found = _checked(PRESUBSCRIPTION_RULES.validate_python, listed, "rule ")
     for index, rule in enumerate(found):
-        # A rule that was listed may have members of a later version; in a mapping such a name was mistyped.
+        # A rule from the service may have members of a later version; in a mapping an unknown name is a mistake.
         if isinstance(listed[index], Mapping) and rule.model_extra:
             (name, *_) = rule.model_extra
             raise InvalidValue(f"rule {index} has no member {name!r}; {closest(name, type(rule).model_fields)}")
@@ -503,7 +503,7 @@ def put_subscription(device_id: str, path: str) -> Operation[None]:
 
 
 def get_subscription_state(device_id: str, path: str) -> Operation[SubscriptionState]:
-    """What became of the subscription of this resource. Source: wire.md 3."""
+    """The state of the subscription of this resource. Source: wire.md 3."""
     route = of_resource(routes.SUBSCRIPTION, device_id, path)
     return Operation("GET", route, _read_subscription, also_reads=_NOT_FOUND)
 
@@ -514,7 +514,7 @@ def delete_subscription(device_id: str, path: str) -> Operation[None]:
 
 
 def list_subscriptions(device_id: str) -> Operation[list[str]]:
-    """The subscribed paths of a device, none when the service knows of none. Source: wire.md 3."""
+    """The subscribed paths of a device. Source: wire.md 3."""
     route = of_device(routes.DEVICE_SUBSCRIPTIONS, device_id)
     return Operation("GET", route, _read_uri_list, also_reads=_NOT_FOUND)
 
@@ -530,9 +530,9 @@ def delete_subscriptions(device_id: str) -> Operation[None]:
 def poll_log(
     after: int | None, *, hold_seconds: float, within_seconds: float = math.inf, max_retries: int | None = 0
 ) -> Operation[Poll]:
-    """Read the notification log behind a position; ``None`` asks for the position of its end. Source: wire.md 4.
+    """Read the notification log after a position; ``None`` requests the position of its end. Source: wire.md 4.
 
-    The wire takes whole seconds, so the hold is rounded up. A poll is not sent again: its reader goes on by itself.
+    The wire has whole seconds, so the hold is rounded up. A poll is not retried: its reader polls again by itself.
     """
     hold = min(math.ceil(hold_seconds), routes.MAX_HOLD_SECONDS)
     params: dict[str, str | int] = {"after": "latest" if after is None else after, "hold": hold}
@@ -548,9 +548,9 @@ def poll_log(
 
 
 def put_callback(url: str, headers: Mapping[str, str], *, with_seq: bool) -> Operation[None]:
-    """Register a webhook whose messages tell all they can. Source: specification E4; wire.md 4.
+    """Register a webhook with all optional members of messages. Source: specification E4; wire.md 4.
 
-    ``with_seq`` asks for the numbers of the entries too, an extension.
+    ``with_seq`` requests the numbers of the entries too, an extension.
 
     Raises:
         ValueError: The URL or the headers cannot be registered.
@@ -576,16 +576,16 @@ def put_callback(url: str, headers: Mapping[str, str], *, with_seq: bool) -> Ope
 
 
 def get_callback() -> Operation[CallbackRegistration | None]:
-    """The webhook of this key; ``None`` where there is none. Source: specification E4; wire.md 4."""
+    """The webhook of this key; ``None`` if it has none. Source: specification E4; wire.md 4."""
     read = read_json(CallbackRegistration.model_validate_json)
     return Operation(
-        "GET", routes.CALLBACK, lambda answer: None if _is_none(answer) else read(answer), also_reads=_NOT_FOUND
+        "GET", routes.CALLBACK, lambda response: None if _is_none(response) else read(response), also_reads=_NOT_FOUND
     )
 
 
 def delete_callback() -> Operation[bool]:
-    """Remove the webhook; gives whether there was one. Source: specification E4; wire.md 4."""
-    return Operation("DELETE", routes.CALLBACK, lambda answer: not _is_none(answer), also_reads=_NOT_FOUND)
+    """Remove the webhook; the result is whether there was one. Source: specification E4; wire.md 4."""
+    return Operation("DELETE", routes.CALLBACK, lambda response: not _is_none(response), also_reads=_NOT_FOUND)
 
 
 def delete_poll_channel() -> Operation[None]:
@@ -601,11 +601,11 @@ def get_health() -> Operation[bool]:
 # Building
 
 
-def _get_about(route: str, device_id: str, model: type[ModelT], id_field: str) -> Operation[ModelT]:
-    """Request what the service has of one device, and check that the response is about this device."""
+def _get_of_device(route: str, device_id: str, model: type[ModelT], id_field: str) -> Operation[ModelT]:
+    """Request one device, and check that the response is about this device."""
 
-    def read(answer: HTTPResponse) -> ModelT:
-        found = read_json(model.model_validate_json)(answer)
+    def read(response: HTTPResponse) -> ModelT:
+        found = read_json(model.model_validate_json)(response)
         _require_device(device_id, getattr(found, id_field))
         return found
 
@@ -621,10 +621,10 @@ def _list_page(
     check: Callable[[ModelT], None] | None = None,
     **params: str | None,
 ) -> Operation[ModelT]:
-    """Request one page of a list; ``limit`` is how many items are still wanted, ``None`` for all."""
+    """Request one page of a list; ``limit`` is how many more items to request, ``None`` for all."""
 
-    def read(answer: HTTPResponse) -> ModelT:
-        page = read_json(model.model_validate_json)(answer)
+    def read(response: HTTPResponse) -> ModelT:
+        page = read_json(model.model_validate_json)(response)
         if check is not None:
             check(page)
         return page
@@ -659,7 +659,7 @@ def _filter_text(name: str, value: object) -> str:
             raise ValueError(f"filter {name}: the time has no zone; give one, like datetime(2026, 1, 1, tzinfo=UTC)")
         return write_timestamp(value)
     if _is_several(value):
-        return ",".join(_filter_text(name, part) for part in value)
+        return ",".join(_filter_text(name, item) for item in value)
     return str(value)
 
 
@@ -667,15 +667,15 @@ def _is_several(value: object) -> TypeGuard[Collection[object]]:
     return isinstance(value, Sequence | set | frozenset) and not isinstance(value, str)
 
 
-def checked_body(model: type[BaseModel], given: Mapping[str, object]) -> Any:
-    """The JSON of what was given, checked; ``None`` is left out."""
-    body = {name: value for name, value in given.items() if value is not None}
+def checked_body(model: type[BaseModel], members: Mapping[str, object]) -> Any:
+    """Return valid JSON of these members, without those that are ``None``."""
+    body = {name: value for name, value in members.items() if value is not None}
     return _checked(model.model_validate, body).model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-def _checked(validate: Callable[[object], M], given: object, prefix: str = "") -> M:
+def _checked(validate: Callable[[object], M], value: object, prefix: str = "") -> M:
     try:
-        return validate(given)
+        return validate(value)
     except ValidationError as exc:
         raise InvalidValue(f"{prefix}{first_fault(exc)}") from exc
 
@@ -687,62 +687,62 @@ def nothing(_: HTTPResponse) -> None:
     return None
 
 
-def _read_health(answer: HTTPResponse) -> bool:
-    health = read_json(Health.model_validate_json)(answer)
-    # Others call themselves "ok" too. An early mirror does not tell what it is, but gives each request an id.
+def _read_health(response: HTTPResponse) -> bool:
+    health = read_json(Health.model_validate_json)(response)
+    # Other services report "ok" too. An early mirror does not send its name, but an id for each request.
     is_mirror = health.service == SERVICE or (
-        health.service is None and _REQUEST_ID.fullmatch(answer.headers.get(routes.REQUEST_ID_HEADER, "")) is not None
+        health.service is None and _REQUEST_ID.fullmatch(response.headers.get(routes.REQUEST_ID_HEADER, "")) is not None
     )
     return is_mirror and health.status == OK
 
 
-def _read_rules(answer: HTTPResponse) -> RuleList:
-    tag = answer.headers.get("ETag", "")
-    # What no header can carry is none.
+def _read_rules(response: HTTPResponse) -> RuleList:
+    tag = response.headers.get("ETag", "")
+    # A tag that no header can carry cannot be sent back.
     is_tag = tag.isascii() and tag.isprintable() and tag.strip() != ""
-    return RuleList(read_json(PRESUBSCRIPTION_RULES.validate_json)(answer), tag if is_tag else None)
+    return RuleList(read_json(PRESUBSCRIPTION_RULES.validate_json)(response), tag if is_tag else None)
 
 
-def _read_subscription(answer: HTTPResponse) -> SubscriptionState:
-    if _is_none(answer):
-        is_ended = read_error_body(answer).reason == SUBSCRIPTION_ENDED
+def _read_subscription(response: HTTPResponse) -> SubscriptionState:
+    if _is_none(response):
+        is_ended = read_error_body(response).reason == SUBSCRIPTION_ENDED
         return SubscriptionState.ENDED if is_ended else SubscriptionState.NONE
     try:
-        return SubscriptionState(answer.headers.get(routes.SUBSCRIPTION_HEADER, ""))
-    except ValueError:  # a service that does not tell, or a later one that knows more
+        return SubscriptionState(response.headers.get(routes.SUBSCRIPTION_HEADER, ""))
+    except ValueError:  # the service sends no state, or one of a later version
         return SubscriptionState.ASKED
 
 
-def _is_none(answer: HTTPResponse) -> bool:
+def _is_none(response: HTTPResponse) -> bool:
     """Whether a 404 means that there is none of what was requested.
 
     Raises:
         NotFound: It means that the path is wrong, or something else than the service sent it.
     """
-    if answer.status_code != 404:
+    if response.status_code != 404:
         return False
     try:
-        body = ErrorBody.model_validate_json(answer.content)
+        body = ErrorBody.model_validate_json(response.content)
     except ValidationError:
         body = None
     if body is None or body.reason == PATH_NOT_FOUND:
-        raise api_error(404, read_error_body(answer))
+        raise api_error(404, read_error_body(response))
     return True
 
 
-def _read_uri_list(answer: HTTPResponse) -> list[str]:
-    if _is_none(answer):
+def _read_uri_list(response: HTTPResponse) -> list[str]:
+    if _is_none(response):
         return []
     try:
-        paths = answer.content.decode().split()
+        paths = response.content.decode().split()
         for path in paths:
             parse_path(path)
     except ValueError as exc:
-        raise UnexpectedAnswer(f"the response is no list of resource paths: {visible_line(str(exc))}") from exc
+        raise UnexpectedResponse(f"the response is no list of resource paths: {visible_line(str(exc))}") from exc
     return paths
 
 
-def require_asked(filters: Mapping[str, str], field: str, found: Iterable[str | None]) -> None:
+def require_matches(filters: Mapping[str, str], field: str, found: Iterable[str | None]) -> None:
     """Check that a response is about the devices that were requested.
 
     Args:
@@ -751,20 +751,20 @@ def require_asked(filters: Mapping[str, str], field: str, found: Iterable[str | 
         found: The value of each device in the response; ``None`` if it has none.
 
     Raises:
-        UnexpectedAnswer: A device does not meet the conditions; the message names both.
+        UnexpectedResponse: A device does not meet the conditions; the message names both.
     """
     values = [value for value in found if value is not None]
     for name, requested in filters.items():
-        about, _, operator_name = name.rpartition("__")
+        filtered_field, _, operator_name = name.rpartition("__")
         meets = _MEETS.get(operator_name)
-        if about != field or meets is None:
+        if filtered_field != field or meets is None:
             continue
         expected = frozenset(requested.split(",")) if operator_name == "in" else requested
         for value in values:
             if not meets(value, expected):
-                raise UnexpectedAnswer(
-                    f"requested devices with {name}={_shown(requested)}, and the response has one with {field}"
-                    f" {_shown(value)}"
+                raise UnexpectedResponse(
+                    f"requested devices with {name}={_quoted(requested)}, and the response has one with {field}"
+                    f" {_quoted(value)}"
                 )
 
 
@@ -778,28 +778,28 @@ _MEETS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def _require_device(asked: str | None, found: str) -> None:
-    if found != asked:
-        raise UnexpectedAnswer(f"requested device {_shown(asked)}, and the response is about {_shown(found)}")
+def _require_device(requested: str | None, found: str) -> None:
+    if found != requested:
+        raise UnexpectedResponse(f"requested device {_quoted(requested)}, and the response is about {_quoted(found)}")
 
 
-def _shown(text: object) -> str:
+def _quoted(text: object) -> str:
     return visible_line(repr(text))
 
 
-def _read_accepted(async_id: str, answer: HTTPResponse) -> Accepted:
-    if answer.status_code in _PRECONDITION_FAILED:
-        error = PreconditionFailed(answer.status_code, read_error_body(answer))
-        error.resource = _read_current(answer)
+def _read_accepted(async_id: str, response: HTTPResponse) -> Accepted:
+    if response.status_code in _PRECONDITION_FAILED:
+        error = PreconditionFailed(response.status_code, read_error_body(response))
+        error.resource = _read_current(response)
         raise error
-    # A service may say nothing at all.
-    body = _read_object(answer.content) if answer.content.strip() else {}
+    # The body may be empty.
+    body = _read_object(response.content) if response.content.strip() else {}
     named = body.get("async-response-id", async_id)
     if named != async_id:
-        raise UnexpectedAnswer(f"requested a request {async_id!r}, and the response is about {_shown(named)}")
+        raise UnexpectedResponse(f"submitted request {async_id!r}, and the response is about {_quoted(named)}")
     return Accepted(
-        at=read_instant(answer.headers.get(routes.REQUESTED_AT_HEADER)),
-        expires_at=read_instant(answer.headers.get(routes.EXPIRES_AT_HEADER)),
+        at=read_instant(response.headers.get(routes.REQUESTED_AT_HEADER)),
+        expires_at=read_instant(response.headers.get(routes.EXPIRES_AT_HEADER)),
         response=_read_async_response(async_id, body.get("async-response")),
     )
 
@@ -813,10 +813,10 @@ def _read_async_response(async_id: str, body: object) -> AsyncResponse | None:
     return response if response.id == async_id else None
 
 
-def _read_current(answer: HTTPResponse) -> Resource | None:
+def _read_current(response: HTTPResponse) -> Resource | None:
     """The resource that a rejected write was for; ``None`` if the service does not say."""
     try:
-        state = DesiredChanged.model_validate_json(answer.content).resource
+        state = DesiredChanged.model_validate_json(response.content).resource
     except ValidationError:
         return None
     return resources_of([state])[state.resource_path]
@@ -825,28 +825,28 @@ def _read_current(answer: HTTPResponse) -> Resource | None:
 def read_instant(header: str | None) -> datetime | None:
     try:
         return _INSTANT.validate_python(header).astimezone(UTC)
-    except (ValidationError, OverflowError):  # a service that does not tell; what was asked for is done in any case
+    except (ValidationError, OverflowError):  # optional: the request itself succeeded
         return None
 
 
-def _read_poll(after: int | None, answer: HTTPResponse) -> Poll:
-    cursor = answer.headers.get(routes.CURSOR_HEADER, "")
+def _read_poll(after: int | None, response: HTTPResponse) -> Poll:
+    cursor = response.headers.get(routes.CURSOR_HEADER, "")
     if not cursor.isdecimal():
-        raise UnexpectedAnswer(
-            f"the response to a poll has no {routes.CURSOR_HEADER}; this service keeps no log to read"
+        raise UnexpectedResponse(
+            f"the response to a poll has no {routes.CURSOR_HEADER}; this service has no notification log"
         )
     if len(cursor) > routes.MAX_SEQ_DIGITS:
-        raise UnexpectedAnswer(
+        raise UnexpectedResponse(
             f"the response to a poll goes up to entry {cursor[: routes.MAX_SEQ_DIGITS]}...; no log is so long"
         )
     if after is not None and int(cursor) < after:
-        raise UnexpectedAnswer(f"requested what follows entry {after}, and the response goes up to {cursor} only")
-    message = _read_object(answer.content) if answer.status_code != 204 else {}
+        raise UnexpectedResponse(f"requested entries after {after}, and the response only goes up to {cursor}")
+    message = _read_object(response.content) if response.status_code != 204 else {}
     return Poll(
         int(cursor),
         message,
-        read_gap(answer.headers.get(routes.GAP_HEADER)),
-        served_at=read_instant(answer.headers.get(routes.TIME_HEADER)),
+        read_gap(response.headers.get(routes.GAP_HEADER)),
+        served_at=read_instant(response.headers.get(routes.TIME_HEADER)),
     )
 
 
@@ -854,9 +854,9 @@ def _read_object(content: bytes) -> Mapping[str, Any]:
     try:
         message = json.loads(content)
     except (ValueError, RecursionError) as exc:
-        raise UnexpectedAnswer(f"the response is no JSON: {exc}") from exc
+        raise UnexpectedResponse(f"the response is no JSON: {exc}") from exc
     if not isinstance(message, dict):
-        raise UnexpectedAnswer(f"the response is a {type(message).__name__}, not an object")
+        raise UnexpectedResponse(f"the response is a {type(message).__name__}, not an object")
     return message
 
 

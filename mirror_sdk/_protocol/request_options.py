@@ -12,7 +12,7 @@ from mirror_sdk.values import encode
 from mirror_sdk.values.typed_input import given_value
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, NEVER_WRITTEN
 
-_MOST_REVISIONS = 2**63
+_MAX_REVISION = 2**63
 
 
 class RequestOptions(TypedDict, total=False):
@@ -71,12 +71,12 @@ def expected_revision(if_match: ExpectedValue) -> int:
     return _read_revision(if_match)
 
 
-def _read_revision(given: object) -> int:
+def _read_revision(if_match: object) -> int:
     # Numbers of numpy, from a column of revisions, are Integral too.
-    if isinstance(given, bool) or not isinstance(given, Integral):
+    if isinstance(if_match, bool) or not isinstance(if_match, Integral):
         raise TypeError(
-            f"if_match={given!r} must be a revision, a Resource or a DesiredValue; 0 stands for one never written"
+            f"if_match={if_match!r} must be a revision, a Resource or a DesiredValue; 0 stands for one never written"
         )
-    if not 0 <= int(given) < _MOST_REVISIONS:
-        raise InvalidValue(f"if_match={given} is no revision; read it from device[path].desired.revision")
-    return int(given)
+    if not 0 <= int(if_match) < _MAX_REVISION:
+        raise InvalidValue(f"if_match={if_match} is no revision; read it from device[path].desired.revision")
+    return int(if_match)

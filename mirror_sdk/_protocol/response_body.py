@@ -12,18 +12,18 @@ from typing import Any
 
 import httpx
 
-from mirror_sdk.errors import UnexpectedAnswer
+from mirror_sdk.errors import UnexpectedResponse
 
 ACCEPT_ENCODING = "gzip"
-"""The content encoding that is decompressed piece by piece. By default httpx would request more of them."""
-MOST_BYTES = 64 * 1024 * 1024
+"""The content encoding that is decompressed chunk by chunk. By default httpx would request more of them."""
+MAX_BYTES = 64 * 1024 * 1024
 """The most bytes of an ordinary response after decompression. A device object may be of any size (specification 2.1);
 this is one of 65,536 resources with a payload of 500 bytes each, and the most that a mirror sends in a page."""
-MOST_ERROR_BYTES = 1024 * 1024
+MAX_ERROR_BYTES = 1024 * 1024
 """The most bytes of an error: it has one sentence, and one for each invalid field."""
 BUFFER_BYTES = 64 * 1024
 """How many bytes of a response are buffered while it is read as it arrives; longer parts of it are not copied."""
-PIECE_BYTES = 1024 * 1024
+CHUNK_BYTES = 1024 * 1024
 """The most bytes that are decompressed at a time."""
 
 _GZIP = zlib.MAX_WBITS | 16
@@ -38,81 +38,81 @@ def announced_bytes(headers: Mapping[str, str]) -> int:
     return int(length[:_LONGEST_NUMBER]) if length.isdecimal() else 0
 
 
-class Unpacking:
+class Decompressor:
     """Decompresses one response.
 
     Args:
         headers: Its headers.
 
     Raises:
-        UnexpectedAnswer: The content encoding is another than gzip, or several.
+        UnexpectedResponse: The content encoding is another than gzip, or several.
     """
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         encoding = headers.get("Content-Encoding", "").strip().lower()
         if encoding not in {"", "identity", "gzip"}:
-            raise UnexpectedAnswer(f"the response has the content encoding {encoding[:40]!r}, which was not requested")
-        self._packed = zlib.decompressobj(_GZIP) if encoding == "gzip" else None
+            raise UnexpectedResponse(f"the response has content encoding {encoding[:40]!r}, which was not requested")
+        self._decompressor = zlib.decompressobj(_GZIP) if encoding == "gzip" else None
 
-    def pieces(self, raw: bytes) -> Iterator[bytes]:
+    def decompress(self, raw: bytes) -> Iterator[bytes]:
         """Decompress some bytes of the body.
 
         Raises:
             httpx.DecodingError: They are damaged.
-            UnexpectedAnswer: They follow the end of the compressed content, or are not compressed.
+            UnexpectedResponse: They follow the end of the compressed content, or are not compressed.
         """
-        if self._packed is None:
+        if self._decompressor is None:
             yield raw
             return
-        piece = b""
-        # After a full piece there may be more, even if no input is left.
-        while raw or len(piece) == PIECE_BYTES:
-            if raw and self._packed.eof:
-                raise UnexpectedAnswer("the response goes on after the end of its compressed content")
+        chunk = b""
+        # After a full chunk there may be more, even if no input is left.
+        while raw or len(chunk) == CHUNK_BYTES:
+            if raw and self._decompressor.eof:
+                raise UnexpectedResponse("the response goes on after the end of its compressed content")
             try:
-                piece = self._packed.decompress(raw, PIECE_BYTES)
+                chunk = self._decompressor.decompress(raw, CHUNK_BYTES)
             except zlib.error as exc:
                 if _NEVER_PACKED not in str(exc):
                     raise httpx.DecodingError(str(exc)) from exc
-                message = "the answer says it is compressed and is not; does base_url point elsewhere?"
-                raise UnexpectedAnswer(message) from exc
-            yield piece
-            raw = self._packed.unconsumed_tail or self._packed.unused_data
+                message = "the response claims to be compressed and is not; does base_url point elsewhere?"
+                raise UnexpectedResponse(message) from exc
+            yield chunk
+            raw = self._decompressor.unconsumed_tail or self._decompressor.unused_data
 
 
-class Gathering:
+class BodyCollector:
     """Collects a body of a limited size.
 
     Args:
-        answer: Its status decides the limit, and its headers announce the size.
+        response: Its status decides the limit, and its headers announce the size.
 
     Raises:
-        UnexpectedAnswer: That is too much.
+        UnexpectedResponse: That is too much.
     """
 
-    def __init__(self, answer: httpx.Response) -> None:
-        self._most_bytes = MOST_BYTES if answer.is_success else MOST_ERROR_BYTES
-        self._gathered = bytearray()
-        self._require(announced_bytes(answer.headers))
+    def __init__(self, response: httpx.Response) -> None:
+        self._max_bytes = MAX_BYTES if response.is_success else MAX_ERROR_BYTES
+        self._collected = bytearray()
+        self._require(announced_bytes(response.headers))
 
     @property
     def content(self) -> bytes:
         """The body so far."""
-        return bytes(self._gathered)
+        return bytes(self._collected)
 
-    def add(self, piece: bytes) -> None:
-        """Append a piece.
+    def add(self, chunk: bytes) -> None:
+        """Append a chunk.
 
         Raises:
-            UnexpectedAnswer: That is too much.
+            UnexpectedResponse: That is too much.
         """
-        self._require(len(self._gathered) + len(piece))
-        self._gathered += piece
+        self._require(len(self._collected) + len(chunk))
+        self._collected += chunk
 
     def _require(self, byte_count: int) -> None:
-        if byte_count > self._most_bytes:
-            raise UnexpectedAnswer(
-                f"the response has more than {self._most_bytes} bytes after decompression, which is the limit"
+        if byte_count > self._max_bytes:
+            raise UnexpectedResponse(
+                f"the response has more than {self._max_bytes} bytes after decompression, which is the limit"
             )
 
 

@@ -28,16 +28,16 @@ class Retries:
 
     def __init__(
         self,
-        most_attempts: float,
-        longest_pause_seconds: float,
+        max_attempts: float,
+        max_pause_seconds: float,
         deadline: Deadline,
         backoff: Backoff | None = None,
         *,
         outlasts_loss: bool = False,
     ) -> None:
-        self._most_attempts = most_attempts
+        self._max_attempts = max_attempts
         self._outlasts_loss = outlasts_loss
-        self._longest_pause_seconds = longest_pause_seconds
+        self._max_pause_seconds = max_pause_seconds
         self._deadline = deadline
         self._backoff = backoff or Backoff()
         self._attempts = 0
@@ -53,13 +53,13 @@ class Retries:
             raise error
         error.attempts = self._attempts
         if self._outlasts_loss and _was_lost(error):
-            self._most_attempts = math.inf
+            self._max_attempts = math.inf
         requested_seconds = error.retry_after_seconds if isinstance(error, APIError) else None
-        if self._attempts >= self._most_attempts or not _may_pass(error, requested_seconds):
+        if self._attempts >= self._max_attempts or not _may_pass(error, requested_seconds):
             raise error
         pause_seconds = self._backoff.failed(requested_seconds)
         # An error now is better than the same error after a wait that the call has no time for.
-        if pause_seconds > min(self._longest_pause_seconds, self._deadline.longest_pause):
+        if pause_seconds > min(self._max_pause_seconds, self._deadline.max_pause):
             raise error
         return pause_seconds
 

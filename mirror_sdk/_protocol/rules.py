@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._protocol.backoff import Backoff
-from mirror_sdk._protocol.steps import Pause, Steps, Work
+from mirror_sdk._protocol.flow import Flow, Sleep, Work
 from mirror_sdk.errors import CallTimeout, InvalidValue, PreconditionFailed
 from mirror_sdk.wire.subscriptions import MAX_RULES, PresubscriptionRule
 
@@ -36,7 +36,7 @@ def add_rules(
     *,
     apply_now: bool,
     announce: Callable[[_Rules], object] | None = None,
-) -> Steps[_Rules]:
+) -> Flow[_Rules]:
     """Add these rules to those of the key; return those that were added.
 
     Args:
@@ -55,14 +55,14 @@ def add_rules(
         if len(listed) + len(missing) > MAX_RULES:
             raise InvalidValue(
                 f"rules: with {len(missing)} more this key would have {len(listed) + len(missing)}, and {MAX_RULES} is"
-                " the most; remove_presubscriptions() takes away what is not needed"
+                " the most; remove_presubscriptions() removes the unneeded ones"
             )
         return missing, [*listed, *_select(given, missing)]
 
     return _change(rules, add, apply_now=apply_now, announce=announce)
 
 
-def remove_rules(rules: Iterable[_operations.RuleLike]) -> Steps[_Rules]:
+def remove_rules(rules: Iterable[_operations.RuleLike]) -> Flow[_Rules]:
     """Remove these rules from those of the key; return those that were removed.
 
     Raises:
@@ -96,7 +96,7 @@ def _change(
     *,
     apply_now: bool,
     announce: Callable[[_Rules], object] | None = None,
-) -> Steps[_Rules]:
+) -> Flow[_Rules]:
     """Change the list of rules until no other program interferes.
 
     Args:
@@ -124,9 +124,9 @@ def _change(
                 # The response to an earlier attempt was lost, and that attempt may have made this change.
                 done |= to_do
             try:
-                yield Pause(backoff.failed())
+                yield Sleep(backoff.failed())
             except CallTimeout as over:
-                message = f"others changed the rules of this key each time before it was done: {over}"
+                message = f"other programs changed the rules of this key before each attempt succeeded: {over}"
                 raise CallTimeout(message) from error
         else:
             done |= to_do

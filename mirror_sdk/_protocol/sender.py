@@ -1,5 +1,5 @@
 # Made from async_sender.py by .ci/make_sync_twins.py: a change belongs there, not here.
-"""Sends operations over httpx; the one place where HTTP is spoken and its errors become ours."""
+"""Sends operations over httpx; the only module that sends HTTP and translates its errors."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from typing import Any, TypeVar
 import httpx
 
 from mirror_sdk._fork import Connections, Lock, register_fork_handler
-from mirror_sdk._protocol.arrival import pieces_of, read_arriving
+from mirror_sdk._protocol.arrival import iter_chunks, read_arriving
 from mirror_sdk._protocol.client_clock import ClientClock
 from mirror_sdk._protocol.deadline import Deadline, Pace, left_of
 from mirror_sdk._protocol.defaults import DEFAULT_MAX_RETRIES
+from mirror_sdk._protocol.flow import Sleep
 from mirror_sdk._protocol.http_messages import (
     forget_body,
     request_of,
-    take_cookies,
+    store_cookies,
 )
 from mirror_sdk._protocol.network import Network
 from mirror_sdk._protocol.operation import HTTPResponse, Operation, Received
-from mirror_sdk._protocol.response_body import Gathering
+from mirror_sdk._protocol.response_body import BodyCollector
 from mirror_sdk._protocol.sender_base import SenderBase
-from mirror_sdk._protocol.steps import Pause
 from mirror_sdk.config import ClientSettings
-from mirror_sdk.errors import InvalidValue, MirrorError, UnexpectedAnswer
+from mirror_sdk.errors import InvalidValue, MirrorError, UnexpectedResponse
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 class Sender(SenderBase):
     """A connection pool with the address and the access key, for any number of threads.
 
-    A child process gets a pool of its own; a transport that was given stays, without the connections there were.
+    A child process gets a pool of its own; a transport that was passed stays, without its earlier connections.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class Sender(SenderBase):
 
     @property
     def _http(self) -> _Pool:
-        """The pool. A child process makes its own when it first sends something, which most of them never do."""
+        """The pool. A child process makes its own when it first sends something; most children never do."""
         with self._making:
             if self._pool is None:
                 self._pool = self._new_pool()
             return self._pool
 
     def close(self) -> None:
-        """Close the connections; harmless when they are closed."""
+        """Close the connections, also twice."""
         self._http.close()
 
     @property
@@ -86,7 +86,7 @@ class Sender(SenderBase):
 
     @property
     def is_on_network(self) -> bool:
-        """Whether requests go over the network, and not to a given or inserted transport."""
+        """Whether requests go over the network, and not to another transport."""
         return isinstance(self.carrier, Network)
 
     @property
@@ -94,14 +94,14 @@ class Sender(SenderBase):
         """The transport of the requests."""
         return self._http.carrier
 
-    def insert(self, transport: httpx.BaseTransport, clock: ClientClock) -> None:
-        """Send requests to another transport, which has a clock of its own, until :meth:`take_out`.
+    def replace_transport(self, transport: httpx.BaseTransport, clock: ClientClock) -> None:
+        """Send requests to another transport with its own clock, until :meth:`restore_transport`.
 
         Raises:
             ClientClosed: It was closed.
-            InvalidValue: Another one is inserted already.
+            InvalidValue: The transport is replaced already.
         """
-        self.refuse_closed()
+        self.require_open()
         before = self._http
         with self._making:
             if self._before is not None:
@@ -109,8 +109,8 @@ class Sender(SenderBase):
             self._before, self._pool = before, _Pool(self._headers, transport)
             self.clock: ClientClock = clock
 
-    def take_out(self) -> None:
-        """Send requests as before; a client that was closed meanwhile stays closed."""
+    def restore_transport(self) -> None:
+        """Use the original transport again; a client that was closed in between stays closed."""
         is_closed = self.is_closed
         with self._making:
             self._pool, self._before = self._before, None
@@ -119,25 +119,25 @@ class Sender(SenderBase):
             self._http.close()
 
     def send(self, operation: Operation[T], timeout: float | None = None) -> T:
-        """Send it and read the answer. What is safe to repeat is sent again when its answer was lost on the way.
+        """Send an operation and read the response. If the response was lost and a repetition is safe, send it again.
 
         Args:
-            operation: What to send.
-            timeout: How long all of it may take; ``None`` is the client's, and for how long the answer may be held.
+            operation: The operation.
+            timeout: How long all of it may take; ``None`` is the client's limit plus the hold of the operation.
 
         Raises:
-            APIError: The service refused.
+            APIError: The service responded with an error.
             CallTimeout: It took too long.
             ClientClosed: It was closed.
-            ConnectionFailed: There was no answer, at the last attempt either.
-            UnexpectedAnswer: What answered does not speak this interface.
+            ConnectionFailed: There was no response, not even at the last attempt.
+            UnexpectedResponse: The response does not follow this interface.
         """
         usual = min(self.timeout_seconds + operation.hold_seconds, operation.within_seconds, key=left_of)
         deadline = self.deadline(usual if timeout is None else timeout)
 
         def attempt() -> T:
-            answer = self._read(operation, self._open(operation, deadline), deadline)
-            return operation.finish(answer)
+            response = self._read(operation, self._open(operation, deadline), deadline)
+            return operation.finish(response)
 
         with self.explaining():
             return self._repeat(operation, deadline, attempt)
@@ -148,32 +148,32 @@ class Sender(SenderBase):
         read: Callable[[Mapping[str, str], io.BufferedReader[Any]], T],
         timeout: float | None = None,
     ) -> T:
-        """Send it and have the answer read as it arrives. An answer that has begun is not asked for again.
+        """Send an operation and read the response as it arrives. Once the response has started, nothing is sent again.
 
         Args:
-            operation: What to send.
+            operation: The operation.
             read: Takes the headers and the body.
-            timeout: How long all of it may take; ``None`` gives each step of the answer the client's.
+            timeout: How long all of it may take; with ``None`` the client's limit applies to each step of the response.
 
         Raises:
-            APIError: The service refused.
+            APIError: The service responded with an error.
             CallTimeout: It took too long.
             ClientClosed: It was closed.
-            ConnectionFailed: There was no answer, or it broke off.
-            UnexpectedAnswer: What answered does not speak this interface.
+            ConnectionFailed: There was no response, or it broke off.
+            UnexpectedResponse: The response does not follow this interface.
         """
         deadline = Pace(self.timeout_seconds, self._clock) if timeout is None else self.deadline(timeout)
         with self.explaining():
-            answer = self._repeat(operation, deadline, lambda: self._begin(operation, deadline))
+            response = self._repeat(operation, deadline, lambda: self._start(operation, deadline))
             try:
-                return read_arriving(read, answer, deadline)
+                return read_arriving(read, response, deadline)
             except httpx.RequestError as exc:
                 raise self.lost(operation, exc, deadline) from exc
             finally:
-                answer.close()
-                forget_body(answer)
+                response.close()
+                forget_body(response)
 
-    def pause(self, pause: Pause, deadline: Deadline) -> None:
+    def pause(self, pause: Sleep, deadline: Deadline) -> None:
         """Wait between two requests of a call.
 
         Raises:
@@ -182,12 +182,12 @@ class Sender(SenderBase):
         self.require_time(pause, deadline)
         self._sleep(pause.seconds)
 
-    def _begin(self, operation: Operation[None], deadline: Deadline) -> httpx.Response:
-        """The answer without its body, unless it is an error."""
-        answer = self._open(operation, deadline)
-        if not answer.is_success:
-            operation.finish(self._read(operation, answer, deadline))
-        return answer
+    def _start(self, operation: Operation[None], deadline: Deadline) -> httpx.Response:
+        """Return the response without its body; an error is read and raised."""
+        response = self._open(operation, deadline)
+        if not response.is_success:
+            operation.finish(self._read(operation, response, deadline))
+        return response
 
     def _repeat(self, operation: Operation[Any], deadline: Deadline, attempt: Callable[[], T]) -> T:
         retries = self.retries(operation, deadline)
@@ -200,41 +200,41 @@ class Sender(SenderBase):
             self._sleep(pause_seconds)
 
     def _open(self, operation: Operation[Any], deadline: Deadline) -> httpx.Response:
-        """The answer without its body; it is to be closed."""
+        """Return the response without its body; the caller closes it."""
         http = self._http
-        self.refuse_closed()
+        self.require_open()
         request = request_of(http, operation, self.base_url, self.timeout_seconds, deadline)
         try:
-            answer = http.carrier.handle_request(request)
+            response = http.carrier.handle_request(request)
         except httpx.RequestError as exc:
             raise self.lost(operation, exc, deadline) from exc
-        take_cookies(http, request, answer)
-        self._connections.note(answer.extensions.get("network_stream"))
-        self.contact.answered()
-        return answer
+        store_cookies(http, request, response)
+        self._connections.note(response.extensions.get("network_stream"))
+        self.contact.succeeded()
+        return response
 
-    def _read(self, operation: Operation[Any], answer: httpx.Response, deadline: Deadline) -> HTTPResponse:
-        """The answer with its body, and closed."""
+    def _read(self, operation: Operation[Any], response: httpx.Response, deadline: Deadline) -> HTTPResponse:
+        """Return the response with its body, and close it."""
         try:
-            gathering = Gathering(answer)
-            with closing(pieces_of(answer, deadline)) as pieces:
-                for piece in pieces:
-                    gathering.add(piece)
-            return Received(answer.status_code, answer.headers, gathering.content)
+            collector = BodyCollector(response)
+            with closing(iter_chunks(response, deadline)) as chunks:
+                for chunk in chunks:
+                    collector.add(chunk)
+            return Received(response.status_code, response.headers, collector.content)
         except httpx.RequestError as exc:
             raise self.lost(operation, exc, deadline) from exc
-        except UnexpectedAnswer:
-            if answer.is_success:
+        except UnexpectedResponse:
+            if response.is_success:
                 raise
-            # A refusal is one by its status alone.
-            return Received(answer.status_code, answer.headers, b"")
+            # The status of an error is enough, even if its body cannot be read.
+            return Received(response.status_code, response.headers, b"")
         finally:
-            answer.close()
-            forget_body(answer)
+            response.close()
+            forget_body(response)
 
 
 class _Pool(httpx.Client):
-    """The headers and cookies of all requests, and what carries them."""
+    """The headers and cookies of all requests, and their transport."""
 
     def __init__(self, headers: dict[str, str], carrier: httpx.BaseTransport) -> None:
         super().__init__(headers=headers, transport=carrier)

@@ -1,4 +1,4 @@
-"""What both senders share: the settings, the time limits of a call, and the errors of its requests. It does no I/O."""
+"""The common part of both senders: settings, time limits of calls, and errors of requests. It does no I/O."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import httpx
 from mirror_sdk._arguments import seconds
 from mirror_sdk._protocol.client_clock import ClientClock
 from mirror_sdk._protocol.deadline import Deadline
+from mirror_sdk._protocol.flow import Sleep
 from mirror_sdk._protocol.http_messages import lost
 from mirror_sdk._protocol.operation import Operation, hide_key, hint_at_demo
 from mirror_sdk._protocol.response_body import ACCEPT_ENCODING
 from mirror_sdk._protocol.retries import Retries
 from mirror_sdk._protocol.status import Contact
-from mirror_sdk._protocol.steps import Pause
 from mirror_sdk.config import LONGEST_TIMEOUT_SECONDS, ClientSettings, read_max_retries, read_timeout
 from mirror_sdk.errors import CallTimeout, ClientClosed, ConnectionFailed, InvalidValue, MirrorError
 
@@ -59,7 +59,7 @@ class SenderBase(ABC):
     def is_closed(self) -> bool:
         """Whether it was closed."""
 
-    def refuse_closed(self) -> None:
+    def require_open(self) -> None:
         """Raise an error if it was closed.
 
         Raises:
@@ -97,7 +97,7 @@ class SenderBase(ABC):
         """Return the limit on sending a device request whose response is then waited for; ``None`` is the client's."""
         return wait if wait and wait < self.timeout_seconds else None
 
-    def require_time(self, pause: Pause, deadline: Deadline) -> None:
+    def require_time(self, pause: Sleep, deadline: Deadline) -> None:
         """Raise an error if a call has no time for a pause.
 
         Raises:
@@ -119,7 +119,7 @@ class SenderBase(ABC):
     def retries(self, operation: Operation[Any], deadline: Deadline) -> Retries:
         """Return the attempts of an operation."""
         return Retries(
-            operation.most_attempts(self._max_retries),
+            operation.max_attempts(self._max_retries),
             self.timeout_seconds,
             deadline,
             outlasts_loss=operation.outlasts_loss,
@@ -131,7 +131,7 @@ class SenderBase(ABC):
         Raises:
             ClientClosed: The client was closed during the request; the system's own message would mislead.
         """
-        self.refuse_closed()
+        self.require_open()
         failure = lost(operation, self.base_url, exc, deadline)
         hide_key(failure, self.api_key)
         self.contact.failed(failure)

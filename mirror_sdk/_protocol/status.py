@@ -65,7 +65,7 @@ class ClientStatus(JsonForm):
     def __repr__(self) -> str:
         state = "connected" if self.is_connected else f"not connected ({self.failures} failures)"
         if self.last_response_at is None and self.failures == 0:
-            state = "not asked yet"
+            state = "no request yet"
         lines = [f"<ClientStatus {self.base_url}: {state}, by {self.channel}, {self.waiting} waiting"]
         if self.is_channel_replaced:
             lines.append("another program replaced the webhook, so the notification log is read")
@@ -84,7 +84,7 @@ class Contact:
         self.last_failure: ConnectionFailed | None = None
         self.failures: int = 0
 
-    def answered(self) -> None:
+    def succeeded(self) -> None:
         """Note a response, also an error."""
         self.last_response_at = datetime.now(UTC)
         self.last_failure = None
@@ -106,7 +106,7 @@ def status_of(
     is_channel_replaced: bool,
     watches: int,
 ) -> ClientStatus:
-    """Return the status of a client with these parts."""
+    """Return the status of a client."""
     return ClientStatus(
         base_url=base_url,
         channel=channel,

@@ -12,7 +12,6 @@ from weakref import WeakSet
 from mirror_sdk._arguments import count, place, seconds, text
 from mirror_sdk._fork import import_locked
 from mirror_sdk._members import WithMembers
-from mirror_sdk._off_loop import off_loop
 from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._protocol.async_channels import AsyncEvents, AsyncResponseRouter, AsyncWatch
 from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest
@@ -20,11 +19,12 @@ from mirror_sdk._protocol.async_fan_out import gather_requests
 from mirror_sdk._protocol.async_log_reader import AsyncLogReader
 from mirror_sdk._protocol.deadline import Deadline
 from mirror_sdk._protocol.defaults import DEFAULT_MAX_RETRIES, DEFAULT_MAX_SNAPSHOT_BYTES
+from mirror_sdk._protocol.flow import Effect, Flow, Sleep, Work
 from mirror_sdk._protocol.inbox import Inbox
 from mirror_sdk._protocol.operation import Operation
 from mirror_sdk._protocol.request_options import RequestOptions
 from mirror_sdk._protocol.status import Channel
-from mirror_sdk._protocol.steps import Pause, Steps, Work
+from mirror_sdk._run_in_thread import run_in_thread
 from mirror_sdk._table_keys import DeviceTable, ResourceKey, is_table, raise_first, warn_if_empty
 from mirror_sdk._table_keys import resource_keys as keys_in
 from mirror_sdk.config import ClientSettings, read_max_snapshot_bytes
@@ -104,25 +104,25 @@ class AsyncClientSession:
     ) -> AsyncEvents:
         """Return the events from now on, or after an entry; see ``client.events()``."""
         idle_seconds, most = seconds("timeout", timeout), count("limit", limit)
-        wants = event_filter(paths, devices if isinstance(devices, str) else None)
+        accepts = event_filter(paths, devices if isinstance(devices, str) else None)
         reader = self.new_reader(after=place(after))
         events = AsyncEvents(
             reader,
             timeout_seconds=idle_seconds,
             outage_seconds=None if outage_timeout is None else seconds("outage_timeout", outage_timeout),
             limit=most,
-            wants=wants,
-            find_wanted=None if devices is None else partial(self._wants_of, paths, devices),
+            accepts=accepts,
+            find_filter=None if devices is None else partial(self._filter_of, paths, devices),
             clock=self.sender.clock.waiting_seconds,
             now=self.sender.clock.now,
         )
         if devices is not None or not reader.has_position:  # asynchronous alone: the others begin when they are made
             # Without a running loop it starts later.
             with suppress(RuntimeError):
-                self.sender.let_ahead(events.begin())
+                self.sender.prioritize(events.begin())
         return events
 
-    async def _wants_of(self, paths: Collection[str] | None, devices: DevicesLike) -> Callable[[Event], bool]:
+    async def _filter_of(self, paths: Collection[str] | None, devices: DevicesLike) -> Callable[[Event], bool]:
         return event_filter(paths, frozenset(await self.ids_of(devices)))
 
     async def about(
@@ -148,7 +148,7 @@ class AsyncClientSession:
             await self.about(devices, partial(operation, path=text("path", path)), refresh=True, timeout=timeout)
             return
         whole = self.sender.total_deadline(timeout)
-        named = await off_loop(keys_in, devices, path, "device_id")
+        named = await run_in_thread(keys_in, devices, path, "device_id")
         warn_if_empty(named, "device_id")
         ids = await self.run(ids_of(self.names, [device for device, _ in named], "device_id"), whole)
         places = [(device_id, each) for device_id, (_, each) in zip(ids, named, strict=True)]
@@ -182,7 +182,7 @@ class AsyncClientSession:
             limit: The most items to return; ``None`` returns all.
 
         Raises:
-            UnexpectedAnswer: The service repeats a page, or sends an empty one that is not the last.
+            UnexpectedResponse: The service repeats a page, or sends an empty one that is not the last.
         """
         found: list[E] = []
         pages = _operations.Pages()
@@ -195,28 +195,28 @@ class AsyncClientSession:
                 break
         return found[:limit]
 
-    async def run(self, steps: Steps[T], timeout: float | None = None) -> T:
+    async def run(self, flow: Flow[T], timeout: float | None = None) -> T:
         """Send the requests of steps one after another, within the time of one call, and return the result."""
         deadline = self.sender.deadline(timeout)
         try:
-            step = next(steps)
+            effect = next(flow)
             while True:
                 try:
-                    answer = await self._take_step(step, deadline)
+                    answer = await self._perform(effect, deadline)
                 except MirrorError as error:
-                    step = steps.throw(error)
+                    effect = flow.throw(error)
                 else:
-                    step = steps.send(answer)
+                    effect = flow.send(answer)
         except StopIteration as end:
             found: T = end.value
             return found
 
-    async def _take_step(self, step: Operation[Any] | Work | Pause, deadline: Deadline) -> Any:
-        if isinstance(step, Work):
-            return await off_loop(step.do)
-        if isinstance(step, Pause):
-            return await self.sender.pause(step, deadline)
-        return await self.sender.send(step, deadline)
+    async def _perform(self, effect: Effect, deadline: Deadline) -> Any:
+        if isinstance(effect, Work):
+            return await run_in_thread(effect.do)
+        if isinstance(effect, Sleep):
+            return await self.sender.pause(effect, deadline)
+        return await self.sender.send(effect, deadline)
 
     async def read_device(self, device_id: str, take: Callable[[DeviceObject], T], timeout: float | None = None) -> T:
         asking = _operations.read_device_object(device_id, lambda found: take(DeviceObject.from_wire(found)))
@@ -240,7 +240,7 @@ class AsyncClientSession:
             expiry_seconds=expiry_seconds,
             async_id=None,
             timeout=self.sender.submit_limit(wait),
-            most_held_seconds=math.inf if wait is None else wait.left,
+            max_hold_seconds=math.inf if wait is None else wait.left,
             **options,
         )
         return await request.result(wait)
@@ -255,13 +255,13 @@ class AsyncClientSession:
         async_id: str | None,
         router: AsyncResponseRouter | None = None,
         timeout: float | None = None,
-        most_held_seconds: float = 0,
+        max_hold_seconds: float = 0,
         **options: Unpack[RequestOptions],
     ) -> AsyncDeviceRequest:
         router = router or self.router
         identity = self.sender.clock.new_async_id() if async_id is None else async_id
         operation = partial(
-            _operations.place_device_request,
+            _operations.submit_device_request,
             async_id=identity,
             method=method,
             path=path,
@@ -273,12 +273,12 @@ class AsyncClientSession:
         operation(ANY_ID)  # rejects invalid arguments before the directory is queried
         device_id = await self.run(id_of(self.names, device, refresh=True), deadline)
         issued_at, clock = utc_now(), self.sender.clock
-        begun_seconds = clock.seconds()
+        started_seconds = clock.seconds()
         expectation = await router.expect(identity, deadline)
-        with router.submitting(expectation, min(most_held_seconds, deadline.left)) as wait_seconds:
+        with router.submitting(expectation, min(max_hold_seconds, deadline.left)) as wait_seconds:
             accepted = await self.run(send_to(device, operation(device_id, wait_seconds=wait_seconds)), deadline)
         if accepted.response is not None:
-            router.take(accepted.response)
+            router.accept(accepted.response)
         payload = options.get("payload")
         return AsyncDeviceRequest(
             async_id=identity,
@@ -293,7 +293,7 @@ class AsyncClientSession:
             if payload is None or method != "PUT"
             else decode(payload, options.get("content_type"), path),
             _expectation=expectation,
-            _begun_seconds=clock.begun_seconds(begun_seconds, identity),
+            _started_seconds=clock.started_seconds(started_seconds, identity),
             _router=router,
         )
 

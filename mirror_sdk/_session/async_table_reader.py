@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from mirror_sdk._arguments import InstantLike, is_span
 from mirror_sdk._arguments import instant as instant_like
-from mirror_sdk._off_loop import import_off_loop, off_loop
 from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._protocol.async_fan_out import gather_concurrently, gather_requests
+from mirror_sdk._run_in_thread import import_in_thread, run_in_thread
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError, NotFound
 from mirror_sdk.forms import to_pandas
@@ -73,11 +73,11 @@ class AsyncTableReader:
         self, devices: DevicesLike | None, paths: Sequence[str] | None, timeout: float | None, *, raw: bool = False
     ) -> tuple[list[pa.Table], dict[str, object]]:
         """Return the state table of devices that are fetched one by one, in parts, and its metadata."""
-        await import_off_loop("mirror_sdk.tables.state")
+        await import_in_thread("mirror_sdk.tables.state")
         from mirror_sdk.tables.state import StateRows
 
         tables: list[pa.Table] = []
-        parts = await off_loop(StateRows, tables.append, paths=paths, raw=raw)
+        parts = await run_in_thread(StateRows, tables.append, paths=paths, raw=raw)
         if devices is None:
             chosen = await self._list_ids({}, timeout)
         else:
@@ -85,8 +85,8 @@ class AsyncTableReader:
         for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
             some = chosen[begin : begin + _DEVICES_AT_A_TIME]
             rows = await gather_requests(partial(self._session.read_device, take=parts.rows_of, timeout=timeout), some)
-            await off_loop(parts.add, rows)
-        taken_at, count = await off_loop(parts.finish)
+            await run_in_thread(parts.add, rows)
+        taken_at, count = await run_in_thread(parts.finish)
         return tables, {"taken_at": taken_at, "devices": count, "complete": True, "server": self._session.base_url}
 
     async def state_to_record(
@@ -94,7 +94,7 @@ class AsyncTableReader:
     ) -> pd.DataFrame:
         """Return the state table at the beginning of a recording; its devices may have the paths later."""
         tables, about = await self.state_of(devices, paths, timeout)
-        return await off_loop(lambda: to_pandas(tables, about))
+        return await run_in_thread(lambda: to_pandas(tables, about))
 
     async def state_at(self, instant: datetime | None, selection: Selection, timeout: float | None) -> pa.Table:
         """Return the state table as of an instant in the past, or of the present."""
@@ -103,16 +103,16 @@ class AsyncTableReader:
 
         request = SnapshotRequest(selection=selection, server=self._session.base_url, as_of=instant)
         tables, about = await self.parts_of(request, timeout)
-        return await off_loop(lambda: concat_with_metadata(tables, about, tz=None))
+        return await run_in_thread(lambda: concat_with_metadata(tables, about, tz=None))
 
     async def parts_of(
         self, request: SnapshotRequest, timeout: float | None = None
     ) -> tuple[list[pa.Table], dict[str, object]]:
         """Return the table of a snapshot, in parts, and its metadata."""
-        await import_off_loop("mirror_sdk.snapshot.table")
+        await import_in_thread("mirror_sdk.snapshot.table")
         from mirror_sdk.snapshot.table import snapshot_tables
 
-        return await off_loop(snapshot_tables, request, *await self.take_tables(request, timeout))
+        return await run_in_thread(snapshot_tables, request, *await self.take_tables(request, timeout))
 
     async def take_tables(
         self, request: SnapshotRequest, timeout: float | None = None
@@ -123,7 +123,7 @@ class AsyncTableReader:
 
     async def take(self, request: SnapshotRequest, keep: TableSink, timeout: float | None = None) -> SnapshotResult:
         """Take a snapshot and have its rows kept as they arrive."""
-        await import_off_loop("mirror_sdk.snapshot.reading")
+        await import_in_thread("mirror_sdk.snapshot.reading")
         from mirror_sdk.snapshot import reading
 
         read = partial(reading.read_snapshot, request, keep, self._session.max_snapshot_bytes)
@@ -143,19 +143,19 @@ class AsyncTableReader:
     async def _take_one_by_one(
         self, request: SnapshotRequest, keep: TableSink, timeout: float | None = None
     ) -> SnapshotResult:
-        await import_off_loop("mirror_sdk.tables.state")
+        await import_in_thread("mirror_sdk.tables.state")
         from mirror_sdk.snapshot.reading import SnapshotResult
         from mirror_sdk.tables.state import StateRows
 
-        parts = await off_loop(StateRows, keep, paths=request.selection.paths, raw=request.raw)
+        parts = await run_in_thread(StateRows, keep, paths=request.selection.paths, raw=request.raw)
         chosen = await self._ids_of(request.selection, timeout)
         with progress_bar(len(chosen), "devices") as bar:
             for begin in range(0, len(chosen), _DEVICES_AT_A_TIME):
                 some = chosen[begin : begin + _DEVICES_AT_A_TIME]
                 take = partial(self._session.read_device, take=parts.rows_of, timeout=timeout)
-                await off_loop(parts.add, await gather_concurrently(take, some))
+                await run_in_thread(parts.add, await gather_concurrently(take, some))
                 bar.update(len(some))
-        taken_at, device_count = await off_loop(parts.finish)
+        taken_at, device_count = await run_in_thread(parts.finish)
         return SnapshotResult(taken_at=taken_at, device_count=device_count)
 
     async def _ids_of(self, selection: Selection, timeout: float | None = None) -> Sequence[str]:
@@ -194,7 +194,7 @@ class AsyncTableReader:
         """Return the clock from which time spans count back. The service's clock is read only if one is passed."""
         if not any(map(is_span, given)):
             return self._session.sender.clock.now
-        await import_off_loop("mirror_sdk.snapshot.request")
+        await import_in_thread("mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
         from mirror_sdk.snapshot.selection import Selection
 
@@ -209,7 +209,7 @@ class AsyncTableReader:
         """Return a state table with the units that devices report, if there are any and the key may read them."""
         if unitless is None:
             return None
-        await import_off_loop("mirror_sdk.snapshot.request")
+        await import_in_thread("mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.selection import Selection
 
         selection = Selection(device_ids=unitless.devices, paths=unitless.paths)
@@ -240,7 +240,7 @@ class AsyncTableReader:
         try:
             with without_progress():
                 await self.read_history(replace(request, selection=those, end=None, limit=None), naming.add)
-                ((rows,), _) = await off_loop(naming.finish, {})
+                ((rows,), _) = await run_in_thread(naming.finish, {})
                 if not rows.num_rows:
                     return NamedUnits(state)
                 return NamedUnits(state, await self.state_at(begin, of_those, None), rows)
@@ -265,12 +265,12 @@ class AsyncTableReader:
             past: The selection, for a table of the past.
             timeout: Seconds for the whole.
         """
-        await import_off_loop("mirror_sdk.history.silent_paths", "mirror_sdk.snapshot.request")
+        await import_in_thread("mirror_sdk.history.silent_paths", "mirror_sdk.snapshot.request")
         from mirror_sdk.history.silent_paths import silent_paths, warn_of_unknown, with_silent
         from mirror_sdk.snapshot.request import SnapshotRequest
 
         patterns = list(paths or ())
-        about = await off_loop(with_silent, about, tables, patterns)
+        about = await run_in_thread(with_silent, about, tables, patterns)
         if not patterns or about.get("paths_without_rows") != patterns:
             return about
         if past is None:
@@ -283,6 +283,6 @@ class AsyncTableReader:
         except MirrorError:
             # The table is there in any case.
             return about
-        if await off_loop(silent_paths, known, patterns) == patterns:
+        if await run_in_thread(silent_paths, known, patterns) == patterns:
             warn_of_unknown(patterns, ", now or in this history")
         return about

@@ -19,12 +19,12 @@ from mirror_sdk._protocol.deadline import Deadline
 from mirror_sdk._protocol.defaults import DEFAULT_MAX_RETRIES, DEFAULT_MAX_SNAPSHOT_BYTES
 from mirror_sdk._protocol.device_request import DeviceRequest
 from mirror_sdk._protocol.fan_out import gather_requests
+from mirror_sdk._protocol.flow import Effect, Flow, Sleep, Work
 from mirror_sdk._protocol.inbox import Inbox
 from mirror_sdk._protocol.log_reader import LogReader
 from mirror_sdk._protocol.operation import Operation
 from mirror_sdk._protocol.request_options import RequestOptions
 from mirror_sdk._protocol.status import Channel
-from mirror_sdk._protocol.steps import Pause, Steps, Work
 from mirror_sdk._table_keys import DeviceTable, ResourceKey, is_table, raise_first, warn_if_empty
 from mirror_sdk._table_keys import resource_keys as keys_in
 from mirror_sdk.config import ClientSettings, read_max_snapshot_bytes
@@ -104,20 +104,20 @@ class ClientSession:
     ) -> Events:
         """Return the events from now on, or after an entry; see ``client.events()``."""
         idle_seconds, most = seconds("timeout", timeout), count("limit", limit)
-        wants = event_filter(paths, devices if isinstance(devices, str) else None)
+        accepts = event_filter(paths, devices if isinstance(devices, str) else None)
         reader = self.new_reader(after=place(after))
         return Events(
             reader,
             timeout_seconds=idle_seconds,
             outage_seconds=None if outage_timeout is None else seconds("outage_timeout", outage_timeout),
             limit=most,
-            wants=wants,
-            find_wanted=None if devices is None else partial(self._wants_of, paths, devices),
+            accepts=accepts,
+            find_filter=None if devices is None else partial(self._filter_of, paths, devices),
             clock=self.sender.clock.waiting_seconds,
             now=self.sender.clock.now,
         )
 
-    def _wants_of(self, paths: Collection[str] | None, devices: DevicesLike) -> Callable[[Event], bool]:
+    def _filter_of(self, paths: Collection[str] | None, devices: DevicesLike) -> Callable[[Event], bool]:
         return event_filter(paths, frozenset(self.ids_of(devices)))
 
     def about(
@@ -177,7 +177,7 @@ class ClientSession:
             limit: The most items to return; ``None`` returns all.
 
         Raises:
-            UnexpectedAnswer: The service repeats a page, or sends an empty one that is not the last.
+            UnexpectedResponse: The service repeats a page, or sends an empty one that is not the last.
         """
         found: list[E] = []
         pages = _operations.Pages()
@@ -190,28 +190,28 @@ class ClientSession:
                 break
         return found[:limit]
 
-    def run(self, steps: Steps[T], timeout: float | None = None) -> T:
+    def run(self, flow: Flow[T], timeout: float | None = None) -> T:
         """Send the requests of steps one after another, within the time of one call, and return the result."""
         deadline = self.sender.deadline(timeout)
         try:
-            step = next(steps)
+            effect = next(flow)
             while True:
                 try:
-                    answer = self._take_step(step, deadline)
+                    answer = self._perform(effect, deadline)
                 except MirrorError as error:
-                    step = steps.throw(error)
+                    effect = flow.throw(error)
                 else:
-                    step = steps.send(answer)
+                    effect = flow.send(answer)
         except StopIteration as end:
             found: T = end.value
             return found
 
-    def _take_step(self, step: Operation[Any] | Work | Pause, deadline: Deadline) -> Any:
-        if isinstance(step, Work):
-            return step.do()
-        if isinstance(step, Pause):
-            return self.sender.pause(step, deadline)
-        return self.sender.send(step, deadline)
+    def _perform(self, effect: Effect, deadline: Deadline) -> Any:
+        if isinstance(effect, Work):
+            return effect.do()
+        if isinstance(effect, Sleep):
+            return self.sender.pause(effect, deadline)
+        return self.sender.send(effect, deadline)
 
     def read_device(self, device_id: str, take: Callable[[DeviceObject], T], timeout: float | None = None) -> T:
         asking = _operations.read_device_object(device_id, lambda found: take(DeviceObject.from_wire(found)))
@@ -235,7 +235,7 @@ class ClientSession:
             expiry_seconds=expiry_seconds,
             async_id=None,
             timeout=self.sender.submit_limit(wait),
-            most_held_seconds=math.inf if wait is None else wait.left,
+            max_hold_seconds=math.inf if wait is None else wait.left,
             **options,
         )
         return request.result(wait)
@@ -250,13 +250,13 @@ class ClientSession:
         async_id: str | None,
         router: ResponseRouter | None = None,
         timeout: float | None = None,
-        most_held_seconds: float = 0,
+        max_hold_seconds: float = 0,
         **options: Unpack[RequestOptions],
     ) -> DeviceRequest:
         router = router or self.router
         identity = self.sender.clock.new_async_id() if async_id is None else async_id
         operation = partial(
-            _operations.place_device_request,
+            _operations.submit_device_request,
             async_id=identity,
             method=method,
             path=path,
@@ -267,12 +267,12 @@ class ClientSession:
         operation(ANY_ID)  # rejects invalid arguments before the directory is queried
         device_id = self.run(id_of(self.names, device, refresh=True), deadline)
         issued_at, clock = utc_now(), self.sender.clock
-        begun_seconds = clock.seconds()
+        started_seconds = clock.seconds()
         expectation = router.expect(identity, deadline)
-        with router.submitting(expectation, min(most_held_seconds, deadline.left)) as wait_seconds:
+        with router.submitting(expectation, min(max_hold_seconds, deadline.left)) as wait_seconds:
             accepted = self.run(send_to(device, operation(device_id, wait_seconds=wait_seconds)), deadline)
         if accepted.response is not None:
-            router.take(accepted.response)
+            router.accept(accepted.response)
         payload = options.get("payload")
         return DeviceRequest(
             async_id=identity,
@@ -287,7 +287,7 @@ class ClientSession:
             if payload is None or method != "PUT"
             else decode(payload, options.get("content_type"), path),
             _expectation=expectation,
-            _begun_seconds=clock.begun_seconds(begun_seconds, identity),
+            _started_seconds=clock.started_seconds(started_seconds, identity),
             _router=router,
         )
 

@@ -1,6 +1,6 @@
 """Cassettes: recorded sessions that replay without a server and without a key.
 
-The same program, notebook or test produces the same tables and values wherever it runs::
+The same program, notebook or test produces the same tables and values everywhere::
 
     with client.cassettes.use("run.zip"):
         frame = client.fleet.snapshot()
@@ -22,8 +22,8 @@ How requests are matched
 ------------------------
 
 A request matches a recorded request with the same content. Repeated requests get their responses in the order of the
-recording. Read-only requests may be sent more often than they were recorded. Polls of the notification log, watches and
-waits for devices return no earlier than they could. Times in tables are those of the recording.
+recording. Read-only requests may be sent more often than they were recorded. Replayed polls and
+waits take effect in the recorded order. Tables contain the recorded times.
 
 A request without a match raises :class:`~mirror_sdk.NotRecorded` with the request. Most often it depends on the time of
 day or on a random number. Use ``cassette.started_at`` in place of the current time.

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from mirror_sdk._off_loop import off_loop
 from mirror_sdk._protocol.async_sender import AsyncSender
+from mirror_sdk._run_in_thread import run_in_thread
 from mirror_sdk.cassette.async_transports import AsyncPlayingTransport, AsyncRecordingTransport
 from mirror_sdk.cassette.modes import Mode, is_played, open_cassette
 from mirror_sdk.cassette.player import Player
@@ -61,7 +61,7 @@ class AsyncCassette:
         return self._active.started_at
 
     async def __aenter__(self) -> Self:
-        self.insert(await off_loop(self.open))
+        self.insert(await run_in_thread(self.open))
         return self
 
     async def __aexit__(
@@ -93,7 +93,7 @@ class AsyncCassette:
             else AsyncRecordingTransport(self._sender.carrier, active, base_path)
         )
         try:
-            self._sender.insert(transport, active)
+            self._sender.replace_transport(transport, active)
         except MirrorError:
             active.close()
             raise
@@ -109,9 +109,9 @@ class AsyncCassette:
         active, self._active = self._active, None
         if active is None:
             return
-        await self._sender.take_out()
+        await self._sender.restore_transport()
         self._reset()
         if isinstance(active, CassetteRecorder) and is_saved:
-            await off_loop(active.finish)
+            await run_in_thread(active.finish)
         else:
             active.close()

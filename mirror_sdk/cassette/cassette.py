@@ -93,7 +93,7 @@ class Cassette:
             else RecordingTransport(self._sender.carrier, active, base_path)
         )
         try:
-            self._sender.insert(transport, active)
+            self._sender.replace_transport(transport, active)
         except MirrorError:
             active.close()
             raise
@@ -109,7 +109,7 @@ class Cassette:
         active, self._active = self._active, None
         if active is None:
             return
-        self._sender.take_out()
+        self._sender.restore_transport()
         self._reset()
         if isinstance(active, CassetteRecorder) and is_saved:
             active.finish()

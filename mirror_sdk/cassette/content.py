@@ -98,7 +98,7 @@ class Manifest(_CassetteModel):
         begun_at: When the recording started.
         exchanges: The exchanges in the order in which they ended.
         seed: The seed of the async-ids, so that they are the same in each run.
-        begun_seconds: When device requests started, by their async-ids.
+        started_seconds: When device requests started, by their async-ids.
     """
 
     object: Literal["mirror-cassette"] = "mirror-cassette"
@@ -107,7 +107,7 @@ class Manifest(_CassetteModel):
     begun_at: Timestamp
     seed: int
     exchanges: list[Exchange]
-    begun_seconds: dict[str, float]
+    started_seconds: dict[str, float]
 
 
 class CassetteFile:

@@ -80,7 +80,7 @@ class Player(ClientClock):
             self._waiting[self._exchanges[number].key].append(number)
         self._played: set[int] = set()
         self._causes = deque(sorted(self._cause(number) for number in range(len(self._exchanges))))
-        self._begun = manifest.begun_seconds
+        self._begun = manifest.started_seconds
         self._ids = Ids(manifest.seed)
         self._recorded_ids: dict[str, str] = {}
         self._async_ids: dict[bytes, bytes] = {}
@@ -103,7 +103,7 @@ class Player(ClientClock):
         """See :class:`ClientClock`."""
         return self._seconds
 
-    def begun_seconds(self, begun: float, async_id: str) -> float:
+    def started_seconds(self, begun: float, async_id: str) -> float:
         """See :class:`ClientClock`."""
         return self._begun.get(self._recorded_ids.get(async_id, async_id), begun)
 

@@ -71,7 +71,7 @@ class CassetteRecorder(ClientClock):
         self._answered_seconds = 0.0
         self._lock = threading.Lock()
         self._exchanges: list[tuple[Exchange, OpenExchange]] = []
-        self._begun_seconds: dict[str, float] = {}
+        self._started_seconds: dict[str, float] = {}
         self._seed = random.SystemRandom().getrandbits(62)
         self._ids = Ids(self._seed)
         # An unnamed file disappears if the program is killed.
@@ -90,10 +90,10 @@ class CassetteRecorder(ClientClock):
         """See :class:`ClientClock`."""
         return self._clock() - self._began
 
-    def begun_seconds(self, begun: float, async_id: str) -> float:
+    def started_seconds(self, begun: float, async_id: str) -> float:
         """See :class:`ClientClock`."""
         with self._lock:
-            return self._begun_seconds.setdefault(async_id, begun)
+            return self._started_seconds.setdefault(async_id, begun)
 
     def received_seconds(self) -> float:
         """See :class:`ClientClock`."""
@@ -171,7 +171,7 @@ class CassetteRecorder(ClientClock):
             begun_at=self.started_at,
             seed=self._seed,
             exchanges=[exchange for exchange, _ in self._exchanges],
-            begun_seconds=self._begun_seconds,
+            started_seconds=self._started_seconds,
         )
         text = manifest.model_dump_json(indent=1, exclude_defaults=False, by_alias=True).encode()
         archive.writestr(MANIFEST, b"".join(self._without_key(iter([text]))))

@@ -98,7 +98,7 @@ timeout_option = click.option(
 expiry_option = click.option(
     "--expiry-seconds",
     type=click.IntRange(1, MAX_EXPIRY_SECONDS),
-    help="How many seconds the request may wait for the device.",
+    help="How many seconds the request may wait for the device. By default two hours, or three days in queue mode.",
 )
 revision_option = partial(click.option, "--if-match", type=click.IntRange(min=0), metavar="REVISION")
 

@@ -170,7 +170,7 @@ def get(device: str, paths: Sequence[str], form: Form) -> None:
 def read(device: str, path: str, timeout: float | None, expiry_seconds: int | None, form: Form) -> None:
     """Read the value at PATH from a DEVICE now.
 
-    A real device also returns all values of an object instance.
+    With a real device, PATH can also be an object instance, such as /3303/0; this reads all its resources.
 
     \b
       mirror read weather-station-01 /3303/0/5700
@@ -194,7 +194,7 @@ def read(device: str, path: str, timeout: float | None, expiry_seconds: int | No
 @click.argument("value")
 @timeout_option
 @expiry_option
-@click.option("--allow-read-only", is_flag=True, help="Write a resource that is declared read-only, too.")
+@click.option("--allow-read-only", is_flag=True, help="Also write a resource that is declared read-only.")
 @revision_option(
     help="Only write if the desired value has this revision, which 'mirror get --json' shows. 0 if there is none."
 )
@@ -248,7 +248,7 @@ def execute(device: str, path: str, argument: str | None, timeout: float | None,
 @main.command()
 @device_argument
 @path_argument
-@click.option("--by", metavar="TEXT", help="Who acknowledges it. By default the name of the access key.")
+@click.option("--by", metavar="TEXT", help="The person who acknowledges it. By default the name of the access key.")
 @revision_option(
     help="Only acknowledge the failed write with this desired revision, which 'mirror drift --json' and"
     " 'mirror get --json' show."

@@ -91,8 +91,8 @@ def record(
     """Record events into FOLDER until Ctrl-C. A recording that was stopped or killed is continued.
 
     At the end it prints whether the recording is complete; the exit status is 1 if not. Values without a rule or a
-    subscription of the key do not arrive, and a warning at the start says so. Other programs see events that are older
-    than five minutes. If the recording is killed, --finalize makes the others visible.
+    subscription of the key do not arrive, and a warning at the start says so. Other programs see an event up to five
+    minutes late. After a kill, run --finalize to make the newest events visible.
 
     \b
       mirror record run.parquet --path '/3303/*' --subscribe

@@ -62,7 +62,7 @@ _NOT_ALL = 1
     is_flag=True,
     help="Read values that the mirror does not know, so that --undo saves them. Devices that sleep are not read.",
 )
-@click.option("--include-offline", is_flag=True, help="Write to devices that are not registered, too.")
+@click.option("--include-offline", is_flag=True, help="Also write to devices that are not registered.")
 @form_options
 def plan(file: Path, is_applied: bool, undo_file: Path | None, read_first: bool, form: Form, **limits: Any) -> None:
     """Check the writes in FILE, a CSV with the columns device, path and value, and send them with --apply.
@@ -71,7 +71,7 @@ def plan(file: Path, is_applied: bool, undo_file: Path | None, read_first: bool,
     semicolons.
 
     The exit status is 1 if a write is rejected, and with --apply if any write has not succeeded yet: a device that
-    sleeps accepts its write at its next contact. Ctrl-C stops sending. The result of each write is shown in any case.
+    sleeps accepts its write at its next contact. Ctrl-C stops sending. The result of each write is always listed.
 
     \b
       mirror plan wanted.csv

@@ -67,8 +67,8 @@ def history(
 ) -> None:
     """Show the history of DEVICE: reported values, completed writes, registrations, and gaps.
 
-    A PATH may be a pattern. Rows without a path, such as registrations, are always shown. Times are those of the
-    device. The mirror has to keep a history.
+    A PATH may be a pattern. Rows without a path, such as registrations, are always shown. Times are by the
+    clock of the device. The mirror has to keep a history.
 
     \b
       mirror history light-01 --since 2h

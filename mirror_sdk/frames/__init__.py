@@ -40,7 +40,7 @@ durations such as ``latency``, which the client measures.
 The metadata of a table is ``attrs["mirror"]``. pandas writes it into Parquet files, and drops it in merges, joins and
 pivots. ``frame.mirror.join(other)`` keeps it; ``frame.mirror.with_metadata_from(original)`` restores it.
 
-To join values with those of another source by time, convert both times to one unit, which ``pandas.merge_asof``
+To join values with another source by time, convert both times to one unit, which ``pandas.merge_asof``
 requires:
 
 >>> import pandas as pd
@@ -78,7 +78,7 @@ Display and export
 ------------------
 
 In a notebook, a table of this package shows ids and times in one line, ``—`` for missing values, and units and zones in
-the header (``frame.mirror.to_html()``). It remains a plain ``DataFrame``, and its text is that of pandas. The options
+the header (``frame.mirror.to_html()``). It remains a plain ``DataFrame``, and pandas formats its text. The options
 of pandas apply. If you registered an IPython formatter for ``DataFrame`` before, yours is used.
 
 A table contains texts as the devices sent them. ``print(frame)`` and ``to_string`` print them unchanged, including

@@ -342,7 +342,7 @@ class MirrorAccessor(HistoryMethods):
             devices: What ``client.devices.list()`` gave, or its table: tells ``last_contact`` by device.
 
         Raises:
-            InvalidValue: ``age`` is no span of time, ``by`` is neither of the two, ``devices`` is not the directory,
+            InvalidValue: ``age`` is not a duration, ``by`` is neither of the two, ``devices`` is not the directory,
                 ``now`` is naive, no moment is known, or ``reported_at`` holds no times.
 
         >>> client.read_value(station, "/3303/0/5700")

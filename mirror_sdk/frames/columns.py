@@ -162,11 +162,11 @@ def in_zone(frame: pd.DataFrame, tz: str) -> pd.DataFrame:
     try:
         return frame.assign(**{str(name): frame[name].dt.tz_convert(tz) for name in times})
     except (KeyError, IndexError, ValueError, OSError) as exc:
-        raise InvalidValue(f"tz={tz!r} is no time zone ({exc}); write one like 'Europe/Berlin'") from exc
+        raise InvalidValue(f"tz={tz!r} is not a time zone ({exc}); write one like 'Europe/Berlin'") from exc
 
 
 _LOST = (
-    "the table does not say when it was taken: pandas drops attrs when it merges, joins or pivots. Bring them back with"
+    "the table does not say when it was taken: pandas drops attrs when it merges, joins or pivots. Restore them with"
     " frame.mirror.with_metadata_from(original), the table it was made of, or join with"
     " original.mirror.join(other, on=...). Or"
     ' give now= by the mirror\'s clock, not by the one here, such as now=pd.Timestamp(original.attrs["mirror"]'
@@ -190,7 +190,7 @@ def present(frame: pd.DataFrame, now: InstantLike | None) -> str | None:
     """The moment to which ages reach: ``now``, else when the table was taken; an empty one may know neither.
 
     Raises:
-        InvalidValue: ``now`` is no time or naive, or the table has rows and does not say when it was taken.
+        InvalidValue: ``now`` is not a time or naive, or the table has rows and does not say when it was taken.
     """
     if now is not None:
         return moment("now", now, lambda: taken_at(frame))

@@ -30,7 +30,7 @@ def device_events_frame(events: Iterable[DeviceEvent], *, tz: str | None = None,
         which is true, and ``server``. How far back the list goes is the operator's choice.
 
     Raises:
-        InvalidValue: ``tz`` is no time zone.
+        InvalidValue: ``tz`` is not a time zone.
 
     Source: wire.md 9.
     """

@@ -100,14 +100,14 @@ def drift_frame(
         and ``server``.
 
     Raises:
-        InvalidValue: A tolerance is no distance, ``now`` is naive or unknown, ``tz`` is no time zone, or the table
-            lacks a column or has no times in it.
+        InvalidValue: A tolerance is not a distance, ``now`` is naive or unknown, ``tz`` is not a time zone, or the
+            table lacks a column or has no times in it.
 
     Source: specification 2.2 and 3.1; wire.md 1.
     """
     state = with_index(state)
     if missing := {*_NEEDED} - set(state.columns):
-        raise InvalidValue(f"this is no state table: it lacks {', '.join(sorted(missing))}")
+        raise InvalidValue(f"this is not a state table: it lacks {', '.join(sorted(missing))}")
     _check_distances(tolerance, relative)
     taken_at = present(state, now)
     metadata = basis_of(state) | {"taken_at": taken_at}

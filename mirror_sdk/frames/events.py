@@ -34,7 +34,7 @@ def events_frame(
         position to continue from.
 
     Raises:
-        InvalidValue: ``tz`` is no time zone.
+        InvalidValue: ``tz`` is not a time zone.
 
     Source: specification 6; wire.md 5.
     """

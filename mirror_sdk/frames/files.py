@@ -100,7 +100,7 @@ def read_parquet(
     Raises:
         ImportError: ``as_="polars"`` and Polars is not installed.
         OSError: There is no such file.
-        InvalidValue: It is no Parquet file, or a damaged one, or there is no such form.
+        InvalidValue: It is not a Parquet file, or a damaged one, or there is no such form.
 
     >>> client.state_frame().to_parquet(folder / "state.parquet")
     >>> read_parquet(folder / "state.parquet", as_="arrow").num_rows

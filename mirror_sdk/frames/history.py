@@ -46,7 +46,7 @@ def history_frame(events: pd.DataFrame, *, raw: bool = False, tz: str | None = N
         holds ``taken_at``, ``server``, ``devices``, how many occur, and ``complete``, false where a gap lies within.
 
     Raises:
-        InvalidValue: It lacks a column of an events table, or ``tz`` is no time zone.
+        InvalidValue: It lacks a column of an events table, or ``tz`` is not a time zone.
 
     Source: specification 2.1, 2.2 and 6; wire.md 10.
 

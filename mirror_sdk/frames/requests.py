@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._protocol.accepted_request import AcceptedRequest, UnacceptedRequest, require_requests
-from mirror_sdk._protocol.device_request import look_for_answers
+from mirror_sdk._protocol.device_request import fetch_responses
 from mirror_sdk.errors import failure_reason
 from mirror_sdk.events import instant_of
 from mirror_sdk.frames.columns import build
@@ -106,13 +106,13 @@ def requests_frame(
 
     Raises:
         MirrorError: The log could not be read, and asking again would not mend that.
-        InvalidValue: ``tz`` is no time zone.
+        InvalidValue: ``tz`` is not a time zone.
         TypeError: ``requests`` is one request, or contains something else.
 
     Source: specification E2; wire.md 2 and 5.
     """
     rows = require_requests(requests)
-    look_for_answers(rows)
+    fetch_responses(rows)
     return cached_requests_frame(rows, tz=tz, server=server)
 
 
@@ -132,7 +132,7 @@ def cached_requests_frame(
         names: The endpoint name of the device of each, where they are known.
 
     Raises:
-        InvalidValue: ``tz`` is no time zone.
+        InvalidValue: ``tz`` is not a time zone.
     """
     accepted = [request.accepted_at if isinstance(request, AcceptedRequest) else None for request in rows]
     finished = [_finished_at(request) for request in rows]
@@ -162,7 +162,7 @@ def cached_requests_frame(
 def request_status(request: AcceptedRequest | UnacceptedRequest) -> RequestStatus:
     """How a request stands, as far as this client has seen."""
     if isinstance(request, UnacceptedRequest):
-        if request.refusal is not None:
+        if request.rejection_reason is not None:
             return RequestStatus.FAILURE
         return RequestStatus.UNKNOWN if request.is_unknown else RequestStatus.QUEUED
     if request.response is None:
@@ -176,13 +176,13 @@ def _response(request: AcceptedRequest | UnacceptedRequest) -> AsyncResponse | N
 
 def _category(request: AcceptedRequest | UnacceptedRequest) -> str | None:
     if isinstance(request, UnacceptedRequest):
-        return request.refusal
+        return request.rejection_reason
     return request.response.error if request.response else None
 
 
 def _reason(request: AcceptedRequest | UnacceptedRequest) -> str | None:
     if isinstance(request, UnacceptedRequest):
-        return request.refusal_message
+        return request.rejection_message
     category = _category(request)
     return None if category is None else failure_reason(category, request.method)
 

@@ -44,7 +44,7 @@ def stale_rows(
     """The rows of a state table whose value is older than ``age``; see :meth:`MirrorAccessor.stale`.
 
     Raises:
-        InvalidValue: ``age`` is no span of time, ``now`` is naive, no moment is known, or ``reported_at`` holds no
+        InvalidValue: ``age`` is not a duration, ``now`` is naive, no moment is known, or ``reported_at`` holds no
             times.
     """
     need_times(state, "reported_at")
@@ -168,8 +168,8 @@ def _span(age: str | pd.Timedelta) -> pd.Timedelta:
     try:
         span = pd.Timedelta(age)
     except ValueError as exc:
-        raise InvalidValue(f"{age!r} is no span of time; write one like '1h' or '30min'") from exc
+        raise InvalidValue(f"{age!r} is not a duration; write one like '1h' or '30min'") from exc
     # Also false for the span that is none.
     if not span >= pd.Timedelta(0):
-        raise InvalidValue(f"{age!r} is no span of time; write one like '1h' or '30min'")
+        raise InvalidValue(f"{age!r} is not a duration; write one like '1h' or '30min'")
     return span

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirror_sdk._protocol.operations import require_asked
+from mirror_sdk._protocol.operations import require_matches
 from mirror_sdk.history.request import HistoryRequest, up_to_millisecond
 from mirror_sdk.snapshot.contract import (
     LAST_REVISION,
@@ -50,7 +50,7 @@ class RowChecker:
         Raises:
             ContractError: The batch contradicts itself, lacks a member, or has rows that were not requested.
             pyarrow.ArrowInvalid: It is damaged.
-            UnexpectedAnswer: It has a device that was not requested.
+            UnexpectedResponse: It has a device that was not requested.
         """
         batch.validate(full=True)
         batch = batch.select(COLUMNS.names)
@@ -62,7 +62,7 @@ class RowChecker:
 
     def _check_requested(self, batch: pa.RecordBatch) -> None:
         selection = self._request.selection
-        require_asked(selection.sent_filters, "id", _occurring(batch.column("device_id")))
+        require_matches(selection.sent_filters, "id", _occurring(batch.column("device_id")))
         patterns = selection.paths
         paths = _occurring(batch.column("path"))
         require_paths(paths)

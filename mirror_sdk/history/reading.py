@@ -12,7 +12,7 @@ import pyarrow as pa
 from pydantic import Discriminator, TypeAdapter
 
 from mirror_sdk._protocol.operation import Operation
-from mirror_sdk.errors import APIError, CallTimeout, ConnectionFailed, UnexpectedAnswer
+from mirror_sdk.errors import APIError, CallTimeout, ConnectionFailed, UnexpectedResponse
 from mirror_sdk.history.contract import COLUMNS, RowChecker
 from mirror_sdk.history.request import HistoryRequest
 from mirror_sdk.progress import ProgressBar
@@ -109,12 +109,12 @@ class HistoryReader:
 
         Raises:
             ConnectionFailed: It was cut off.
-            UnexpectedAnswer: It is not a history, is damaged or too large, or has rows that were not requested.
+            UnexpectedResponse: It is not a history, is damaged or too large, or has rows that were not requested.
         """
         end: HistoryEnd | None = None
         for batch, metadata in read_batches(headers, body, self._limit, COLUMNS, _batches_of_lines):
             if self._left is not None and batch.num_rows > self._left:
-                raise UnexpectedAnswer("the history has more rows than were requested")
+                raise UnexpectedResponse("the history has more rows than were requested")
             with self._limit.checking():
                 table = self._table_of(self._rows.checked(batch))
                 after = metadata.get(AFTER_KEY, b"").decode() or None
@@ -170,12 +170,12 @@ class HistoryReader:
     def _finish(self, end: HistoryEnd) -> None:
         row_count = self._row_count - self._rows_before
         if end.row_count != row_count:
-            raise UnexpectedAnswer(f"the history has {row_count} rows but announces {end.row_count}")
+            raise UnexpectedResponse(f"the history has {row_count} rows but announces {end.row_count}")
         self._first_end = self._first_end or end
         if end.after is None:
             self._next_part()
         elif end.row_count == 0:
-            raise UnexpectedAnswer("the history has a page without rows and says that there is more")
+            raise UnexpectedResponse("the history has a page without rows and says that there is more")
         else:
             self._after = end.after
 

@@ -47,8 +47,8 @@ def load_object_definitions(source: str | Path, *, replace: bool = False) -> lis
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: It is no object definition file, it has a document type (entities are never expanded), or an object
-            cannot be registered; the message says what to change. Objects before it in the file are registered.
+        ValueError: It is not an object definition file, it has a document type (entities are never expanded), or an
+            object cannot be registered; the message says what to change. Objects before it in the file are registered.
     """
     objects = list(_parse(_content(source)).iterfind(".//{*}Object"))
     if not objects:
@@ -76,7 +76,7 @@ def _parse(content: bytes | str) -> Element:
         parser.feed(content)
         root: Element = parser.close()
     except (ParseError, UnicodeEncodeError, LookupError) as exc:
-        raise ValueError(f"this is no XML: {exc}; give an object definition file or its text") from exc
+        raise ValueError(f"this is not XML: {exc}; give an object definition file or its text") from exc
     return root
 
 
@@ -114,7 +114,7 @@ def _operations(item: Element) -> str:
 def _declaration(item: Element, what: str) -> ResourceDeclaration:
     word = _text(item, "Type").lower()
     if word not in _TYPES:
-        raise ValueError(f"{what}: <Type>{word}</Type> is none of {', '.join(filter(None, _TYPES))}")
+        raise ValueError(f"{what}: <Type>{word}</Type> is not one of {', '.join(filter(None, _TYPES))}")
     operations = _operations(item)
     executable = operations == "E"
     kind = ResourceType.NONE if executable else _TYPES[word]

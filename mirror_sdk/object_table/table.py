@@ -51,7 +51,7 @@ def lookup(path: str) -> ResourceDefinition | None:
     """Return the definition of a resource path such as ``/3303/0/5700`` or, for a resource instance, ``/3/0/7/1``.
 
     Returns:
-        The definition; ``None`` for a resource that is not in the table and for a text that is no resource path.
+        The definition; ``None`` for a resource that is not in the table and for a text that is not a resource path.
     """
     key = _key(path)
     return None if key is None else _table.get(key)
@@ -126,28 +126,28 @@ def _check_object(object_id: int, name: str, resources: Mapping[int, ResourceDec
 
 def _check_name(what: str, name: object) -> None:
     if not isinstance(name, str) or not name.strip():
-        raise ValueError(f"{what}: name={name!r} is no name; give a text")
+        raise ValueError(f"{what}: name={name!r} is not a name; give a text")
 
 
 def _check_id(what: str, number: object) -> None:
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= _HIGHEST_ID:
-        raise ValueError(f"{what} {number!r} is no id; ids are whole numbers up to {_HIGHEST_ID}")
+        raise ValueError(f"{what} {number!r} is not an id; ids are whole numbers up to {_HIGHEST_ID}")
 
 
 def _check_resource(what: str, declared: object) -> None:
     if not isinstance(declared, ResourceDeclaration):
-        raise ValueError(f"{what}: {declared!r} is no ResourceDeclaration")  # noqa: TRY004 - one error for all parts
+        raise ValueError(f"{what}: {declared!r} is not a ResourceDeclaration")  # noqa: TRY004 - one error for all parts
     _check_name(what, declared.name)
     if declared.type not in tuple(ResourceType):
-        raise ValueError(f"{what}: type={declared.type!r} is none of {', '.join(ResourceType)}")
+        raise ValueError(f"{what}: type={declared.type!r} is not one of {', '.join(ResourceType)}")
     if declared.access not in _ACCESSES:
-        raise ValueError(f"{what}: access={declared.access!r} is none of {', '.join(_ACCESSES)}")
+        raise ValueError(f"{what}: access={declared.access!r} is not one of {', '.join(_ACCESSES)}")
     if (declared.access == "E") is not (declared.type == ResourceType.NONE):
         raise ValueError(f"{what}: access 'E' goes with type 'none', and no other access does")
     if not isinstance(declared.unit, str):
-        raise ValueError(f"{what}: unit={declared.unit!r} is no unit; give a text, '' for none")  # noqa: TRY004 - as above
+        raise ValueError(f"{what}: unit={declared.unit!r} is not a unit; give a text, '' for none")  # noqa: TRY004 - as above
     if declared.personal is not None and declared.personal not in tuple(Personal):
-        raise ValueError(f"{what}: personal={declared.personal!r} is none of {', '.join(Personal)}; None for not")
+        raise ValueError(f"{what}: personal={declared.personal!r} is not one of {', '.join(Personal)}; None for not")
     if declared.range is not None:
         _check_range(what, declared)
 
@@ -158,4 +158,4 @@ def _check_range(what: str, declared: ResourceDeclaration) -> None:
     match declared.range:
         case (int() | float() as low, int() | float() as high) if math.isfinite(high - low) and low <= high:
             return
-    raise ValueError(f"{what}: range={declared.range!r} is none; give (lowest, highest)")
+    raise ValueError(f"{what}: range={declared.range!r} is not a range; give (lowest, highest)")

@@ -49,10 +49,14 @@ the table was read:
 Devices that sleep
 ------------------
 
+A device in queue mode sleeps between its contacts, and receives a write at its next contact. So ``apply()`` does not
+wait for it: the write stays ``pending``. Call ``apply()`` again, even days later, to get its result.
+
+The column ``expiry_seconds`` shows how long each write waits for its device: a minute if the device is awake, and three
+days or more if it sleeps. ``apply(expiry_seconds=...)`` sets another time for all of them.
+
 Sleeping devices are written last and are never the canary. If all devices of several writes sleep, ``canary=0`` sends
-all writes at once. A sleeping device receives its write at its next contact. The write waits for 3 days or more (the
-column ``expiry_seconds``), but ``apply()`` does not: the write is ``pending``. Call ``apply()`` again, even days later,
-to get its result.
+all writes at once.
 
 Needs pandas and pyarrow, the ``frames`` extra.
 """

@@ -10,9 +10,9 @@ from functools import partial
 import pandas as pd
 
 from mirror_sdk._fork import register_fork_handler
-from mirror_sdk._off_loop import off_loop
-from mirror_sdk._protocol.accepted_request import ANSWER_MARGIN_SECONDS, AcceptedRequest, warn_of_loss
-from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest, look_for_answers, wait_for_answer
+from mirror_sdk._protocol.accepted_request import RESPONSE_MARGIN_SECONDS, AcceptedRequest, warn_of_loss
+from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest, fetch_responses, wait_for_response
+from mirror_sdk._run_in_thread import run_in_thread
 from mirror_sdk.errors import InvalidValue, MirrorError, PreconditionFailed
 from mirror_sdk.events import utc_now
 from mirror_sdk.plan.async_in_flight import InFlightWrite, start_write, wait_all, wait_first
@@ -35,7 +35,7 @@ _POLL_SECONDS = 1.0
 class AsyncPlan(PlanReport):
     """Checked writes, which can be sent step by step and undone. ``client.plan`` creates it and sends nothing.
 
-    Members that are no coroutines, such as ``frame``, ``result`` and ``save``, block the loop. For thousands of writes
+    Members that are not coroutines, such as ``frame``, ``result`` and ``save``, block the loop. For thousands of writes
     call them in a thread: ``await asyncio.to_thread(plan.save, path)``.
     """
 
@@ -125,7 +125,7 @@ class AsyncPlan(PlanReport):
         finally:
             self._applying.release()
         warn_of_loss(self.requests)
-        return await off_loop(lambda: self.result)
+        return await run_in_thread(lambda: self.result)
 
     def stop(self) -> None:
         """Send no more writes. Those in flight stay so, and ``apply`` returns within about a second.
@@ -155,7 +155,7 @@ class AsyncPlan(PlanReport):
         >>> (await plan.undo()).frame["wanted_num"].tolist()
         [10.0]
         """
-        return await self._make_plan(await off_loop(self._undo))
+        return await self._make_plan(await run_in_thread(self._undo))
 
     async def _send_all(
         self,
@@ -205,7 +205,7 @@ class AsyncPlan(PlanReport):
                 entry.record_rejection(error, issued_at)
                 return
         if not planned.sleeps:
-            wait_seconds = own_seconds + ANSWER_MARGIN_SECONDS if timeout is None else timeout
+            wait_seconds = own_seconds + RESPONSE_MARGIN_SECONDS if timeout is None else timeout
             await self._wait_for_response(entry.request, time.monotonic() + wait_seconds)
 
     async def _is_settled(self, entry: ScheduledWrite) -> bool:
@@ -223,10 +223,10 @@ class AsyncPlan(PlanReport):
         for request in pending:
             if isinstance(request, AsyncDeviceRequest):
                 await self._wait_for_response(request, deadline)
-        await look_for_answers(pending)
+        await fetch_responses(pending)
 
     async def _wait_for_response(self, request: AsyncDeviceRequest, deadline: float) -> None:
         """Wait until the request has its response, the deadline has passed, or the plan is stopped."""
         while not self._stopped.is_set() and (remaining_seconds := deadline - time.monotonic()) > 0:
-            if await wait_for_answer(request, min(remaining_seconds, _POLL_SECONDS)):
+            if await wait_for_response(request, min(remaining_seconds, _POLL_SECONDS)):
                 return

@@ -374,7 +374,7 @@ def _check_conflict(resource: Resource, request: RequestedWrite) -> Finding | No
 def _later_change(resource: Resource, write: EarlierWrite) -> str | None:
     """Return the later change of a resource after a write, by a write or by the device; ``None`` if there is none.
 
-    A later write of the same value is no change, unless it failed: the device may have kept a value from in between.
+    A later write of the same value is not a change, unless it failed: the device may have kept a value from in between.
     """
     desired, reported = resource.desired, resource.reported
     if desired is None:

@@ -11,8 +11,8 @@ from functools import partial
 import pandas as pd
 
 from mirror_sdk._fork import register_fork_handler
-from mirror_sdk._protocol.accepted_request import ANSWER_MARGIN_SECONDS, AcceptedRequest, warn_of_loss
-from mirror_sdk._protocol.device_request import DeviceRequest, look_for_answers, wait_for_answer
+from mirror_sdk._protocol.accepted_request import RESPONSE_MARGIN_SECONDS, AcceptedRequest, warn_of_loss
+from mirror_sdk._protocol.device_request import DeviceRequest, fetch_responses, wait_for_response
 from mirror_sdk.errors import InvalidValue, MirrorError, PreconditionFailed
 from mirror_sdk.events import utc_now
 from mirror_sdk.plan.checks import PlannedWrite, ReadResources
@@ -201,7 +201,7 @@ class Plan(PlanReport):
                 entry.record_rejection(error, issued_at)
                 return
         if not planned.sleeps:
-            wait_seconds = own_seconds + ANSWER_MARGIN_SECONDS if timeout is None else timeout
+            wait_seconds = own_seconds + RESPONSE_MARGIN_SECONDS if timeout is None else timeout
             self._wait_for_response(entry.request, time.monotonic() + wait_seconds)
 
     def _is_settled(self, entry: ScheduledWrite) -> bool:
@@ -219,10 +219,10 @@ class Plan(PlanReport):
         for request in pending:
             if isinstance(request, DeviceRequest):
                 self._wait_for_response(request, deadline)
-        look_for_answers(pending)
+        fetch_responses(pending)
 
     def _wait_for_response(self, request: DeviceRequest, deadline: float) -> None:
         """Wait until the request has its response, the deadline has passed, or the plan is stopped."""
         while not self._stopped.is_set() and (remaining_seconds := deadline - time.monotonic()) > 0:
-            if wait_for_answer(request, min(remaining_seconds, _POLL_SECONDS)):
+            if wait_for_response(request, min(remaining_seconds, _POLL_SECONDS)):
                 return

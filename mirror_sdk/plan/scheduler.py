@@ -95,8 +95,8 @@ class ScheduledWrite:
         self.request = replace(
             self._unaccepted(),
             issued_at=issued_at,
-            refusal=error.reason or error.type,
-            refusal_message=error.message,
+            rejection_reason=error.reason or error.type,
+            rejection_message=error.message,
             found=resource.desired.value if resource and resource.desired else None,
         )
 
@@ -122,8 +122,8 @@ class ScheduledWrite:
         self.request = replace(
             self._unaccepted(),
             issued_at=issued_at,
-            refusal=error.reason or error.type if isinstance(error, _REJECTED) else None,
-            refusal_message=error.message if isinstance(error, _REJECTED) else None,
+            rejection_reason=error.reason or error.type if isinstance(error, _REJECTED) else None,
+            rejection_message=error.message if isinstance(error, _REJECTED) else None,
             is_unknown=not isinstance(error, _REJECTED),
         )
 

@@ -34,12 +34,12 @@ These columns are replaced in every table, in its index, and in the column names
 =================  ==============  ==================================================================
 column             becomes         why
 =================  ==============  ==================================================================
-device_id          device-…        stands for one device, and with it for who has it
+device_id          device-…        identifies a device and so its owner
 endpoint_name      name-…          given by people: names, rooms, addresses, serial numbers
-custom_attributes  attribute-…     said by people about a device: rooms, owners, contracts
-async_id           request-…       chosen by the application, of anything
+custom_attributes  attribute-…     written by people about a device: rooms, owners, contracts
+async_id           request-…       chosen by the application, with any content
 acknowledged_by    person-…        names the person or program that acknowledged a failed write
-uid                entry-…         finds the same entry in the log of the service again
+uid                entry-…         identifies an entry in the log of the service
 =================  ==============  ==================================================================
 
 Resources
@@ -71,19 +71,19 @@ account-…           names of networks and accounts:     4/7, 9/14, 11/0, 11/1,
                     APN, SSID, user                     12/5, 24/7, 3447/20, 18830/4    customer
 cell-…              cells and areas of mobile networks  4/8, 4/12, 13/5                 public lists lead from a cell to
                                                                                         a place
-package-…           addresses of packages to load       5/1, 9/3                        may name one device, or hold
-                                                                                        what lets it in
+package-…           addresses of packages to load       5/1, 9/3                        can identify a device or contain
+                                                                                        credentials
 written-…           what people write: application      any/5750                        names of rooms and people
                     type
 tenths of a degree  coordinates                         6/0, 6/1, any/5514, any/5515,   where people live, work and go
                                                         any/6051, any/6052, 3430/1,
                                                         3430/2, 3430/29, 3430/30,
                                                         3430/34, 3430/35
-nothing             altitudes and velocities            6/2, 6/4, any/5517, 3430/3,     bring a coarse place back to a
-                                                        3430/31, 3430/36                point, or draw a way
+nothing             altitudes and velocities            6/2, 6/4, any/5517, 3430/3,     can restore the exact location,
+                                                        3430/31, 3430/36                or reveal a route
 nothing             texts on displays, and audio clips  any/5527, any/5522              what people say to each other
-nothing             passwords and keys                  9/15, 10/2, 11/6, 16/2, 24/8,   let in whoever reads them
-                                                        18830/5, 3447/28, 12/17,
+nothing             passwords and keys                  9/15, 10/2, 11/6, 16/2, 24/8,   give access to anyone who reads
+                                                        18830/5, 3447/28, 12/17,        them
                                                         12/18, 12/21, 12/22, 12/23,
                                                         12/24, 12/25, 12/28
 ==================  ==================================  ==============================  ================================
@@ -104,8 +104,8 @@ Columns of your own
 -------------------
 
 A text in a column that this package does not define is always replaced, whatever the name of the column. The id of a
-device gets the pseudonym that it has in ``device_id``. Any other text in a column ``device`` gets that of
-``endpoint_name``. All other texts become ``text-…``. Numbers, booleans and times stay. To keep such a column,
+device gets the pseudonym that it has in ``device_id``. Any other text in a column ``device`` gets the pseudonym that it
+has in ``endpoint_name``. All other texts become ``text-…``. Numbers, booleans and times stay. To keep such a column,
 pseudonymize first and join it afterwards.
 
 Metadata
@@ -139,8 +139,6 @@ A pseudonym is not anonymity. You decide who may have a table. Pseudonymization 
   home. A few times that are known from elsewhere identify a device, and with it all of its rows. Times stay unchanged,
   and rows stay in order.
 - Rare firmware, time zones and models, which also identify a device.
-
-Source: specification 1.5.
 """
 
 from mirror_sdk.privacy.personal import PERSONAL_COLUMNS, PERSONAL_RESOURCES, PersonalColumn, PersonalResource

@@ -66,12 +66,12 @@ class Treatment(NamedTuple):
 
 
 PERSONAL_COLUMNS = (
-    PersonalColumn("device_id", "device", "stands for one device, and with it for who has it"),
+    PersonalColumn("device_id", "device", "identifies a device and so its owner"),
     PersonalColumn("endpoint_name", "name", "given by people: names, rooms, addresses, serial numbers"),
-    PersonalColumn("custom_attributes", "attribute", "said by people about a device: rooms, owners, contracts"),
-    PersonalColumn("async_id", "request", "chosen by the application, of anything"),
+    PersonalColumn("custom_attributes", "attribute", "written by people about a device: rooms, owners, contracts"),
+    PersonalColumn("async_id", "request", "chosen by the application, with any content"),
     PersonalColumn("acknowledged_by", "person", "names the person or program that acknowledged a failed write"),
-    PersonalColumn("uid", "entry", "finds the same entry in the log of the service again"),
+    PersonalColumn("uid", "entry", "identifies an entry in the log of the service"),
 )
 """The columns whose texts become pseudonyms, in every table and index."""
 
@@ -133,7 +133,7 @@ PERSONAL_RESOURCES = (
         ((5, 1), (9, 3)),
         _ID,
         "package",
-        "may name one device, or hold what lets it in",
+        "can identify a device or contain credentials",
     ),
     PersonalResource(
         "what people write: application type",
@@ -157,7 +157,7 @@ PERSONAL_RESOURCES = (
         ((6, 2), (6, 4), (None, 5517), (3430, 3), (3430, 31), (3430, 36)),
         _HIDDEN,
         "",
-        "bring a coarse place back to a point, or draw a way",
+        "can restore the exact location, or reveal a route",
     ),
     PersonalResource(
         "texts on displays, and audio clips",
@@ -171,7 +171,7 @@ PERSONAL_RESOURCES = (
         ((9, 15), (10, 2), (11, 6), (16, 2), (24, 8), (18830, 5), (3447, 28), *_WLAN_KEYS),
         _HIDDEN,
         "",
-        "let in whoever reads them",
+        "give access to anyone who reads them",
     ),
 )
 """The resources that are personal, by the definitions of LwM2M and of the OMA registry."""

@@ -328,7 +328,7 @@ def _treatments(paths: Cells) -> dict[Treatment, list[str]]:
 
 
 def _coarse(original: Any) -> Any:
-    """Return a coordinate in tenths of degrees, in its former type; ``None`` if it is no number of degrees."""
+    """Return a coordinate in tenths of degrees, in its former type; ``None`` if it is not a number of degrees."""
     if not (isinstance(original, str | bytes) or _is_number(original)):
         return None
     try:

@@ -14,10 +14,10 @@ from typing import Any, NoReturn, Self
 import pandas as pd
 
 from mirror_sdk._fork import cannot_be_pickled
-from mirror_sdk._off_loop import finish, off_loop
 from mirror_sdk._protocol.async_log_reader import AsyncLogReader
 from mirror_sdk._protocol.deadline import Deadline
-from mirror_sdk._protocol.steps import Steps
+from mirror_sdk._protocol.flow import Flow
+from mirror_sdk._run_in_thread import finish, run_in_thread
 from mirror_sdk._tasks import AsyncWorker
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.recording.audit import Audit
@@ -29,11 +29,11 @@ from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
 
 _log = logging.getLogger(__name__)
 
-_RULES_LEFT = "rules that were added for a recording are still there; the next one with its folder takes them away"
+_RULES_LEFT = "rules that were added for a recording still exist; the next recorder with its folder removes them"
 
 
 class AsyncRecorder:
-    """Writes the log into a recording, from a task of its own, until it is stopped.
+    """Records the log from a task of its own, until it is stopped.
 
     It can be used in an ``async with`` statement, which stops it at the end. It reconnects after failures of the
     connection. Any other failure ends it and is logged. It is available as ``failure``, and ``stop()`` or the end of
@@ -46,14 +46,14 @@ class AsyncRecorder:
         writer: RecordingWriter,
         reader: AsyncLogReader,
         new_reader: Callable[[int | None], AsyncLogReader],
-        take_state: Callable[[Deadline | None], Awaitable[pd.DataFrame]],
-        leave: Callable[[], Awaitable[None]],
+        read_state: Callable[[Deadline | None], Awaitable[pd.DataFrame]],
+        release: Callable[[], Awaitable[None]],
     ) -> None:
         self._writer = writer
         self._reader = reader
         self._new_reader = new_reader
-        self._take_state = take_state
-        self._leave = leave
+        self._read_state = read_state
+        self._release = release
         self.failure: Exception | None = None
         self._unraised: Exception | None = None
         self._worker = AsyncWorker("mirror-recorder")
@@ -69,7 +69,7 @@ class AsyncRecorder:
         self._raise_failure(error)
 
     def __reduce__(self) -> NoReturn:
-        raise cannot_be_pickled(self, "send their path, which Recording(path) reads")
+        raise cannot_be_pickled(self, "send the path, which Recording(path) reads")
 
     def __repr__(self) -> str:
         state = "running" if self.is_running else "stopped" if self.failure is None else f"ended: {self.failure}"
@@ -102,7 +102,7 @@ class AsyncRecorder:
 
     @property
     def recording(self) -> Recording:
-        """The recording, up to now."""
+        """The recording with the events so far."""
         return Recording(self.path)
 
     def audit(self) -> Audit:
@@ -124,8 +124,8 @@ class AsyncRecorder:
         this one added.
 
         Raises:
-            Exception: The failure by which the recording had ended earlier; it is raised once.
-            OSError: The rest could not be written.
+            Exception: The failure that ended the recording earlier; it is raised once.
+            OSError: The remaining events could not be written.
 
         >>> recorder = await client.record(folder / "run.parquet")
         >>> await recorder.stop()
@@ -136,22 +136,25 @@ class AsyncRecorder:
         self._raise_failure()
 
     async def _end(self) -> None:
-        self._worker.ask_to_stop()
+        self._worker.request_stop()
         async with self._worker.end:
             try:
-                await self._worker.ended()  # asynchronous alone: a thread holds the lock for each of its steps instead
+                await self._worker.ended()  # asynchronous alone: a thread holds the lock during each step instead
                 if self.failure is None and self._writer.folder.is_open:
                     await self._catch_up()
             except MirrorError:
-                _log.warning("a recording ends before the end of the log; the next one goes on there", exc_info=True)
+                _log.warning(
+                    "a recording ends before the end of the log; the next one continues there",
+                    exc_info=True,
+                )
             finally:
-                await self._worker.ended()  # asynchronous alone: this may be cancelled above
-                await self._leave()
+                await self._worker.ended()  # asynchronous alone: the await above may have been cancelled
+                await self._release()
 
     async def _run(self) -> None:
         try:
             while not self._worker.is_stopped:
-                await self._step()
+                await self._record_batch()
         except Exception as error:
             if self._worker.is_stopped and isinstance(error, MirrorError):
                 # Closing a client fails its open poll. After a stop this is expected.
@@ -160,15 +163,15 @@ class AsyncRecorder:
             self.failure = self._unraised = error
             # If the disk is full, finalizing fails too. The events are in the journal.
             with suppress(OSError), self._worker.step:
-                await self._leave()
+                await self._release()
 
     def _raise_failure(self, error: BaseException | None = None) -> None:
-        """Raise the failure that ended the recording, once, and not instead of another error."""
+        """Raise the failure that ended the recording, unless it was raised before or there is another error."""
         failure, self._unraised = self._unraised, None
         if failure is not None and error is None:
             raise failure
 
-    async def _step(self) -> None:
+    async def _record_batch(self) -> None:
         after = self._reader.position
         batch = await self._reader.read(min(DEFAULT_HOLD_SECONDS, self._writer.folder.due_in_seconds))
         with self._worker.step:
@@ -192,29 +195,29 @@ class AsyncRecorder:
                 raise reader.last_failure
             await finish(self._writer.write, batch, after=after, seq=reader.position)
         if self._writer.needs_state:
-            await finish(self._writer.write_state, await self._take_state(None))
+            await finish(self._writer.write_state, await self._read_state(None))
 
     async def _renew_state(self) -> None:
         """Fetch the state of the devices again after log entries were lost."""
         try:
-            state = await self._take_state(None)
+            state = await self._read_state(None)
         except MirrorError:
-            _log.warning("the state could not be read after a loss; it is tried again", exc_info=True)
+            _log.warning("the state could not be read after a loss; this is retried", exc_info=True)
             return
         with self._worker.step:
             if not self._worker.is_stopped:
                 await finish(self._writer.write_state, state)
 
 
-async def begin_recording(
+async def start_recording(
     make_writer: Callable[[], RecordingWriter],
     new_reader: Callable[[int | None], AsyncLogReader],
-    take_state: Callable[[Deadline | None], Awaitable[pd.DataFrame]],
-    run: Callable[[Steps[Any], Deadline | None], Awaitable[Any]],
+    read_state: Callable[[Deadline | None], Awaitable[pd.DataFrame]],
+    run: Callable[[Flow[Any], Deadline | None], Awaitable[Any]],
     rules: RecordingRules,
     deadline: Deadline | None,
 ) -> AsyncRecorder:
-    """Start a recorder that continues at the end of the recording, or starts at the present end of the log.
+    """Start a recorder that continues at the end of the recording, or starts at the current end of the log.
 
     Raises:
         MirrorError: The end of the log or the state could not be read.
@@ -223,26 +226,26 @@ async def begin_recording(
     """
     made: list[RecordingWriter] = []
     try:
-        await off_loop(lambda: made.append(make_writer()))
+        await run_in_thread(lambda: made.append(make_writer()))
         (writer,) = made
         reader = new_reader(writer.folder.position)
         if not reader.has_position:
             await reader.go_to_end(math.inf if deadline is None else deadline)
-        await run(rules.begin(writer.folder), deadline)
-        # The state is read after the position, so that nothing lies between them.
-        state = await take_state(deadline)
-        await finish(writer.begin, reader.position, reader.served_at, state)
+        await run(rules.start(writer.folder), deadline)
+        # The state is read after the position, so that no change is missed between them.
+        state = await read_state(deadline)
+        await finish(writer.start, reader.position, reader.served_at, state)
         writer.warn_of_uncovered(await run(rules.uncovered(state), deadline))
     except BaseException:
         # Also after a cancellation, since the folder would stay locked.
         for writer in made:
-            await _leave(writer.folder, run, rules)
+            await _release(writer.folder, run, rules)
         raise
-    return AsyncRecorder(writer, reader, new_reader, take_state, partial(_leave, writer.folder, run, rules))
+    return AsyncRecorder(writer, reader, new_reader, read_state, partial(_release, writer.folder, run, rules))
 
 
-async def _leave(
-    folder: RecordingFolder, run: Callable[[Steps[Any], Deadline | None], Awaitable[Any]], rules: RecordingRules
+async def _release(
+    folder: RecordingFolder, run: Callable[[Flow[Any], Deadline | None], Awaitable[Any]], rules: RecordingRules
 ) -> None:
     """Remove the rules that were added, and release the folder."""
     try:

@@ -15,7 +15,7 @@ from mirror_sdk.wire.model import JsonForm, write_timestamp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingGap(JsonForm):
-    """A part of the log that is missing; a number is ``None`` if it is unknown."""
+    """A missing range of the log. Numbers are ``None`` if unknown."""
 
     first_seq: int | None
     last_seq: int | None
@@ -28,7 +28,7 @@ class RecordingGap(JsonForm):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit(JsonForm):
-    """The part of the log that a recording covers. Times are those of the service's clock.
+    """The range of the log that a recording covers. Times are those of the service's clock.
 
     They are ``None`` if the service did not send them: the clock of this machine does not show what the log contained.
 
@@ -40,7 +40,7 @@ class Audit(JsonForm):
         last_seq: Number of the last entry that was read.
         events: The number of events, each counted once.
         duplicates: How many events were recorded more than once.
-        gaps: The missing parts.
+        gaps: The missing ranges.
         finalized_events: How many of the events are in finalized files, which every program that reads Parquet sees.
             :class:`Recording` reads the others too. A recorder finalizes them every few minutes and at its end;
             after a kill, :meth:`Recording.finalize` does.
@@ -77,7 +77,7 @@ class Audit(JsonForm):
 
 
 def _time(instant: datetime | None) -> str:
-    return "a time the service did not tell" if instant is None else write_timestamp(instant)
+    return "an unknown time" if instant is None else write_timestamp(instant)
 
 
 def audit(content: RecordingContent) -> Audit:
@@ -98,9 +98,9 @@ def audit(content: RecordingContent) -> Audit:
             )
         elif after.after < before.seq:
             restarts += 1
-    # The numbers of a new log may have caught up with the old ones. Then only the gap shows that it is new.
+    # The numbers of a reset log may have caught up with the old ones. Then only the gap shows the reset.
     restarts = max(restarts, sum(one["first_seq"] is None for one in lost))
-    gaps += [RecordingGap(first_seq=None, last_seq=None, reason="the log began anew")] * restarts
+    gaps += [RecordingGap(first_seq=None, last_seq=None, reason="the log was reset")] * restarts
     return Audit(
         complete=bool(spans) and not gaps,
         from_at=spans[0].from_at if spans else None,

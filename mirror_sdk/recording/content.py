@@ -15,14 +15,14 @@ from mirror_sdk.recording.coverage import Span, merge
 
 
 class RecordingContent(NamedTuple):
-    """The events of a recording, each once, and what they cover.
+    """The events of a recording, each once, and the spans of the log that they cover.
 
     Attributes:
         events: The events, those of finalized files first.
-        spans: The parts of the log that were read.
-        duplicates: How many events were there more than once.
-        finalized_rows: How many of the events are in finalized files.
-        finalized_spans: The parts of the log that are in finalized files.
+        spans: The spans of the log that were read.
+        duplicates: The number of repeated events.
+        finalized_rows: The number of events in finalized files.
+        finalized_spans: The spans of the log in finalized files.
     """
 
     events: pa.Table
@@ -32,7 +32,7 @@ class RecordingContent(NamedTuple):
     finalized_spans: list[Span]
 
     def now(self) -> datetime:
-        """Return the instant up to which it is recorded, by the service's clock if it sent the time."""
+        """Return the end of the recording, by the service's clock if it sent the time."""
         return next((span.until_at for span in reversed(self.spans) if span.until_at is not None), utc_now())
 
 
@@ -46,25 +46,25 @@ def read_content(folder: Path) -> RecordingContent:
     numbers = files.event_numbers(folder)
     if not numbers:
         raise FileNotFoundError(f"the recording {folder} was removed")
-    pieces = [files.read_numbered(folder, number) for number in numbers]
-    finalized = [piece for piece in pieces if piece.is_finalized]
-    events = pa.concat_tables(piece.events for piece in pieces)
-    kept = _first_occurrences(events)
+    contents = [files.read_numbered(folder, number) for number in numbers]
+    finalized = [content for content in contents if content.is_finalized]
+    events = pa.concat_tables(content.events for content in contents)
+    unique = _first_occurrences(events)
     return RecordingContent(
-        events if len(kept) == events.num_rows else events.take(kept),
-        merge(span for piece in pieces for span in piece.spans),
-        duplicates=events.num_rows - len(kept),
-        finalized_rows=bisect_left(kept, sum(piece.events.num_rows for piece in finalized)),
-        finalized_spans=merge(span for piece in finalized for span in piece.spans),
+        events if len(unique) == events.num_rows else events.take(unique),
+        merge(span for content in contents for span in content.spans),
+        duplicates=events.num_rows - len(unique),
+        finalized_rows=bisect_left(unique, sum(content.events.num_rows for content in finalized)),
+        finalized_spans=merge(span for content in finalized for span in content.spans),
     )
 
 
 def _first_occurrences(events: pa.Table) -> list[int]:
-    """Return the rows of the events without repetitions; events without a ``uid`` are kept."""
-    seen: set[str] = set()
-    kept = []
+    """Return the row numbers of the events without repetitions, including all events without a ``uid``."""
+    uids: set[str] = set()
+    unique = []
     for index, uid in enumerate(events["uid"].to_pylist()):
-        if uid is None or uid not in seen:
-            kept.append(index)
-            seen.add(uid)
-    return kept
+        if uid is None or uid not in uids:
+            unique.append(index)
+            uids.add(uid)
+    return unique

@@ -1,4 +1,4 @@
-"""The parts of the notification log that a recording covers, as spans of positions without a break."""
+"""The spans of the notification log that a recording covers, each without a gap."""
 
 from __future__ import annotations
 

@@ -20,12 +20,12 @@ from mirror_sdk.errors import InvalidValue, RecordingDamaged
 from mirror_sdk.frames.files import read_parquet
 from mirror_sdk.recording.coverage import Span, merge, read_spans, write_spans
 from mirror_sdk.recording.layout import (
-    about_path,
     journal_numbers,
     journal_path,
     part_numbers,
     part_path,
     rules_path,
+    settings_path,
     sidecar_of,
     state_numbers,
     state_path,
@@ -43,22 +43,21 @@ STORED_SCHEMA = pa.schema(
         for field in EVENTS_RAW_SCHEMA
     ]
 )
-"""The events table with texts instead of categories, whose sets would differ from file to file."""
+"""The schema of events with texts instead of categories, which would differ from file to file."""
 
 _WORDS = {field.name: frozenset(categories_of(field)) for field in EVENTS_RAW_SCHEMA if categories_of(field)}
 _MAX_FINALIZED_WHILE_LISTED = 1000
 _INSTANTS = [field.name for field in STORED_SCHEMA if pa.types.is_timestamp(field.type)]
 
-_ABOUT = b"mirror_recording"
+_SETTINGS = b"mirror_recording"
 _COVERAGE = b"mirror_coverage"
 VERSION: Final = 2
 
 
-class About(BaseModel):
-    """What is recorded. A recorder continues a recording only if all of this is the same.
+class RecordingSettings(BaseModel):
+    """The settings of a recording. A recorder continues a recording only if all of them are the same.
 
-    The ``key`` identifies the access key; it is left out of finalized files. By the ``id`` a sidecar folder is matched
-    with its recording.
+    The ``key`` identifies the access key; finalized files omit it. The ``id`` links a sidecar folder to its recording.
     """
 
     version: Literal[2]
@@ -77,16 +76,16 @@ class _Rules(BaseModel):
     rules: list[PresubscriptionRule]
 
 
-class Piece(NamedTuple):
-    """The content of a finalized file or a journal: events, and the part of the log that they cover."""
+class FileContent(NamedTuple):
+    """The content of a finalized file or a journal: events, and the spans of the log that they cover."""
 
     events: pa.Table
     spans: list[Span]
     is_finalized: bool
 
 
-def read_about(folder: Path) -> About | None:
-    """Return what the recording in a folder records; ``None`` if there is no recording.
+def read_settings(folder: Path) -> RecordingSettings | None:
+    """Return the settings of the recording in a folder; ``None`` if there is no recording.
 
     A folder that was copied without its sidecar is a recording. The sidecar of a folder that was removed is not.
 
@@ -97,23 +96,22 @@ def read_about(folder: Path) -> About | None:
     numbers = part_numbers(folder)
     if not numbers:
         return None
-    of_part = _about_of_part(part_path(folder, numbers[0]))
-    of_sidecar = _about_of_sidecar(about_path(folder))
-    if of_part is not None and of_sidecar is not None and of_part.id != of_sidecar.id:
+    finalized = _finalized_settings(part_path(folder, numbers[0]))
+    sidecar = _sidecar_settings(settings_path(folder))
+    if finalized is not None and sidecar is not None and finalized.id != sidecar.id:
         raise InvalidValue(
-            f"{sidecar_of(folder)} belongs to another recording than {folder}; copy the one that was next to it, or"
-            " remove it"
+            f"{sidecar_of(folder)} belongs to another recording than {folder}; copy the right one, or remove it"
         )
-    return of_sidecar or of_part
+    return sidecar or finalized
 
 
-def write_about(folder: Path, about: About) -> None:
-    """Write what is recorded, for the next recorder."""
-    unfinished_path(folder).write_text(about.model_dump_json(), encoding="utf-8")
-    _finish(folder, about_path(folder))
+def write_settings(folder: Path, settings: RecordingSettings) -> None:
+    """Write the settings for the next recorder."""
+    unfinished_path(folder).write_text(settings.model_dump_json(), encoding="utf-8")
+    _finish(folder, settings_path(folder))
 
 
-def read_rules(folder: Path, about: About) -> list[PresubscriptionRule]:
+def read_rules(folder: Path, settings: RecordingSettings) -> list[PresubscriptionRule]:
     """Return the rules to remove when the recording ends.
 
     Raises:
@@ -121,25 +119,25 @@ def read_rules(folder: Path, about: About) -> list[PresubscriptionRule]:
     """
     path = rules_path(folder)
     try:
-        noted = _Rules.model_validate_json(path.read_bytes())
+        saved = _Rules.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return []
     except ValidationError as exc:
         raise RecordingDamaged(
-            f"{path} is damaged; remove it, and yourself remove the rules of a recorder:"
-            " client.subscriptions.rules.list() shows them"
+            f"{path} is damaged; remove it, and remove the rules that a recorder left:"
+            " client.subscriptions.rules.list() returns all rules"
         ) from exc
     # The sidecar of a folder that was removed may have rules of another access key.
-    return noted.rules if (noted.server, noted.key) == (about.server, about.key) else []
+    return saved.rules if (saved.server, saved.key) == (settings.server, settings.key) else []
 
 
-def write_rules(folder: Path, about: About, rules: Sequence[PresubscriptionRule]) -> None:
+def write_rules(folder: Path, settings: RecordingSettings, rules: Sequence[PresubscriptionRule]) -> None:
     """Write the rules to remove when the recording ends."""
     if not rules:
         rules_path(folder).unlink(missing_ok=True)
         return
-    noted = _Rules(server=about.server, key=about.key, rules=list(rules))
-    unfinished_path(folder).write_text(noted.model_dump_json(by_alias=True, exclude_unset=True), encoding="utf-8")
+    saved = _Rules(server=settings.server, key=settings.key, rules=list(rules))
+    unfinished_path(folder).write_text(saved.model_dump_json(by_alias=True, exclude_unset=True), encoding="utf-8")
     _finish(folder, rules_path(folder))
 
 
@@ -154,19 +152,20 @@ def event_numbers(folder: Path) -> list[int]:
     return sorted([*found, *chain.from_iterable(between)])
 
 
-def read_part(folder: Path, number: int) -> Piece:
+def read_part(folder: Path, number: int) -> FileContent:
     """Return the content of a finalized file.
 
     Raises:
-        FileNotFoundError: It does not exist.
-        RecordingDamaged: It is damaged.
+        FileNotFoundError: The file does not exist.
+        RecordingDamaged: The file is damaged.
     """
     with _undamaged(part_path(folder, number)) as path:
         table = pq.ParquetFile(path, page_checksum_verification=True).read()
         metadata = table.schema.metadata or {}
         if _COVERAGE not in metadata:
             raise ValueError("its coverage is missing")
-        return Piece(_checked(table.replace_schema_metadata(None)), read_spans(metadata[_COVERAGE]), is_finalized=True)
+        spans = read_spans(metadata[_COVERAGE])
+        return FileContent(_checked(table.replace_schema_metadata(None)), spans, is_finalized=True)
 
 
 def last_span(folder: Path) -> Span | None:
@@ -181,7 +180,7 @@ def last_span(folder: Path) -> Span | None:
     return None
 
 
-def read_journal(folder: Path, number: int) -> Piece:
+def read_journal(folder: Path, number: int) -> FileContent:
     """Return the content of a journal without its cut-off end.
 
     Raises:
@@ -189,30 +188,30 @@ def read_journal(folder: Path, number: int) -> Piece:
     """
     tables, spans = [STORED_SCHEMA.empty_table()], []
     with journal_path(folder, number).open("rb") as journal:
-        for table, span in _whole_batches(journal):
+        for table, span in _complete_batches(journal):
             tables.append(table)
             spans += span
-    return Piece(pa.concat_tables(tables), merge(spans), is_finalized=False)
+    return FileContent(pa.concat_tables(tables), merge(spans), is_finalized=False)
 
 
 def read_state(folder: Path, number: int) -> pd.DataFrame:
     """Return a state table.
 
     Raises:
-        FileNotFoundError: It does not exist.
-        RecordingDamaged: It is damaged.
+        FileNotFoundError: The file does not exist.
+        RecordingDamaged: The file is damaged.
     """
     with _undamaged(state_path(folder, number)) as path:
         state = read_parquet(path)
-        about = state.attrs["mirror"]
-        pd.Timestamp(about["taken_at"]), int(about["devices"])
+        metadata = state.attrs["mirror"]
+        pd.Timestamp(metadata["taken_at"]), int(metadata["devices"])
         columns: pd.DataFrame = state[STATE_SCHEMA.names]
         columns.attrs = state.attrs
         return columns
 
 
-def read_numbered(folder: Path, number: int) -> Piece:
-    """Return the content of the file with this number, also while it is finalized; nothing if it was removed.
+def read_numbered(folder: Path, number: int) -> FileContent:
+    """Return the content of the file with this number, also while it is finalized; it is empty if it was removed.
 
     Raises:
         RecordingDamaged: The finalized file is damaged.
@@ -221,7 +220,7 @@ def read_numbered(folder: Path, number: int) -> Piece:
     for read in (read_part, read_journal, read_part):
         with suppress(FileNotFoundError):
             return read(folder, number)
-    return Piece(STORED_SCHEMA.empty_table(), [], is_finalized=True)
+    return FileContent(STORED_SCHEMA.empty_table(), [], is_finalized=True)
 
 
 def batch_metadata(span: Span | None) -> dict[bytes, bytes]:
@@ -229,18 +228,21 @@ def batch_metadata(span: Span | None) -> dict[bytes, bytes]:
     return {} if span is None else {_COVERAGE: write_spans([span])}
 
 
-def finalize(folder: Path, number: int, about: About) -> None:
+def finalize(folder: Path, number: int, settings: RecordingSettings) -> None:
     """Finalize a journal. After an interruption at any moment, either the journal or the finalized file exists."""
-    write_part(folder, number, read_journal(folder, number), about)
+    write_part(folder, number, read_journal(folder, number), settings)
     remove_journal(folder, number)
 
 
-def write_part(folder: Path, number: int, piece: Piece, about: About) -> None:
+def write_part(folder: Path, number: int, content: FileContent, settings: RecordingSettings) -> None:
     """Write a finalized file."""
-    # People to whom the folder is passed on have no use for the key.
-    metadata = {_ABOUT: about.model_dump_json(exclude={"key"}).encode(), _COVERAGE: write_spans(piece.spans)}
+    # The key is of no use in a copy of the folder.
+    metadata = {
+        _SETTINGS: settings.model_dump_json(exclude={"key"}).encode(),
+        _COVERAGE: write_spans(content.spans),
+    }
     pq.write_table(
-        piece.events.replace_schema_metadata(metadata),
+        content.events.replace_schema_metadata(metadata),
         unfinished_path(folder),
         compression="zstd",
         write_page_checksum=True,
@@ -262,33 +264,33 @@ def write_state(folder: Path, state: pd.DataFrame) -> None:
 
 def clear_sidecar(folder: Path) -> None:
     """Remove the files of a recording whose folder was removed, except for its rules."""
-    about_path(folder).unlink(missing_ok=True)
+    settings_path(folder).unlink(missing_ok=True)
     for number in journal_numbers(folder):
         remove_journal(folder, number)
     for number in state_numbers(folder):
         state_path(folder, number).unlink(missing_ok=True)
 
 
-def _about_of_sidecar(path: Path) -> About | None:
+def _sidecar_settings(path: Path) -> RecordingSettings | None:
     try:
         content = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return _parse_about(path, content)
+    return _parse_settings(path, content)
 
 
-def _about_of_part(path: Path) -> About | None:
-    """Return what a finalized file records; nothing if it is damaged."""
+def _finalized_settings(path: Path) -> RecordingSettings | None:
+    """Return the settings in a finalized file; ``None`` if it is damaged."""
     try:
-        content: bytes = pq.read_schema(path).metadata[_ABOUT]
+        content: bytes = pq.read_schema(path).metadata[_SETTINGS]
     except (pa.ArrowException, OSError, LookupError, TypeError):
         return None
-    return _parse_about(path, content)
+    return _parse_settings(path, content)
 
 
-def _parse_about(path: Path, content: bytes) -> About:
+def _parse_settings(path: Path, content: bytes) -> RecordingSettings:
     try:
-        return About.model_validate_json(content)
+        return RecordingSettings.model_validate_json(content)
     except ValidationError as exc:
         raise InvalidValue(
             f"{path} cannot be read ({file_fault(content, exc, VERSION)}); give another folder, or read it with the"
@@ -297,7 +299,7 @@ def _parse_about(path: Path, content: bytes) -> About:
 
 
 def _finish(folder: Path, target: Path) -> None:
-    """Put the unfinished file in its place, once it is on disk."""
+    """Rename the unfinished file once it is on disk."""
     unfinished = unfinished_path(folder)
     sync(unfinished)
     try:
@@ -309,20 +311,20 @@ def _finish(folder: Path, target: Path) -> None:
     sync(target.parent)
 
 
-def _whole_batches(journal: BinaryIO) -> Iterator[tuple[pa.Table, list[Span]]]:
+def _complete_batches(journal: BinaryIO) -> Iterator[tuple[pa.Table, list[Span]]]:
     try:
         for batch, metadata in pa.ipc.open_stream(journal).iter_batches_with_custom_metadata():
             batch.validate(full=True)
             coverage = (metadata or {}).get(_COVERAGE)
             yield _checked(pa.Table.from_batches([batch])), [] if coverage is None else read_spans(coverage)
     except (pa.ArrowException, MemoryError, OSError, ValueError):
-        # It was cut off while it was written. The rest was not recorded, and is read from the log again.
+        # The end was cut off while it was written. The next recorder reads these entries from the log again.
         return
 
 
 @contextmanager
 def _undamaged(path: Path) -> Iterator[Path]:
-    """Turn errors in the content of a file into :class:`RecordingDamaged`; other errors of reading it remain."""
+    """Convert errors in the content of a file to :class:`RecordingDamaged`. Other errors of reading it remain."""
     try:
         yield path
     except FileNotFoundError:
@@ -353,9 +355,9 @@ def _checked(table: pa.Table) -> pa.Table:
     if not table.schema.equals(STORED_SCHEMA):
         raise ValueError("its columns are not those of events")
     for name, words in _WORDS.items():
-        strange = set(table[name].unique().to_pylist()) - words - {None}
-        if strange:
-            raise ValueError(f"{strange.pop()!r} is not a valid {name}")
+        invalid = set(table[name].unique().to_pylist()) - words - {None}
+        if invalid:
+            raise ValueError(f"{invalid.pop()!r} is not a valid {name}")
     for name in _INSTANTS:
         require_instants(name, table[name])
     return table

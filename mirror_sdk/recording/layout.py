@@ -5,7 +5,7 @@ nothing else, since Polars rejects a folder with any other file. Next to it is t
 ``_run.parquet.mirror`` for ``run.parquet``. Arrow, pandas and Dask skip it when they read the parent folder, and no
 name in it ends in ``.parquet``:
 
-- ``recording.json`` describes what is recorded;
+- ``recording.json`` contains the settings;
 - ``journal-000002.arrows`` is being written: an Arrow stream whose cut-off end is ignored;
 - ``state-000001.pq`` is a state table to start from;
 - ``rules.json`` lists the rules that are removed when the recording ends;
@@ -35,8 +35,8 @@ def sidecar_of(folder: Path) -> Path:
     return folder.with_name(f"_{folder.name}.mirror")
 
 
-def about_path(folder: Path) -> Path:
-    """Return the path of the file that describes what is recorded."""
+def settings_path(folder: Path) -> Path:
+    """Return the path of the file with the settings."""
     return sidecar_of(folder) / "recording.json"
 
 

@@ -50,10 +50,10 @@ class Recording:
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.path: Path = Path(path).absolute()
-        about = files.read_about(self.path)
-        if about is None:
-            raise FileNotFoundError(f"{self.path} is no recording; client.record({str(self.path)!r}) starts one")
-        self._about = about
+        metadata = files.read_settings(self.path)
+        if metadata is None:
+            raise FileNotFoundError(f"{self.path} is not a recording; client.record({str(self.path)!r}) starts one")
+        self._settings = metadata
 
     def __repr__(self) -> str:
         return f"<Recording {self.path}>"
@@ -90,8 +90,10 @@ class Recording:
         schema = EVENTS_RAW_SCHEMA if raw else EVENTS_SCHEMA
         columns = {name: content.events.column(name).to_pylist() for name in schema.names}
         found = audit(content)
-        about = table_metadata(columns["device_id"], found.until_at, complete=found.complete, server=self._about.server)
-        return to_form([to_table(columns, schema)], about, as_=as_, tz=tz)
+        metadata = table_metadata(
+            columns["device_id"], found.until_at, complete=found.complete, server=self._settings.server
+        )
+        return to_form([to_table(columns, schema)], metadata, as_=as_, tz=tz)
 
     def audit(self) -> Audit:
         """Return whether it is complete, its time range, and its gaps.
@@ -108,13 +110,13 @@ class Recording:
 
         Raises:
             OSError: The folder or its sidecar cannot be written.
-            InvalidValue: A recorder is at work. It finalizes its journal itself.
+            InvalidValue: A recorder is running. It finalizes its journal itself.
 
         >>> with client.record(folder / "run.parquet") as recorder:
         ...     pass
         >>> recorder.recording.finalize()
         """
-        RecordingFolder(self.path, self._about).close()
+        RecordingFolder(self.path, self._settings).close()
 
     @overload
     def history(
@@ -171,15 +173,15 @@ class Recording:
             end: Up to before this instant; ``None`` for everything.
             raw: Whether the payloads are a column too.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-            limit: The most rows, the first ones; ``None`` for all.
+            limit: The maximum number of rows, from the start; ``None`` for all.
             as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
         Returns:
             The table. ``attrs["mirror"]["complete"]`` is true if it is known that nothing is missing.
 
         Raises:
-            InvalidValue: An instant is naive, ``begin`` lies before the recording or after ``end``, a device does not
-                occur in it, a pattern is invalid, ``limit`` is not a number, or ``tz`` is not a time zone.
+            InvalidValue: An instant is naive, or ``begin`` lies before the recording or after ``end``. Or a device does
+                not occur in it, or a pattern, ``limit`` or ``tz`` is not valid.
 
         >>> with client.record(folder / "run.parquet", paths=["/3303/*"], subscribe=True) as recorder:
         ...     simulator.set_value("station-01", "/3303/0/5700", 22.5)
@@ -190,18 +192,18 @@ class Recording:
         most = count("limit", limit)
         content = read_content(self.path)
         first, last = check_interval(begin, end, content.now)
-        tables, about = history(
+        tables, metadata = history(
             content,
             self._select(content, devices, paths),
             begin=first,
             end=last,
             limit=most,
             raw=raw,
-            server=self._about.server,
+            server=self._settings.server,
         )
         if most is None:
-            about = with_silent(about, tables, paths)
-        return to_form(tables, about, as_=as_, tz=tz)
+            metadata = with_silent(metadata, tables, paths)
+        return to_form(tables, metadata, as_=as_, tz=tz)
 
     @overload
     def as_of(
@@ -274,9 +276,9 @@ class Recording:
         content, values = self._values(devices, paths)
         at = instant_like("instant", instant, content.now)
         complete = values.is_complete(content.spans, at)
-        tables, about = replay.as_of(values, at, complete=complete, server=self._about.server)
-        about = with_silent(about, tables, paths)
-        return to_form(tables, about, as_=as_, tz=tz)
+        tables, metadata = replay.as_of(values, at, complete=complete, server=self._settings.server)
+        metadata = with_silent(metadata, tables, paths)
+        return to_form(tables, metadata, as_=as_, tz=tz)
 
     @overload
     def changes(

@@ -1,4 +1,4 @@
-"""Makes the history table of a recording. Parts of the log that were lost or not read are gaps."""
+"""Makes the history table of a recording. Log entries that were lost or not read are gaps."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def history(
     raw: bool,
     server: str,
 ) -> tuple[list[pa.Table], dict[str, object]]:
-    """Return the parts of the history table, and its metadata.
+    """Return the batches of the history table, and its metadata.
 
     Args:
         content: The recording.
         selection: The devices and resources.
         begin: From this instant on.
         end: Up to before this instant.
-        limit: The most rows.
+        limit: The maximum number of rows.
         raw: Whether the payloads are a column too.
         server: Address of the service.
 
@@ -56,8 +56,8 @@ def history(
     parts = HistoryTableBuilder(raw=raw)
     parts.add(_between(table, begin, end).slice(0, limit))
     times = {"taken_at": until_at, "begin": begin, "end": end, "oldest_at": from_at}
-    about = {name: None if one is None else write_timestamp(one) for name, one in times.items()}
-    tables, metadata = parts.finish({**about, "server": server})
+    instants = {name: None if one is None else write_timestamp(one) for name, one in times.items()}
+    tables, metadata = parts.finish({**instants, "server": server})
     is_covered = until_at is not None and (end is None or end <= until_at)
     return tables, {**metadata, "complete": bool(metadata["complete"]) and is_covered}
 

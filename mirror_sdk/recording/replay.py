@@ -21,8 +21,8 @@ from mirror_sdk.tables.units import UnitNames, names_unit
 from mirror_sdk.wire.model import write_timestamp
 
 _NUMBERS = ("object_id", "instance_id", "resource_id")
-_OF_STATE = ["endpoint_name", "label", "unit", "fresh_until", "subscribed"]
-_COLUMNS = [*KEY, "reported_num", "reported_text", "reported_bool", "value_kind", *_OF_STATE]
+_STATE_COLUMNS = ["endpoint_name", "label", "unit", "fresh_until", "subscribed"]
+_COLUMNS = [*KEY, "reported_num", "reported_text", "reported_bool", "value_kind", *_STATE_COLUMNS]
 _TIMES = ["reported_at", "known_from"]
 _STATE_NAMES = {f"value_{kind}": f"reported_{kind}" for kind in ("num", "text", "bool")} | {"changed_at": "reported_at"}
 """The columns of a history table by their names in a state table."""
@@ -42,11 +42,11 @@ class RecordedValues(NamedTuple):
     rows: pd.DataFrame
     naming: pd.DataFrame
     begins_at: pd.Timestamp | None
-    taken: Sequence[pd.Timestamp]
+    state_times: Sequence[pd.Timestamp]
 
     def is_complete(self, spans: Sequence[Span], *instants: datetime) -> bool:
         """Return whether nothing is missing from the last state table before these instants to the last of them."""
-        before = [taken_at for taken_at in self.taken if taken_at <= min(instants)]
+        before = [taken_at for taken_at in self.state_times if taken_at <= min(instants)]
         return bool(before) and is_covered(spans, max(before), *instants)
 
 
@@ -55,25 +55,25 @@ def recorded_values(events: pa.Table, states: Sequence[pd.DataFrame]) -> Recorde
     history = history_of_events(events, [], raw=False)
     reported = history.filter(pc.equal(history["event"].cast(pa.string()), "reported"))
     observed = reported.to_pandas().rename(columns=_STATE_NAMES)
-    pieces = [observed.assign(known_from=observed["reported_at"], observed=True)]
+    tables = [observed.assign(known_from=observed["reported_at"], observed=True)]
     # The state table of an empty fleet may have no time.
     states = [state for state in states if state.attrs["mirror"]["taken_at"]]
-    taken = [pd.Timestamp(state.attrs["mirror"]["taken_at"]) for state in states]
-    pieces += [state.assign(known_from=at, observed=False) for state, at in zip(states, taken, strict=True)]
+    state_times = [pd.Timestamp(state.attrs["mirror"]["taken_at"]) for state in states]
+    tables += [state.assign(known_from=at, observed=False) for state, at in zip(states, state_times, strict=True)]
     columns = [*_COLUMNS, *_TIMES, "observed"]
-    rows = pd.concat([piece.reindex(columns=columns).astype(object) for piece in pieces], ignore_index=True)
+    rows = pd.concat([table.reindex(columns=columns).astype(object) for table in tables], ignore_index=True)
     rows = rows.assign(
         observed=rows["observed"].astype(bool), **{at: pd.to_datetime(rows[at], utc=True) for at in _TIMES}
     )
     # Without rows, the list of booleans is empty and would select columns.
     naming = rows.loc[[isinstance(path, str) and names_unit(path) for path in rows["path"]]]
-    return RecordedValues(rows, naming, min(taken or rows["known_from"], default=None), taken)
+    return RecordedValues(rows, naming, min(state_times or rows["known_from"], default=None), state_times)
 
 
 def as_of(
     values: RecordedValues, instant: datetime, *, complete: bool, server: str
 ) -> tuple[list[pa.Table], dict[str, object]]:
-    """Return the parts of the state table at an instant, and its metadata.
+    """Return the batches of the state table at an instant, and its metadata.
 
     Raises:
         InvalidValue: The instant lies before the recording.
@@ -81,17 +81,17 @@ def as_of(
     latest = _latest(values, instant)
     paths = latest["path"].tolist()
     columns = {name: _plain(latest[name]) if name in latest else [None] * len(latest) for name in STATE_SCHEMA.names}
-    columns |= {name: [path_numbers(path)[place] for path in paths] for place, name in enumerate(_NUMBERS)}
+    columns |= {name: [path_numbers(path)[index] for path in paths] for index, name in enumerate(_NUMBERS)}
     for name in ("label", "unit"):
         declared = [getattr(lookup(path), name, None) for path in paths]
         columns[name] = [one or other or None for one, other in zip(columns[name], declared, strict=True)]
-    about: dict[str, object] = {
+    metadata: dict[str, object] = {
         "taken_at": moment("instant", instant),
         "devices": int(latest["device_id"].nunique()),
         "complete": complete,
         "server": server,
     }
-    return [to_table(columns, STATE_SCHEMA)], about
+    return [to_table(columns, STATE_SCHEMA)], metadata
 
 
 def changes(
@@ -111,16 +111,16 @@ def changes(
 
 
 def _latest(values: RecordedValues, instant: datetime) -> pd.DataFrame:
-    """Return a row per resource that was known at an instant, with its last value then, by device and path."""
+    """Return the last value of each resource at an instant, sorted by device and path."""
     if values.begins_at is None or values.begins_at > instant:
-        begins = "holds nothing" if values.begins_at is None else f"begins at {write_timestamp(values.begins_at)}"
-        raise InvalidValue(f"{write_timestamp(instant)} lies before the recording, which {begins}")
+        start = "is empty" if values.begins_at is None else f"begins at {write_timestamp(values.begins_at)}"
+        raise InvalidValue(f"{write_timestamp(instant)} lies before the recording, which {start}")
     rows = values.rows[values.rows["known_from"] <= instant]
     latest = _ordered(rows).drop_duplicates(KEY, keep="last").set_index(KEY).sort_index()
     own_unit = latest["unit"].where(latest["observed"])
-    # Only the state tables have names and the like, which hold until the next one.
-    of_state = rows[~rows["observed"]].drop_duplicates(KEY, keep="last").set_index(KEY)
-    latest[_OF_STATE] = of_state[_OF_STATE].reindex(latest.index)
+    # Names and labels are in the state tables alone, and valid until the next one.
+    from_state = rows[~rows["observed"]].drop_duplicates(KEY, keep="last").set_index(KEY)
+    latest[_STATE_COLUMNS] = from_state[_STATE_COLUMNS].reindex(latest.index)
     # A recording of some paths may lack the resources that name units. The unit recorded with the value comes first.
     units = own_unit.where(own_unit.notna(), latest["unit"])
     latest["unit"] = _units(_ordered(values.naming[values.naming["known_from"] <= instant]), units)
@@ -133,14 +133,14 @@ def _ordered(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.sort_values(["reported_at", "known_from", "observed"], kind="stable", na_position="first")
 
 
-def _units(naming: pd.DataFrame, known: pd.Series) -> pd.Series:
-    """Return the unit of each resource: the one its device named last, else the known one."""
+def _units(naming: pd.DataFrame, units: pd.Series) -> pd.Series:
+    """Return the unit of each resource: the one that its device named last, else the one of ``units``."""
     names = UnitNames()
     for row in zip(naming["device_id"], naming["path"], naming["reported_text"], strict=True):
         names.add(*row)
-    keys = (known.index.get_level_values(name) for name in KEY)
-    units = [names.unit_of(*row) for row in zip(*keys, known, strict=True)]
-    return pd.Series(units, index=known.index, dtype=object)
+    keys = (units.index.get_level_values(name) for name in KEY)
+    named = [names.unit_of(*row) for row in zip(*keys, units, strict=True)]
+    return pd.Series(named, index=units.index, dtype=object)
 
 
 def _table(rows: pd.DataFrame, schema: pa.Schema) -> pa.Table:

@@ -1,9 +1,9 @@
-"""The rules of a recording: warns of paths that are not subscribed, and adds rules for as long as it records.
+"""The rules of a recording: warns of paths without a subscription, and adds rules while it records.
 
-All clients of an access key share its rules, so a recorder removes only those that it added itself. They are noted in
+All clients of an access key share its rules, so a recorder removes only those that it added itself. They are saved in
 the sidecar folder before they are added. If the recorder is killed, the next one with the folder removes them.
 
-Apart from this note nothing in here does I/O: the requests are yielded, and the client sends them. Source: wire.md 3.
+Nothing else in here does I/O: it yields the requests, and the client sends them. Source: wire.md 3.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import NamedTuple
 import pandas as pd
 
 from mirror_sdk._protocol import operations as _operations
+from mirror_sdk._protocol.flow import Flow, Work
 from mirror_sdk._protocol.rules import add_rules, remove_rules
-from mirror_sdk._protocol.steps import Steps, Work
 from mirror_sdk._visible import visible_line
 from mirror_sdk.errors import InvalidValue, MirrorError
 from mirror_sdk.events import event_filter
@@ -28,7 +28,7 @@ from mirror_sdk.wire.paths import matches
 from mirror_sdk.wire.subscriptions import MAX_RULES, PresubscriptionRule
 
 _MAX_REQUESTS = 32
-"""The most devices without a rule whose subscriptions are requested, one by one."""
+"""The maximum number of devices without a rule whose subscriptions are requested, one by one."""
 _MAX_NAMES = 3
 
 
@@ -49,25 +49,27 @@ class RecordingRules:
     def __init__(self, devices: Sequence[str] | None, paths: Sequence[str] | None, *, adds_rules: bool) -> None:
         self._devices = devices
         self._paths = paths
-        event_filter(paths, devices)  # rejects what is not a list of patterns
+        event_filter(paths, devices)  # raises for anything but a list of patterns
         self._rules = _rules_for(devices, paths) if adds_rules else None
 
-    def begin(self, folder: RecordingFolder) -> Steps[None]:
+    def start(self, folder: RecordingFolder) -> Flow[None]:
         """Add the rules, if requested, and apply them to the registered devices."""
         if self._rules is None:
             return
-        # The rules that a killed recorder left.
-        left = folder.rules
-        added = yield from add_rules(self._rules, apply_now=True, announce=lambda new: folder.note_rules([*left, *new]))
-        yield Work(partial(folder.note_rules, [*left, *added]))
+        # A killed recorder may have left rules.
+        former = folder.rules
+        added = yield from add_rules(
+            self._rules, apply_now=True, announce=lambda new: folder.save_rules([*former, *new])
+        )
+        yield Work(partial(folder.save_rules, [*former, *added]))
 
-    def end(self, folder: RecordingFolder) -> Steps[None]:
+    def end(self, folder: RecordingFolder) -> Flow[None]:
         """Remove the rules that this recorder added, or one that was killed."""
         if folder.rules:
             yield from remove_rules(folder.rules)
-            yield Work(partial(folder.note_rules, []))
+            yield Work(partial(folder.save_rules, []))
 
-    def uncovered(self, state: pd.DataFrame) -> Steps[str | None]:
+    def uncovered(self, state: pd.DataFrame) -> Flow[str | None]:
         """Return a warning about patterns that no rule and no subscription covers; ``None`` if all are covered.
 
         Args:
@@ -82,29 +84,29 @@ class RecordingRules:
             open_paths = yield Work(partial(_without_rule, found.paths, rules, devices))
             yield from _drop_subscribed(open_paths, found.observed)
         except MirrorError as error:
-            # It is recorded in any case.
-            return f"whether anything of {', '.join(self._paths)} is subscribed is not known: {error}"
+            # The recording starts in any case.
+            return f"it is unknown whether anything of {', '.join(self._paths)} is subscribed: {error}"
         unmet = [
             pattern
             for pattern in self._paths
-            if not found.paths[pattern] and not any(self._may_bring(rule, pattern, devices.values()) for rule in rules)
+            if not found.paths[pattern] and not any(self._may_cover(rule, pattern, devices.values()) for rule in rules)
         ]
         return _warning(open_paths, unmet, devices)
 
-    def _list(self) -> Steps[list[Device]]:
+    def _list(self) -> Flow[list[Device]]:
         if self._devices is None:
             return (yield from all_devices({"state": "registered"}))
         return (yield from devices_with("id", self._devices))
 
-    def _may_bring(self, rule: PresubscriptionRule, pattern: str, devices: Iterable[Device]) -> bool:
+    def _may_cover(self, rule: PresubscriptionRule, pattern: str, devices: Iterable[Device]) -> bool:
         """Return whether a rule may cover a pattern later, for one of the devices or for a new one."""
         if not any(_overlap(pattern, path) for path in rule.resource_path or ["*"]):
             return False
-        return self._devices is None or any(_is_about(rule, device) for device in devices)
+        return self._devices is None or any(_matches_device(rule, device) for device in devices)
 
 
 _Paths = dict[str, dict[str, list[str]]]
-"""For each pattern, the ids of devices with the paths that match it."""
+"""The ids of devices and their matching paths, by pattern."""
 
 
 class _Found(NamedTuple):
@@ -147,7 +149,7 @@ def _find(state: pd.DataFrame, patterns: Iterable[str], devices: Mapping[str, De
 def _without_rule(found: _Paths, rules: Sequence[PresubscriptionRule], devices: Mapping[str, Device]) -> _Paths:
     """Return the devices without a rule that covers one of the paths."""
     device_ids = {device_id for of_pattern in found.values() for device_id in of_pattern}
-    rules_of = {one: [rule for rule in rules if _is_about(rule, devices[one])] for one in device_ids}
+    rules_of = {one: [rule for rule in rules if _matches_device(rule, devices[one])] for one in device_ids}
     return {
         pattern: {
             device_id: paths
@@ -158,14 +160,14 @@ def _without_rule(found: _Paths, rules: Sequence[PresubscriptionRule], devices: 
     }
 
 
-def _is_about(rule: PresubscriptionRule, device: Device) -> bool:
+def _matches_device(rule: PresubscriptionRule, device: Device) -> bool:
     return rule.matches_device(
         device_id=device.id, endpoint_name=device.endpoint_name, endpoint_type=device.endpoint_type or ""
     )
 
 
-def _drop_subscribed(found: _Paths, observed: Mapping[str, set[str]]) -> Steps[None]:
-    """Drop devices with a subscription of this key. Of many devices, also those that are observed for any client."""
+def _drop_subscribed(found: _Paths, observed: Mapping[str, set[str]]) -> Flow[None]:
+    """Drop devices with a subscription of this key. Beyond the request limit, drop those observed for any client."""
     device_ids = {device_id for of_pattern in found.values() for device_id in of_pattern}
     for number, device_id in enumerate(sorted(device_ids, key=lambda one: (one not in observed, one))):
         covered = observed.get(device_id, set())
@@ -181,14 +183,14 @@ def _overlap(one: str, other: str) -> bool:
 
 
 def _warning(found: _Paths, unmet: Sequence[str], devices: Mapping[str, Device]) -> str | None:
-    parts = [f"{pattern} of {_names(map(devices.__getitem__, ids))}" for pattern, ids in found.items() if ids]
-    parts += [f"{pattern} (which no registered device has)" for pattern in unmet]
-    if not parts:
+    lines = [f"{pattern} of {_names(map(devices.__getitem__, ids))}" for pattern, ids in found.items() if ids]
+    lines += [f"{pattern} (which no registered device has)" for pattern in unmet]
+    if not lines:
         return None
     return (
-        f"no rule and no subscription of this key covers {', '.join(parts)}: nothing of it comes until one does;"
-        " record(..., subscribe=True), or --subscribe in a shell, adds rules for as long as it records,"
-        " client.subscriptions.rules.add(), or mirror rules --add, for good"
+        f"no rule and no subscription of this key covers {', '.join(lines)}: no events of these arrive until one does;"
+        " record(..., subscribe=True), or --subscribe in a shell, adds rules for the duration of the recording,"
+        " client.subscriptions.rules.add(), or mirror rules --add, permanently"
     )
 
 

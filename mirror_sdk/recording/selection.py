@@ -82,7 +82,7 @@ def _id_of(device: DeviceLike, names: Mapping[str, str | None], ids_of: Mapping[
     if found:
         raise InvalidValue(f"{len(found)} devices of the recording have the endpoint name {text!r}: {', '.join(found)}")
     known = [*names, *filter(None, names.values())]
-    raise InvalidValue(f"nothing of a device {text!r} is in the recording; {closest(text, known)}")
+    raise InvalidValue(f"the recording has no device {text!r}; {closest(text, known)}")
 
 
 def names_in(events: pa.Table, states: Iterable[pd.DataFrame]) -> dict[str, str | None]:

@@ -1,4 +1,4 @@
-"""Writes what a recorder reads from the log."""
+"""Writes the log entries that a recorder reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mirror_sdk._protocol.gaps import warn_of
 from mirror_sdk.errors import InvalidValue, NotSubscribedWarning
 from mirror_sdk.events import Event, event_filter, read_events, unreadable_keys, utc_now
 from mirror_sdk.recording.coverage import Span
-from mirror_sdk.recording.files import VERSION, About
+from mirror_sdk.recording.files import VERSION, RecordingSettings
 from mirror_sdk.recording.folder import RecordingFolder
 from mirror_sdk.tables.columns import text
 from mirror_sdk.tables.units import UnitNames, Units, units_of
@@ -27,7 +27,7 @@ from mirror_sdk.wire.model import write_timestamp
 
 
 class RecordingWriter:
-    """Writes the batches that a reader got from the log.
+    """Writes batches of the log to the folder of a recording.
 
     Args:
         path: The folder of the recording.
@@ -43,7 +43,7 @@ class RecordingWriter:
     Raises:
         OSError: The folder cannot be written.
         TypeError: A single text was passed instead of a list of texts.
-        InvalidValue: The folder contains something else or another recording, another recorder is at work, or a
+        InvalidValue: The folder contains something else or another recording, another recorder is running, or a
             rotation is not above 0.
     """
 
@@ -61,11 +61,11 @@ class RecordingWriter:
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._called_from = called_from
-        self._wants = event_filter(paths, devices)
+        self._is_selected = event_filter(paths, devices)
         for name, value in (("rotate_bytes", rotate_bytes), ("rotate_seconds", rotate_seconds)):
             if (real(value) or 0) <= 0:
                 raise InvalidValue(f"{name}={value!r} must be a number above 0")
-        about = About(
+        settings = RecordingSettings(
             version=VERSION,
             server=server,
             key=key,
@@ -75,7 +75,7 @@ class RecordingWriter:
         self._now = now
         self.folder: RecordingFolder = RecordingFolder(
             Path(path).absolute(),
-            about,
+            settings,
             rotate_bytes=rotate_bytes,
             rotate_seconds=rotate_seconds,
         )
@@ -83,10 +83,10 @@ class RecordingWriter:
         self.uncovered: str | None = None
         self._units: Units = {}
         self._named = UnitNames()
-        self._known_from: datetime | None = None
+        self._covered_from: datetime | None = None
 
-    def begin(self, position: int | None, served_at: datetime | None, state: pd.DataFrame) -> None:
-        """Write the position in the log at which it starts, and a state table that was taken after that.
+    def start(self, position: int | None, served_at: datetime | None, state: pd.DataFrame) -> None:
+        """Write the start position in the log, and a state table that was read after it.
 
         Raises:
             OSError: They could not be written.
@@ -96,7 +96,7 @@ class RecordingWriter:
         self.write_state(state)
 
     def write_end(self, position: int | None, served_at: datetime | None) -> None:
-        """Write up to when the log has nothing else, if it ends at the last recorded position.
+        """Write the time up to which the log has no further entries, if it ends at the last recorded position.
 
         Raises:
             OSError: It could not be written.
@@ -120,13 +120,13 @@ class RecordingWriter:
         warn_of(batch.gap, (), self._called_from)
         if batch.gap is not None:
             self.needs_state = True
-            self._known_from = None
+            self._covered_from = None
         unreadable: set[str] = set()
 
         def events() -> Iterator[Event]:
             for event in read_events(batch, now):
                 self._named.add(event.device_id, event.path, text(event.value or NO_VALUE))
-                if not self._wants(event):
+                if not self._is_selected(event):
                     continue
                 unreadable.update(unreadable_keys([event]))
                 yield event if event.unit is not None else replace(event, unit=self._unit_of(event))
@@ -135,7 +135,7 @@ class RecordingWriter:
         warn_of(None, unreadable, self._called_from)
 
     def _unit_of(self, event: Event) -> str | None:
-        """Return the unit that the device named last, since the state table or by then."""
+        """Return the unit that the device last named, since the state table or in it."""
         if event.device_id is None or event.path is None:
             return None
         now = self._units.get((event.device_id, event.path))
@@ -147,20 +147,20 @@ class RecordingWriter:
         Raises:
             OSError: It could not be written.
         """
-        about = state.attrs["mirror"]
-        if about["taken_at"] is None and self.folder.known_until is not None:
-            # Without devices nothing in the table has a time. There were none before either.
-            about["taken_at"] = write_timestamp(self.folder.known_until)
+        metadata = state.attrs["mirror"]
+        if metadata["taken_at"] is None and self.folder.covered_until is not None:
+            # A table without devices has no time. Before it, there were no devices either.
+            metadata["taken_at"] = write_timestamp(self.folder.covered_until)
         self.folder.write_state(state)
         self._named = UnitNames()
         self._units = units_of(pa.Table.from_pandas(state[["device_id", "path", "unit"]], preserve_index=False))
         self.needs_state = False
-        if about["taken_at"] is not None:
-            self._known_from = datetime.fromisoformat(about["taken_at"])
+        if metadata["taken_at"] is not None:
+            self._covered_from = datetime.fromisoformat(metadata["taken_at"])
 
     def _span(self, batch: Batch, after: int | None, seq: int) -> Span:
-        """Return the span of a batch. It starts where the previous one ended, if nothing lies between them."""
+        """Return the span of a batch. It starts at the end of the previous one, if nothing is missing between them."""
         served_at = batch.served_at
         if served_at is None or after is None or batch.gap is not None:
             return Span(seq if after is None else after, seq, served_at, served_at)
-        return Span(after, seq, self.folder.known_until or self._known_from or served_at, served_at)
+        return Span(after, seq, self.folder.covered_until or self._covered_from or served_at, served_at)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from mirror_sdk._arguments import InstantLike, count
 from mirror_sdk._arguments import instant as instant_like
 from mirror_sdk._fork import unlocked_property
-from mirror_sdk._off_loop import import_off_loop, off_loop
 from mirror_sdk._protocol import operations as _operations
+from mirror_sdk._run_in_thread import import_in_thread, run_in_thread
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._session.async_table_reader import AsyncTableReader
 from mirror_sdk.device import DeviceList, DeviceObject
@@ -235,7 +235,7 @@ class AsyncDevices(ClientResource[AsyncClientSession]):
         for filters in _operations.event_filters(device_ids, first, last, event_types):
             page = partial(_operations.list_device_events, filters, limit=limit)
             found += await self._session.collect(page, deadline, limit=limit)
-        return await off_loop(_operations.newest, found, limit)
+        return await run_in_thread(_operations.newest, found, limit)
 
     async def events_frame(
         self,
@@ -272,11 +272,11 @@ class AsyncDevices(ClientResource[AsyncClientSession]):
         >>> events["endpoint_name"].tolist()
         ['light-01', 'station-01']
         """
-        await import_off_loop("mirror_sdk.frames")
+        await import_in_thread("mirror_sdk.frames")
         from mirror_sdk.frames.device_events import device_events_frame
 
         events = await self.events(devices, begin=begin, end=end, event_types=event_types, limit=limit, timeout=timeout)
-        return await off_loop(device_events_frame, events, tz=tz, server=self._session.base_url)
+        return await run_in_thread(device_events_frame, events, tz=tz, server=self._session.base_url)
 
     async def explain(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> Explanation:
         """Explain in words why a value is what it is and what would refresh it. It sends no request to the device.
@@ -295,7 +295,7 @@ class AsyncDevices(ClientResource[AsyncClientSession]):
         'Nothing was ever reported: it was never read with success, and the device never sent it.'
         """
         # Imported here because few programs use it and it takes a moment to load.
-        await import_off_loop("mirror_sdk.explanation")
+        await import_in_thread("mirror_sdk.explanation")
         from mirror_sdk.explanation import Facts, explain
 
         session = self._session

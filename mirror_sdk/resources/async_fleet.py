@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 from mirror_sdk._arguments import Form, module_for
-from mirror_sdk._off_loop import entered_off_loop, import_off_loop, off_loop
+from mirror_sdk._run_in_thread import entered_in_thread, import_in_thread, run_in_thread
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._session.async_table_reader import AsyncTableReader
 from mirror_sdk.errors import BadRequest
@@ -115,7 +115,7 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
         >>> (await client.fleet.snapshot(paths=["/3303/*"], as_="arrow"))["path"].to_pylist()
         ['/3303/0/5700']
         """
-        await import_off_loop(module_for(as_), "mirror_sdk.snapshot.request")
+        await import_in_thread(module_for(as_), "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
 
         deadline = self._session.sender.total_deadline(timeout)
@@ -125,7 +125,7 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
         )
         tables, metadata = await self._tables.parts_of(request, deadline)
         metadata = await self._tables.with_silent(metadata, tables, paths)
-        return await off_loop(lambda: to_form(tables, metadata, as_=as_, tz=tz))
+        return await run_in_thread(lambda: to_form(tables, metadata, as_=as_, tz=tz))
 
     async def dataset(
         self,
@@ -186,7 +186,7 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
         >>> pd.read_parquet(folder / "fleet", filters=[("resource_id", "==", 5851)])["path"].tolist()
         ['/3311/0/5851']
         """
-        await import_off_loop("mirror_sdk.snapshot.dataset", "mirror_sdk.snapshot.table")
+        await import_in_thread("mirror_sdk.snapshot.dataset", "mirror_sdk.snapshot.table")
         from mirror_sdk.snapshot.dataset import DatasetWriter
         from mirror_sdk.snapshot.request import SnapshotRequest
         from mirror_sdk.snapshot.table import snapshot_metadata
@@ -196,12 +196,12 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
         request = SnapshotRequest(
             selection=selection, server=self._session.base_url, raw=raw, tz=tz, compression=compression
         )
-        writer = await off_loop(
+        writer = await run_in_thread(
             DatasetWriter, folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite
         )
-        async with entered_off_loop(writer):
+        async with entered_in_thread(writer):
             snapshot = await self._tables.take(request, writer.add, deadline)
-            return await off_loop(lambda: writer.finish(snapshot_metadata(request, snapshot, writer.rows)))
+            return await run_in_thread(lambda: writer.finish(snapshot_metadata(request, snapshot, writer.rows)))
 
     async def refresh(self, frame: pd.DataFrame, *, timeout: float | None = None) -> pd.DataFrame:
         """Return a table of :meth:`snapshot` as it would be now. Only devices that changed since are fetched.
@@ -227,14 +227,14 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
         >>> (await client.fleet.refresh(frame))["reported_num"].tolist()
         [21.5]
         """
-        await import_off_loop("mirror_sdk.frames", "mirror_sdk.snapshot.table")
+        await import_in_thread("mirror_sdk.frames", "mirror_sdk.snapshot.table")
         from mirror_sdk.snapshot.table import full_request, refreshed, request_since
 
         deadline = self._session.sender.total_deadline(timeout)
-        request = await off_loop(request_since, frame, server=self._session.base_url)
+        request = await run_in_thread(request_since, frame, server=self._session.base_url)
         try:
             snapshot, tables = await self._tables.take_tables(request, deadline)
         except BadRequest as error:
             request = full_request(request, error)
             snapshot, tables = await self._tables.take_tables(request, deadline)
-        return await off_loop(refreshed, frame, request, snapshot, tables)
+        return await run_in_thread(refreshed, frame, request, snapshot, tables)

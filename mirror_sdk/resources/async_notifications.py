@@ -6,13 +6,13 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 from mirror_sdk._arguments import Form, module_for
-from mirror_sdk._off_loop import import_off_loop, off_loop
 from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._protocol.async_channels import AsyncResponseRouter
 from mirror_sdk._protocol.async_log_reader import AsyncLogReader
 from mirror_sdk._protocol.defaults import DEFAULT_IDLE_SECONDS
 from mirror_sdk._protocol.inbox import Inbox
 from mirror_sdk._protocol.status import ClientStatus, status_of
+from mirror_sdk._run_in_thread import import_in_thread, run_in_thread
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._session.async_table_reader import AsyncTableReader
 from mirror_sdk.errors import InvalidValue
@@ -106,7 +106,7 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
         address = url or receiver.url
         if address is None:
             raise ValueError("pass url=, the address under which the service calls your application")
-        await import_off_loop("mirror_sdk.webhook.async_callback_reader")
+        await import_in_thread("mirror_sdk.webhook.async_callback_reader")
         from mirror_sdk.webhook.async_callback_reader import AsyncCallbackReader
         from mirror_sdk.webhook.inbox import TOKEN_HEADER
         from mirror_sdk.webhook.registration import RegisteredWebhook, register
@@ -151,12 +151,12 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
         if not self._session.sender.is_on_network:
             raise InvalidValue("a websocket bypasses a cassette and transport=; leave that out")
         deadline = self._session.sender.deadline(timeout)
-        await import_off_loop("mirror_sdk._protocol.async_socket_reader")
+        await import_in_thread("mirror_sdk._protocol.async_socket_reader")
         from mirror_sdk._protocol.async_socket_reader import AsyncSocketReader
         from mirror_sdk._protocol.async_sockets import AsyncSockets
-        from mirror_sdk._protocol.socket_messages import Way
+        from mirror_sdk._protocol.socket_messages import WebsocketEndpoint
 
-        endpoint = Way(self._session.sender.base_url, self._session.sender.api_key)
+        endpoint = WebsocketEndpoint(self._session.sender.base_url, self._session.sender.api_key)
         sockets = AsyncSockets(endpoint, self._session.sender.contact, self._session.sender.timeout_seconds)
         reader = AsyncSocketReader(self._session.sender.send, sockets)
         try:
@@ -248,21 +248,21 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
         async with self._session.open_events(
             timeout=timeout, outage_timeout=outage_timeout, limit=limit, after=after, paths=paths, devices=devices
         ) as events:
-            await import_off_loop(module_for(as_), "mirror_sdk.tables.events")
+            await import_in_thread(module_for(as_), "mirror_sdk.tables.events")
             from mirror_sdk.tables.events import EVENTS_AT_A_TIME, EventsTableBuilder
 
-            parts = await off_loop(EventsTableBuilder, raw=raw)
+            parts = await run_in_thread(EventsTableBuilder, raw=raw)
             events._buffer.skipped = parts.skip
             batch: list[Event] = []
             async for event in events:
                 batch.append(event)
                 if len(batch) == EVENTS_AT_A_TIME:
-                    await off_loop(parts.add, batch)
+                    await run_in_thread(parts.add, batch)
                     batch = []
         if batch:
-            await off_loop(parts.add, batch)
-        state = await self._tables.units_of(await off_loop(parts.unitless))
-        tables, metadata = await off_loop(
+            await run_in_thread(parts.add, batch)
+        state = await self._tables.units_of(await run_in_thread(parts.unitless))
+        tables, metadata = await run_in_thread(
             parts.finish, server=self._session.base_url, position=events.position, state=state
         )
-        return await off_loop(lambda: to_form(tables, metadata, as_=as_, tz=tz))
+        return await run_in_thread(lambda: to_form(tables, metadata, as_=as_, tz=tz))

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mirror_sdk._off_loop import off_loop
 from mirror_sdk._protocol.accepted_request import AcceptedRequest
 from mirror_sdk._protocol.async_channels import AsyncResponseRouter
-from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest, wait_for_answer
+from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest, wait_for_response
 from mirror_sdk._protocol.async_fan_out import gather_requests
 from mirror_sdk._protocol.deadline import left_of
+from mirror_sdk._run_in_thread import run_in_thread
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._table_keys import ResourceKey
 from mirror_sdk.errors import CallTimeout, MirrorError
@@ -68,11 +68,11 @@ class AsyncPlanner:
         from mirror_sdk.plan.checks import check_all, resources_to_read
 
         devices, new_id = await self._targets(requested, timeout), self._session.sender.clock.new_async_id
-        planned = await off_loop(check_all, requested, devices, reasons or {}, new_id=new_id)
-        if read_first and (unread := await off_loop(resources_to_read, planned, devices)):
+        planned = await run_in_thread(check_all, requested, devices, reasons or {}, new_id=new_id)
+        if read_first and (unread := await run_in_thread(resources_to_read, planned, devices)):
             failures = await self._read_resources(unread, timeout)
             devices |= await self._targets([one for one in requested if (one.device_id, one.path) in unread], timeout)
-            planned = await off_loop(check_all, requested, devices, reasons or {}, failures, new_id=new_id)
+            planned = await run_in_thread(check_all, requested, devices, reasons or {}, failures, new_id=new_id)
         return AsyncPlan(
             planned,
             server=self._session.base_url,
@@ -94,11 +94,11 @@ class AsyncPlanner:
 
         devices: dict[str, TargetDevice] = {}
         paths = {one.path for one in requested}
-        for chunk in await off_loop(list, device_chunks(requested)):
+        for chunk in await run_in_thread(list, device_chunks(requested)):
             listed = await self._devices.list(filters={"id__in": chunk}, timeout=timeout)
             read = partial(self._session.read_device, take=partial(resources_at, paths), timeout=timeout)
             states = await gather_requests(read, listed.ids)
-            devices |= await off_loop(target_devices, listed, states)
+            devices |= await run_in_thread(target_devices, listed, states)
         return devices
 
     async def _read_resources(self, keys: Sequence[ResourceKey], timeout: float | None) -> Mapping[ResourceKey, str]:
@@ -123,7 +123,7 @@ class AsyncPlanner:
                         raise_unless_device_specific(error)
                         failures[key] = str(error)
                 if pending:
-                    await wait_for_answer(next(iter(pending.values()))[0], _POLL_SECONDS)
+                    await wait_for_response(next(iter(pending.values()))[0], _POLL_SECONDS)
                 ended = [
                     key for key, (read, late_at) in pending.items() if read.response or time.monotonic() >= late_at
                 ]

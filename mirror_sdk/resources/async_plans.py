@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from mirror_sdk._off_loop import import_off_loop, off_loop
+from mirror_sdk._run_in_thread import import_in_thread, run_in_thread
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk.resources.async_planner import AsyncPlanner
 from mirror_sdk.resources.base import ClientResource
@@ -41,11 +41,11 @@ class AsyncPlans(ClientResource[AsyncClientSession]):
         >>> (await again.apply())["status"].tolist()
         ['success']
         """
-        await import_off_loop("mirror_sdk.plan", "mirror_sdk.plan.saved")
+        await import_in_thread("mirror_sdk.plan", "mirror_sdk.plan.saved")
         from mirror_sdk.plan import AsyncPlan
         from mirror_sdk.plan.saved import load
 
-        planned, accepted = await off_loop(load, path, self._session.base_url)
+        planned, accepted = await run_in_thread(load, path, self._session.base_url)
         planner = AsyncPlanner(self._session)
         return AsyncPlan(
             planned,

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mirror_sdk._off_loop import import_off_loop, off_loop
 from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._protocol.accepted_request import AcceptedRequest, UnacceptedRequest, require_requests
-from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest, look_for_answers
+from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest, fetch_responses
 from mirror_sdk._protocol.inbox import Expectation
 from mirror_sdk._protocol.request_options import expected_revision, to_execute, to_write
+from mirror_sdk._run_in_thread import import_in_thread, run_in_thread
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._table_keys import DeviceTable, desired_revisions, is_table
 from mirror_sdk.errors import InvalidValue
@@ -239,11 +239,11 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
         ['success']
         """
         rows = [*map(_as_accepted, await self.list())] if requests is None else require_requests(requests)
-        await import_off_loop("mirror_sdk.frames")
+        await import_in_thread("mirror_sdk.frames")
         from mirror_sdk.frames.requests import cached_requests_frame
 
-        await look_for_answers(rows)
-        return await off_loop(cached_requests_frame, rows, tz=tz, server=self._session.base_url)
+        await fetch_responses(rows)
+        return await run_in_thread(cached_requests_frame, rows, tz=tz, server=self._session.base_url)
 
     async def acknowledge_failed_write(
         self,
@@ -281,7 +281,7 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
             InvalidValue: The table lacks these columns, its ``desired_revision`` contains other values than numbers, or
                 ``if_match`` was passed with a table.
 
-        >>> await simulator.set_answer(light, "reject")
+        >>> await simulator.set_response_mode(light, "reject")
         >>> error = await (await client.requests.begin_write(light, "/3311/0/5851", 40)).exception()
         >>> len((await client.state_frame()).mirror.drift())
         1
@@ -295,7 +295,7 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
             raise InvalidValue("if_match= goes with one resource; a table has it in its column desired_revision")
         revision = None if if_match is None else expected_revision(if_match)
         operation = partial(_operations.acknowledge_failed_write, by=by, revision=revision)
-        revisions = await off_loop(desired_revisions, device_id, path, "device_id") if is_table(device_id) else {}
+        revisions = await run_in_thread(desired_revisions, device_id, path, "device_id") if is_table(device_id) else {}
         await self._session.act_on(device_id, path, operation, timeout, revisions)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mirror_sdk._off_loop import off_loop
 from mirror_sdk._protocol import operations as _operations
+from mirror_sdk._run_in_thread import run_in_thread
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk.config import page_address
 from mirror_sdk.errors import ClientClosed, ConfigError, MirrorError
@@ -56,5 +56,5 @@ class AsyncMirrorService(ClientResource[AsyncClientSession]):
         address = page_address(self._session.base_url, found)
         import webbrowser  # rarely used
 
-        await off_loop(webbrowser.open, address)
+        await run_in_thread(webbrowser.open, address)
         return address

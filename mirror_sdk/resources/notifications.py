@@ -151,11 +151,11 @@ class Notifications(ClientResource[ClientSession]):
             raise InvalidValue("a websocket bypasses a cassette and transport=; leave that out")
         deadline = self._session.sender.deadline(timeout)
         import_locked("mirror_sdk._protocol.socket_reader")
-        from mirror_sdk._protocol.socket_messages import Way
+        from mirror_sdk._protocol.socket_messages import WebsocketEndpoint
         from mirror_sdk._protocol.socket_reader import SocketReader
         from mirror_sdk._protocol.sockets import Sockets
 
-        endpoint = Way(self._session.sender.base_url, self._session.sender.api_key)
+        endpoint = WebsocketEndpoint(self._session.sender.base_url, self._session.sender.api_key)
         sockets = Sockets(endpoint, self._session.sender.contact, self._session.sender.timeout_seconds)
         reader = SocketReader(self._session.sender.send, sockets)
         try:

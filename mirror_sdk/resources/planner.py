@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from mirror_sdk._protocol.accepted_request import AcceptedRequest
 from mirror_sdk._protocol.channels import ResponseRouter
 from mirror_sdk._protocol.deadline import left_of
-from mirror_sdk._protocol.device_request import DeviceRequest, wait_for_answer
+from mirror_sdk._protocol.device_request import DeviceRequest, wait_for_response
 from mirror_sdk._protocol.fan_out import gather_requests
 from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._table_keys import ResourceKey
@@ -123,7 +123,7 @@ class Planner:
                         raise_unless_device_specific(error)
                         failures[key] = str(error)
                 if pending:
-                    wait_for_answer(next(iter(pending.values()))[0], _POLL_SECONDS)
+                    wait_for_response(next(iter(pending.values()))[0], _POLL_SECONDS)
                 ended = [
                     key for key, (read, late_at) in pending.items() if read.response or time.monotonic() >= late_at
                 ]

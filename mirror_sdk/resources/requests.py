@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mirror_sdk._fork import import_locked
 from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._protocol.accepted_request import AcceptedRequest, UnacceptedRequest, require_requests
-from mirror_sdk._protocol.device_request import DeviceRequest, look_for_answers
+from mirror_sdk._protocol.device_request import DeviceRequest, fetch_responses
 from mirror_sdk._protocol.inbox import Expectation
 from mirror_sdk._protocol.request_options import expected_revision, to_execute, to_write
 from mirror_sdk._session.client_session import ClientSession
@@ -243,7 +243,7 @@ class Requests(ClientResource[ClientSession]):
         import_locked("mirror_sdk.frames")
         from mirror_sdk.frames.requests import cached_requests_frame
 
-        look_for_answers(rows)
+        fetch_responses(rows)
         return cached_requests_frame(rows, tz=tz, server=self._session.base_url)
 
     def acknowledge_failed_write(
@@ -282,7 +282,7 @@ class Requests(ClientResource[ClientSession]):
             InvalidValue: The table lacks these columns, its ``desired_revision`` contains other values than numbers, or
                 ``if_match`` was passed with a table.
 
-        >>> simulator.set_answer(light, "reject")
+        >>> simulator.set_response_mode(light, "reject")
         >>> error = client.requests.begin_write(light, "/3311/0/5851", 40).exception()
         >>> len(client.state_frame().mirror.drift())
         1

@@ -85,24 +85,24 @@ class AsyncSimulator:
         """
         await self._patch(device_id, online=online)
 
-    async def set_answer(self, device_id: DeviceLike, answer: AnswerMode) -> None:
+    async def set_response_mode(self, device_id: DeviceLike, mode: AnswerMode) -> None:
         """Set how a device responds to commands: ``normal``, ``reject`` or ``silent``.
 
         Raises:
-            ValueError: It is another word.
+            ValueError: The mode is not one of these.
 
-        >>> await simulator.set_answer(light, "reject")
+        >>> await simulator.set_response_mode(light, "reject")
         >>> request = await client.requests.begin_write(light, "/3311/0/5850", True)
         >>> (await request.exception()).category
         'REJECTED'
         """
-        await self._patch(device_id, answer=answer)
+        await self._patch(device_id, answer=mode)
 
     async def set_latency_seconds(self, device_id: DeviceLike, latency_seconds: float) -> None:
-        """Set how many seconds a device takes to respond, from 0 to 3600.
+        """Set the seconds that a device takes to respond, from 0 to 3600.
 
         Raises:
-            ValueError: It is outside of this range.
+            ValueError: The latency is out of this range.
 
         >>> await simulator.set_latency_seconds(light, 1.5)
         """
@@ -150,7 +150,7 @@ class AsyncSimulator:
         )
 
     async def remove_resource(self, device_id: DeviceLike, path: str) -> None:
-        """Remove a resource of a device. The mirror keeps it (specification 2.1).
+        """Remove a resource of a device. The mirror retains it (specification 2.1).
 
         >>> await simulator.remove_resource(light, "/3311/0/5851")
         """
@@ -186,7 +186,7 @@ class AsyncSimulator:
         await self._client._session.run(_simulator_operations.send_to_simulator(device, operation))
 
     async def get_clock(self) -> datetime:
-        """Return the present of the service, in UTC.
+        """Return the current time of the service, in UTC.
 
         >>> print(await simulator.get_clock())
         2026-01-05 08:00:00+00:00
@@ -208,7 +208,7 @@ class AsyncSimulator:
             amount: Seconds, or a timedelta; more than 0 and at most 366 days.
 
         Returns:
-            The new present of the service, in UTC.
+            The new time of the service, in UTC.
 
         Raises:
             ValueError: The amount is out of this range.

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TypeVar
 
+from mirror_sdk._protocol.flow import Flow
 from mirror_sdk._protocol.operation import HTTPResponse, Operation, read_json
 from mirror_sdk._protocol.operations import checked_body, nothing, of_device, of_resource
-from mirror_sdk._protocol.steps import Steps
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.naming import ANY_ID, DeviceLike, known_id, unknown_device
 from mirror_sdk.values import TEXT_PLAIN, encode
@@ -27,7 +27,7 @@ from mirror_sdk.wire.simulator import (
 T = TypeVar("T")
 
 _LONGEST_ADVANCE_SECONDS = 600
-"""How long an advance of the clock may take: all that is due happens before its response."""
+"""The timeout of an advance of the clock, since everything that becomes due happens before its response."""
 
 
 def list_simulator_devices() -> Operation[list[SimulatorDevice]]:
@@ -51,13 +51,13 @@ def put_simulator_resource(device_id: str, path: str, value: object, flags: Mapp
 
     Raises:
         ValueError: The value or a flag cannot be sent.
-        InvalidValue: The value does not match the declaration of the path, or is one for each of several instances.
+        InvalidValue: The value does not match the declaration of the path, or has several instances.
     """
     route = of_resource(routes.SIMULATOR_RESOURCE, device_id, path)
     if isinstance(value, Mapping):
         cure = "give one value; a real device can have several instances"
         raise InvalidValue(f"{path}: a resource of a simulated device has one value, as text; {cure}")
-    # A value of the device itself is not a write: measured values are declared read-only.
+    # This is not a write: measured values are declared read-only.
     text = value if isinstance(value, str) else encode(value, path, TEXT_PLAIN, allow_read_only=True)[0].decode()
     return Operation("PUT", route, nothing, json=checked_body(SimulatorResourceBody, {"value": text, **flags}))
 
@@ -89,7 +89,7 @@ def advance_simulator_clock(amount: float | timedelta) -> Operation[SimulatorClo
     )
 
 
-def send_to_simulator(device: DeviceLike, operation: Callable[[str], Operation[T]]) -> Steps[T]:
+def send_to_simulator(device: DeviceLike, operation: Callable[[str], Operation[T]]) -> Flow[T]:
     """Send a command to a simulated device.
 
     The simulator itself translates an endpoint name into a device id, so the key needs no ``read`` scope.
@@ -97,7 +97,7 @@ def send_to_simulator(device: DeviceLike, operation: Callable[[str], Operation[T
     Raises:
         NotFound: There is no such simulated device.
         TypeError: It is not a device.
-        ValueError: Something cannot be sent; the message names it.
+        ValueError: An argument cannot be sent; the message names it.
     """
     if known_id("device_id", device) is None:
         # Invalid arguments are rejected before any request.
@@ -107,7 +107,7 @@ def send_to_simulator(device: DeviceLike, operation: Callable[[str], Operation[T
     return response
 
 
-def simulator_id_of(device: DeviceLike) -> Steps[str]:
+def simulator_id_of(device: DeviceLike) -> Flow[str]:
     """Return the id of a simulated device.
 
     Raises:

@@ -13,14 +13,14 @@ from pydantic import Discriminator, TypeAdapter
 
 from mirror_sdk._caller import warn
 from mirror_sdk._protocol.operation import elsewhere
-from mirror_sdk._protocol.operations import require_asked
+from mirror_sdk._protocol.operations import require_matches
 from mirror_sdk.errors import (
     APIError,
     BeforeHistory,
     ConnectionFailed,
     NoHistory,
     SnapshotWarning,
-    UnexpectedAnswer,
+    UnexpectedResponse,
 )
 from mirror_sdk.progress import progress_bar
 from mirror_sdk.snapshot.contract import COLUMNS, ContractError, checked
@@ -83,14 +83,14 @@ class _DeviceReader:
         Raises:
             ContractError: The batch violates the interface, or was not requested.
             pyarrow.ArrowInvalid: It is damaged.
-            UnexpectedAnswer: A device was not requested.
+            UnexpectedResponse: A device was not requested.
         """
         request, selection = self.request, self.request.selection
         batch = checked(batch, may_be_unchanged=request.revision is not None, is_past=request.as_of is not None)
         self._check_order(batch.column("device_id"))
         if selection.sent_filters:
-            require_asked(selection.sent_filters, "id", batch.column("device_id").to_pylist())
-            require_asked(selection.sent_filters, "endpoint_name", batch.column("endpoint_name").to_pylist())
+            require_matches(selection.sent_filters, "id", batch.column("device_id").to_pylist())
+            require_matches(selection.sent_filters, "endpoint_name", batch.column("endpoint_name").to_pylist())
         if selection.sent_paths:
             _require_paths_match(selection.sent_paths, batch)
         self.received += batch.num_rows
@@ -126,7 +126,7 @@ def read_snapshot(
 
     Raises:
         ConnectionFailed: It was cut off; some rows are missing.
-        UnexpectedAnswer: It is not a snapshot, is damaged, announces another number of devices, or is larger than
+        UnexpectedResponse: It is not a snapshot, is damaged, announces another number of devices, or is larger than
             ``max_bytes`` after decompression.
     """
     limit = SizeLimit(max_bytes)
@@ -136,7 +136,7 @@ def read_snapshot(
     batches = read_batches(headers, body, limit, COLUMNS, _batches_of_lines)
     total = _total_of(headers)
     if total is None and not body.peek(1):
-        raise UnexpectedAnswer(f"the snapshot is empty{elsewhere(headers)}")
+        raise UnexpectedResponse(f"the snapshot is empty{elsewhere(headers)}")
     end: SnapshotEnd | None = None
     with progress_bar(total or 0, "devices") as bar:
         for batch, metadata in batches:
@@ -154,7 +154,7 @@ def read_snapshot(
     _check_end(request, end)
     for announced in (end.device_count, total):
         if announced is not None and announced != read.received:
-            raise UnexpectedAnswer(f"the snapshot has {read.received} devices but announces {announced}")
+            raise UnexpectedResponse(f"the snapshot has {read.received} devices but announces {announced}")
     with limit.checking():
         taken_at = write_timestamp(end.taken_at)
     return SnapshotResult(
@@ -169,12 +169,12 @@ def read_snapshot(
 
 def _check_end(request: SnapshotRequest, end: SnapshotEnd) -> None:
     if request.revision is not None and (end.revision is None or end.revision < request.revision):
-        raise UnexpectedAnswer(
+        raise UnexpectedResponse(
             f"requested what follows revision {request.revision}, and the snapshot is of revision {end.revision}"
         )
     # A snapshot of the past has no revision, since no refresh can start from it.
     if request.as_of is not None and end.revision is not None:
-        raise UnexpectedAnswer(
+        raise UnexpectedResponse(
             "requested the state at an earlier instant, and the snapshot is of the present: this service is of a"
             " version without a history"
         )

@@ -9,7 +9,7 @@ from datetime import datetime
 from mirror_sdk._protocol.operation import HTTPResponse, Operation, read_json
 from mirror_sdk._protocol.operations import nothing
 from mirror_sdk.config import is_loopback
-from mirror_sdk.errors import UnexpectedAnswer
+from mirror_sdk.errors import UnexpectedResponse
 from mirror_sdk.snapshot.selection import Selection
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.model import write_timestamp
@@ -80,5 +80,5 @@ def _read_ranges(answer: HTTPResponse) -> DeviceRanges:
     ends = [None, *(one.last for one in ranges.data)]
     begins = [*(one.after for one in ranges.data), None]
     if begins != ends or ranges.device_count != sum(one.device_count for one in ranges.data):
-        raise UnexpectedAnswer("the ranges of the response are not those of one selection, each behind the one before")
+        raise UnexpectedResponse("the ranges in the response are not consecutive ranges of one selection")
     return ranges

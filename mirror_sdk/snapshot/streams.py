@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from mirror_sdk._protocol.operation import content_type, elsewhere, first_fault
 from mirror_sdk._protocol.response_body import announced_bytes
 from mirror_sdk._visible import visible_line
-from mirror_sdk.errors import MirrorError, UnexpectedAnswer
+from mirror_sdk.errors import MirrorError, UnexpectedResponse
 from mirror_sdk.snapshot.contract import require_columns
 from mirror_sdk.wire.snapshot import ARROW, END_KEY, NDJSON
 
@@ -66,20 +66,20 @@ class SizeLimit:
 
     @contextmanager
     def checking(self) -> Iterator[None]:
-        """Turn the exceptions for content that cannot be read into :class:`~mirror_sdk.UnexpectedAnswer`."""
+        """Turn the exceptions for content that cannot be read into :class:`~mirror_sdk.UnexpectedResponse`."""
         try:
             yield
         except MirrorError:
             raise
         except _FAULTS as exc:
             fault = first_fault(exc) if isinstance(exc, ValidationError) else str(exc)
-            raise UnexpectedAnswer(f"the {self.what} does not follow the interface: {visible_line(fault)}") from exc
+            raise UnexpectedResponse(f"the {self.what} does not follow the interface: {visible_line(fault)}") from exc
 
     def count(self, byte_count: int, max_part_bytes: int) -> None:
         """Count a part of a response, before memory is allocated for it.
 
         Raises:
-            UnexpectedAnswer: The part is too large, or all parts together are.
+            UnexpectedResponse: The part is too large, or all parts together are.
         """
         self.require(byte_count, max_part_bytes)
         self._left -= byte_count
@@ -88,15 +88,15 @@ class SizeLimit:
         """Check that a part may have this size.
 
         Raises:
-            UnexpectedAnswer: The part is too large, or all parts together are.
+            UnexpectedResponse: The part is too large, or all parts together are.
         """
         if byte_count > max_part_bytes:
-            raise UnexpectedAnswer(
+            raise UnexpectedResponse(
                 f"a part of the {self.what} has {byte_count} bytes or more after decompression; {max_part_bytes} is the"
                 " limit"
             )
         if byte_count > self._left:
-            raise UnexpectedAnswer(
+            raise UnexpectedResponse(
                 f"the {self.what} has more than max_snapshot_bytes={self._max_bytes} after decompression; {self._cure}"
                 " give the client a larger max_snapshot_bytes (--max-snapshot-bytes)"
             )
@@ -121,12 +121,12 @@ def read_batches(
         convert_lines: Converts the NDJSON form.
 
     Raises:
-        UnexpectedAnswer: The response has another content type, is damaged or too large, or continues after its end.
+        UnexpectedResponse: The response has another content type, is damaged or too large, or continues after its end.
     """
     limit.require(announced_bytes(headers))
     form = content_type(headers)
     if form not in {ARROW, NDJSON}:
-        raise UnexpectedAnswer(f"the response is no {limit.what}{elsewhere(headers)}")
+        raise UnexpectedResponse(f"the response is not a {limit.what}{elsewhere(headers)}")
     lines = _Lines(body, limit)
     batches = _arrow_batches(body, limit, columns) if form == ARROW else lines.batches(convert_lines)
     return _up_to_end(batches, lines, body, limit)
@@ -136,12 +136,12 @@ def _up_to_end(batches: Iterator[Batch], lines: _Lines, body: BufferedReader[Any
     has_ended = False
     for batch, metadata in batches:
         if has_ended:
-            raise UnexpectedAnswer(f"the {limit.what} goes on after its end")
+            raise UnexpectedResponse(f"the {limit.what} goes on after its end")
         has_ended = END_KEY in metadata
         yield batch, metadata
     # Read to the very end, so that the connection can be used again.
     if has_ended and (lines.is_cut or body.read(1)):
-        raise UnexpectedAnswer(f"the {limit.what} goes on after its end")
+        raise UnexpectedResponse(f"the {limit.what} goes on after its end")
 
 
 def _arrow_batches(body: BinaryIO, limit: SizeLimit, columns: pa.Schema) -> Iterator[Batch]:
@@ -151,7 +151,7 @@ def _arrow_batches(body: BinaryIO, limit: SizeLimit, columns: pa.Schema) -> Iter
             require_columns(stream.schema, columns)
             for batch, metadata in stream.iter_batches_with_custom_metadata():
                 yield batch, metadata or {}
-    except UnexpectedAnswer:
+    except UnexpectedResponse:
         if not messages.is_cut:
             raise
 

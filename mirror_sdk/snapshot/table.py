@@ -54,9 +54,9 @@ def request_since(frame: pd.DataFrame, *, server: str) -> SnapshotRequest:
     selection = metadata.get("selection")
     if selection is None:
         raise InvalidValue(
-            "the table does not say what it shows; refresh the one that client.fleet.snapshot() returned, then join or"
-            " change it. Where pandas dropped that of the same rows, frame.mirror.with_metadata_from(snapshot) brings"
-            " it back"
+            "the table lacks the metadata of its snapshot; refresh the table that client.fleet.snapshot() returned,"
+            " then join or change it. If pandas dropped the metadata, use"
+            " frame.mirror.with_metadata_from(snapshot)"
         )
     if len(frame) != metadata.get("rows"):
         raise InvalidValue(

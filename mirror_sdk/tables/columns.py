@@ -203,7 +203,7 @@ def moment(name: str, given: object, now: Callable[[], datetime] = utc_now) -> s
     """An instant for ``attrs``.
 
     Raises:
-        InvalidValue: It is no time, has no time zone, or lies beyond the years 1 to 9999 in UTC.
+        InvalidValue: It is not a time, has no time zone, or lies beyond the years 1 to 9999 in UTC.
     """
     return write_timestamp(instant(name, given, now))
 
@@ -306,7 +306,7 @@ def table_in_zone(table: pa.Table, tz: str) -> pa.Table:
     try:
         ZoneInfo(tz)
     except (LookupError, TypeError, ValueError, OSError) as exc:
-        raise InvalidValue(f"tz={tz!r} is no time zone ({exc}); write one like 'Europe/Berlin'") from exc
+        raise InvalidValue(f"tz={tz!r} is not a time zone ({exc}); write one like 'Europe/Berlin'") from exc
     fields = [
         field.with_type(pa.timestamp(field.type.unit, tz=tz)) if pa.types.is_timestamp(field.type) else field
         for field in table.schema

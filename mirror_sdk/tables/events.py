@@ -91,7 +91,7 @@ class EventsTableBuilder:
             self._end_table()
 
     def skip(self, event: Event) -> None:
-        """Take an event that is no row of the table, but may name the unit of rows."""
+        """Take an event that is not a row of the table, but may name the unit of rows."""
         if event.path is not None and names_unit(event.path):
             self._naming.append(event)
 

@@ -121,7 +121,7 @@ DIRECTORY_SCHEMA = schema_of(DIRECTORY_COLUMNS)
 
 @lru_cache(maxsize=4096)
 def path_numbers(path: str) -> PathParts | tuple[None, None, None, None]:
-    """The numbers of a path; none of a text that is no path."""
+    """The numbers of a path; none of a text that is not a path."""
     try:
         return parse_path(path)
     except ValueError:

@@ -12,7 +12,7 @@ def main() -> None:
     """Run the benchmarks that came with the package, or those of the checkout it is installed from.
 
     Raises:
-        SystemExit: At their end. Something they need is not installed, or this is no Linux; its text says so.
+        SystemExit: The benchmarks ended, a package is not installed, or this is not Linux.
     """
     if sys.platform != "linux":
         sys.exit("mirror-benchmarks gives each process cores of its own, which needs Linux")

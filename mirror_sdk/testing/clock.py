@@ -1,4 +1,4 @@
-"""The clock of a mirror under test, which stands still until it is advanced."""
+"""The clock of a mirror under test. It stands still until it is advanced."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ Duration = float | str | timedelta
 """Seconds, a text such as ``"1h 30min"``, or a timedelta."""
 
 _SECONDS = {"ms": 0.001, "s": 1, "min": 60, "h": 3600, "d": 86400}
-_PART = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|min|h|d)(?![a-z])\s*", re.ASCII)
+_DURATION_UNIT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|min|h|d)(?![a-z])\s*", re.ASCII)
 
 
 def seconds_of(duration: Duration) -> float:
     """Return the seconds of a duration.
 
     Raises:
-        ValueError: The text is no duration; the message says how one is written.
+        ValueError: The text is not a duration; the message shows the format.
     """
     if isinstance(duration, timedelta):
         return duration.total_seconds()
     if not isinstance(duration, str):
         return duration
     position, seconds = 0, 0.0
-    while part := _PART.match(duration, position):
-        position, seconds = part.end(), seconds + float(part[1]) * _SECONDS[part[2]]
+    while match := _DURATION_UNIT.match(duration, position):
+        position, seconds = match.end(), seconds + float(match[1]) * _SECONDS[match[2]]
     if not position or position < len(duration):
-        raise ValueError(f"{duration!r} is no duration; write numbers with ms, s, min, h or d, like '1h 30min'")
+        raise ValueError(f"{duration!r} is not a duration; use numbers with ms, s, min, h or d, like '1h 30min'")
     return seconds
 
 
@@ -47,20 +47,20 @@ class Clock:
         return f"<Clock {self.now().isoformat()}>"
 
     def now(self) -> datetime:
-        """Return the present of the mirror, in UTC."""
+        """Return the current time of the mirror, in UTC."""
         return self._simulator.get_clock()
 
     def advance(self, duration: Duration) -> datetime:
-        """Let time pass; returns when everything that became due has happened.
+        """Advance the clock, and return when everything that became due has happened.
 
         Args:
-            duration: Seconds, ``"1h"`` or a timedelta; more than nothing and at most 366 days.
+            duration: Seconds, ``"1h"`` or a timedelta; more than 0 and at most 366 days.
 
         Returns:
-            The new present, in UTC.
+            The new time, in UTC.
 
         Raises:
-            ValueError: It is no duration, or out of this range.
+            ValueError: ``duration`` is not a duration, or out of this range.
         """
         now = self._simulator.advance(seconds_of(duration))
         self._moved()

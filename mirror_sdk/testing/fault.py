@@ -1,4 +1,4 @@
-"""A fault: how often it acts, on which requests or entries, and what it changes."""
+"""A fault: the requests or entries it acts on, how often, and its effect."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Action = Literal["drop", "duplicate", "delay", "reorder", "reject", "silent"]
 
 @dataclass(slots=True, eq=False, repr=False)
 class Fault:
-    """A fault that was set: it acts for its number of times, or until it is ended, by hand or by ``with``.
+    """An active fault. It acts ``times`` times, or until :meth:`end` or the end of a ``with`` block.
 
     Attributes:
-        action: What it does.
-        target: What it acts on; ``None`` for a fault of a device.
-        times: How often it acts at most; ``None`` for no limit.
+        action: Its effect.
+        target: The kind of message it acts on; ``None`` for a fault of a device.
+        times: The maximum number of times it acts; ``None`` for no limit.
         path: The path it acts on; ``*`` at its end matches anything.
         method: The HTTP method it acts on; ``None`` for all.
         device_id: The device it acts on; ``None`` for all.
-        delay_seconds: How late the response is.
-        until_at: Until when the notification channel delivers nothing.
-        acted: How often it has acted; it is not counted for devices and for a channel that is late.
+        delay_seconds: The delay of the response.
+        until_at: The end of the delay of the notification channel.
+        acted: The number of times it has acted; not counted for devices and for a delayed channel.
 
     Raises:
         ValueError: ``times`` is below 1.
@@ -50,7 +50,7 @@ class Fault:
 
     def __post_init__(self) -> None:
         if self.times is not None and self.times < 1:
-            raise ValueError(f"times={self.times} is no number of times; give 1 or more, or None for no end")
+            raise ValueError(f"times={self.times} is not a valid number; pass 1 or more, or None for no limit")
 
     def __repr__(self) -> str:
         return f"<Fault {self.action} acted {self.acted} times{'' if self.is_live else ', ended'}>"
@@ -61,7 +61,7 @@ class Fault:
         return not self._is_ended and (self.times is None or self.acted < self.times)
 
     def end(self) -> None:
-        """Stop acting; what it did is not undone."""
+        """Stop acting. Earlier effects remain."""
         if not self._is_ended:
             self._is_ended = True
             self._on_end()
@@ -72,22 +72,22 @@ class Fault:
     def __exit__(self, *_: object) -> None:
         self.end()
 
-    def takes_request(self, request: httpx.Request) -> bool:
-        """Whether it acts on this request, which then counts."""
+    def acts_on_request(self, request: httpx.Request) -> bool:
+        """Return whether the fault acts on this request, and count it."""
         is_matched = self.method in {None, request.method} and matches(self.path, request.url.path)
         if is_matched and self.is_live:
             self.acted += 1
             return True
         return False
 
-    def take_entries(self, entries: Iterable[Mapping[str, Any]]) -> list[bool]:
+    def affected_entries(self, entries: Iterable[Mapping[str, Any]]) -> list[bool]:
         """Return for each entry whether the fault acts on it.
 
-        An entry counts once: every later reader of the log gets it changed in the same way.
+        An entry counts once: every later reader of the log gets the same change.
         """
-        return [self._takes(entry) for entry in entries]
+        return [self._acts_on(entry) for entry in entries]
 
-    def _takes(self, entry: Mapping[str, Any]) -> bool:
+    def _acts_on(self, entry: Mapping[str, Any]) -> bool:
         uid = str(entry.get("uid"))
         if uid in self._uids:
             return True
@@ -99,23 +99,25 @@ class Fault:
         return False
 
     def alter(self, entries: list[Any]) -> list[Any]:
-        """Return the entries of one list of a message as they arrive."""
+        """Return the entries of one list of a message with this fault applied."""
         if self.action == "delay":
             return entries
-        taken = self.take_entries(entries)
+        affected = self.affected_entries(entries)
         match self.action:
             case "drop":
-                return [entry for entry, is_taken in zip(entries, taken, strict=True) if not is_taken]
+                return [entry for entry, is_affected in zip(entries, affected, strict=True) if not is_affected]
             case "duplicate":
-                copies = [[entry] * (2 if is_taken else 1) for entry, is_taken in zip(entries, taken, strict=True)]
+                copies = [
+                    [entry] * (2 if is_affected else 1) for entry, is_affected in zip(entries, affected, strict=True)
+                ]
                 return [entry for each in copies for entry in each]
-        return _reversed(entries, taken) if self.acted == self.times else entries
+        return _reversed(entries, affected) if self.acted == self.times else entries
 
 
-def _reversed(entries: list[Any], taken: list[bool]) -> list[Any]:
-    positions = [position for position, is_taken in enumerate(taken) if is_taken]
+def _reversed(entries: list[Any], affected: list[bool]) -> list[Any]:
+    positions = [position for position, is_affected in enumerate(affected) if is_affected]
     numbers = list(dict.fromkeys(entries[position].get("seq") for position in positions))
-    # In a log the number belongs to the position; an entry that comes twice has the same one twice.
+    # A number belongs to a position in the log, so the entries swap their numbers. A repeated entry repeats it.
     renumbered = dict(zip(numbers, reversed(numbers), strict=True))
     altered = list(entries)
     for position, other in zip(positions, reversed(positions), strict=True):

@@ -31,34 +31,34 @@ _CONDITIONS: Mapping[tuple[Action, Target], tuple[str, ...]] = {
     ("delay", "notification"): (),
     ("reorder", "notification"): ("path", "device"),
 }
-"""The faults there are, and the conditions that each can have."""
+"""The available faults and the conditions of each."""
 
 
 class Faults:
-    """Sets faults; see the methods.
+    """Injects faults; see the methods.
 
     Faults of notifications act on polls that keep their own position, as all clients of this package do.
 
     Args:
-        now: Returns the mirror's present.
-        set_answer: Sets how a device responds.
-        id_of: Returns the id of a device, however it is named.
+        now: Returns the mirror's current time.
+        set_response_mode: Sets how a device responds.
+        id_of: Returns the id of a device from its id, endpoint name or object.
         restart_server: Stops the server and starts it again.
-        patience_seconds: How long the server waits for the response of a device.
+        patience_seconds: The seconds that the server waits for the response of a device.
     """
 
     def __init__(
         self,
         *,
         now: Callable[[], datetime],
-        set_answer: Callable[[str, AnswerMode], None],
+        set_response_mode: Callable[[str, AnswerMode], None],
         id_of: Callable[[DeviceLike], str],
         restart_server: Callable[[], None],
         patience_seconds: float,
     ) -> None:
         self.patience_seconds = patience_seconds
         self._now = now
-        self._set_answer = set_answer
+        self._set_response_mode = set_response_mode
         self._id_of = id_of
         self._restart_server = restart_server
         self._changed = threading.Condition()
@@ -75,20 +75,20 @@ class Faults:
         method: str | None = None,
         device: DeviceLike | None = None,
     ) -> Fault:
-        """Lose something on its way.
+        """Lose messages on their way.
 
         Args:
             target: A ``request`` never arrives, and the client sees a failed connection. A ``response`` is lost after
                 the server processed the request. A ``notification`` (the event of an observation) or an
                 ``async-response`` is missing in its message, and the loss is not reported.
-            times: How many of them; ``None`` for all until the fault is ended.
+            times: The number of messages; ``None`` for all until the fault is ended.
             path: Only of this path, where ``*`` at the end matches anything: of requests and responses it is the path
                 of the URL (``/v3/*``), of notifications the resource path.
             method: Of requests and responses, only those with this HTTP method.
             device: Of notifications, only those of this device.
 
         Raises:
-            ValueError: ``target`` is unknown, or cannot have a condition that was given.
+            ValueError: ``target`` is unknown, or cannot be combined with one of the conditions.
         """
         return self._add("drop", target, times=times, path=path, method=method, device=device)
 
@@ -101,7 +101,7 @@ class Faults:
         method: str | None = None,
         device: DeviceLike | None = None,
     ) -> Fault:
-        """Let something arrive twice: a ``request`` at the server, another target of :meth:`drop` at the client.
+        """Deliver messages twice: a ``request`` to the server, other targets of :meth:`drop` to the client.
 
         Arguments and errors as for :meth:`drop`.
         """
@@ -116,7 +116,7 @@ class Faults:
         path: str | None = None,
         method: str | None = None,
     ) -> Fault:
-        """Let something arrive late, by the mirror's clock.
+        """Deliver messages late, by the mirror's clock.
 
         A late ``response`` advances the clock itself: the time it takes passes for the server and its devices. If it
         is later than the client's timeout, the client times out. With ``notification`` the channel delivers nothing
@@ -130,11 +130,11 @@ class Faults:
             method: Only responses to this HTTP method.
 
         Raises:
-            ValueError: ``by`` is no duration or not above 0, or ``target`` cannot have a condition that was given.
+            ValueError: ``by`` is not a duration above 0, or ``target`` cannot be combined with one of the conditions.
         """
         delay_seconds = seconds_of(by)
         if not delay_seconds > 0:
-            raise ValueError(f"by={by!r} is no delay; give more than 0 seconds")
+            raise ValueError(f"by={by!r} is not a delay; pass more than 0 seconds")
         if target == "notification":
             until_at = self._now() + timedelta(seconds=delay_seconds)
             return self._add("delay", target, times=None, path=path, method=method, until_at=until_at)
@@ -154,7 +154,7 @@ class Faults:
             ValueError: ``count`` is too small.
         """
         if count < 2:
-            raise ValueError(f"count={count} leaves nothing to reorder; give 2 or more")
+            raise ValueError(f"count={count} leaves nothing to reorder; pass 2 or more")
         return self._add("reorder", "notification", times=count, path=path, device=device)
 
     # Devices, server
@@ -164,7 +164,7 @@ class Faults:
         return self._set_device(device, "reject")
 
     def silence(self, device: DeviceLike) -> Fault:
-        """Have a device respond to nothing until the fault is ended.
+        """Have a device not respond until the fault is ended.
 
         A request to it fails when the clock was advanced past the server's patience (``DeviceUnavailable``). A call
         that waits for the outcome, such as ``client.read_value``, advances the clock by that patience itself, once for
@@ -177,7 +177,7 @@ class Faults:
         self._restart_server()
 
     def clear(self) -> None:
-        """End all faults, also for entries they acted on: the next reader gets those as they are."""
+        """End all faults, also for entries they acted on, which the next reader gets unchanged."""
         with self._changed:
             ended, self._active = self._active, []
         for fault in ended:
@@ -191,31 +191,31 @@ class Faults:
             return [
                 fault
                 for fault in self._active
-                if fault.target in {"request", "response"} and fault.takes_request(request)
+                if fault.target in {"request", "response"} and fault.acts_on_request(request)
             ]
 
     @property
     def silent_devices(self) -> list[str]:
-        """The ids of the devices that respond to nothing."""
+        """The ids of the devices that do not respond."""
         with self._changed:
             silent = [fault for fault in self._active if fault.action == "silent" and fault.is_live]
             return [fault.device_id for fault in silent if fault.device_id is not None]
 
     def is_channel_late(self) -> bool:
-        """Whether the notification channel delivers nothing now."""
+        """Return whether the notification channel is delayed now."""
         with self._changed:
             now = self._now()
             return any(fault.is_live and fault.until_at and now < fault.until_at for fault in self._active)
 
     def is_incomplete(self, message: Mapping[str, Any]) -> bool:
-        """Whether a message has to wait for notifications that are to arrive before those in it."""
+        """Return whether a message has to wait for notifications that must arrive before its own."""
         entries = message.get("notifications", [])
         with self._changed:
             waiting = [fault for fault in self._active if fault.action == "reorder"]
-            return any(any(fault.take_entries(entries)) and fault.is_live for fault in waiting)
+            return any(any(fault.affected_entries(entries)) and fault.is_live for fault in waiting)
 
     def alter(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a notification message as it arrives."""
+        """Return a notification message with all faults applied."""
         altered = dict(message)
         with self._changed:
             for key, target in ENTRY_LISTS.items():
@@ -225,12 +225,12 @@ class Faults:
         return {key: entries for key, entries in altered.items() if entries}
 
     def wake(self) -> None:
-        """Let polls that wait for the channel check it again."""
+        """Wake polls that wait for the channel, so that they check it again."""
         with self._changed:
             self._changed.notify_all()
 
     def wait(self, seconds: float) -> None:
-        """Wait, at most so long, until the clock moved or a fault ended."""
+        """Wait until the clock was advanced or a fault ended, but not longer than ``seconds``."""
         with self._changed:
             if self.is_channel_late():
                 self._changed.wait(seconds)
@@ -248,11 +248,11 @@ class Faults:
         until_at: datetime | None = None,
     ) -> Fault:
         if (action, target) not in _CONDITIONS:
-            known = " or ".join(repr(other) for verb, other in _CONDITIONS if verb == action)
-            raise ValueError(f"{target!r} is nothing to {action}; write {known}")
+            valid = " or ".join(repr(other) for verb, other in _CONDITIONS if verb == action)
+            raise ValueError(f"{target!r} is not a target of {action}; use {valid}")
         for name, value in (("path", path), ("method", method), ("device", device)):
             if value is not None and name not in _CONDITIONS[action, target]:
-                raise ValueError(f"{name}={value!r} does not go with {target!r}; leave it out")
+                raise ValueError(f"{name}={value!r} cannot be combined with {target!r}; leave it out")
         device_id = None if device is None else self._id_of(device)
         fault = Fault(action, target, times, self.wake, path or "*", method, device_id, delay_seconds, until_at)
         with self._changed:
@@ -261,8 +261,8 @@ class Faults:
 
     def _set_device(self, device: DeviceLike, action: Literal["reject", "silent"]) -> Fault:
         device_id = self._id_of(device)
-        self._set_answer(device_id, action)
-        fault = Fault(action, None, None, lambda: self._set_answer(device_id, "normal"), device_id=device_id)
+        self._set_response_mode(device_id, action)
+        fault = Fault(action, None, None, lambda: self._set_response_mode(device_id, "normal"), device_id=device_id)
         with self._changed:
             self._active.append(fault)
         return fault

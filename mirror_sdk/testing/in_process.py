@@ -27,13 +27,13 @@ _STARTING = threading.Lock()
 
 
 class _Caller(threading.local):
-    """The caller of the app in this thread; callers in other threads, as those of a server in a test, never cancel."""
+    """The caller of the app in this thread. Callers in other threads, such as a server in a test, never cancel."""
 
     is_canceled: Callable[[], bool] = staticmethod(lambda: False)
 
 
 class InProcessServer(httpx.BaseTransport):
-    """A server on a database in a folder, with a manual clock, and the transport to it; nothing in it is mocked.
+    """The real server on a database in a folder, with a manual clock, and the transport to it. Nothing is mocked.
 
     Args:
         folder: The folder of its database; an existing one is used.
@@ -45,7 +45,7 @@ class InProcessServer(httpx.BaseTransport):
             simulate=0,
             manual_clock=True,
             callback_networks=LOOPBACK,
-            # A test of wrong keys is no attack.
+            # Tests may send many wrong keys.
             failed_keys_per_minute=1_000_000,
             max_blocking_polls=_MOST_POLLS,
             poll_share=1,
@@ -59,12 +59,12 @@ class InProcessServer(httpx.BaseTransport):
 
     @property
     def patience_seconds(self) -> float:
-        """How long it waits for the response of a device."""
+        """The seconds that the server waits for the response of a device."""
         return self._settings.answer_timeout_seconds
 
     def start(self) -> None:
         """Start to serve."""
-        # Two databases cannot be made at the same time: what makes them keeps its state in the process.
+        # Two databases cannot be created at the same time: the migrations have process-wide state.
         with _STARTING:
             self._services = Services(self._settings)
         self._services.start()
@@ -72,7 +72,7 @@ class InProcessServer(httpx.BaseTransport):
         self.app.is_disconnected = lambda _: self._caller.is_canceled()
 
     def stop(self) -> None:
-        """Stop; open polls end first, and accepted requests are on disk. Does nothing if it is stopped."""
+        """Stop, after open polls have ended and accepted requests are on disk. Does nothing if it is stopped."""
         if self.app is None:
             return
         end_at = time.monotonic() + _PATIENCE_SECONDS
@@ -80,7 +80,7 @@ class InProcessServer(httpx.BaseTransport):
             self.app = None
             while self._in_flight and time.monotonic() < end_at:
                 self._wake_polls()
-                # One that was just about to wait is woken in the next round.
+                # A poll that was about to wait is woken in the next round.
                 self._quiet.wait(_ROUND_SECONDS)
         self._wake_polls()
         self._services.close()
@@ -90,11 +90,11 @@ class InProcessServer(httpx.BaseTransport):
             self._services.log.wake(app_id)
 
     def now(self) -> datetime:
-        """Return the present of the server, in UTC."""
+        """Return the current time of the server, in UTC."""
         return to_datetime(self._services.clock.now())
 
     def new_key(self, scopes: Iterable[str]) -> str:
-        """Create an access key, whose notification log begins now."""
+        """Create an access key, whose notification log starts now."""
         chosen = [Scope(scope) for scope in scopes]
         key = keys.create(self._services.database, "test", chosen, self._services.clock.now())
         app_id = key.split("_")[1]
@@ -103,12 +103,12 @@ class InProcessServer(httpx.BaseTransport):
         return key
 
     def add_devices(self, count: int, seed: int) -> list[str]:
-        """Add simulated devices of a seed and return their ids."""
+        """Add simulated devices from a seed, and return their ids."""
         added = self._services.part(SimulatorControl).run(lambda control: control.backend.add_seeded(count, seed))
         return added.result(_PATIENCE_SECONDS)
 
     def handle_request(self, request: httpx.Request, is_canceled: Callable[[], bool] = lambda: False) -> httpx.Response:
-        """Carry a request over WSGI; everything that it causes has happened on return.
+        """Carry a request over WSGI. All its effects are complete on return.
 
         Args:
             request: The request.
@@ -116,7 +116,7 @@ class InProcessServer(httpx.BaseTransport):
 
         Raises:
             httpx.ConnectError: The server is stopped.
-            httpx.ReadError: It was stopped meanwhile, which loses the response as a connection would.
+            httpx.ReadError: The server was stopped before the response was complete.
         """
         with self._quiet:
             app = self.app
@@ -126,7 +126,7 @@ class InProcessServer(httpx.BaseTransport):
         self._caller.is_canceled = is_canceled
         try:
             response = httpx.WSGITransport(app=app).handle_request(request)
-            # Reading causes nothing.
+            # Reads have no effects to wait for.
             if request.method != "GET":
                 self._services.database.settle(_SETTLE_SECONDS)
         finally:

@@ -1,4 +1,4 @@
-"""A whole mirror inside a test: the real server, its devices, a clock that stands still, and clients of it."""
+"""A complete mirror inside a test: the real server, its devices, a clock that stands still, and clients of it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Mirror:
         simulator: Controls the devices; no fault acts on it.
         clock: The mirror's time.
         faults: The faults of connections, devices and the server.
-        client: A client of one application, whose notification log begins with the mirror.
+        client: A client of one application, whose notification log starts with the mirror.
         transport: For a ``MirrorClient`` or ``httpx.Client`` that the code under test creates.
 
     Raises:
@@ -50,11 +50,11 @@ class Mirror:
     def __init__(self, folder: Path) -> None:
         self._server = _new_server(folder)
         self._clients: list[MirrorClient] = []
-        operator = self._keep(MirrorClient(self.url, self.new_key(["admin"]), transport=self._server))
+        operator = self._close_later(MirrorClient(self.url, self.new_key(["admin"]), transport=self._server))
         self.simulator: Simulator = Simulator(operator)
         self.faults: Faults = Faults(
             now=self._server.now,
-            set_answer=self.simulator.set_answer,
+            set_response_mode=self.simulator.set_response_mode,
             id_of=lambda device: operator._session.run(simulator_id_of(device)),
             restart_server=self.restart,
             patience_seconds=self._server.patience_seconds,
@@ -73,13 +73,13 @@ class Mirror:
         self.close()
 
     def new_key(self, scopes: Iterable[str] = DEFAULT_SCOPES) -> str:
-        """Create an access key, which is an application of its own; its notification log begins now.
+        """Create an access key, which is an application of its own; its notification log starts now.
 
         Args:
-            scopes: Its scopes, of ``read``, ``write``, ``subscribe`` and ``admin``.
+            scopes: Its scopes: any of ``read``, ``write``, ``subscribe`` and ``admin``.
 
         Raises:
-            ValueError: There is no such scope.
+            ValueError: A scope does not exist.
         """
         return self._server.new_key(scopes)
 
@@ -98,7 +98,7 @@ class Mirror:
             timeout: Seconds after which an HTTP request fails; see :meth:`Faults.delay`.
         """
         key = api_key or self.new_key(scopes)
-        return self._keep(BriskClient(self.url, key, timeout=timeout, transport=self.transport))
+        return self._close_later(BriskClient(self.url, key, timeout=timeout, transport=self.transport))
 
     def new_async_client(
         self,
@@ -132,7 +132,7 @@ class Mirror:
             ValueError: ``n`` is negative.
         """
         if n < 0:
-            raise ValueError(f"n={n} is no number of devices; give 0 or more")
+            raise ValueError(f"n={n} is not a number of devices; pass 0 or more")
         added = self._server.add_devices(n, seed)
         listed = {device.id: device for device in self.simulator.list_devices()}
         return [FleetDevice.of(listed[device_id], self.simulator) for device_id in added]
@@ -142,7 +142,7 @@ class Mirror:
 
         Args:
             client: The client; ``mirror.client`` by default.
-            after: Number of an entry (``Event.seq``) after which to begin.
+            after: Number of an entry (``Event.seq``) to start after.
         """
         reader = LogReader((client or self.client)._session.sender.send, after=after)
         events: list[Event] = []
@@ -164,14 +164,14 @@ class Mirror:
             client.close()
         self._server.stop()
 
-    def _keep(self, client: MirrorClient) -> MirrorClient:
+    def _close_later(self, client: MirrorClient) -> MirrorClient:
         self._clients.append(client)
         return client
 
 
 def _new_server(folder: Path) -> InProcessServer:
     try:
-        # Imported here: the server is an extra, which only users of the kit need.
+        # Imported here: the server is an extra that only users of this kit need.
         from mirror_sdk.testing.in_process import InProcessServer
     except ImportError as exc:
         raise ImportError('mirror_sdk.testing runs the server: pip install "device-state-mirror[server]"') from exc

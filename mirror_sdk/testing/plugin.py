@@ -1,7 +1,7 @@
 """The pytest plugin: the fixtures of :mod:`mirror_sdk.testing` and the options of the conformance tests.
 
 pytest loads it in every project once the package is installed. So until a fixture is used, it imports nothing but
-pytest and the standard library. The fixtures that do the work have names that no project has. The short names are
+pytest and the standard library. The actual fixtures have long names that no project uses. The short names are
 aliases of them, and nothing depends on those, so that a project may have a ``clock`` of its own.
 """
 

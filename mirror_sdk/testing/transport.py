@@ -28,7 +28,7 @@ from mirror_sdk.wire.routes import (
 if TYPE_CHECKING:
     from mirror_sdk.testing.in_process import InProcessServer
 
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 _MOST_THREADS = 1000
 
 
@@ -55,8 +55,8 @@ class FaultyTransport(httpx.BaseTransport):
 
         Raises:
             httpx.ConnectError: A fault drops the request, or the server is stopped.
-            httpx.ReadError: A fault drops the response, or the server was stopped meanwhile.
-            httpx.ReadTimeout: The response is later than the client waits.
+            httpx.ReadError: A fault drops the response, or the server was stopped in the meantime.
+            httpx.ReadTimeout: The delay of the response exceeds the timeout of the client.
         """
         acting = self._faults.acting_on(request)
         actions = [(fault.action, fault.target) for fault in acting]
@@ -68,7 +68,7 @@ class FaultyTransport(httpx.BaseTransport):
             response = self._server.handle_request(request, is_canceled)
         for _ in range(actions.count(("duplicate", "request"))):
             self.read(request, is_canceled)
-        self._be_late(request, sum(fault.delay_seconds for fault in acting))
+        self._apply_delay(request, sum(fault.delay_seconds for fault in acting))
         if ("drop", "response") in actions:
             raise httpx.ReadError("a fault dropped the response", request=request)
         return response
@@ -79,7 +79,7 @@ class FaultyTransport(httpx.BaseTransport):
         response.read()
         return response
 
-    def _be_late(self, request: httpx.Request, delay_seconds: float) -> None:
+    def _apply_delay(self, request: httpx.Request, delay_seconds: float) -> None:
         if not delay_seconds:
             return
         timeout_seconds = request.extensions.get("timeout", {}).get("read")
@@ -90,16 +90,16 @@ class FaultyTransport(httpx.BaseTransport):
         raise httpx.ReadTimeout("a fault delayed the response", request=request)
 
     def _poll(self, request: httpx.Request, is_canceled: Callable[[], bool]) -> httpx.Response:
-        """Poll until there are entries to deliver, or the hold is over, for whatever reason there are none.
+        """Poll until there are entries to deliver, or the hold is over.
 
-        Nothing is ever lost by that: the reader's position stays where it was.
+        Faults may delay entries, but lose none: the position of the reader does not change.
         """
         after: str | None = request.url.params.get("after")
         hold_seconds = _hold_seconds(request)
         if hold_seconds:
-            self._give_up_silent_devices(request, is_canceled)
+            self._expire_silent_requests(request, is_canceled)
         end_at = time.monotonic() + hold_seconds
-        # Several, if the entries of the first have to wait for later ones.
+        # More than one response if the first entries have to wait for later ones.
         responses: list[httpx.Response] = []
         position = after
         while True:
@@ -116,12 +116,12 @@ class FaultyTransport(httpx.BaseTransport):
                     is_unchanged = len(responses) == 1 and altered == message
                     return response if is_unchanged else _poll_response(request, responses, altered)
             elif left_seconds:
-                self._faults.wait(min(left_seconds, _LOOK_SECONDS))
+                self._faults.wait(min(left_seconds, _POLL_SECONDS))
             if not left_seconds or is_canceled():
                 return httpx.Response(204, headers={CURSOR_HEADER: after} if after else None, request=request)
 
-    def _give_up_silent_devices(self, request: httpx.Request, is_canceled: Callable[[], bool]) -> None:
-        """Let the server's patience pass for each attempt of this application's requests to silent devices."""
+    def _expire_silent_requests(self, request: httpx.Request, is_canceled: Callable[[], bool]) -> None:
+        """Advance the clock past the timeout of each attempt of this application's requests to silent devices."""
         for device_id in self._faults.silent_devices:
             url = request.url.copy_with(path=DEVICE_REQUESTS.format(device_id=device_id), query=None)
             for _ in range(1 + MAX_RETRIES):
@@ -139,7 +139,7 @@ class AsyncFaultyTransport(httpx.AsyncBaseTransport):
         self._threads = ThreadPoolExecutor(_MOST_THREADS, "mirror-transport")
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Carry a request and its response; a thread whose task is canceled stops waiting soon after."""
+        """Carry a request and its response. If the task is canceled, its thread soon stops waiting."""
         is_over = threading.Event()
         try:
             return await asyncio.wrap_future(self._threads.submit(self._carry, request, is_over.is_set))
@@ -151,19 +151,19 @@ class AsyncFaultyTransport(httpx.AsyncBaseTransport):
         return response if response.is_stream_consumed else _buffered(response)
 
     async def aclose(self) -> None:
-        """Let the threads end when they have nothing to do."""
+        """Shut down the threads when they are idle."""
         self._threads.shutdown(wait=False)
 
 
 def _buffered(response: httpx.Response) -> httpx.Response:
-    """Return the response with a stream that can be read twice and on a loop: that of WSGI can be neither."""
+    """Return the response with a stream that can be read twice and on a loop, unlike a stream of WSGI."""
     with closing(cast("httpx.SyncByteStream", response.stream)) as body:
         response.stream = httpx.ByteStream(b"".join(body))
     return response
 
 
 def _is_poll(request: httpx.Request) -> bool:
-    """Whether it is a poll the server would hold; the server itself rejects one that is malformed."""
+    """Return whether this is a poll that the server would hold. The server itself rejects malformed ones."""
     if request.method != "GET" or request.url.path.rstrip("/") != PULL:
         return False
     params = request.url.params
@@ -176,7 +176,7 @@ def _hold_seconds(request: httpx.Request) -> int:
 
 
 def _poll_request(request: httpx.Request, after: str | None, hold_seconds: float) -> httpx.Request:
-    """Return the poll with another position and hold; one without a position stays one."""
+    """Return the poll with another position and hold. Without a position, it stays a poll without one."""
     params = request.url.params.set("hold", min(math.ceil(hold_seconds), _hold_seconds(request)))
     if after:
         params = params.set("after", after)
@@ -195,7 +195,7 @@ def _merged(responses: Sequence[httpx.Response]) -> dict[str, list[Any]]:
 def _poll_response(
     request: httpx.Request, responses: Sequence[httpx.Response], message: Mapping[str, Any]
 ) -> httpx.Response:
-    """Return one response instead of several: with the gap of the first, and the position and time of the last."""
+    """Merge the responses into one, with the gap of the first, and the position and time of the last."""
     first, last = responses[0], responses[-1]
     sources = ((GAP_HEADER, first), (CURSOR_HEADER, last), (TIME_HEADER, last))
     headers = {name: response.headers[name] for name, response in sources if name in response.headers}

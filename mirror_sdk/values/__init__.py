@@ -57,8 +57,6 @@ Registration applies to one process: other processes, such as Dask workers, regi
 >>> decode(b"{}", EXAMPLE, "/3303/0/5700").problem
 "the decoder of application/vnd.example+json failed: KeyError: 'value'"
 >>> unregister_decoder(EXAMPLE)  # for example at the end of a test
-
-Source: LwM2M core, data types and data formats; wire.md 1 and 2.
 """
 
 from mirror_sdk.values.codecs import decode, decode_many, encode, plain_type

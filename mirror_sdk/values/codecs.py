@@ -251,7 +251,7 @@ def _written_type(content_type: object) -> str:
     if isinstance(content_type, str) and "/" in content_type:
         return content_type
     name = ALIASES.get(str(content_type), TEXT_PLAIN)
-    raise InvalidValue(f"content_type={content_type!r} is no name of a content type; write it like {name!r}")
+    raise InvalidValue(f"content_type={content_type!r} is not a content type; write it like {name!r}")
 
 
 def _check_access(definition: ResourceDefinition, path: str, *, allow_read_only: bool) -> None:

@@ -37,8 +37,8 @@ def register_decoder(content_type: str, decode: Decoder, encode: Encoder | None 
     Existing tables, and recordings, keep their values.
 
     The object table narrows the value down, as an item of JSON: 21 becomes 21.0 where a float is declared. If
-    ``decode`` raises, or returns something that is no value, the resource keeps its bytes with the kind ``opaque``, and
-    ``Value.problem`` has the reason: one bad payload never breaks a table.
+    ``decode`` raises, or returns something that is not a value, the resource keeps its bytes with the kind ``opaque``,
+    and ``Value.problem`` has the reason: one bad payload never breaks a table.
 
     Args:
         content_type: Such as ``application/vnd.example+json``, in any case. It also matches payloads whose content
@@ -51,7 +51,7 @@ def register_decoder(content_type: str, decode: Decoder, encode: Encoder | None 
 
     Raises:
         TypeError: ``decode`` or ``encode`` cannot be called with two arguments.
-        ValueError: ``content_type`` is no name of a content type without parameters, or is a built-in one: the types of
+        ValueError: ``content_type`` is not a content type without parameters, or is a built-in one: the types of
             LwM2M, JSON and CBOR mean the same in every program.
 
     >>> from mirror_sdk import register_decoder, unregister_decoder
@@ -115,7 +115,7 @@ def _key(content_type: object) -> str:
     name = content_type.strip().lower() if isinstance(content_type, str) else ""
     if not _MEDIA_TYPE.fullmatch(name):
         raise ValueError(
-            f"content_type={content_type!r} is no content type without parameters; write it like"
+            f"content_type={content_type!r} is not a content type without parameters; write it like"
             " application/vnd.example+json"
         )
     return media_type(name)
@@ -147,7 +147,7 @@ def _typed(name: str, path: str, value: object, raw: bytes) -> Reading:
     if reading.problem is None:
         return reading
     if definition is None or not isinstance(item, PythonValue | Decimal):
-        fault = "is no value; return a finite number, a text, a boolean, an aware datetime or bytes"
+        fault = "is not a value; return a finite number, a text, a boolean, an aware datetime or bytes"
     else:
         fault = f"cannot be read as the type {definition.type}"
     return reading._replace(problem=f"the decoder of {name} returned {reprlib.repr(value)}, which {fault}")

@@ -207,14 +207,14 @@ def _only_value(record: _Record, fields: Iterable[str]) -> str:
 def _text(record: _Record, name: str, default: str) -> str:
     text = record.get(name, default)
     if not isinstance(text, str):
-        raise UnreadablePayload(f"member {name!r} of a record is no text")
+        raise UnreadablePayload(f"member {name!r} of a record is not a text")
     return text
 
 
 def _number(record: _Record, name: str, default: float) -> float:
     number = as_float(record.get(name, default))
     if number is None:
-        raise UnreadablePayload(f"member {name!r} of a record is no finite number")
+        raise UnreadablePayload(f"member {name!r} of a record is not a finite number")
     return number
 
 
@@ -229,7 +229,7 @@ def _newest(entries: Iterable[_Entry], raw: bytes) -> dict[str, Reading]:
 
 def _resource_parts(path: str) -> PathParts:
     if not is_resource(path):
-        raise UnreadablePayload(f"a record is named {reprlib.repr(path)}, which is no resource path")
+        raise UnreadablePayload(f"a record is named {reprlib.repr(path)}, which is not a resource path")
     return parse_path(path)
 
 
@@ -245,7 +245,9 @@ def _reading(entry: _Entry, raw: bytes) -> Reading:
 
 def _check_resource(path: str) -> None:
     if not is_resource(path):
-        raise InvalidValue(f"{path!r} is no resource path, and this content type names one; write it like /3303/0/5700")
+        raise InvalidValue(
+            f"{path!r} is not a resource path, which this content type needs; write it like /3303/0/5700"
+        )
 
 
 def _field(value: PythonValue, resource_type: ResourceType | None) -> str:

@@ -83,7 +83,7 @@ def parse_json(raw: bytes) -> object:
 
 
 def _reject_constant(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no number of JSON")
+    raise ValueError(f"{word} is not a number of JSON")
 
 
 def parse_cbor(raw: bytes) -> object:

@@ -65,8 +65,8 @@ def parse_value(text: str, path: str) -> PythonValue:
         InvalidValue: It is no such value (``5,5``, ``12abc``, ``nan``, nothing at all), not in the declared range, or
             could be two; or the resource is executable. The message names the resource and the values it takes, with
             an example.
-        ValueError: ``path`` is no resource path.
-        TypeError: One of the two is no text.
+        ValueError: ``path`` is not a resource path.
+        TypeError: One of the two is not a text.
 
     Source: LwM2M core, annex on data types.
 
@@ -97,7 +97,7 @@ def given_value(value: object, text: str | None, path: str) -> object:
     """Return the value of a call, which takes either a value or a text that a person typed.
 
     Raises:
-        InvalidValue: There are both or neither, or the text is no value for the resource.
+        InvalidValue: There are both or neither, or the text is not a value for the resource.
     """
     if (value is None) is (text is None):
         had = "neither" if value is None else "both"
@@ -140,7 +140,7 @@ def _number(typed: str, cure: str) -> Decimal:
     if _NUMBER.fullmatch(number):
         return Decimal(number)
     if "," in number:
-        raise _NoValue(f"a comma is no decimal point; {cure}")
+        raise _NoValue(f"a comma is not a decimal point; {cure}")
     raise _NoValue(f"{cure}, without a unit" if number[:1].isdigit() else cure)
 
 

@@ -20,7 +20,7 @@ BASE64_MARK = "base64:"
 
 
 class ValueKind(StrEnum):
-    """The kind of a value; ``OPAQUE`` is bytes, ``NONE`` is no value, ``MULTIPLE`` has one value per instance."""
+    """The kind of a value; ``OPAQUE`` is bytes, ``NONE`` is not a value, ``MULTIPLE`` has one value per instance."""
 
     NUMBER = "number"
     TEXT = "text"

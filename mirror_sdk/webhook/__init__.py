@@ -23,8 +23,6 @@ Then call ``client.notifications.use_webhook(inbox, url="https://app.example.com
 ``python -m mirror_sdk.example_app`` is a complete small application (:mod:`mirror_sdk.example_app`).
 ``mirror-server help notifications`` describes how the service calls a webhook, and what a program receives when it
 changes channels.
-
-Source: specification E4, E5; wire.md 4 and 5.
 """
 
 from __future__ import annotations

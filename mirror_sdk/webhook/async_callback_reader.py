@@ -1,4 +1,4 @@
-"""Reading the entries that a webhook received, and the log of the service for what it did not. Source: wire.md 4."""
+"""A reader of the entries that a webhook received, and of the service's log for the others. Source: wire.md 4."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from mirror_sdk.wire.log_entries import NOTHING, Batch, Gap
 class AsyncCallbackReader(AsyncLogReader):
     """Reads a :class:`~mirror_sdk.CallbackInbox` from a position of its own.
 
-    If entries are missing before those that came, or nothing comes at all, it reads the service's log instead. So
-    nothing is lost while the webhook of another program is registered.
+    If entries are missing before the received ones, or no entries arrive, it reads the service's log instead. So no
+    entry is lost while the webhook of another program is registered.
 
     Args:
-        inbox: Stores what the webhook received.
+        inbox: The entries that the webhook received.
         webhook: The registration.
         send: Sends the requests for the log and the registration.
         position: Number of the entry to continue after; by default the newest one.
@@ -41,12 +41,12 @@ class AsyncCallbackReader(AsyncLogReader):
         """Return another reader of the same inbox, from this position."""
         return type(self)(self._inbox, self.webhook, self._send, position)
 
-    def skip_entry(self, seq: int | None) -> bool:  # noqa: ARG002 - as of any reader
-        """Skip nothing: the webhook brings each entry in any case."""
+    def skip_entry(self, seq: int | None) -> bool:  # noqa: ARG002 - the signature of all readers
+        """Return ``False``: the webhook delivers every entry in any case."""
         return False
 
-    async def go_to_end(self, within_seconds: float = math.inf) -> None:  # noqa: ARG002 - as of any reader
-        """Take the newest entry as the position."""
+    async def go_to_end(self, within_seconds: float = math.inf) -> None:  # noqa: ARG002 - the signature of all readers
+        """Set the position to the newest entry."""
         self.position: int | None = max(self._after, self._inbox.last)
 
     async def read(self, hold_seconds: float, within_seconds: float = math.inf) -> Batch:
@@ -56,12 +56,12 @@ class AsyncCallbackReader(AsyncLogReader):
 
         Raises:
             ChannelGone: Another program replaced the webhook, and the service has no log.
-            MirrorError: The log could not be read, and another request would not fix that.
+            MirrorError: The log could not be read, and a retry would not help.
         """
         if self.webhook.is_replaced and self._has_log:
             return await self._read_log(hold_seconds, within_seconds)
-        patience_seconds = min(hold_seconds, registration.SILENCE_SECONDS)
-        batch = self._without_earlier_gap(await self._inbox.wait_async(self._after, patience_seconds))
+        wait_seconds = min(hold_seconds, registration.SILENCE_SECONDS)
+        batch = self._without_earlier_gap(await self._inbox.wait_async(self._after, wait_seconds))
         is_silent = batch.seq is None
         if not is_silent and (batch.gap is None or not self._has_log):
             self.position = batch.seq
@@ -78,12 +78,12 @@ class AsyncCallbackReader(AsyncLogReader):
 
     @property
     def _start(self) -> int:
-        """The number after which all entries are expected: the webhook was not registered before."""
+        """The number after which all entries are expected, because the webhook was registered then."""
         first = self._inbox.first_of(self._registration)
         return (self.webhook.log_end or 0) if first is None else first - 1
 
     def _without_earlier_gap(self, batch: Batch) -> Batch:
-        """Leave out of a gap the entries from before the registration."""
+        """Remove the entries before the registration from a gap."""
         gap = batch.gap
         if gap is None or gap.first_seq is None or gap.last_seq is None:
             return batch
@@ -99,7 +99,7 @@ class AsyncCallbackReader(AsyncLogReader):
         finally:
             if batch.seq is None:
                 self.position = before
-        # The log was reset: its numbers have no relation to those that came.
+        # After a reset of the log its numbers are unrelated to the received ones.
         self._has_log = batch.gap != Gap(None, None)
         return batch
 

@@ -1,4 +1,4 @@
-"""What a webhook received: the entries of its calls, for any number of readers. Source: specification E5; wire.md 5."""
+"""The buffer of entries that a webhook received, for any number of readers. Source: specification E5; wire.md 5."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from contextlib import suppress
 from itertools import takewhile
 
 from mirror_sdk._fork import register_fork_handler
-from mirror_sdk.errors import UnexpectedAnswer
+from mirror_sdk.errors import UnexpectedResponse
 from mirror_sdk.wire.log_entries import NOTHING, Batch, Entries, Entry, Gap
 
-TOKEN_HEADER = "x-mirror-token"  # noqa: S105 - its name, not the token
-ENTRIES_KEPT = 100_000
-UIDS_KEPT = 100_000
+TOKEN_HEADER = "x-mirror-token"  # noqa: S105 - the name of the header, not a token
+MAX_ENTRIES = 100_000
+MAX_UIDS = 100_000
 
 
 def parse_callback(body: bytes) -> tuple[Entry, ...]:
     """Return the entries of one call of a webhook, in the order of the log if the service sends their numbers.
 
-    The test call at the registration has none. An entry that cannot be read is kept as it is, and does not affect the
+    The test call at the registration has none. An unreadable entry is returned unchanged and does not affect the
     others.
 
     Raises:
-        UnexpectedAnswer: The body is not a notification message.
+        UnexpectedResponse: The body is not a notification message.
 
     Source: specification E5; wire.md 5.
     """
     try:
         message = json.loads(body)
     except (ValueError, RecursionError) as exc:
-        raise UnexpectedAnswer(f"the body of a callback is not JSON: {exc}") from exc
+        raise UnexpectedResponse(f"the body of a callback is not JSON: {exc}") from exc
     if not isinstance(message, dict):
-        raise UnexpectedAnswer("the body of a callback is not a JSON object")
+        raise UnexpectedResponse("the body of a callback is not a JSON object")
     return tuple(Entries(message))
 
 
@@ -53,8 +53,8 @@ class CallbackInbox:
         url: The address at which the service calls it, if known.
         headers: The headers that the service has to send. They prove that a call comes from it.
         last: Number of the newest entry, 0 before the first one.
-        duplicates: How many entries were sent again.
-        refused: How many calls were not from the service, or not readable.
+        duplicates: The number of entries that were sent again.
+        rejected: The number of calls that were not from the service or not readable.
     """
 
     def __init__(self) -> None:
@@ -62,8 +62,8 @@ class CallbackInbox:
         self.headers: dict[str, str] = {TOKEN_HEADER: secrets.token_urlsafe(24)}
         self.last: int = 0
         self.duplicates: int = 0
-        self.refused: int = 0
-        self._entries: deque[Entry] = deque(maxlen=ENTRIES_KEPT)
+        self.rejected: int = 0
+        self._entries: deque[Entry] = deque(maxlen=MAX_ENTRIES)
         self._registrations = 0
         self._first_of: dict[int, int] = {}
         self._uids: OrderedDict[str, None] = OrderedDict()
@@ -72,7 +72,7 @@ class CallbackInbox:
         register_fork_handler(self)
 
     def _after_fork_in_child(self) -> None:
-        """Keep the entries; readers that wait stay with the parent."""
+        """Reset the waiters, which stay with the parent. The entries remain."""
         self._changed = threading.Condition()
         self._listeners = set()
 
@@ -81,27 +81,27 @@ class CallbackInbox:
 
         Args:
             body: The body of the request.
-            headers: Its headers; names in any case.
+            headers: Its headers. The case of names does not matter.
         """
         token = next((value for name, value in headers.items() if name.lower() == TOKEN_HEADER), "")
         if not hmac.compare_digest(token.encode(), self.headers[TOKEN_HEADER].encode()):
-            self.refused += 1
+            self.rejected += 1
             return 403
         try:
             entries = parse_callback(body)
-        except UnexpectedAnswer:
-            self.refused += 1
+        except UnexpectedResponse:
+            self.rejected += 1
             return 400
         self._add(entries)
         return 204
 
     @property
     def registration(self) -> int:
-        """How many times a webhook with this inbox was registered, at least 1."""
+        """The number of registrations of a webhook with this inbox, at least 1."""
         return max(self._registrations, 1)
 
     def first_of(self, registration: int) -> int | None:
-        """Return the number of the first entry that came with a registration; ``None`` if none came."""
+        """Return the number of the first entry of a registration; ``None`` if it has received none."""
         return self._first_of.get(registration)
 
     def wait(self, after: int, timeout_seconds: float) -> Batch:
@@ -111,7 +111,7 @@ class CallbackInbox:
             return self._read(after)
 
     async def wait_async(self, after: int, timeout_seconds: float) -> Batch:
-        """Wait as :meth:`wait` does, on an event loop."""
+        """Wait like :meth:`wait`, on an event loop."""
         loop = asyncio.get_running_loop()
         arrived = asyncio.Event()
 
@@ -119,7 +119,7 @@ class CallbackInbox:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(arrived.set)
 
-        # Added before the first look, so that an entry which comes in between ends the wait.
+        # Added before the first check, so that an entry that arrives in between ends the wait.
         with self._changed:
             self._listeners.add(listener)
         try:
@@ -136,24 +136,24 @@ class CallbackInbox:
 
     def _add(self, entries: tuple[Entry, ...]) -> None:
         with self._changed:
-            # Only the test call of a registration has none.
+            # A call without entries is the test call of a registration.
             self._registrations += not entries
             for entry in filter(self._is_new, entries):
-                self._keep(entry)
+                self._append(entry)
             self._changed.notify_all()
             listeners = list(self._listeners)
         for listener in listeners:
             listener()
 
-    def _keep(self, entry: Entry) -> None:
-        # A log that was reset counts from 1 again; the numbers here continue.
+    def _append(self, entry: Entry) -> None:
+        # A reset log counts from 1 again; the numbers here continue.
         seq = self.last + 1 if entry.seq is None else max(self.last + 1, entry.seq)
         self._first_of.setdefault(self.registration, seq)
         self.last = seq
         self._entries.append(entry._replace(seq=seq))
 
     def _is_new(self, entry: Entry) -> bool:
-        # An entry that cannot be read, or was logged by an earlier version of the service, may have no other identity.
+        # Unreadable entries, and those logged by an earlier version of the service, may have no other identity.
         uid = getattr(entry.body, "uid", None) or (None if entry.seq is None else f"number {entry.seq}")
         if uid is None:
             return True
@@ -161,7 +161,7 @@ class CallbackInbox:
             self.duplicates += 1
             return False
         self._uids[uid] = None
-        if len(self._uids) > UIDS_KEPT:
+        if len(self._uids) > MAX_UIDS:
             self._uids.popitem(last=False)
         return True
 
@@ -171,7 +171,7 @@ class CallbackInbox:
         following = list(takewhile(lambda entry: (entry.seq or 0) > after, reversed(self._entries)))
         following.reverse()
         first = following[0].seq or 0
-        # A number that is missing in between ends the batch, so that the next one has a gap.
+        # A missing number ends the batch, so that the next batch reports the gap.
         adjoining = [entry for number, entry in enumerate(following, first) if entry.seq == number]
         gap = Gap(after + 1, first - 1) if first > after + 1 else None
         return Batch(tuple(adjoining), adjoining[-1].seq, gap)

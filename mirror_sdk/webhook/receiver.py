@@ -15,17 +15,17 @@ LARGEST_BODY_BYTES = 64 * 1024 * 1024
 
 
 class WebhookReceiver(CallbackInbox):
-    """A small server for callbacks, on a thread of its own, until it is closed; it can be used in ``with``.
+    """A small server for callbacks, on a thread of its own, until it is closed. It can be used in ``with``.
 
-    It stays with the process that made it. In a child process reading it is an error, and closing it does nothing.
+    It belongs to the process that created it. In a child process reading it is an error, and closing it does nothing.
 
     Args:
         host: Address to listen on.
         port: Port to listen on; 0 chooses a free one.
-        public_url: Address at which the service calls it, if that is another one.
+        public_url: The address at which the service calls it, if it differs.
 
     Raises:
-        ConfigError: The address cannot be listened on.
+        ConfigError: The server cannot listen on the address.
     """
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0, *, public_url: str | None = None) -> None:
@@ -37,7 +37,7 @@ class WebhookReceiver(CallbackInbox):
                 f"cannot listen on {host}:{port}: {exc}; choose another port, or 0 for a free one"
             ) from exc
         self._server.daemon_threads = True
-        self._is_of_parent = False
+        self._is_forked = False
         self.url: str = public_url or f"http://{host}:{self._server.server_address[1]}/callback"
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="mirror-webhook", daemon=True
@@ -47,15 +47,15 @@ class WebhookReceiver(CallbackInbox):
     def _after_fork_in_child(self) -> None:
         """Close the socket: only the parent listens, and a connection to a child would wait there forever."""
         super()._after_fork_in_child()
-        self._is_of_parent = True
+        self._is_forked = True
         if self._server.fileno() >= 0:
             close_in_child(self._server.fileno())
 
     def _has_more(self, after: int) -> bool:
-        if self._is_of_parent:
+        if self._is_forked:
             raise ConfigError(
-                f"the webhook {self.url} listens in the parent of this process, which receives all entries; wait there,"
-                " or make a client here with another access key"
+                f"the webhook {self.url} listens in the parent of this process, which receives the entries; wait there,"
+                " or create a client here with another access key"
             )
         return super()._has_more(after)
 
@@ -71,8 +71,8 @@ class WebhookReceiver(CallbackInbox):
         return f"<WebhookReceiver {self.url}, {len(self._entries)} entries>"
 
     def close(self) -> None:
-        """Stop listening; entries that were received stay."""
-        if self._is_of_parent:
+        """Stop listening. The received entries remain."""
+        if self._is_forked:
             return
         self._server.shutdown()
         self._thread.join()
@@ -87,11 +87,11 @@ class WebhookReceiver(CallbackInbox):
             def do_PUT(self) -> None:
                 length = self.headers.get("Content-Length", "")
                 if not length.isdecimal() or int(length) > LARGEST_BODY_BYTES:
-                    self._answer(411 if not length.isdecimal() else 413)
+                    self._respond(411 if not length.isdecimal() else 413)
                     return
-                self._answer(inbox.receive(self.rfile.read(int(length)), dict(self.headers)))
+                self._respond(inbox.receive(self.rfile.read(int(length)), dict(self.headers)))
 
-            def _answer(self, status: int) -> None:
+            def _respond(self, status: int) -> None:
                 self.send_response(status)
                 self.send_header("Content-Length", "0")
                 self.end_headers()

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mirror_sdk._protocol.flow import Flow
 from mirror_sdk._protocol.operations import put_callback
-from mirror_sdk._protocol.steps import Steps
 from mirror_sdk.errors import BadRequest, ChannelGone
 from mirror_sdk.webhook.inbox import TOKEN_HEADER
 from mirror_sdk.wire.channel import CallbackRegistration
 from mirror_sdk.wire.errors import ErrorBody
 
 SILENCE_SECONDS = 5.0
-"""How long a client waits for its webhook before it reads the service's log."""
+"""The time without a call of the webhook after which a client reads the service's log."""
 
 
-def register(url: str, headers: Mapping[str, str]) -> Steps[bool]:
-    """Register a webhook, without the numbers of entries if the service does not know them.
+def register(url: str, headers: Mapping[str, str]) -> Flow[bool]:
+    """Register a webhook, without numbers of entries if the service does not support them.
 
     Returns:
-        Whether it knows them, and so has a log that can be read.
+        Whether the service sends numbers, and so has a log that can be read.
 
     Raises:
-        BadRequest: The service rejects it.
+        BadRequest: The service rejects the webhook.
         ValueError: The URL or the headers cannot be registered.
     """
     try:
@@ -53,10 +53,10 @@ class RegisteredWebhook:
     is_replaced: bool = False
 
     def note(self, found: CallbackRegistration | None) -> None:
-        """Compare it with the webhook that is registered now.
+        """Compare the webhook with the one that is registered now.
 
         Raises:
-            ChannelGone: It was replaced, and there is no log to read instead.
+            ChannelGone: The webhook was replaced, and there is no log to read instead.
         """
         tokens = [value for name, value in ((found and found.headers) or {}).items() if name.lower() == TOKEN_HEADER]
         self.is_replaced = found is None or found.url != self.url or tokens not in ([], [self.token])

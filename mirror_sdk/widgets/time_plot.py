@@ -231,7 +231,7 @@ def _suffix(number: int) -> str:
 def _trace_of(
     line: Series | None, interval: Interval | None, axes: Sequence[str], selected: SeriesKey | None
 ) -> dict[str, object]:
-    """Return the properties of a trace. Texts of devices are in ``name`` and ``meta``, which are no templates."""
+    """Return the properties of a trace. Texts of devices are in ``name`` and ``meta``, which are not templates."""
     if line is None or interval is None or not line.points:
         return {"visible": False, "x": [], "y": []}
     points = _drawn(line, interval, POINTS_DRAWN)

@@ -63,8 +63,8 @@ class WritePanel(MirrorWidget):
 
     Raises:
         AmbiguousName: Several devices have a name that was given.
-        TypeError: ``client`` is no :class:`~mirror_sdk.MirrorClient`, ``devices`` has something that is no device, or
-            ``path`` is no text.
+        TypeError: ``client`` is not a :class:`~mirror_sdk.MirrorClient`, ``devices`` has something that is not a
+            device, or ``path`` is not a text.
         UnknownDevice: No device has a name that was given.
         InvalidValue: A table does not name devices, or a limit is too small.
 

@@ -126,7 +126,7 @@ def _check_headers(headers: dict[str, str]) -> dict[str, str]:
     seen: set[str] = set()
     for name, value in headers.items():
         if not re.fullmatch(_HEADER_NAME_PATTERN, name):
-            raise ValueError(f"{name!r} is no header name; use letters, digits and -")
+            raise ValueError(f"{name!r} is not a header name; use letters, digits and -")
         if is_of_connection(name):
             raise ValueError(f"{name} belongs to the server's connection; leave it out")
         if name.lower() in seen:

@@ -59,7 +59,7 @@ def _check_uri(uri: str) -> str:
 
 def _check_media_type(text: str) -> str:
     if not re.fullmatch(MEDIA_TYPE_PATTERN, text):
-        raise ValueError(f"{text!r} is no content type; write it like text/plain")
+        raise ValueError(f"{text!r} is not a content type; write it like text/plain")
     return text
 
 

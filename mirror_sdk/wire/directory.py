@@ -154,7 +154,7 @@ def _check_text(text: str) -> str:
 def _check_attribute_name(name: str) -> str:
     # No filter could name one that begins with a digit, by the rules of the public API.
     if not re.fullmatch(_ATTRIBUTE_NAME, name):
-        raise ValueError("is no name of an attribute; begin with no digit, and use letters, digits and signs")
+        raise ValueError(f"{name!r} is not a valid attribute name; start with a letter, and use printable characters")
     return name
 
 

@@ -34,7 +34,7 @@ def parse_links(text: str) -> Iterator[Link]:
     """Yield the links of a text; empty ones between commas are left out.
 
     Raises:
-        NoLinks: A part of the text is no link.
+        NoLinks: A part of the text is not a link.
     """
     position = 0
     while position < len(text):

@@ -102,7 +102,7 @@ class Entries:
         numbered = [(seq, content) for seq, _, content in self._listed if seq is not None]
         for seq, _ in numbered:
             if not _is_number(seq):
-                return f"an entry has the number {seq!r}, which is no number"
+                return f"an entry has the number {seq!r}, which is not a number"
             if not (after or 0) < seq <= last:
                 return f"an entry has the number {seq}, which is not above {after or 0} and up to {last}"
         for (seq, content), (next_seq, other) in pairwise(sorted(numbered, key=itemgetter(0))):

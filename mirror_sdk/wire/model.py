@@ -39,7 +39,7 @@ _FAULTS = {
 }
 
 
-def place_and_fault(detail: Mapping[str, Any]) -> tuple[str, str]:
+def location_and_fault(detail: Mapping[str, Any]) -> tuple[str, str]:
     """Return the place of a validation error, empty for the whole input, and the error with its cure; never the value.
 
     Args:

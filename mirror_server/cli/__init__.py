@@ -16,7 +16,7 @@ import click
 from mirror_sdk._lazy_group import LazyGroup
 from mirror_sdk._manual import show_topic
 from mirror_server.core.errors import CannotServe
-from mirror_server.hooks import Broken, failed_in, installed, of_all
+from mirror_server.hooks import Broken, call_installed, extension_of_error, installed
 from mirror_server.store.backend import DatabaseError
 
 _MODULES: dict[str, Sequence[str]] = {
@@ -25,7 +25,7 @@ _MODULES: dict[str, Sequence[str]] = {
     "mirror_server.cli.keys": ["keys"],
     "mirror_server.cli.run": ["run"],
 }
-for _added in of_all("commands"):
+for _added in call_installed("commands"):
     _MODULES.update(_added)
 
 TOPICS = {
@@ -33,7 +33,7 @@ TOPICS = {
     "notifications": "mirror_server.notifications",
     "extensions": "mirror_server.hooks",
 }
-for _added_topics in of_all("help_topics"):
+for _added_topics in call_installed("help_topics"):
     TOPICS.update(_added_topics)
 
 _MISSING = "{} is missing; install what a server needs with: pip install 'device-state-mirror[server]'"
@@ -55,7 +55,7 @@ class _ServerCommands(LazyGroup):
         except ImportError as error:
             if isinstance(error, ModuleNotFoundError) and _is_required(error.name or ""):
                 raise click.ClickException(_MISSING.format(error.name)) from error
-            if name := failed_in(error):
+            if name := extension_of_error(error):
                 raise click.ClickException(f"the extension {name} failed: {error}") from error
             raise
 
@@ -102,10 +102,10 @@ def _installed() -> str:
     lines = ["", "", "Installed extensions", "--------------------", ""]
     for name, extension in installed().items():
         if isinstance(extension, Broken):
-            lines.append(f"- ``{name}``: {extension.why}")
+            lines.append(f"- ``{name}``: {extension.reason}")
             continue
-        about = (extension.__doc__ or "").strip().partition("\n")[0]
+        purpose = (extension.__doc__ or "").strip().partition("\n")[0]
         topics = [topic for topic, module in TOPICS.items() if f"{module}.".startswith(f"{extension.__name__}.")]
         more = f" More in ``mirror-server help``: {', '.join(topics)}." if topics else ""
-        lines.append(f"- ``{name}``: {about}{more}")
+        lines.append(f"- ``{name}``: {purpose}{more}")
     return "\n".join(lines)

@@ -13,7 +13,7 @@ import click
 
 from mirror_server.cli import main
 from mirror_server.config import Settings, database_option, options_of
-from mirror_server.hooks import Erasure, of_all, of_commands, open_database, read_settings
+from mirror_server.hooks import Erasure, call_installed, load_for_commands, open_database, read_settings
 from mirror_server.store import maintenance, schema
 from mirror_server.store.backend import DatabaseError, shown
 from mirror_server.store.database import Database, location_of
@@ -25,7 +25,7 @@ from mirror_server.store.sqlite.files import copy
 @click.argument("device_id")
 @click.confirmation_option(prompt="This permanently deletes all stored data of the device. Continue?")
 @database_option
-@options_of("erase", Settings, *of_all("settings"))
+@options_of("erase", Settings, *call_installed("settings"))
 def erase(device_id: str, database_url: str, **settings: Any) -> None:
     """Erase all data of a device, to protect the privacy of its user, and print a receipt.
 
@@ -62,7 +62,7 @@ def _erase(database: Database, device_id: str, settings: Settings) -> tuple[dict
 
     The counts include the data outside the database.
     """
-    hook = of_commands().hook
+    hook = load_for_commands().hook
     while True:
         erasures: list[Erasure] = hook.erasure(database=database, device_id=device_id, settings=settings)
 
@@ -81,7 +81,7 @@ def _erase(database: Database, device_id: str, settings: Settings) -> tuple[dict
 
 @main.command()
 @database_option
-@options_of("check", Settings, *of_all("settings"))
+@options_of("check", Settings, *call_installed("settings"))
 def check(database_url: str, **settings: Any) -> None:
     """Check the database for damage and list it by kind, with counts. The exit status is 1 if there is any.
 
@@ -90,7 +90,7 @@ def check(database_url: str, **settings: Any) -> None:
     violations = location_of(database_url).damage()
     if not violations:
         with closing(open_database(database_url, must_exist=True)) as database:
-            hook, read = of_commands().hook, read_settings(database_url=database_url, **settings)
+            hook, read = load_for_commands().hook, read_settings(database_url=database_url, **settings)
             violations = database.violations() or list(chain(*hook.check(database=database, settings=read)))
             sizes = hook.size(database=database)
         for size in sizes:
@@ -123,7 +123,7 @@ def backup(file: Path, database_url: str) -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @database_option
 def restore(file: Path, database_url: str) -> None:
-    """Create the database from the backup FILE. It must not exist yet, so nothing is overwritten."""
+    """Create the database from the backup FILE. An existing database is rejected, so nothing is overwritten."""
     path = location_of(database_url).file()
     if path.exists():
         companions = " and ".join(path.name + end for end in ("-wal", "-shm"))
@@ -132,7 +132,7 @@ def restore(file: Path, database_url: str) -> None:
             f" {companions} if they exist, or choose another file with --database"
         )
     # The copy is upgraded; the backup itself keeps its version.
-    copy(file, path, [schema.CORE, *(storage.branch for storage in of_commands().storages)])
+    copy(file, path, [schema.CORE, *(storage.branch for storage in load_for_commands().storages)])
     with closing(open_database(database_url)) as restored:
         restored.write(maintenance.skip_lost_numbers)
     click.echo(f"restored {database_url}")

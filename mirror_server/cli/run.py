@@ -12,7 +12,7 @@ from mirror_sdk._visible import visible
 from mirror_server.cli import main
 from mirror_server.config import ListenAddress, Settings, options_of
 from mirror_server.core.errors import CannotServe
-from mirror_server.hooks import Extensions, of_all, read_settings
+from mirror_server.hooks import Extensions, call_installed, read_settings
 from mirror_server.store.backend import shown
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ port_option = click.option(
     help="Address to listen on.",
 )
 @port_option
-@options_of("run", Settings, *of_all("settings"))
+@options_of("run", Settings, *call_installed("settings"))
 def run(host: str, port: int, **settings: Any) -> None:
     """Run the server until it is stopped with Ctrl-C or SIGTERM.
 
@@ -50,7 +50,7 @@ def run(host: str, port: int, **settings: Any) -> None:
 
 def _announce(url: str, services: Services) -> None:
     click.echo(f"Serving {shown(services.settings.database_url)} on {url}")
-    for line in (*services.extensions.hook.devices_come_to(), *services.announcements(url, None)):
+    for line in (*services.extensions.hook.device_address(), *services.announcements(url, None)):
         click.echo(line)
 
 

@@ -17,7 +17,7 @@ class DesiredEvent(Enum):
     """An event of a desired value."""
 
     WRITE_ACCEPTED = "write accepted (202)"
-    WRITE_SUCCEEDED = "device answers with success"
+    WRITE_SUCCEEDED = "device responds with success"
     WRITE_FAILED = "device rejects, or the command expires"
 
 

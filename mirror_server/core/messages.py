@@ -16,7 +16,7 @@ REG_UPDATES = "reg-updates"
 DE_REGISTRATIONS = "de-registrations"
 REGISTRATIONS_EXPIRED = "registrations-expired"
 
-_LEAVING = {DE_REGISTRATIONS, REGISTRATIONS_EXPIRED}
+_DEREGISTRATIONS = {DE_REGISTRATIONS, REGISTRATIONS_EXPIRED}
 _ANNOUNCED = {REGISTRATIONS, REG_UPDATES}
 # Members that are not in the public API. A reader gets them only with `include_seq`.
 _WITH_SEQ = {
@@ -99,7 +99,7 @@ def registration(
     }
 
 
-def leaving(*, device_id: str, endpoint_name: str, at: Instant) -> dict[str, Any]:
+def deregistration(*, device_id: str, endpoint_name: str, at: Instant) -> dict[str, Any]:
     """Return the event of a device that deregistered, or whose registration expired."""
     return {"ep": device_id, "original-ep": endpoint_name, "timestamp": at}
 
@@ -150,7 +150,7 @@ def compose(entries: Iterable[LogEntry], extras: Extras) -> dict[str, list[Any]]
     """Return the body of a message: a list for each kind that has entries."""
     message: dict[str, list[Any]] = {}
     for entry in entries:
-        message.setdefault(entry.kind, []).append(shown(entry, extras))
+        message.setdefault(entry.kind, []).append(entry_json(entry, extras))
     return message
 
 
@@ -158,18 +158,18 @@ def _is_server_error(entry: LogEntry) -> bool:
     return entry.kind == ASYNC_RESPONSES and bool(entry.body["status"] >= 500)
 
 
-def shown(entry: LogEntry, extras: Extras) -> Any:
+def entry_json(entry: LogEntry, extras: Extras) -> Any:
     """Return the JSON of an entry, with these extras."""
     body = entry.body
-    if entry.kind in _LEAVING and not extras.deregistrations_as_object:
+    if entry.kind in _DEREGISTRATIONS and not extras.deregistrations_as_object:
         return body["ep"]
     if extras.include_seq:
         body = {**body, "seq": entry.seq}
-    dropped = _left_out(entry.kind, extras)
+    dropped = _dropped_members(entry.kind, extras)
     return {name: value for name, value in body.items() if name not in dropped}
 
 
-def _left_out(kind: str, extras: Extras) -> set[str]:
+def _dropped_members(kind: str, extras: Extras) -> set[str]:
     """Return the members of an entry that are not among the extras."""
     dropped = set() if extras.include_uid else {"uid"}
     if kind not in _ANNOUNCED:

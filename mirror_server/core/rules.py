@@ -3,8 +3,8 @@
 Source: specification 3.3; wire.md 3.
 
 An application may have 1024 rules with 256 path patterns each, and a device 1000 resources. Trying each rule with each
-resource takes seconds. Here a text is looked up once as a whole and once for each length that a prefix has, and the
-rules that a pattern belongs to are the bits of one integer.
+resource takes seconds. Here a text needs one lookup, and one for each length of a prefix. The rules of a pattern are
+the bits of one integer.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class RuleIndex:
 
 
 class _Patterns:
-    """Which rules have a pattern that matches a text, as the bits of an integer.
+    """An index of the rules with a pattern that matches a text, as the bits of an integer.
 
     Args:
         patterns: The position of each rule with its patterns; ``None`` where the rule matches every text.
@@ -71,9 +71,9 @@ class _Patterns:
                 continue
             for text in texts:
                 of_kind, key = (self._prefixes, text[:-1]) if text.endswith("*") else (self._exact, text)
-                known = of_kind.get(key)
+                present = of_kind.get(key)
                 # Most patterns are of one rule, and then share its integer.
-                of_kind[key] = rule if known is None else known | rule
+                of_kind[key] = rule if present is None else present | rule
         self._lengths = sorted({len(prefix) for prefix in self._prefixes})
 
     def matching(self, text: str) -> int:

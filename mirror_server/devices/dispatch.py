@@ -88,7 +88,7 @@ class Dispatcher:
         answer_timeout_seconds: How long a device may take to respond.
 
     Attributes:
-        held: The async-ids of commands that must not be sent yet. Code that removes one wakes its device.
+        delayed: The async-ids of commands that must not be sent yet. Code that removes one wakes its device.
     """
 
     def __init__(
@@ -104,8 +104,8 @@ class Dispatcher:
         self._clock = clock
         self._backends = backends
         self._finish = finish
-        self.held: set[str] = set()
-        self._answer_timeout_seconds = answer_timeout_seconds
+        self.delayed: set[str] = set()
+        self._response_timeout_seconds = answer_timeout_seconds
         self._deliveries: dict[str, _Delivery] = {}
         self._new: list[_Delivery] = []
         # Subscribe commands without a response, which are not repeated before the device makes contact again.
@@ -147,7 +147,7 @@ class Dispatcher:
             self._retry_failed(*failure)
         if has_new:
             # All devices that one transaction woke are handled together, by the first call.
-            self._database.after_group(self._begin_new)
+            self._database.after_group(self._start_new)
 
     def in_flight(self) -> set[int]:
         """Return the numbers of the device requests in flight."""
@@ -173,14 +173,14 @@ class Dispatcher:
             device_ids = {*commands.devices_with_waiting(session), *subscriptions.devices_with_work(session)}
         self.wake(*sorted(device_ids))
 
-    def _begin_new(self) -> None:
+    def _start_new(self) -> None:
         """Send pending work to the devices that were woken since the last call."""
         with self._lock:
             deliveries, self._new = self._new, []
         for batch in batches(deliveries):
-            self._begin_batch(batch)
+            self._start_batch(batch)
 
-    def _begin_batch(self, deliveries: Sequence[_Delivery]) -> None:
+    def _start_batch(self, deliveries: Sequence[_Delivery]) -> None:
         now, device_ids = self._clock.now(), [delivery.device_id for delivery in deliveries]
         try:
             found = self._database.query(lambda session: commands.pending_work(session, device_ids, now))
@@ -190,11 +190,11 @@ class Dispatcher:
                     self._retry_failed(each, error)
                 else:
                     # Alone, so that a device whose rows cannot be read does not delay others.
-                    self._begin_batch([each])
+                    self._start_batch([each])
             return
         for delivery in deliveries:
             try:
-                self._begin(delivery, found[delivery.device_id])
+                self._start_next(delivery, found[delivery.device_id])
             except Exception as error:
                 self._give_up(delivery, error)
 
@@ -216,7 +216,7 @@ class Dispatcher:
                 _log.error(message, delivery.device_id, _PAUSE_AFTER_ERROR_SECONDS, exc_info=error)
         self._release_later(delivery)
 
-    def _begin(self, delivery: _Delivery, found: PendingWork) -> None:
+    def _start_next(self, delivery: _Delivery, found: PendingWork) -> None:
         """Send the next job to a device. Without one, its delivery ends."""
         job = self._next_job(delivery.device_id, found)
         if job is not None:
@@ -239,8 +239,8 @@ class Dispatcher:
             for each in observations:
                 if each not in unanswered:
                     return Job(device_id, each)
-        if command is None or command.async_id in self.held:
-            # Later commands wait with a held one, because the device gets all in order.
+        if command is None or command.async_id in self.delayed:
+            # Later commands wait with a delayed one, because the device gets all in order.
             return None
         return Job(device_id, _command_of(command), command)
 
@@ -274,7 +274,7 @@ class Dispatcher:
             self._give_up(delivery, error)
 
     def _transmit(self, job: Job, delivery: _Delivery) -> None:
-        due_at = after_seconds(self._clock.now(), self._answer_timeout_seconds)
+        due_at = after_seconds(self._clock.now(), self._response_timeout_seconds)
         if job.request is not None:
             due_at = min(due_at, job.request.expires_at)
         # The timer first, because the response, which cancels it, may arrive before ``send`` returns.

@@ -125,7 +125,7 @@ class Outcome(Enum):
     UNSUPPORTED_CONTENT_TYPE = (415, "UNSUPPORTED_CONTENT_TYPE")
     UNAVAILABLE = (503, "NOT_CONNECTED")
     """The connection was lost before a response. An idempotent command may be retried."""
-    NO_ANSWER = (504, "TIMEOUT")
+    NO_RESPONSE = (504, "TIMEOUT")
     """The device did not respond to any transmission. An idempotent command may be retried."""
     NOT_SENT = (503, None)
     """Nothing was sent, because the device is unreachable until its next contact. This does not count as an attempt."""
@@ -136,7 +136,7 @@ class Outcome(Enum):
         return self not in _WITHOUT_RESPONSE
 
 
-_WITHOUT_RESPONSE = frozenset({Outcome.UNAVAILABLE, Outcome.NO_ANSWER, Outcome.NOT_SENT})
+_WITHOUT_RESPONSE = frozenset({Outcome.UNAVAILABLE, Outcome.NO_RESPONSE, Outcome.NOT_SENT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class DeviceResponse:
     content: Content | None = None
     responded_at: Instant | None = None
     """The device's time of the value, if it differs from the time of arrival."""
-    parts: tuple[tuple[str, Content], ...] | None = None
+    instance_values: tuple[tuple[str, Content], ...] | None = None
     """The paths and values of an object instance that was read; ``None`` for a single resource."""
 
 
@@ -215,5 +215,5 @@ class NotRegistered(Exception):
     """The device is not registered (any more). It has to make a full registration."""
 
 
-class NameTaken(Exception):
+class NameInUse(Exception):
     """A device of another backend has the endpoint name."""

@@ -46,8 +46,6 @@ Changing channels without loss
 - A key has one channel of the server at a time. A webhook or websocket channel is rejected while there is a poll
   channel, which ``DELETE /v2/notification/pull`` ends. A plain poll is rejected while there is a webhook or a websocket
   channel. Deliveries in progress when a process was killed can arrive twice, with the same ``uid``.
-
-Source: specification E4, E5; wire.md 4 and 5.
 """
 
 # This package imports ``config``, the store and its imports, but neither the service nor Flask. To read it, begin with

@@ -125,20 +125,20 @@ class PlainPolls:
         """
         self._forget_dead(app_id)
         # Before the log is read: an entry that is appended in between is not missed.
-        more = self._log.more(app_id)
+        waiter = self._log.entry_waiter(app_id)
         with self._lock:
             if app_id in self._open:
-                more.cancel()
+                waiter.cancel()
                 raise ApiError(
                     409,
                     "a long poll of this key is open already; wait for its response, or read with a position of your"
                     " own: after=SEQ",
                 )
-            self._open[app_id] = (more, process_id)
+            self._open[app_id] = (waiter, process_id)
             position, _ = self._positions.get(app_id, (None, None))
             # Under the lock, so that this is stored in the same order.
-            self._database.submit_durable(lambda session: self._open_channel(session, app_id, more, position))
-        return more
+            self._database.submit_durable(lambda session: self._open_channel(session, app_id, waiter, position))
+        return waiter
 
     def closing(self, app_id: str) -> Waiter[None] | None:
         """Return a waiter that is done when the open poll of a key is closed; ``None`` if no poll is open.
@@ -152,15 +152,15 @@ class PlainPolls:
         """Return how many entry numbers follow the position. Some of these entries may be deleted."""
         return self._log.last_seq(app_id) - self._position(app_id)
 
-    def read(self, app_id: str, more: EntryWaiter) -> Page:
+    def read(self, app_id: str, waiter: EntryWaiter) -> Page:
         """Return the page after the position, without moving the position. For any thread.
 
         Raises:
             ApiError: The key was revoked, and its log deleted, while the poll was open (401).
         """
-        return self._log.read_new(app_id, self._position(app_id), more)
+        return self._log.read_new(app_id, self._position(app_id), waiter)
 
-    def take(self, app_id: str, more: EntryWaiter, page: Page) -> None:
+    def advance(self, app_id: str, waiter: EntryWaiter, page: Page) -> None:
         """Move the position to the end of a page that is about to be sent in the response of this poll.
 
         Raises:
@@ -168,16 +168,16 @@ class PlainPolls:
         """
         with self._lock:
             open_poll, process_id = self._open.get(app_id, (None, None))
-            if open_poll is not more:
-                raise self._ended[more]
+            if open_poll is not waiter:
+                raise self._ended[waiter]
             self._positions[app_id] = (page.cursor, process_id)
 
-    def close(self, app_id: str, more: EntryWaiter) -> None:
+    def close(self, app_id: str, waiter: EntryWaiter) -> None:
         """End this poll, so that the key may poll again."""
         with self._lock:
-            if self._open.get(app_id, (None, None))[0] is more:
+            if self._open.get(app_id, (None, None))[0] is waiter:
                 del self._open[app_id]
-        more.cancel()
+        waiter.cancel()
         self._closings.wake(app_id, None)
 
     def delete(self, app_id: str) -> Future[None]:
@@ -193,7 +193,7 @@ class PlainPolls:
     def forget(self) -> None:
         """End the open polls, because another process has the positions now."""
         with self._lock:
-            ended_polls = [self._end(app_id, _taken_over()) for app_id in list(self._open)]
+            ended_polls = [self._end(app_id, _moved_to_other_process()) for app_id in list(self._open)]
             self._positions.clear()
         for ended_poll in filter(None, ended_polls):
             self._notify_ended(ended_poll)
@@ -207,21 +207,21 @@ class PlainPolls:
         state = logs.state(session, app_id)
         return bool(state and state.polled)
 
-    def _open_channel(self, session: Session, app_id: str, more: EntryWaiter, position: int | None) -> None:
+    def _open_channel(self, session: Session, app_id: str, waiter: EntryWaiter, position: int | None) -> None:
         """Store that there is a poll channel, unless one of another type was registered since the poll arrived."""
         other = self._channels.other(session, app_id, POLL)
         if other is None:
             self._store(session, app_id, position, polled=True)
             return
-        session.after_commit(lambda: self._give_way(app_id, more, other))
+        session.after_commit(lambda: self._end_for_other_channel(app_id, waiter, other))
 
-    def _give_way(self, app_id: str, more: EntryWaiter, other: ApiError) -> None:
+    def _end_for_other_channel(self, app_id: str, waiter: EntryWaiter, other: ApiError) -> None:
         with self._lock:
             self._positions.pop(app_id, None)
-            if self._open.get(app_id, (None, None))[0] is not more:
+            if self._open.get(app_id, (None, None))[0] is not waiter:
                 return
             self._end(app_id, other)
-        self._notify_ended(more)
+        self._notify_ended(waiter)
 
     def _forget_dead(self, app_id: str) -> None:
         """Drop the open poll and the unconfirmed position of a process that has ended: the response may be lost."""
@@ -236,7 +236,7 @@ class PlainPolls:
                 self._positions.pop(app_id, None)
             if open_poll is None or forwarder not in dead or self._open.get(app_id, (None, None))[0] is not open_poll:
                 return
-            self._end(app_id, _taken_over())
+            self._end(app_id, _moved_to_other_process())
         self._notify_ended(open_poll)
 
     def _end(self, app_id: str, api_error: ApiError) -> EntryWaiter | None:
@@ -247,7 +247,7 @@ class PlainPolls:
         return open_poll
 
     def _notify_ended(self, ended_poll: EntryWaiter) -> None:
-        # A poll that was woken at this moment gets its error from `take`.
+        # A poll that was woken at this moment gets its error from `advance`.
         ended_poll.fail(self._ended[ended_poll])
         self._closings.wake(ended_poll.name, None)
 
@@ -270,5 +270,5 @@ def _deleted() -> ApiError:
     return ApiError(410, "the poll channel was deleted while this poll was open; poll again to open a new one")
 
 
-def _taken_over() -> ApiError:
+def _moved_to_other_process() -> ApiError:
     return ApiError(503, "another process took this channel over; poll again")

@@ -105,7 +105,7 @@ class Woken:
 
 
 EntryWaiter: TypeAlias = Waiter[Woken]
-"""A waiter for new entries; see :meth:`NotificationLog.more`."""
+"""A waiter for new entries; see :meth:`NotificationLog.entry_waiter`."""
 
 
 class NotificationLog:
@@ -199,8 +199,8 @@ class NotificationLog:
         app_ids = logs.applications(session)
         self.append(session, kind, ((app_id, device_id, {**body, **own.get(app_id, {})}) for app_id in app_ids))
 
-    def read_new(self, app_id: str, after: int, more: EntryWaiter, limit: int = MAX_ENTRIES) -> Page:
-        """Return the next message after the number ``after``, for a reader that called :meth:`more` before.
+    def read_new(self, app_id: str, after: int, waiter: EntryWaiter, limit: int = MAX_ENTRIES) -> Page:
+        """Return the next message after the number ``after``, for a reader that called :meth:`entry_waiter` before.
 
         Entries that were just appended are not read again, unless others were appended at the same moment. Then all
         of them form one message, which is read once for all waiters with the same position.
@@ -208,7 +208,7 @@ class NotificationLog:
         Raises:
             ApiError: The key was revoked, and its log deleted, while the reader waited (401).
         """
-        woken = more.result() if more.done() else None
+        woken = waiter.result() if waiter.done() else None
         added = woken.added if woken else None
         if added is not None and added.cursor == self._newest_seq[app_id] and added.is_next(after, limit):
             return added
@@ -245,9 +245,9 @@ class NotificationLog:
     def _read_shared(self, app_id: str, after: int, woken: Woken) -> Page:
         """Return the page after a number that another waiter, woken at the same time, has just read.
 
-        It is read again if waiters were woken since. A reader that called :meth:`more` before this is woken for every
-        entry that is missing in the page. The page is shared for a moment only, because entries may be erased and keys
-        revoked.
+        It is read again if waiters were woken since. A reader that called :meth:`entry_waiter` before this is woken for
+        every entry that is missing in the page. The page is shared for a moment only, because entries may be erased and
+        keys revoked.
         """
         wakes, found = self._waiters.count_wakes(app_id), woken.read
         if found is not None and (found.after, found.wakes) == (after, wakes) and self._monotonic() < found.until:
@@ -300,7 +300,7 @@ class NotificationLog:
         state = self._database.query(lambda session: logs.state(session, app_id))
         return state.last_seq if state else 0
 
-    def more(self, app_id: str, *, is_poll: bool = True) -> EntryWaiter:
+    def entry_waiter(self, app_id: str, *, is_poll: bool = True) -> EntryWaiter:
         """Return a waiter that completes when an entry is appended. Cancel it when it is no longer needed.
 
         Call this before you read, so that an entry that is appended in between is not missed.

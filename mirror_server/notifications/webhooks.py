@@ -50,10 +50,10 @@ T = TypeVar("T")
 WEBHOOK = ChannelType("CALLBACK", "a webhook", "/v2/notification/callback", "a PUT to {} registers a webhook")
 
 _TEST_FAILED = (
-    f"the test call of the URL failed: it must answer PUT with 200 or 204 within {LIMIT_SECONDS} s and without a"
-    " redirect, at an address that the operator lets this server call; the server's log says what it did instead"
+    f"the test call of the URL failed: it must respond to PUT with 200 or 204 within {LIMIT_SECONDS} s and without a"
+    " redirect, at an address that the operator lets this server call; the server's log has the reason"
 )
-_CALL_FAILED = "the URL did not answer with 200 or 204; the server's log says what it did instead"
+_CALL_FAILED = "the URL did not respond with 200 or 204; the server's log has the reason"
 # All failures take at least this long. Otherwise the duration would reveal whether a port is closed.
 _FAILED_CALL_SECONDS = 1
 _MAX_LOOKUPS = 200
@@ -198,14 +198,14 @@ class Webhooks:
         while (row := self.registration(app_id)) is not None:
             await self._wait_until(self._attempt_at(row))
             # Before the log is read, so that an entry that is appended in between is not missed.
-            more = self._log.more(app_id, is_poll=False)
+            waiter = self._log.entry_waiter(app_id, is_poll=False)
             try:
                 if not await self._send_next(app_id, row):
                     has_more = asyncio.Event()
-                    more.add_done_callback(_setter(has_more))
+                    waiter.add_done_callback(_setter(has_more))
                     await has_more.wait()
             finally:
-                more.cancel()
+                waiter.cancel()
 
     async def _send_next(self, app_id: str, row: WebhookRow) -> bool:
         """Send the next message; return false when there is none."""
@@ -242,7 +242,7 @@ class Webhooks:
 
     def _record_failure(self, session: Session, app_id: str, row: WebhookRow) -> None:
         now = self._clock.now()
-        if row.failing_since is not None and is_given_up(row.failing_since, self._clock.sure_now()):
+        if row.failing_since is not None and is_abandoned(row.failing_since, self._clock.sure_now()):
             logs.delete_webhook(session, app_id)
             session.after_commit(lambda: _log.warning("a webhook was given up", extra={"application": app_id}))
             return
@@ -286,8 +286,8 @@ def delay_seconds(failures: int) -> int:
     return min(1 << min(failures - 1, _MAX_DOUBLINGS), _MAX_DELAY_SECONDS)
 
 
-def is_given_up(failing_since: Instant, now: Instant) -> bool:
-    """Whether a webhook is given up, because its calls failed for 24 hours. Without messages it does not fail."""
+def is_abandoned(failing_since: Instant, now: Instant) -> bool:
+    """Whether a webhook is abandoned, because its calls failed for 24 hours. Without messages it does not fail."""
     return now >= after_seconds(failing_since, _GIVE_UP_AFTER_SECONDS)
 
 
@@ -347,8 +347,8 @@ class _CheckedBackend(AsyncNetworkBackend):
         addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
         forbidden = [address for address in addresses if not is_allowed_address(address, self._networks)]
         if forbidden or not addresses:
-            where = ", ".join(forbidden) or host
-            raise CallFailed(f"the address {where} may not be called; --allow-callbacks-to can allow it")
+            target = ", ".join(forbidden) or host
+            raise CallFailed(f"the address {target} may not be called; --allow-callbacks-to can allow it")
         *others, last = addresses
         limit_seconds = LIMIT_SECONDS / len(addresses)
         for address in others:
@@ -380,12 +380,12 @@ class WebhookCaller:
             ):
                 await _drain(response)
         except TimeoutError:
-            raise CallFailed(f"no answer within {LIMIT_SECONDS} s") from None
+            raise CallFailed(f"no response within {LIMIT_SECONDS} s") from None
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
-            raise CallFailed(f"no answer: {type(error).__name__} {error}".rstrip()) from error
+            raise CallFailed(f"no response: {type(error).__name__} {error}".rstrip()) from error
         if response.status not in {200, 204}:
             redirects = ", and redirects are not followed" if 300 <= response.status < 400 else ""
-            raise CallFailed(f"answered {response.status}{redirects}")
+            raise CallFailed(f"status {response.status}{redirects}")
 
     async def close(self) -> None:
         """Close the connections."""

@@ -391,8 +391,8 @@ class CommandService:
         Raises:
             ApiError: It is not (400).
         """
-        parts = parse_path(path)
-        is_instance = parts.instance_id is not None and parts.resource_id is None
+        ids = parse_path(path)
+        is_instance = ids.instance_id is not None and ids.resource_id is None
         if not (is_instance and resources.has_instance(session, device_id, path)):
             message = f"the device has no resource {path}; GET /v2/endpoints/{device_id} lists those it has"
         elif self._splitter_of(session, device_id) is None:
@@ -454,8 +454,8 @@ def _failure_at_expiry(command: Command) -> Failure:
 
 def _read_values(command: Command, response: DeviceResponse, content: Content, now: Instant) -> list[ReceivedValue]:
     """Return the value of a read, or the values of an object instance."""
-    parts = ((command.request.path, content),) if response.parts is None else response.parts
-    return [reported_value(command.device_id, path, each, now, "read") for path, each in parts]
+    values = ((command.request.path, content),) if response.instance_values is None else response.instance_values
+    return [reported_value(command.device_id, path, each, now, "read") for path, each in values]
 
 
 def reported_value(

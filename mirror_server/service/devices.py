@@ -18,7 +18,7 @@ from mirror_server.core import messages
 from mirror_server.core.errors import unknown_device
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import DE_REGISTRATIONS, REG_UPDATES, REGISTRATIONS, REGISTRATIONS_EXPIRED
-from mirror_server.devices.link import NameTaken, NotRegistered, Observation, Registration
+from mirror_server.devices.link import NameInUse, NotRegistered, Observation, Registration
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.service.commands import CommandService, reported_value
 from mirror_server.service.subscriptions import SubscriptionService
@@ -283,7 +283,7 @@ class DeviceService:
     def registered(self, registration: Registration) -> Future[str]:
         """Store a full registration; the future has the device id.
 
-        The future raises :class:`NameTaken` if a device of another backend has the endpoint name.
+        The future raises :class:`NameInUse` if a device of another backend has the endpoint name.
         """
 
         def work(session: Session) -> str:
@@ -420,7 +420,7 @@ class DeviceService:
         """Return the device after the registration, and whether it was registered before."""
         existing = devices.find_by_endpoint_name(session, registration.endpoint_name)
         if existing and existing.backend != registration.backend:
-            raise NameTaken(registration.endpoint_name)
+            raise NameInUse(registration.endpoint_name)
         now = self._clock.now()
         row = DeviceRow(
             device_id=existing.device_id if existing else registration.device_id or uuid.uuid4().hex,
@@ -466,7 +466,7 @@ class DeviceService:
         device_id = row.device_id
         devices.put_registration(session, replace(row, registered=0), now)
         subscriptions.reset_device(session, device_id)
-        event = messages.leaving(device_id=device_id, endpoint_name=row.endpoint_name, at=now)
+        event = messages.deregistration(device_id=device_id, endpoint_name=row.endpoint_name, at=now)
         self._log.append_for_each(session, kind, device_id, event)
         self._notify_listeners(session, row, kind, now, state_change=bool(row.registered))
 

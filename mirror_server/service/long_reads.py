@@ -32,7 +32,7 @@ _RETURNED_MICROSECONDS = 25
 
 
 def is_long_read(conditions: Sequence[Condition], *, rows: int, returned: int = 0, counts: bool = False) -> bool:
-    """Whether a list is expected to block the event loop for too long.
+    """Return whether a list is expected to block the event loop for too long.
 
     Args:
         conditions: The conditions of the selection.
@@ -62,15 +62,15 @@ class Slots:
     Args:
         limit: The number of slots.
         share: The share of them that one application may have, up to 1. It may have at least one slot.
-        what: The use of the slots, for an error message: ``polls, streams and websockets are open``.
+        usage: The use of the slots, for an error message: ``polls, streams and websockets are open``.
         reason: The ``reason`` of the error if no slot is free.
         retry_seconds: When to retry after that error.
     """
 
-    def __init__(self, limit: int, share: float, *, what: str, reason: str, retry_seconds: int) -> None:
+    def __init__(self, limit: int, share: float, *, usage: str, reason: str, retry_seconds: int) -> None:
         self._limit = limit
         self._application_limit = max(1, math.ceil(limit * share))
-        self._what = what
+        self._usage = usage
         self._reason = reason
         self._retry_seconds = retry_seconds
         self._used: Counter[str] = Counter()
@@ -79,14 +79,14 @@ class Slots:
     @classmethod
     def of_polls(cls, limit: int, share: float) -> Slots:
         """Return slots for polls, event streams and websockets."""
-        what = "polls, streams and websockets are open"
-        return cls(limit, share, what=what, reason="TOO_MANY_POLLS", retry_seconds=5)
+        usage = "polls, streams and websockets are open"
+        return cls(limit, share, usage=usage, reason="TOO_MANY_POLLS", retry_seconds=5)
 
     @classmethod
     def of_downloads(cls, share: float) -> Slots:
         """Return slots for downloads, which hold a connection to the database while they are sent."""
-        what = "snapshots and histories are being sent"
-        return cls(_MAX_DOWNLOADS, share, what=what, reason="TOO_MANY_SNAPSHOTS", retry_seconds=2)
+        usage = "snapshots and histories are being sent"
+        return cls(_MAX_DOWNLOADS, share, usage=usage, reason="TOO_MANY_SNAPSHOTS", retry_seconds=2)
 
     @property
     def in_use(self) -> bool:
@@ -98,9 +98,9 @@ class Slots:
         with self._lock:
             own = self._used.get(app_id, 0)
             if own >= self._application_limit:
-                return self._api_error(f"{own} {self._what} with this key, which is the limit of a key; end one first")
+                return self._api_error(f"{own} {self._usage} with this key, which is the limit of a key; end one first")
             if self._used.total() >= self._limit:
-                return self._api_error(f"{self._limit} {self._what} on this server, which is its limit")
+                return self._api_error(f"{self._limit} {self._usage} on this server, which is its limit")
             self._used[app_id] += 1
         return None
 
@@ -138,8 +138,8 @@ class LongReads:
     """
 
     def __init__(self, share: float) -> None:
-        what = "slow reads are waiting or running"
-        self._slots = Slots(_MAX_WAITING, share, what=what, reason="TOO_MANY_QUESTIONS", retry_seconds=_RETRY_SECONDS)
+        usage = "slow reads are waiting or running"
+        self._slots = Slots(_MAX_WAITING, share, usage=usage, reason="TOO_MANY_QUESTIONS", retry_seconds=_RETRY_SECONDS)
         # Each application is in the queue of the threads at most once.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="long-reads")
         self._waiting: defaultdict[str, deque[LongRead[Any]]] = defaultdict(deque)

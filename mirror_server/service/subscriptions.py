@@ -86,7 +86,7 @@ class SubscriptionService:
         return self._database.submit(work)
 
     def presubscribe(self, session: Session, device_id: str) -> None:
-        """Subscribe applications to the resources of a device that their rules match, and retry refused subscriptions.
+        """Subscribe applications to the resources of a device that their rules match, and retry rejected subscriptions.
 
         Source: specification 3.3; wire.md 3.
         """

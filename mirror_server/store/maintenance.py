@@ -121,7 +121,7 @@ _VIOLATIONS = {
         " WHERE n.app_id = logs.app_id)"
     ),
     "a position is beyond the end of its log": "SELECT app_id FROM logs WHERE position > last_seq",
-    "a resource is subscribed, and nobody is subscribed to it": (
+    "a resource is subscribed, and no one is subscribed to it": (
         "SELECT device_id || ' ' || path FROM resources r WHERE subscribed = 1 AND NOT EXISTS"
         " (SELECT 1 FROM subscriptions s WHERE s.device_id = r.device_id AND s.path = r.path AND s.state <> 'ended')"
     ),

@@ -224,7 +224,7 @@ class Session:
         return self._connection.executemany(statement, rows).rowcount if rows else 0
 
     def last_revision(self) -> int:
-        """Return the revision up to which all changes are visible to this session."""
+        """Return the revision up to which all changes are visible to this transaction."""
         return int(self.scalar("SELECT last_revision FROM revisions"))
 
     def note_change(self, device_ids: Iterable[str], *, contact_at: Instant | None = None, count: int = 1) -> int:

@@ -172,7 +172,7 @@ def read_after(log: NotificationLog) -> int | None:
 def _poll_after(log: NotificationLog, after: int, hold_seconds: int) -> Response:
     """Respond to a poll of a reader that stores its own position."""
     application = app_id()
-    more = log.more(application)
+    more = log.entry_waiter(application)
 
     def with_cursor(page: Page) -> Response:
         log.note_read(application, page.cursor)
@@ -237,7 +237,7 @@ def _open_poll(server: Services, application: str, process_id: str | None, hold_
 
     def deliver(page_and_response: tuple[Page, Response]) -> Response:
         page, response = page_and_response
-        polls.take(application, more, page)
+        polls.advance(application, more, page)
         return response
 
     def response(_: object = None) -> Response:

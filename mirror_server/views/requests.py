@@ -17,7 +17,7 @@ from werkzeug.exceptions import RequestEntityTooLarge
 
 from mirror_sdk.wire.directory import DEFAULT_LIMIT, INCLUDED, MAX_LIMIT, MIN_LIMIT
 from mirror_sdk.wire.legacy_calls import FLAGS
-from mirror_sdk.wire.model import place_and_fault
+from mirror_sdk.wire.model import location_and_fault
 from mirror_sdk.wire.paths import parse_path
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import ApiError
@@ -382,7 +382,7 @@ def _unique(members: list[tuple[str, Any]]) -> None:
 
 def _api_error_of(error: ValidationError) -> ApiError:
     details = error.errors(include_url=False, include_input=False)
-    found = map(place_and_fault, details[:_MOST_FIELDS])
+    found = map(location_and_fault, details[:_MOST_FIELDS])
     fields = [(location[:_LONGEST_NAME] or "body", fault) for location, fault in found]
     summary = "; ".join(f"{name}: {message}" for name, message in fields[:5])
     if len(details) > _MOST_FIELDS:

@@ -62,8 +62,8 @@ class MirrorApp(Flask):
         self.blocking_polls = Slots.of_polls(services.settings.max_blocking_polls, services.settings.poll_share)
         self.stopping = threading.Event()
         self.is_disconnected: Callable[[WSGIEnvironment], bool] = lambda _: False
-        self._rewrite_path = services.extensions.collected("rewrite_path")
-        self._response_ready = services.extensions.collected("response_ready")
+        self._rewrite_path = services.extensions.implementations("rewrite_path")
+        self._response_ready = services.extensions.implementations("response_ready")
         self._admission = Admission(services)
         self.before_request(self._admit)
         self.after_request(self._finish)

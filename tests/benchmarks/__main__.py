@@ -1,10 +1,10 @@
-"""Measures the mirror against what is like it, and prints what came out beside the goals.
+"""Measures the mirror against comparable software and prints the results next to the goals.
 
-Run it on Linux as ``python tests/benchmarks``, or as ``mirror-benchmarks`` where the package is installed with its
-extra ``test``; ``--help`` tells the sizes. All sides of a ratio belong to one run and take turns, so that a ratio says
-something on any machine, and a time is held against that of a bare request for the same reason. The server's cores are
-not the client's where there are enough. What a side is, and what is not in a figure, stands in the module of each
-benchmark. A program that cannot be had is told of at the end, and the rest is measured.
+Run it on Linux as ``python tests/benchmarks``, or as ``mirror-benchmarks`` if the package is installed with its extra
+``test``; ``--help`` lists the sizes. All sides of a ratio alternate within one run, so that the ratio is meaningful on
+any machine. For the same reason, a time is divided by that of a bare request. Server and client run on separate cores
+if there are enough. The module of each benchmark describes its sides and what its figures exclude. A program that is
+not available is reported at the end, and the rest is measured.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ import device_object
 import fleet
 import growth
 import history
-import hostile
 import import_time
 import loop_holds
+import malicious
 import observation
 import polls
 import processes
@@ -52,7 +52,7 @@ BENCHMARKS: dict[str, Callable[[Run], Iterator[Figure]]] = {
         processes,
         import_time,
         loop_holds,
-        hostile,
+        malicious,
         real_devices,
     )
 }
@@ -116,7 +116,7 @@ def main(names: tuple[str, ...], folder: Path | None, result: Path | None, **siz
 
 
 def _measure(names: tuple[str, ...], run: Run, console: Console) -> tuple[list[Figure], dict[str, str]]:
-    """All figures, each told as soon as it is there, and what went wrong with which benchmark."""
+    """Return all figures, each printed when it is measured, and the error of each benchmark that failed."""
     figures: list[Figure] = []
     failed: dict[str, str] = {}
     for name in names:

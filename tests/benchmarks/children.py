@@ -1,4 +1,4 @@
-"""Child processes: servers that are waited for, and programs that speak lines of JSON."""
+"""Child processes: servers, and programs that read and write lines of JSON."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ANSWER_SECONDS = 600
 
 
 class ChildFailed(Exception):
-    """A child process ended or answered in a way that makes the benchmark worthless; the message has its last words."""
+    """A child process ended or sent an unusable response; the message contains its last output."""
 
 
 class Missing(Exception):
@@ -39,7 +39,7 @@ class Missing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that answers."""
+    """A running server."""
 
     name: str
     port: int
@@ -51,23 +51,23 @@ class Server:
 
 
 class Program:
-    """A process that answers each line of JSON with one."""
+    """A process that responds to each line of JSON with a line of JSON."""
 
     def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
         self._process = process
         self._log = log
         self.pid = process.pid
 
-    def ask(self, **command: Any) -> Any:
-        self.tell(**command)
-        return self.hear()
+    def call(self, **command: Any) -> Any:
+        self.send(**command)
+        return self.receive()
 
-    def tell(self, **command: Any) -> None:
+    def send(self, **command: Any) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(command) + "\n")
         self._process.stdin.flush()
 
-    def hear(self) -> Any:
+    def receive(self) -> Any:
         assert self._process.stdout is not None
         too_late = threading.Timer(_ANSWER_SECONDS, self._process.kill)
         too_late.start()
@@ -88,7 +88,7 @@ def environment(**variables: str) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A port at which nobody listens, of those that no system gives to whoever asks for any, nor to connections."""
+    """Return a free port below the ephemeral ports of the system."""
     while True:
         port = SystemRandom().choice(range(20_000, 32_000))
         try:
@@ -109,7 +109,7 @@ def server(
     ready: str = "/",
     variables: Mapping[str, str] | None = None,
 ) -> Iterator[Server]:
-    """Start a server, wait until ``ready`` is answered, and stop it at the end."""
+    """Start a server, wait until ``ready`` responds, and stop it at the end."""
     log = folder / f"{name}-{port}.log"
     with log.open("wb") as output, on_cores(cores):
         process = subprocess.Popen(
@@ -164,7 +164,7 @@ def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
         except httpx.TransportError:
             pass
         if process.poll() is not None or time.monotonic() > end_at:
-            raise ChildFailed(f"no answer of {url}: {_last_words(log)}")
+            raise ChildFailed(f"no response from {url}: {_last_words(log)}")
         time.sleep(0.05)
 
 

@@ -1,4 +1,4 @@
-"""Devices that speak CoAP, many in one process; it speaks lines of JSON. See ``tests/bare_coap.py``."""
+"""Many CoAP devices in one process, controlled by lines of JSON. See ``tests/bare_coap.py``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LAST_SECONDS = 300
 
 
 class Fleet(Devices):
-    """Does what it is told, for all devices; receives between two commands, and needs no thread for that."""
+    """Executes commands for all devices. It receives between two commands, without a thread."""
 
     def __init__(self, port: int) -> None:
         super().__init__()
@@ -100,8 +100,8 @@ class Fleet(Devices):
                     self._take(min(0.005, max(0.0, sent / rate - (time.perf_counter() - began))))
         return {"seconds": time.perf_counter() - began, "sent": number}
 
-    def answered(self) -> dict[str, Any]:
-        """How often the devices were asked, and what they heard beside their registration."""
+    def counts(self) -> dict[str, Any]:
+        """Return the number of requests to the devices, and of errors and resets."""
         return {
             "asked": sum(len(device.requests) for device in self._devices),
             "resets": sum(message.kind == RST for device in self._devices for message in device.responses),

@@ -1,26 +1,35 @@
-"""E1, a device with 20 resources, key check on: against hello, and the same app under other servers.
+"""E1, a device with 20 resources, with authentication: against hello, and the same app on other servers.
 
-``hello`` is a Flask app on the mirror's own web server, so it is what a request costs at least. waitress and gunicorn
-run the same app with a thread for each connection. No side writes a line for each request; what that line costs the
-mirror is a figure too.
+``hello`` is a Flask app on the mirror's own web server, which is the minimum cost of a request. waitress and gunicorn
+run the same app with a thread for each connection. No side logs requests; the cost of a log line in the mirror is a
+separate figure.
 
-Where the time goes now (py-spy, 300 samples a second of the server's main thread under this load): uvicorn 23 %,
-Werkzeug 19 % (routing, headers, the response), the bridge from ASGI to WSGI 11 %, what surrounds every request (key,
-request id, metrics) 16 %, Flask 9 %, uvloop and sockets 8 %, SQLite 6 % (one look whether anything was committed), JSON
-and views 8 %: the object itself is held encoded. In CPU time hello takes 92 us, a route without a key 80 us, E1 124 us.
+CPU time per request: hello takes 92 us, a route without authentication 80 us, E1 124 us. Profile under this load
+(py-spy, 300 samples a second of the server's main thread):
 
-What gained, of 161 us: one look at the version of the database in place of one for the key and one for the device's
-revision (9 us); an URL adapter that looks at the path alone (6 us); whole answers that are sent as they are, without
-Werkzeug's copy of their headers (6 us; in one process, where all counts for less than under load). Before that: single
-statements instead of a transaction each; the tag held with the encoded object; no sessions; no look for coroutines.
-What was tried without gain worth its price: metrics found in a table of our own, request ids without a call of the
-system (both below what can be measured), a frozen or switched-off garbage collector. Flask's own loops over the
-functions around a request cost 8 us; they had been replaced, which the next Flask would not have stood. Nearly as much
-came back by looking up once what stands behind the proxies of the request.
+- uvicorn 23 %
+- Werkzeug 19 %: routing, headers, the response
+- what surrounds every request 16 %: key, request id, metrics
+- the bridge from ASGI to WSGI 11 %
+- Flask 9 %
+- uvloop and sockets 8 %
+- JSON and views 8 %; the object itself is stored encoded
+- SQLite 6 %: one check whether anything was committed
 
-A line for each request cost 83 us (53 us in JSON), most of it in structlog, and in what logging does for any line: it
-looks where it was called from (12 us), makes a record (9 us) and hands it on (8 us). Made and written past all that it
-costs 17 us (13 us), of which the call of the system is a fourth.
+Changes that helped, of 161 us: one check of the database's version instead of one for the key and one for the device's
+revision (9 us); a URL adapter that only reads the path (6 us); complete responses that are sent without Werkzeug's copy
+of their headers (6 us). These were measured in one process, where everything costs less than under load. Earlier ones:
+single statements instead of a transaction each, the entity tag stored with the encoded object, no sessions, no check
+for coroutines.
+
+Changes that were not worth their price: a lookup table of metrics, request ids without a system call (both below what
+can be measured), a frozen or disabled garbage collector. Flask's own loops over the functions around a request cost
+8 us. Replacing them would not have survived the next version of Flask. Resolving the proxies of the request once gained
+nearly as much.
+
+A log line for each request cost 83 us (53 us in JSON). Most of it was structlog and the standard logging: finding the
+caller (12 us), creating a record (9 us) and passing it on (8 us). Writing the line directly costs 17 us (13 us), a
+quarter of which is the system call.
 """
 
 from __future__ import annotations

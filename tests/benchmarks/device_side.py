@@ -1,8 +1,8 @@
-"""A mirror whose devices are played in its own process, at the interface a device connection has.
+"""A mirror whose devices run in its own process, at the interface of a device backend.
 
-It is given the database, and for how many seconds to keep a history where it is to have one. It speaks lines of JSON.
-What a device sends goes to :class:`mirror_server.service.devices.DeviceService` as a connection
-would hand it over; the cost of the protocol between device and server is no part of any figure.
+Arguments: the database and, optionally, for how many seconds to store a history. It reads and writes lines of JSON.
+Events of devices go to :class:`mirror_server.service.devices.DeviceService`, as from a device backend, so no figure
+includes the protocol between device and server.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _REGISTRATIONS_IN_FLIGHT = 32
 
 
 class DeviceSide:
-    """Does what it is told on the devices' behalf."""
+    """Executes commands as the devices."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -142,7 +142,7 @@ def _keep_busy(
 
 
 def main() -> None:
-    # Standard output is for the answers.
+    # Standard output is for the responses.
     configure("console", sys.stderr, access_log=False)
     settings = read_settings(
         database_url=sys.argv[1],

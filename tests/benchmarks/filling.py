@@ -1,4 +1,4 @@
-"""Databases with a fleet in them, written straight into the store: to fill them is not what is measured."""
+"""Databases with a fleet, written directly to the store, because filling them is not measured."""
 
 from __future__ import annotations
 

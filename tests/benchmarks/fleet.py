@@ -1,33 +1,38 @@
-"""A whole fleet as a table: one snapshot against a GET a device, and against the same bytes from a file.
+"""A table of a whole fleet: one snapshot against a GET for each device, and against the same bytes from a file.
 
-Cold means that server and client are fresh processes: the server holds no columns yet. The naive loop gets fresh
-processes too; both are measured at most three times, for it takes as long as it takes. Memory is that of a process's
-first table.
+Cold means that server and client are new processes, so the server has no cached columns yet. The naive loop uses new
+processes, too. Both are measured at most three times, because they take long. Memory is that of a process's first
+table.
 
-Where the time of a cold one goes: nine tenths of it the server works, and the client on what has come meanwhile. Of the
-server's time SQLite and the rows as Python objects are 55 %, the columns made of them 30 %, sending 15 %. Of a held one
-the client's CPU time is: the typed columns 35 %, HTTP and the messages 25 %, the frame 22 %, the checks of what came
-15 %. Of the columns and the checks, half is the calls, however few rows a batch has.
-What had a gain: desired values are read of the resources alone that have one (each column costs as much where it is
-empty), and no column is looked through for gaps first. Of a held one a fifth of the client's CPU time (127 to 102 ms on
-two cores that others used too, in turn in one run): short plain numbers are known by a look at all their bytes at once,
-in the place of a pattern (6 ms); columns are copied once to become pandas', and categories stay Arrow's texts (9 ms);
-the order of the ids is looked at by Arrow (5 ms). And of what was left another three tenths (72.3 to 49.3 ms of CPU;
-61.4 to 43.3 ms in the best of 30 rounds; on two cores that others used too, in turn in one run), of which each is the
-best of many in a process of its own: the typed columns 21.6 to 12.9 ms, since what is the same for all rows, or missing
-in all, is not looked up or made row by row; the checks 4.3 to 2.5 ms, as paths that rise within a device need no count;
-the frame 7.8 to 5.3 ms, in codes and masks that are filled once; receiving 10.1 to 8.3 ms of CPU, by more at once.
-Polars is given each column in one piece, and of fixed categories the words alone (13.8 to 7.3 ms for its frame).
-Tried without gain: columns put together by SQLite (``group_concat``, ``json_group_array``) in the place of rows, more
-rows at a time, ranges of ids in the place of lists, reading and making the frame without Arrow's threads; ``lz4`` on
-the way within a machine (a quarter of the bytes, and as much CPU as without), reading past ``iter_raw`` of httpx.
-Five batches read as one save 3 of 18 ms, and would come later and take the memory of five: left.
+Time of a cold snapshot: the server works for nine tenths of it, while the client processes what has arrived. Of the
+server's time, SQLite and the rows as Python objects are 55 %, building columns 30 %, and sending 15 %.
 
-Of the client's memory more than half is the frame: 24 of 41 MB, and of 53 while each column had memory of its own for
-what is missing. pandas makes the frame column by column, for ``Table.to_pandas`` takes half a frame more; and Arrow's
-default pool (mimalloc) keeps several MB of what it needs to put categories together, which the system's gives back.
-With that pool for everything (``ARROW_DEFAULT_MEMORY_POOL=system``) it is less still, but that is for a program to
-choose, not for a library.
+CPU time of the client for a cached snapshot: typed columns 35 %, HTTP and messages 25 %, the frame 22 %, checks 15 %.
+For columns and checks, half is the cost of calls, independent of the number of rows in a batch.
+
+Changes that helped:
+
+- Desired values are read only of resources that have one, because each column costs as much if it is empty. Columns
+  are not searched for gaps first.
+- A fifth of the CPU time for a cached snapshot (127 to 102 ms, alternating on two loaded cores): one test of all bytes
+  recognizes short plain numbers instead of a pattern (6 ms); columns are copied once for pandas, and categories remain
+  Arrow texts (9 ms); Arrow checks the order of ids (5 ms).
+- Another three tenths (72.3 to 49.3 ms of CPU; 61.4 to 43.3 ms in the best of 30 rounds; alternating on two loaded
+  cores). The steps, each the best of many in its own process: typed columns 21.6 to 12.9 ms, since values that all rows
+  share or lack are not processed row by row; checks 4.3 to 2.5 ms, as ascending paths within a device need no count;
+  the frame 7.8 to 5.3 ms, by codes and masks that are filled once; receiving 10.1 to 8.3 ms, by larger reads.
+- Polars gets each column in one chunk, and only the words of fixed categories (13.8 to 7.3 ms for its frame).
+
+Changes without gain: columns assembled by SQLite (``group_concat``, ``json_group_array``) instead of rows, more rows at
+a time, ranges of ids instead of lists, reading and building the frame without Arrow's threads, ``lz4`` within a machine
+(a quarter of the bytes and as much CPU), reading without ``iter_raw`` of httpx. Reading five batches as one saves 3 of
+18 ms, but delays the rows and needs five times the memory, so it was not done.
+
+More than half of the client's memory is the frame: 24 of 41 MB. It was 53 MB while each column had its own memory for
+missing values. The frame is built column by column, because ``Table.to_pandas`` takes half a frame more. Arrow's
+default pool (mimalloc) retains several MB after concatenating categories, which the system's pool returns. With that
+pool for everything (``ARROW_DEFAULT_MEMORY_POOL=system``) it is even less, but that is the choice of a program, not of
+a library.
 """
 
 from __future__ import annotations
@@ -48,7 +53,7 @@ NAME = "fleet"
 _HEADERS = {"Accept": "application/vnd.apache.arrow.stream", "Accept-Encoding": "identity"}
 _MOST_COLD_ROUNDS = 3
 _MOST_MEMORY = {"arrow": 1, "polars": 2}
-"""Polars takes 20 MB for itself at its first frame, and makes its texts anew: 77 MB, where pandas takes 41."""
+"""Polars takes 20 MB for its first frame and copies texts: 77 MB, while pandas takes 41."""
 
 
 def measure(run: Run) -> Iterator[Figure]:
@@ -66,40 +71,40 @@ def measure(run: Run) -> Iterator[Figure]:
     memory = {name: [first_frame(run, each, "dataset")["megabytes"]] for name, each in sizes.items()}
     what = "memory of a dataset's writer, three times the fleet / the fleet"
     yield ratio(NAME, what, memory, "three times the fleet", "the fleet", "MB", at_most(1.5))
-    held, memory = held_frames(run, filled)
+    cached, memory = cached_frames(run, filled)
     for form, most in _MOST_MEMORY.items():
         yield ratio(NAME, f"memory of the client, {form} / pandas", memory, form, "snapshot", "MB", at_most(most))
     # The last ones: for the first few a process still takes memory from the system.
-    both = {"naive": samples["naive"], "held snapshot": held["snapshot"][-rounds:]}
-    yield ratio(NAME, "naive loop / snapshot, held by the server", both, "naive", "held snapshot", "s", at_least(350))
-    yield ratio(NAME, "snapshot, held / the same bytes from a file", held, "snapshot", "file", "s", at_most(3))
+    both = {"naive": samples["naive"], "cached snapshot": cached["snapshot"][-rounds:]}
+    yield ratio(NAME, "naive loop / cached snapshot", both, "naive", "cached snapshot", "s", at_least(350))
+    yield ratio(NAME, "snapshot, cached / the same bytes from a file", cached, "snapshot", "file", "s", at_most(3))
     for form in _MOST_MEMORY:
-        yield ratio(NAME, f"snapshot, held: {form} / pandas", held, form, "snapshot", "s", at_most(1))
+        yield ratio(NAME, f"snapshot, cached: {form} / pandas", cached, form, "snapshot", "s", at_most(1))
 
 
 def first_frame(run: Run, filled: Filled, way: str) -> dict[str, Any]:
     """One table by fresh processes."""
     with ExitStack() as stack:
         server = stack.enter_context(mirror(run, filled, run.cores.one))
-        answer: dict[str, Any] = stack.enter_context(client_program(run, way, server.url, filled.key)).ask()
-    if answer["rows"] != len(filled.device_ids) * len(filled.paths):
-        raise ChildFailed(f"{way} gave {answer['rows']} rows")
-    return answer
+        response: dict[str, Any] = stack.enter_context(client_program(run, way, server.url, filled.key)).call()
+    if response["rows"] != len(filled.device_ids) * len(filled.paths):
+        raise ChildFailed(f"{way} returned {response['rows']} rows")
+    return response
 
 
-def held_frames(run: Run, filled: Filled) -> tuple[Samples, Samples]:
-    """Tables of a server that holds the columns, and of a file with what it sends; and what the first ones took."""
+def cached_frames(run: Run, filled: Filled) -> tuple[Samples, Samples]:
+    """Measure tables from cached columns and from a file with the response, and the memory of the first tables."""
     with ExitStack() as stack:
         server = stack.enter_context(mirror(run, filled, run.cores.one))
         headers = _HEADERS | {"Authorization": f"Bearer {filled.key}"}
         file = run.folder / "snapshot.arrow"
-        answer = httpx.get(f"{server.url}/v3/device-echo", headers=headers, timeout=600)
-        file.write_bytes(answer.raise_for_status().content)
+        response = httpx.get(f"{server.url}/v3/device-echo", headers=headers, timeout=600)
+        file.write_bytes(response.raise_for_status().content)
         ways = {"snapshot": server.url, "file": str(file), **dict.fromkeys(_MOST_MEMORY, server.url)}
         clients = {
             way: stack.enter_context(client_program(run, way, source, filled.key)) for way, source in ways.items()
         }
-        memory = {way: [client.ask()["megabytes"]] for way, client in clients.items()}
+        memory = {way: [client.call()["megabytes"]] for way, client in clients.items()}
         sides = {way: partial(seconds_of, client) for way, client in clients.items()}
         return alternate(sides, run.scale.rounds), memory
 
@@ -109,4 +114,4 @@ def client_program(run: Run, way: str, source: str, key: str) -> AbstractContext
 
 
 def seconds_of(client: Program) -> float:
-    return float(client.ask()["seconds"])
+    return float(client.call()["seconds"])

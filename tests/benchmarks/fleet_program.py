@@ -1,8 +1,8 @@
-"""A fleet made into a table, in one of several ways; speaks lines of JSON. Arguments: way, URL, key.
+"""Loads a fleet as a table, in one of several ways, and writes lines of JSON. Arguments: way, URL, key.
 
-``naive`` is what one writes without a snapshot, ``snapshot`` is one, ``arrow`` and ``polars`` are the same in another
-form, ``file`` reads the same bytes from a file, whose name stands in the place of the URL. ``dataset`` writes one and
-gives a table without columns.
+``naive`` is the loop that one writes without a snapshot, and ``snapshot`` uses one. ``arrow`` and ``polars`` are the
+same in another form. ``file`` reads the same bytes from a file, whose name replaces the URL. ``dataset`` writes a
+dataset and returns a table without columns.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet
 from machine import most_resident_bytes
 
-import mirror_sdk.frames  # noqa: F401 - what it loads is none of what a table takes
+import mirror_sdk.frames  # noqa: F401 - its imports do not count for a table
 from mirror_sdk import MirrorClient
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.forms import to_pandas
@@ -104,8 +104,8 @@ def main() -> None:
         seconds = time.perf_counter() - began
         size = bytes_of(frame)
         peak = most_resident_bytes("self") - before
-        answer = {"seconds": seconds, "megabytes": peak / 1e6, "frames": peak / size, "rows": len(frame)}
-        print(json.dumps(answer), flush=True)
+        response = {"seconds": seconds, "megabytes": peak / 1e6, "frames": peak / size, "rows": len(frame)}
+        print(json.dumps(response), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,33 +1,32 @@
-"""What stays as it is while the fleet, the log and the rules grow: nothing here may be quadratic.
+"""Costs that must not grow with the fleet, the notification log or the rules; nothing here may be quadratic.
 
-E1, writes and events with 1,000, 10,000 and 100,000 devices in the database; a page at the end of the log, and events
-into it, with a short and a long log; registrations under many presubscription rules, the first against the last; such
-rules applied to a fleet.
+It measures E1, writes and events with 1,000, 10,000 and 100,000 devices in the database; a page at the end of the log
+and events into it, with a short and a long log; registrations under many presubscription rules, the first against the
+last; and such rules applied to a fleet.
 
-What an event costs more in a large fleet is its pages: devices that are far apart share none, so each event writes
-two, its value's and its device's, to the log beside the database, and at a checkpoint to the database. Statements take
-3 us longer, the commit 9 us. Checkpoints after 8000 pages instead of after 1000 write a page once for several
-events.
+In a large fleet, an event costs more because of its pages. Distant devices share no page, so each event writes two,
+that of its value and that of its device: first to the write-ahead log, then at a checkpoint to the database. Statements
+take 3 us longer, the commit 9 us. Checkpoints after 8000 pages instead of 1000 write a page once for several events.
 
-How many pages that is, the order tells more than the fleet: a thousand devices that report one after the other, in the
-order of their ids, are neighbors in a fleet of a thousand, and write 1.5 pages an event, checkpoints included; in any
-other order 2.4, and of a fleet of 100,000 3.5 in either. No fleet reports in the order of its ids, so the devices are
-taken in another one, the same for all sizes. On two cores that others used too, by the CPU time of the process: an
-event cost 1.15 times as much at 100,000, and 1.37 times in the order of the ids. What is left is the page of the device
-itself, of which 37 fit one page. Pages of half the size are no cure: 1.22 in two runs, and 1.20
-and 1.22 with the usual ones.
+The number of pages depends more on the order than on the fleet. A thousand devices that report in the order of their
+ids are neighbors in a fleet of a thousand and write 1.5 pages per event, including checkpoints; in any other order they
+write 2.4. In a fleet of 100,000 it is 3.5 in either order. No fleet reports in the order of its ids, so the devices are
+taken in another order, the same for all sizes. On two loaded cores, by the CPU time of the process, an event cost 1.15
+times as much at 100,000 devices, and 1.37 times in the order of ids. The rest is the page of the device, which 37
+devices share. Pages of half the size do not help: 1.22 in two runs, against 1.20 and 1.22.
 
-Revision and last contact of a device in another place were built and taken back. In a row of ``resources`` without a
-path, which SQLite keeps beside the device's values, an event took 44 us of CPU at both sizes in place of 42 and 55. But
-groups of 500 took 19.4 us each in place of 17.6 at 1,000 devices, a page of the directory 0.40 ms in place of 0.24,
-what changed of 100,000 devices 0.16 s to be looked for in place of 0.03; and on PostgreSQL a page in the middle of
-100,000 devices was joined from the first resource on, 66 ms. In a narrow table by the device's number it was 41 and 49
-us: 32 devices of 100,000 still stand on 30 of its pages. No row for the device at all took 38 and 40, and what has
-changed would be asked of each resource.
+Storing revision and last contact of a device elsewhere was tried and reverted:
 
-Rules are looked up in an index of all rules of a key. Tried one by one, 1,024 of them took 31 s of the processor for
-1,000 devices with 20 resources, in one transaction, and 1.5 s for a registration of 900 links. On the same two cores
-20,000 devices take 1.4 s, no transaction more than 1 ms, and the registration 6.9 ms; without rules it takes 5.6.
+- In a row of ``resources`` without a path, which SQLite stores next to the device's values, an event took 44 us of CPU
+  at both sizes instead of 42 and 55. But groups of 500 took 19.4 us per event instead of 17.6 at 1,000 devices, a page
+  of the directory 0.40 ms instead of 0.24, and finding the changes of 100,000 devices 0.16 s instead of 0.03. On
+  PostgreSQL, a page in the middle of 100,000 devices was joined from the first resource on, which took 66 ms.
+- In a narrow table by the device's number, it was 41 and 49 us: 32 of 100,000 devices still occupy 30 of its pages.
+- Without a row for the device, it was 38 and 40 us, but a query for changes would read every resource.
+
+An index of all rules of a key finds the matching ones. Testing 1,024 rules one by one took 31 s of CPU for 1,000
+devices with 20 resources, in one transaction, and 1.5 s for a registration of 900 links. On the same two cores, 20,000
+devices now take 1.4 s, with no transaction longer than 1 ms. The registration takes 6.9 ms, and 5.6 ms without rules.
 """
 
 from __future__ import annotations
@@ -105,22 +104,22 @@ def rules_and_registrations(run: Run) -> Iterator[Figure]:
     """Registrations in ten parts: the last three against the first three, and many rules against fewer and none."""
     tenth = run.scale.registrations // 10
     many, few = run.scale.rules, run.scale.rules // _FEW_RULES_SHARE
-    taken: dict[str, list[float]] = {}
+    times: dict[str, list[float]] = {}
     for rules in (many, few, 0):
         filled = fill(run.folder / f"rules-{rules}.db", device_count=1, resource_count=1)
         with with_device_side(run, filled, run.cores.one) as (server, devices):
             put_rules(server, filled.key, rules)
-            register = partial(devices.ask, do="register")
+            register = partial(devices.call, do="register")
             for resources, number in ((run.scale.resources, tenth), (_LINKS, max(1, tenth // _LINKS))):
                 register(prefix=f"warm-{resources}", number=number, resources=resources)
-                taken[f"{resources} links, {rules:,} rules"] = [
+                times[f"{resources} links, {rules:,} rules"] = [
                     1000 * register(prefix=f"d{resources}-{part}", number=number, resources=resources)["seconds"]
                     for part in range(10)
                 ]
     usual = f"{run.scale.resources} links"
     first, last = [f"registrations {which}" for which in ("first", "last")]
-    with_many = taken[f"{usual}, {many:,} rules"]
-    samples = {**taken, first: with_many[:3], last: with_many[-3:]}
+    with_many = times[f"{usual}, {many:,} rules"]
+    samples = {**times, first: with_many[:3], last: with_many[-3:]}
     what = f"registration, last / first of {tenth * 10:,} devices"
     yield ratio(NAME, what, samples, last, first, "ms", at_most(1.3))
     for links, other, goal in ((usual, few, 1.3), (f"{_LINKS} links", 0, 2)):
@@ -133,20 +132,20 @@ def rules_and_fleets(run: Run) -> Iterator[Figure]:
     """Rules that match nothing, applied to a fleet: more rules, more devices, and the writes of others meanwhile."""
     many, few = run.scale.rules, run.scale.rules // _FEW_RULES_SHARE
     small, large = run.scale.growth[:2]
-    taken: dict[str, list[float]] = {}
+    times: dict[str, list[float]] = {}
     longest: list[float] = []
     for size in (small, large):
         filled = fill(run.folder / f"applied-{size}.db", device_count=size, resource_count=run.scale.resources)
         with with_device_side(run, filled, run.cores.one) as (_, devices):
             for _ in range(run.scale.rounds):
                 for rules in (many, few):
-                    told = devices.ask(do="apply_rules", app_id=filled.key.split("_")[1], rules=rules)
-                    taken.setdefault(f"{rules:,} rules, {size:,} devices", []).append(1000 * told["seconds"] / size)
-                    longest.append(1000 * told["longest_write"])
+                    result = devices.call(do="apply_rules", app_id=filled.key.split("_")[1], rules=rules)
+                    times.setdefault(f"{rules:,} rules, {size:,} devices", []).append(1000 * result["seconds"] / size)
+                    longest.append(1000 * result["longest_write"])
     sides = f"{many:,} rules, {large:,} devices", f"{few:,} rules, {large:,} devices"
-    yield ratio(NAME, f"applied to a device, {many:,} / {few:,} rules", taken, *sides, "ms", at_most(1.3))
+    yield ratio(NAME, f"applied to a device, {many:,} / {few:,} rules", times, *sides, "ms", at_most(1.3))
     sides = f"{many:,} rules, {large:,} devices", f"{many:,} rules, {small:,} devices"
-    yield ratio(NAME, f"applied to a device of {large:,} / {small:,}", taken, *sides, "ms", at_most(2))
+    yield ratio(NAME, f"applied to a device of {large:,} / {small:,}", times, *sides, "ms", at_most(2))
     yield median(NAME, "longest write while rules are applied", longest, "ms", at_most(50))
 
 

@@ -1,6 +1,6 @@
 """A Flask app that says hello, on the same web server and with the same settings as the mirror.
 
-What it lacks besides the mirror itself is only what the mirror adds to every request: no key, no request id, no log.
+Besides the mirror itself, it lacks only what the mirror adds to every request: authentication, a request id and a log.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What it costs to keep a history: observations with and without one, handed over as in ``observation.py``.
+"""The cost of storing a history: observations with and without one, submitted as in ``observation.py``.
 
-Each is one row more, in the transaction that stores the value and the log entry. How large a row is, is told of the
-table ``history`` alone, with all its pages, of what one observation of a simulated sensor brings.
+Each observation is one more row in the transaction that stores the value and the log entry. The size of a row is
+measured by the pages of the table ``history`` alone, for observations of a simulated sensor.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A day of history in a database, put there through the store and the codec: to keep it is not what is measured.
+"""A day of history in a database, written by the store and the codec, because storing it is not measured.
 
-Each resource is reported every 29 minutes, give or take a second, by a device whose clock tells whole seconds; values
-are numbers with a decimal that change little, as those of sensors do. A fleet whose reports come at random times takes
-twice as many bytes a row: what is left to compress is when they came.
+Each resource is reported every 29 minutes, plus or minus a second, by a device whose clock has a resolution of one
+second. Values are numbers with one decimal that change little, like those of sensors. A fleet that reports at random
+times takes twice as many bytes per row, because the times are what remains to be compressed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def add_day(database: Database, device_ids: Sequence[str], paths: Sequence[str],
 
 
 def _seal(session: Session, revision: int) -> None:
-    history.seal(session, revision)
+    history.compact(session, revision)
     session.run("UPDATE revisions SET last_revision = :revision", revision=revision)
 
 

@@ -1,16 +1,17 @@
-"""How long it takes to begin: the client's import, the help of both commands, a server that is ready.
+"""Start-up time: the client's import, the help of both commands, and a server that is ready.
 
-What all of them cost in CPU time, against the import of the libraries they cannot do without. Python loads bytecode,
-as after an installation; without any, everything is compiled and takes 1.8 times as long. The client's import goes on
-until the first client is made, as httpx is put off until then.
+The figure is CPU time, against the import of the libraries that are indispensable. Python loads bytecode, as after an
+installation; without bytecode, everything is compiled and takes 1.8 times as long. The client's import is measured up
+to the first client, because httpx is imported only then.
 
-Where the time of the client goes (``-X importtime``): httpx, pydantic and what they load 70 %, the SDK's own modules
-30 %, of which a third are its 40 models. The two libraries put off half of themselves (httpcore, h11, what models are
-made of) until the first client and the first model, so that their bare import is half of what the client takes, and
-nothing that the SDK alone loads takes more than a few milliseconds. What had a gain: no ``RootModel`` and no default
-that is a model, for each builds a validator, which looks for pydantic's plugins among all that is installed; and parts
-that few programs use are loaded when they are used.
-Tried without gain: types of our own in the place of those of ``pydantic.types``, which ``pydantic.Field`` loads anyway.
+Time of the client (``-X importtime``): httpx, pydantic and their imports 70 %, the SDK's own modules 30 %, a third of
+which is its 40 models. The two libraries delay half of their imports (httpcore, h11, the building of models) until the
+first client and the first model. So their bare import is half of the client's time, and no module that only the SDK
+loads takes more than a few milliseconds.
+
+Changes that helped: no ``RootModel`` and no default that is a model, because each builds a validator, which searches
+all installed packages for plugins of pydantic; and lazy imports of rarely used parts. Without gain: own types instead
+of those of ``pydantic.types``, which ``pydantic.Field`` imports anyway.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def own_cpu_ms(program: str) -> float:
 
 
 def ready_cpu_ms(run: Run, database: Path | None = None) -> float:
-    """What a server costs until it has answered once, on a new database or on this one."""
+    """Measure the CPU time of a server until its first response, on a new database or on this one."""
     port = free_port()
     path = database or run.folder / f"new-{port}.db"
     command = [sys.executable, "-m", "mirror_server", "run", "--port", str(port), "--database", f"sqlite:///{path}"]

@@ -1,7 +1,7 @@
-"""The load generator: a process of its own that speaks lines of JSON on its standard input and output.
+"""The load generator: a separate process that reads and writes lines of JSON.
 
 Each command names ports, requests as text, a number of keep-alive connections and seconds. Every connection sends the
-next request as soon as the last one is answered. One program for all sides, so that it is not slower for one of them.
+next request as soon as it has the last response. All sides use this program, so that it slows none of them more.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Load:
         self.statuses: Counter[int] = Counter()
         self.over = False
         self.open = 0
-        self.answered = asyncio.Event()
+        self.responded = asyncio.Event()
         self.ended = asyncio.Event()
 
     async def connect(self) -> None:
@@ -62,7 +62,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
             return
         self._load.seconds.append(time.perf_counter() - self._began)
-        self._load.answered.set()
+        self._load.responded.set()
         self._load.statuses[self._parser.get_status_code()] += 1
         if self._parser.should_keep_alive():
             self._send()
@@ -83,8 +83,8 @@ async def run(command: dict[str, Any]) -> dict[str, Any]:
         await load.connect()
     began, busy = time.perf_counter(), time.process_time()
     await asyncio.sleep(command["seconds"])
-    # On a slow machine the first answer may take longer than the measurement is to be.
-    await asyncio.wait_for(load.answered.wait(), _LAST_SECONDS)
+    # On a slow machine the first response may take longer than the measurement.
+    await asyncio.wait_for(load.responded.wait(), _LAST_SECONDS)
     seconds, busy = time.perf_counter() - began, time.process_time() - busy
     load.over = True
     await asyncio.wait_for(load.ended.wait(), _LAST_SECONDS)

@@ -1,24 +1,26 @@
-"""For how long a call of the asynchronous client keeps the other tasks of its event loop waiting, at most.
+"""The longest time for which a call of the asynchronous client blocks the other tasks of its event loop.
 
-A fleet, some thousands of entries in the log, 400 devices that take writes. Each round is a fresh process, whose first
-table imports pandas. What is told is the shortest of the longest holds of all rounds: whatever else the machine does
-makes them longer, and nothing makes them shorter. A loop that waits for a core is not held by its program, and that
-time is left out; to wait for a thread that has none is still in it.
+The mirror has a fleet, some thousands of log entries, and 400 devices that accept writes. Each round is a new process,
+whose first table imports pandas. The figure is the smallest of the longest blocks of all rounds: other load on the
+machine makes a block longer, and nothing makes it shorter. Time in which the loop waits for a core is excluded. Time in
+which it waits for a thread without a core is included.
 
-To connect is to send the first request of a client, for which pydantic, anyio and httpx load what they need.
+"Connect" is the first request of a client, for which pydantic, anyio and httpx import what they need.
 
-Where the rest comes from: the import of pandas and pyarrow loads libraries of 50 MB; Arrow, pandas and the JSON of one
-answer keep the interpreter to themselves, each for some milliseconds a column or a page; a thread that computes gives
-it away every 5 ms. And once in a while Python looks for garbage through all there is, which with pandas loaded are
-90,000 objects or more: 25 to 60 ms, in which no thread goes on. It does so when there are a quarter more objects than
-the last time, and of what has once survived two looks it learns only then that it is gone. So what had the largest
-gain beside threads: what lives for a moment only. Rows are made of a device and of an entry where its answer is read,
-events wait for theirs 100 at a time; all instants share one zone, which is an object for each otherwise; requests that
-follow one another without a break, for those that end together and begin together are taken for old ones; and answers
-of httpx that are let go at once, for each holds the stream of its body, which holds it.
-During the import what was there before is set aside, so that those collections are half as long. A program that minds
-the others can set aside what it has imported, by ``gc.freeze()`` after its imports.
-Tried without gain: no collection during the import, after which the first ones take as long.
+Causes of the remaining time: the import of pandas and pyarrow loads libraries of 50 MB. Arrow, pandas and the JSON of
+one response hold the interpreter lock for some milliseconds per column or page. A computing thread releases it every 5
+ms. A full garbage collection examines all objects, 90,000 or more with pandas, and stops every thread for 25 to 60 ms.
+It runs when there are a quarter more objects than after the last one, and objects that survived two collections are
+freed only then.
+
+So, besides threads, avoiding medium-lived objects helped most. Rows are built from a device or an entry where its
+response is read. Events are created 100 at a time. All instants share one time zone object. There are pauses between
+requests, because objects of overlapping requests count as old ones. Responses of httpx are released at once, because
+each holds the stream of its body, which holds the response.
+
+During the import, existing objects are frozen, so that those collections take half as long. To avoid these pauses, a
+program calls ``gc.freeze()`` after its imports. Without gain: no collection during the import, because the first ones
+afterwards take as long.
 """
 
 from __future__ import annotations
@@ -62,8 +64,8 @@ def measure(run: Run) -> Iterator[Figure]:
             arguments = (server.url, filled.key, _PATH, str(number))
             with program("loop_program.py", *arguments, folder=run.folder, cores=run.cores.client) as caller:
                 for what in ("connect", "first snapshot", *_CALLS):
-                    answer = caller.ask(call=what.removeprefix("first "))
-                    samples.setdefault(what, []).append(answer["hold_ms"])
+                    response = caller.call(call=what.removeprefix("first "))
+                    samples.setdefault(what, []).append(response["hold_ms"])
     for what, taken in samples.items():
         # All that disturbs makes it more.
         yield in_requests(NAME, what, min(taken), request_ms, at_most(150))

@@ -1,9 +1,9 @@
-"""Calls of the asynchronous client, and for how long each kept the other tasks of its loop waiting; lines of JSON.
+"""Calls the asynchronous client and measures how long each call blocks its event loop; lines of JSON.
 
-Arguments: URL, key, path of the resource that is written, the number to write. A line names a call; the answer has the
-longest hold. A task beside it asks to go on each millisecond: how much later it does is how
-long the loop was held, by whichever thread. The time for which its thread could have gone on and the machine was busy
-with other programs does not count.
+Arguments: URL, key, path of the resource that is written, the number to write. A line names a call; the response
+contains the longest block. A concurrent task sleeps for a millisecond at a time. Its delay is the time for which the
+loop was blocked by any thread. Time in which the loop's thread was ready while other programs occupied the machine does
+not count.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def without_a_core_seconds() -> float:
 
 
 class Ticker:
-    """Tells for how long the loop was held at most since it was asked last."""
+    """Measures the longest block of the loop since the last call."""
 
     def __init__(self) -> None:
         self._longest_seconds = 0.0

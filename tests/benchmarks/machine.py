@@ -1,4 +1,4 @@
-"""The machine: which cores each side gets, and the facts that stand above every table."""
+"""The machine: the cores of each side, and the facts above every table."""
 
 from __future__ import annotations
 
@@ -102,6 +102,6 @@ def resident_bytes(pid: int | str) -> int:
 
 
 def most_resident_bytes(pid: int | str) -> int:
-    """The most a process ever had; what ``getrusage`` tells of a child begins with what its parent had."""
+    """Return the peak memory of a process. ``getrusage`` of a child would include that of its parent."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     return 1024 * int(status.partition("VmHWM:")[2].split()[0])

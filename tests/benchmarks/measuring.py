@@ -1,4 +1,4 @@
-"""What a benchmark gives: figures with their goals, from sides that were measured in turn."""
+"""The results of a benchmark: figures with their goals, from sides that were measured alternately."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A client that holds polls or websockets open, or one poll after another. Speaks lines of JSON.
+"""A client that holds polls or websockets open, or one poll after another. Reads and writes lines of JSON.
 
-Times are those of the clock all processes of the machine share, so that another one's may be subtracted.
+Times are from the system's monotonic clock, which all processes of the machine share, so they can be subtracted.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def poll(key: str, after: str, hold: int = _HOLD_SECONDS) -> bytes:
     return get(f"/v2/notification/pull?after={after}&hold={hold}", key).encode()
 
 
-class Held(asyncio.Protocol):
-    """One poll; where its time is over before anything came it is sent again.
+class OpenPoll(asyncio.Protocol):
+    """A poll, which is sent again if it ends without an entry.
 
     It does as little as it can, so that the figure is the server's: a reader of asyncio's and a task for each poll take
     longer than the server does. Its connection stays open, as that of a client which polls again.
@@ -36,7 +36,7 @@ class Held(asyncio.Protocol):
     def __init__(self, request: bytes) -> None:
         self._request = request
         self._received = b""
-        self.answered_at_ns: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.responded_at_ns: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.WriteTransport", transport)
@@ -46,52 +46,52 @@ class Held(asyncio.Protocol):
         at_ns = time.monotonic_ns()
         self._received += data
         head, end, _ = self._received.partition(b"\r\n\r\n")
-        if not end or self.answered_at_ns.done():
+        if not end or self.responded_at_ns.done():
             return
         if b" 204 " in head[:20]:
             self._received = b""
             self.transport.write(self._request)
             return
         assert b" 200 " in head[:20], head
-        self.answered_at_ns.set_result(at_ns)
+        self.responded_at_ns.set_result(at_ns)
 
 
 async def hold(port: int, key: str, count: int) -> None:
     loop = asyncio.get_running_loop()
     request = poll(key, "latest")
-    polls = [(await loop.create_connection(lambda: Held(request), "127.0.0.1", port))[1] for _ in range(count)]
-    await tell(asyncio.gather(*(one.answered_at_ns for one in polls)), count)
+    polls = [(await loop.create_connection(lambda: OpenPoll(request), "127.0.0.1", port))[1] for _ in range(count)]
+    await report(asyncio.gather(*(one.responded_at_ns for one in polls)), count)
     for one in polls:
         one.transport.close()
 
 
-async def tell(answers: asyncio.Future[list[int]], count: int) -> None:
-    """Tell that all are open, and when the last one had its answer."""
+async def report(responses: asyncio.Future[list[int]], count: int) -> None:
+    """Report that all are open, and the time of the last response."""
     say(held=count)
-    responded_at = await answers
-    say(last_at_ns=max(responded_at), answered=len(responded_at))
+    responded_at = await responses
+    say(last_at_ns=max(responded_at), responded=len(responded_at))
 
 
 async def hold_websockets(port: int, key: str, count: int) -> None:
-    """The library answers the server's pings."""
+    """Hold websockets open. The library responds to the pings of the server."""
     url = f"ws://127.0.0.1:{port}/v2/notification/websocket-connect?after=latest"
     headers = {"Authorization": f"Bearer {key}"}
     opened = [
         await connect_websocket(url, additional_headers=headers, compression=None, ping_interval=None)
         for _ in range(count)
     ]
-    await tell(asyncio.gather(*(told_at_ns(one) for one in opened)), count)
+    await report(asyncio.gather(*(notified_at_ns(one) for one in opened)), count)
 
 
-async def told_at_ns(websocket: ClientConnection) -> int:
-    """When something was told; an idle websocket is told its position now and then."""
+async def notified_at_ns(websocket: ClientConnection) -> int:
+    """Wait for a notification and return its time. An idle websocket receives its position now and then."""
     while "notifications" not in json.loads(await websocket.recv()):
         pass
     return time.monotonic_ns()
 
 
 def watch(port: int, key: str, count: int) -> None:
-    """Hold one poll after another; tell when each was answered."""
+    """Hold one poll after another; report the time of each response."""
     with connect(port) as connection:
         connection.sendall(poll(key, "latest", hold=0))
         head, _ = receive(connection)
@@ -110,7 +110,7 @@ def connect(port: int) -> socket.socket:
 
 
 def receive(connection: socket.socket) -> tuple[bytes, int]:
-    """The head of one answer, and when the whole of it was there."""
+    """Return the head of a response, and the time when it was complete."""
     data = b""
     while b"\r\n\r\n" not in data:
         data += chunk(connection)
@@ -134,8 +134,8 @@ def header(head: bytes, name: bytes) -> str:
     return ""
 
 
-def say(**answer: Any) -> None:
-    print(json.dumps(answer), flush=True)
+def say(**response: Any) -> None:
+    print(json.dumps(response), flush=True)
 
 
 def main() -> None:

@@ -1,16 +1,15 @@
-"""Several processes on one PostgreSQL database: E1, writes and observations, against one process and against SQLite.
+"""Several processes on one PostgreSQL database: E1, writes and observations, against one process and SQLite.
 
-PostgreSQL is one of this machine, started for the benchmark in a folder of its own, with its usual settings: a commit
-is on disk before it is told. It shares its cores with the processes, which a machine of its own would not; the load
-generator has the last core to itself, but on two cores, where one would be left for all the others. The leader holds
-the devices, so observations come in at that one alone; E1 and writes go to all processes in turn, over as many
-connections however many processes there are: enough for the most of them, since what comes to a process together is
-stored together, and a process with a few connections stores each request almost alone.
+PostgreSQL runs on this machine, started for the benchmark in its own folder with its default settings: a commit is on
+disk before it is confirmed. Unlike a separate machine, it shares its cores with the processes. The load generator has
+the last core for itself, except on two cores, where only one would remain. The leader holds the devices, so
+observations arrive only there. E1 and writes go to all processes in turn. The number of connections is the same for
+every number of processes, and large enough for the largest: a process stores requests that arrive together in one
+transaction, so with few connections it would store almost each request alone.
 
-While nothing is committed, a process asks PostgreSQL whether that is so once for all requests that arrived together:
-24 us each time it asks, 5 us of them its own, where two look-ups for each request took 140 us and 55. On a machine that
-was busy with much else, of sixteen connections eleven shared one answer. While values come it looks up the key once for
-each commit, and the device each time.
+While nothing is committed, a process checks this once for all requests that arrived together. A check takes 24 us, 5 us
+of them in the process, instead of two lookups per request with 140 us and 55. On a busy machine, eleven of sixteen
+connections shared one response. While values arrive, the key is looked up once per commit and the device each time.
 """
 
 from __future__ import annotations
@@ -63,8 +62,8 @@ def measure(run: Run) -> Iterator[Figure]:
         samples = alternate(sides, run.scale.rounds)
     goals = {"E1": at_least(0.5)}
     for what in ("E1", _CHANGING, "write", "observation", _LARGE_BATCH):
-        told, ours, theirs = (f"{what}, {each}" for each in ("PostgreSQL / SQLite", "PostgreSQL 1", "SQLite 1"))
-        yield ratio(NAME, f"{told}, one process each", samples, ours, theirs, "/s", goals.get(what))
+        name, ours, theirs = (f"{what}, {each}" for each in ("PostgreSQL / SQLite", "PostgreSQL 1", "SQLite 1"))
+        yield ratio(NAME, f"{name}, one process each", samples, ours, theirs, "/s", goals.get(what))
     for what in ("E1", "write"):
         for count in _COUNTS[1:]:
             many, one = f"{what}, PostgreSQL {count}", f"{what}, PostgreSQL 1"
@@ -94,7 +93,7 @@ def _sides(
 
 
 def _rate(run: Run, servers: list[Server], requests: list[str]) -> float:
-    """Answers a second of all of them."""
+    """Return the responses per second of all servers."""
     first, *others = servers
     rate: float = run.load(first, requests, run.scale.connections * max(_COUNTS), others)["rate"]
     return rate

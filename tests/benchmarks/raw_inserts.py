@@ -1,6 +1,6 @@
-"""What sqlite3 itself does with groups of observations: ``executemany`` of the values and of the log entries.
+"""The cost of groups of observations in sqlite3 alone: ``executemany`` of the values and of the log entries.
 
-The same tables, the same ``synchronous=FULL``, one transaction a group, and nothing else. Speaks lines of JSON.
+It uses the same tables, the same ``synchronous=FULL``, and one transaction per group. Reads and writes lines of JSON.
 """
 
 from __future__ import annotations

@@ -1,18 +1,19 @@
-"""Devices over CoAP against simulated ones: notifications, reads, registrations, and what E1 keeps beside them.
+"""Devices over CoAP against simulated ones: notifications, reads, registrations, and the rate of concurrent E1.
 
-The devices are bare sockets in a process of their own (``coap_devices.py``). A notification counts when it is in the
-log on disk, of one subscribed application; it is sent as long as not more than a few thousand are on their way, so that
-the server always has some and the socket's buffer never too many. What it is held against are observations handed over
-at the interface of a device connection one by one, as simulated devices do (``device_side.py``).
+The devices are bare sockets in a separate process (``coap_devices.py``). A notification counts when it is on disk in
+the log of one subscribed application. Notifications are sent while at most a few thousand are in flight, so that the
+server is always busy and the socket's buffer never overflows. They are compared with observations submitted one by one
+at the interface of a device backend, as simulated devices do (``device_side.py``).
 
-On two cores that others used too: 27,000 a second against 36,000, none of 5,000 a second lost, a read 1.0 times as
-long, 10,000 registrations in 6 s, 4 to 7 KiB a device. A notification costs 37 us of the server's CPU where many wait,
-and 75 where 2,000 a second come evenly (142 before values that come within 20 ms were stored together, 105 with 5 ms).
-Measured anew on a machine that others used too, by the CPU time of its threads, in turn in one run: 72 us where the
-socket was looked at each 10 ms, 55 with 40 ms and less made of each (of 5,000 a second 59 and 52, none lost). Of 55 the
-thread of the sockets has 22 and the one that writes 33, most of that in SQLite. Beside E1, with what E1's own requests
-cost more since the caches are cold: 67 and 54. With 40 commits a second of one value each these cost nothing more. A
-value waits for 40 ms at most, where it was 30.
+On two loaded cores: 27,000 a second against 36,000, none of 5,000 a second lost, a read 1.0 times as long, 10,000
+registrations in 6 s, and 4 to 7 KiB per device. A notification costs 37 us of the server's CPU if many wait, and 75 if
+2,000 a second arrive evenly. It was 142 before values that arrive within 20 ms were stored together, and 105 with 5 ms.
+
+A later measurement on a loaded machine, by the CPU time of the threads and alternating in one run: 72 us when the
+socket was read every 10 ms, and 55 with 40 ms and fewer objects (59 and 52 at 5,000 a second, none lost). Of the 55,
+the socket thread takes 22 and the writer 33, most of it in SQLite. During E1 it is 67 and 54, including the extra cost
+of E1's requests because of cold caches. With 40 commits a second of one value each, these cost nothing more. A value
+waits at most 40 ms; before, it was 30.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _BESIDE_RATE = 2000
 _SHORT_ROUNDS = 3
 """How many of them take as long as one measurement of another rate."""
 _LEAD_SECONDS = 1.0
-"""How much longer than the requests the notifications go on, which begin before them."""
+"""Notifications start before the requests and continue this much longer."""
 _QUIET_SECONDS = 5.0
 _REQUESTS = 10_000
 
@@ -60,8 +61,8 @@ def notifications_and_reads(run: Run) -> Iterator[Figure]:
         _, simulated = stack.enter_context(with_device_side(run, filled, run.cores.one))
         server, fleet, log = stack.enter_context(with_coap(run, filled))
         subscribe(server, filled.key)
-        fleet.ask(do="register", prefix="notifying", number=run.scale.coap_devices)
-        fleet.ask(do="observed", number=run.scale.coap_devices)
+        fleet.call(do="register", prefix="notifying", number=run.scale.coap_devices)
+        fleet.call(do="observed", number=run.scale.coap_devices)
         # The first values are entries too.
         settle(log, len(log) + run.scale.coap_devices)
         sides: dict[str, Callable[[], float]] = {
@@ -73,7 +74,7 @@ def notifications_and_reads(run: Run) -> Iterator[Figure]:
         lost = lost_at(fleet, log, _LOSSLESS_RATE, run.scale.seconds)
         yield Figure(NAME, f"lost of {_LOSSLESS_RATE} notifications a second", lost, "", at_most(0))
         yield read_ratio(run, server, filled.key)
-        yield beside(run, server, filled, fleet, log)
+        yield during_notifications(run, server, filled, fleet, log)
 
 
 def registrations(run: Run) -> Iterator[Figure]:
@@ -81,17 +82,17 @@ def registrations(run: Run) -> Iterator[Figure]:
     filled = fill(run.folder / "registering.db", device_count=1, resource_count=1)
     with with_coap(run, filled) as (server, fleet, _):
         # What the first ones load is there whether more come or not.
-        fleet.ask(do="register", prefix="first", number=max(1, number // 100))
+        fleet.call(do="register", prefix="first", number=max(1, number // 100))
         before = resident_bytes(server.pid)
-        answer = fleet.ask(do="register", prefix="all", number=number)
+        response = fleet.call(do="register", prefix="all", number=number)
         grown = resident_bytes(server.pid) - before
         with MirrorClient(server.url, filled.key) as client:
             listed = [device.endpoint_name or "" for device in client.devices.list()]
     mine = [name for name in listed if name.startswith("all-")]
-    missing = number - len(set(mine)) + len(mine) - len(set(mine)) + answer["refused"]
+    missing = number - len(set(mine)) + len(mine) - len(set(mine)) + response["refused"]
     what = f"{number} devices registering at once"
-    yield Figure(NAME, f"{what}: missing or twice", missing, "", at_most(0), {"places": answer["places"]})
-    yield Figure(NAME, f"{what}: time", answer["seconds"], "s", sides={"sent again": answer["sent_again"]})
+    yield Figure(NAME, f"{what}: missing or twice", missing, "", at_most(0), {"places": response["places"]})
+    yield Figure(NAME, f"{what}: time", response["seconds"], "s", sides={"sent again": response["sent_again"]})
     yield Figure(NAME, "memory of a registered device", max(grown, 1) / number / 1024, "KiB", at_most(20))
 
 
@@ -131,7 +132,7 @@ def notification_rate(fleet: Program, log: Log, seconds: float) -> float:
     began, before, sent = time.perf_counter(), len(log), 0
     while (now := time.perf_counter()) - began < seconds:
         if sent - (len(log) - before) < _ON_THE_WAY:
-            sent += fleet.ask(do="notify", number=_BURST)["sent"]
+            sent += fleet.call(do="notify", number=_BURST)["sent"]
     arrived = len(log) - before
     rate = arrived / (now - began)
     settle(log, before + sent)
@@ -152,12 +153,12 @@ def settle(log: Log, expected: int) -> int:
 def lost_at(fleet: Program, log: Log, rate: float, seconds: float) -> int:
     """How many of so many a second never come into the log."""
     before = len(log)
-    sent = fleet.ask(do="notify", number=int(rate * seconds), rate=rate)["sent"]
+    sent = fleet.call(do="notify", number=int(rate * seconds), rate=rate)["sent"]
     return settle(log, before + sent)
 
 
 def read_ratio(run: Run, server: Server, key: str) -> Figure:
-    """A read, until its answer came: of a device over CoAP, of a simulated one."""
+    """Measure a read up to its response: from a device over CoAP, and from a simulated one."""
     with MirrorClient(server.url, key) as client:
         (real,) = client.devices.list(endpoint_name="notifying-0").ids
 
@@ -172,7 +173,7 @@ def read_ratio(run: Run, server: Server, key: str) -> Figure:
     return ratio(NAME, "read, CoAP / simulated", samples, "CoAP", "simulated", "ms", at_most(2.5))
 
 
-def beside(run: Run, server: Server, filled: Filled, fleet: Program, log: Log) -> Figure:
+def during_notifications(run: Run, server: Server, filled: Filled, fleet: Program, log: Log) -> Figure:
     """E1 alone, and while devices notify, in many short rounds: what else the machine does then is the same for both.
 
     A notification costs some 50 us, so that 2000 a second take a tenth of what there is: no more than what one long
@@ -184,16 +185,16 @@ def beside(run: Run, server: Server, filled: Filled, fleet: Program, log: Log) -
 
     def while_they_notify() -> float:
         before = len(log)
-        fleet.tell(do="notify", number=int(_BESIDE_RATE * (seconds + _LEAD_SECONDS)), rate=_BESIDE_RATE)
+        fleet.send(do="notify", number=int(_BESIDE_RATE * (seconds + _LEAD_SECONDS)), rate=_BESIDE_RATE)
         settle(log, before + 1)
         rate = shortly.rate(server, requests)
-        fleet.hear()
+        fleet.receive()
         return rate
 
     sides: dict[str, Callable[[], float]] = {
         "alone": partial(shortly.rate, server, requests),
-        "beside": while_they_notify,
+        "during": while_they_notify,
     }
     samples = alternate(sides, _SHORT_ROUNDS * run.scale.rounds)
-    what = f"E1 beside {_BESIDE_RATE} notifications a second / alone"
-    return ratio(NAME, what, samples, "beside", "alone", "/s", at_least(0.85))
+    what = f"E1 during {_BESIDE_RATE} notifications a second / alone"
+    return ratio(NAME, what, samples, "during", "alone", "/s", at_least(0.85))

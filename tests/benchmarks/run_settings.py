@@ -1,4 +1,4 @@
-"""What all benchmarks of one run share: sizes, duration, cores, folders, the load generator."""
+"""Settings that all benchmarks of one run share: sizes, duration, cores, folders, the load generator."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Sizes(click.ParamType):
         return tuple(sorted(map(int, parts)))
 
 
-def _option(default: object, told: str, kind: click.ParamType | None = None) -> Any:
+def _option(default: object, text: str, kind: click.ParamType | None = None) -> Any:
     """A size that the command has an option for; a number above 0."""
-    return field(metadata={"default": default, "help": told, "type": kind or click.IntRange(min=1)})
+    return field(metadata={"default": default, "help": text, "type": kind or click.IntRange(min=1)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +50,8 @@ class Scale:
     registrations: int = _option(10_000, "How many devices register.", click.IntRange(min=10))
     fleet: int = _option(10_000, "How many devices the table of a fleet has.")
     loop_devices: int = _option(5000, "How many devices an event loop's client has.")
-    flood_mib: int = _option(96, "How much a hostile client sends on one connection.")
-    deaf: int = _option(100, "How many connections read none of their answers.")
+    flood_mib: int = _option(96, "How much a malicious client sends on one connection.")
+    deaf: int = _option(100, "How many connections read none of their responses.")
     coap_devices: int = _option(2000, "How many devices notify over CoAP.")
     coap_registrations: int = _option(10_000, "How many devices register at once over CoAP.")
 
@@ -65,7 +65,7 @@ def with_sizes(command: Callable[..., None]) -> Callable[..., None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run; ``missing`` tells which programs could not be had, and why."""
+    """One run; ``missing`` names the programs that are not available, and the reason."""
 
     scale: Scale
     cores: Cores
@@ -91,21 +91,21 @@ class Run:
         """Send requests for the time of one measurement, to other servers as well where there are any.
 
         Raises:
-            ChildFailed: An answer was no success.
+            ChildFailed: A response was not successful.
         """
-        answer: dict[str, Any] = self.generator.ask(
+        response: dict[str, Any] = self.generator.call(
             ports=[each.port for each in (server, *others)],
             requests=requests,
             connections=connections or self.scale.connections,
             seconds=self.scale.seconds,
         )
-        statuses = answer["statuses"]
+        statuses = response["statuses"]
         if not statuses or any(not status.startswith("2") for status in statuses):
-            raise ChildFailed(f"{server.name} answered {statuses or 'nothing'}; its log is in {self.folder}")
-        return answer
+            raise ChildFailed(f"{server.name} responded with {statuses or 'nothing'}; its log is in {self.folder}")
+        return response
 
     def rate(self, server: Server, requests: list[str]) -> float:
-        """Answers a second."""
+        """Return the responses per second."""
         rate: float = self.load(server, requests)["rate"]
         return rate
 

@@ -1,6 +1,7 @@
-"""Reads a value again and again with this project's SDK, or asks for its device by httpx alone; speaks lines of JSON.
+"""Reads a value repeatedly with this project's SDK, or gets its device by httpx alone; lines of JSON.
 
-Arguments: URL, key, device id, path. A line names the side and how often; the answer has the median seconds.
+Arguments: URL, key, device id, path. A line names the side and the number of reads; the response has the median
+seconds.
 """
 
 from __future__ import annotations

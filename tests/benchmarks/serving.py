@@ -1,4 +1,4 @@
-"""The servers that are measured, each on a database file of its own: a copy of the one that was filled."""
+"""The measured servers, each on its own copy of the database that was filled."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def with_device_side(run: Run, filled: Filled, cores: frozenset[int]) -> Abstrac
 def devices_in(run: Run, database_url: str, cores: frozenset[int], *options: str) -> Iterator[tuple[Server, Program]]:
     """The same on a database that is there; see ``device_side.py`` for the options."""
     with program("device_side.py", database_url, *options, folder=run.folder, cores=cores) as devices:
-        yield Server("mirror with devices", devices.hear()["port"], devices.pid), devices
+        yield Server("mirror with devices", devices.receive()["port"], devices.pid), devices
 
 
 def saturate(
     run: Run, filled: Filled, devices: Program, *, batch: int = 1, in_flight: int = 0, device_ids: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Observations for the time of one measurement, as fast as they are stored; their rate, and how long one took."""
-    told: dict[str, Any] = devices.ask(
+    told: dict[str, Any] = devices.call(
         do="saturate",
         device_ids=device_ids or filled.device_ids,
         path=filled.paths[0],

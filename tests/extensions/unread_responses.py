@@ -36,7 +36,7 @@ async def check_made_no_further(
         # It began when there was room, and what it makes next waits for the client.
         assert 100_000 < bridge.backpressure.total_bytes < 1_000_000
         for each in deaf:
-            each.takes.set()
-            each.gone.set()
+            each.may_read.set()
+            each.disconnected.set()
             await each.end()
         assert bridge.backpressure.total_bytes == 0

@@ -64,5 +64,5 @@ def test_a_key_without_admin_reads_the_device_that_is_named(real_time_server, ju
 
 
 def test_a_wrong_key_ends_the_run_at_once(real_time_server, judge):
-    with pytest.raises(AssertionError, match="does not take the key"):
+    with pytest.raises(AssertionError, match="rejects the key"):
         judge(f"--mirror-url={real_time_server.url}", "--mirror-key=ak_wrong")

@@ -26,7 +26,7 @@ from mirror_sdk.errors import (
     BadRequest,
     ConfigError,
     InvalidValue,
-    UnexpectedAnswer,
+    UnexpectedResponse,
 )
 from mirror_server.service.keys import Scope
 
@@ -177,7 +177,7 @@ def test_what_cannot_be_is_refused_at_once(server, key):
 
 def test_a_service_without_ranges_is_told_with_what_to_do(server, key, monkeypatch):
     monkeypatch.setattr("mirror_sdk.wire.routes.SNAPSHOT_RANGES", "/v3/no-such-path")
-    with pytest.raises(UnexpectedAnswer, match=r"client\.fleet\.dataset"):
+    with pytest.raises(UnexpectedResponse, match=r"client\.fleet\.dataset"):
         read_mirror(server.url, key)
 
 

@@ -163,7 +163,7 @@ def test_no_answer_in_time_is_status_3(run, application, light):
     ("arguments", "word"),
     [
         (["write", "{light}", LEVEL, "bright"], "takes a whole number"),
-        (["write", "{light}", LEVEL, "5,5"], "a comma is no decimal point"),
+        (["write", "{light}", LEVEL, "5,5"], "a comma is not a decimal point"),
         (["write", "{light}", "/3311/0/5850", "maybe"], "write true or false"),
         (["get", "{light}", "--path", "3311"], "--path"),
         (["watch", "--path", "*/5700"], "--path"),
@@ -350,7 +350,7 @@ def test_a_plan_may_come_from_a_spreadsheet_of_any_country(run, application, lig
     level, temperature = json.loads(run("plan", str(wanted), "--json", status=1).stdout)
     assert (level["wanted"], level["decision"]) == (55, "write")
     assert (temperature["decision"], temperature["check"]) == ("refuse", "wrong_type")
-    assert "a comma is no decimal point; write it like 21.5" in temperature["reason"]
+    assert "a comma is not a decimal point; write it like 21.5" in temperature["reason"]
 
 
 def test_rejected_rows_give_exit_status_1(run, application, light, tmp_path):

@@ -140,7 +140,7 @@ def test_the_command_records_for_a_while_and_audits(server, key, change, folder)
         assert ended.exit_code == status, ended.output
         return ended
 
-    assert "is no recording" in run("--audit", status=2).stderr
+    assert "is not a recording" in run("--audit", status=2).stderr
     run("--device", "thermometer", "--path", "/3303/*", "--seconds", "0")
     change(1)
     again = run("--device", "thermometer", "--path", "/3303/*", "--seconds", "0")

@@ -17,8 +17,8 @@ from typing import Any
 import httpx
 import pytest
 from blocking import LAST_TURNS, Blocking, Loop
-from changed_answers import LIGHT, TEMPERATURE, Between
-from changed_answers import RESOURCES as ALL_KINDS
+from changed_responses import LIGHT, TEMPERATURE, Between
+from changed_responses import RESOURCES as ALL_KINDS
 from click.testing import CliRunner, Result
 from databases import new_database_url
 from usual import RESOURCES, URL

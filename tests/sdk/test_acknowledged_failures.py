@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import polars as pl
 import pytest
-from changed_answers import DIMMER, LEVEL
+from changed_responses import DIMMER, LEVEL
 
 from mirror_sdk import Conflict, InvalidValue, NotFound
 
@@ -16,7 +16,7 @@ def lights(client, simulator):
     devices = [simulator.add_device(f"light-{number}", [DIMMER]) for number in range(3)]
     for device in devices:
         client.read_value(device, LEVEL)
-        simulator.set_answer(device, "reject")
+        simulator.set_response_mode(device, "reject")
         assert client.requests.begin_write(device, LEVEL, 40).exception().category == "REJECTED"
     return devices
 
@@ -43,7 +43,7 @@ def test_an_acknowledged_failure_does_not_count_until_the_next_write(client, lig
 
 
 def test_of_a_table_the_others_are_acknowledged(client, simulator, lights):
-    simulator.set_answer(lights[1], "normal")
+    simulator.set_response_mode(lights[1], "normal")
     client.write_value(lights[1], LEVEL, 40)
     with pytest.raises(Conflict, match="has not failed") as caught:
         client.requests.acknowledge_failed_write(client.fleet.snapshot(), LEVEL)
@@ -84,7 +84,7 @@ def test_a_table_that_shows_no_write_acknowledges_none_that_failed_after_it(clie
     device = simulator.add_device("light", [DIMMER])
     client.read_value(device, LEVEL)
     seen = client.fleet.snapshot()
-    simulator.set_answer(device, "reject")
+    simulator.set_response_mode(device, "reject")
     client.requests.begin_write(device, LEVEL, 40).exception()
     for table, path in ((seen, None), (seen.assign(path="/3/0/0"), LEVEL)):
         with pytest.raises(Conflict, match="read the resource again"):
@@ -101,7 +101,7 @@ def test_a_table_needs_no_revisions_and_those_it_has_are_numbers(client, lights)
     assert failed(client) == set()
 
 
-def test_a_shell_acknowledges_only_the_failure_that_was_shown(plain, shell, lights):
+def test_a_shell_acknowledges_only_the_displayed_failure(plain, shell, lights):
     rows = json.loads(shell("drift", "--json").stdout)
     shown = next(str(row["desired_revision"]) for row in rows if row["device"] == "light-0")
     plain.requests.begin_write(lights[0], LEVEL, 41).exception()
@@ -115,7 +115,7 @@ def test_a_shell_acknowledges_only_the_failure_that_was_shown(plain, shell, ligh
     assert "--acknowledged also shows" not in shell("drift", "--acknowledged").stderr
 
 
-def test_what_cannot_be_acknowledged_is_refused(client, lights):
+def test_acknowledging_a_request_without_failure_is_rejected(client, lights):
     with pytest.raises(NotFound):
         client.requests.acknowledge_failed_write("015f00000000000000000000000000ff", LEVEL)
     with pytest.raises(InvalidValue, match="if_match= goes with one resource"):

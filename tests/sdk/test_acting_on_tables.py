@@ -6,7 +6,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from changed_answers import DIMMED, LEVEL, TEMPERATURE
+from changed_responses import DIMMED, LEVEL, TEMPERATURE
 
 from mirror_sdk import EmptyTableWarning, InvalidValue, NotFound, UnknownDevice, UnknownResource
 from mirror_sdk.widgets import EventWatcher, Explorer, FleetTable, WritePanel
@@ -74,7 +74,7 @@ def test_events_are_those_of_the_devices_of_a_table(client, simulator, rooms, wa
     assert {event.device_id for event in events if event.path == TEMPERATURE} == set(rooms[2:])
 
 
-def test_what_names_no_devices_is_refused_and_nothing_is_done(client, rooms, warm):
+def test_a_table_that_names_no_devices_is_rejected_before_any_request(client, rooms, warm):
     for wrong, said in (
         (warm.drop(columns=["device_id", "endpoint_name"]), "no column device_id"),
         (warm.assign(device_id=[warm["device_id"].iloc[0], None]), "has no device_id; table.dropna"),
@@ -102,7 +102,7 @@ def test_a_table_without_paths_needs_one(client, warm):
         client.subscribe(warm.assign(path=[TEMPERATURE, pd.NA]))
 
 
-def test_a_value_that_goes_with_no_row_is_refused(client, warm):
+def test_a_value_that_fits_no_row_is_rejected(client, warm):
     for options, said in (
         ({"path": LEVEL}, "path= requires value="),
         ({"value": [1, 2, 3]}, "a column of values for the rows"),
@@ -164,7 +164,7 @@ def test_widgets_take_the_devices_of_a_table(plain, rooms):
 
 
 @pytest.mark.parametrize("form", [pa.table, pl.DataFrame], ids=["arrow", "polars"])
-def test_integers_stay_what_they_are_where_others_are_missing(client, simulator, form):
+def test_integers_remain_integers_if_other_values_are_missing(client, simulator, form):
     lifetime, server = "/1/0/1", simulator.add_device("server", [{"path": "/1/0/1", "value": "1", "writable": True}])
     rows = {"device_id": [server, server], "path": [lifetime, LEVEL], "value": [2**53 + 1, None]}
     assert set(client.plan(form(rows)).apply()["status"]) == {"success"}
@@ -172,7 +172,7 @@ def test_integers_stay_what_they_are_where_others_are_missing(client, simulator,
 
 
 @pytest.mark.parametrize("name", ["device_id", "path"])
-def test_a_number_in_the_place_of_a_name_writes_to_nobody(client, simulator, name):
+def test_a_number_instead_of_a_name_writes_to_no_device(client, simulator, name):
     simulator.add_device("12", DIMMED)
     rows = pd.DataFrame({"device_id": ["12", None], "path": [LEVEL, None], "value": [3, None]})
     assert client.plan(rows).frame["check"].tolist() == ["ok"]

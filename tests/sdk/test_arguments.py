@@ -9,7 +9,7 @@ import httpx
 import numpy as np
 import pandas as pd
 import pytest
-from changed_answers import Between
+from changed_responses import Between
 from resource_paths import SWITCH
 
 from mirror_sdk import ClientClosed, ConfigError, InvalidValue, MirrorClient
@@ -21,8 +21,8 @@ CALLS = {
     "no address": (lambda c, d: MirrorClient(None, "a-key"), ConfigError, "base_url"),
     "a number for an address": (lambda c, d: MirrorClient(8080, "a-key"), ConfigError, "base_url"),
     "no key": (lambda c, d: MirrorClient("http://localhost", None), ConfigError, "api_key"),
-    "no device id": (lambda c, d: c.get_device(None), TypeError, "device_id must be a text, not None"),
-    "a number for a path": (lambda c, d: c.requests.begin_read(d, 3303), TypeError, "path must be a text, not a int"),
+    "no device id": (lambda c, d: c.get_device(None), TypeError, "device_id must be a str, not None"),
+    "a number for a path": (lambda c, d: c.requests.begin_read(d, 3303), TypeError, "path must be a str, not int"),
     "a number for an async-id": (
         lambda c, d: c.requests.begin_read(d, SWITCH, async_id=1),
         TypeError,
@@ -33,23 +33,23 @@ CALLS = {
         ValueError,
         "async_id '' must be 1 to",
     ),
-    "an argument that is no text": (lambda c, d: c.execute(d, "/3/0/4", 3), TypeError, "argument must be a text"),
+    "an argument that is not a text": (lambda c, d: c.execute(d, "/3/0/4", 3), TypeError, "argument must be a str"),
     "an id that no address holds": (lambda c, d: c.get_device("d" * 100_000), InvalidValue, "cannot be sent"),
     "a limit below 0": (lambda c, d: c.devices.list(limit=-1), InvalidValue, "limit=-1 must be a whole number"),
     "a limit that is a text": (lambda c, d: c.devices.list(limit="5"), InvalidValue, "limit='5' must be a whole"),
     "several names": (lambda c, d: c.devices.list(endpoint_name=["a"]), ValueError, "write endpoint_name__in"),
     "no number of events": (lambda c, d: c.events(limit=1.5), InvalidValue, "limit=1.5 must be a whole number"),
     "no time for events": (lambda c, d: c.events(timeout=None), InvalidValue, "timeout=None must be a number"),
-    "no devices in a table": (lambda c, d: c.state_frame([None]), TypeError, "each of devices must be a text"),
+    "no devices in a table": (lambda c, d: c.state_frame([None]), TypeError, "each of devices must be a str"),
     "a pattern that matches no path": (lambda c, d: c.state_frame(paths=["3303"]), InvalidValue, "'3303' matches no"),
     "a callback that is none": (lambda c, d: c.watch(3), TypeError, "callback=3 cannot be called"),
     "a pattern of a watch": (lambda c, d: c.watch(print, paths=["3303"]), InvalidValue, "'3303' matches no"),
-    "a path of a watch": (lambda c, d: c.watch(print, paths=[3303]), TypeError, "each of paths must be a text"),
+    "a path of a watch": (lambda c, d: c.watch(print, paths=[3303]), TypeError, "each of paths must be a str"),
     "a rotation that is a text": (lambda c, d: c.record("r", rotate_bytes="1"), InvalidValue, "rotate_bytes='1' must"),
 }
 
 
-def test_it_is_refused_with_its_name_and_the_cure(client, device_id, tmp_path, monkeypatch):
+def test_an_invalid_argument_is_rejected_with_its_name_and_the_cure(client, device_id, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, (call, kind, words) in CALLS.items():
         with pytest.raises(kind) as caught:
@@ -57,7 +57,7 @@ def test_it_is_refused_with_its_name_and_the_cure(client, device_id, tmp_path, m
         assert words in str(caught.value), name
 
 
-def test_a_time_out_that_is_none_is_refused_before_the_request_is_sent(client, device_id):
+def test_an_invalid_timeout_is_rejected_before_the_request_is_sent(client, device_id):
     request = client.requests.begin_read(device_id, SWITCH)
     calls = [
         lambda timeout: client.read_value(device_id, SWITCH, timeout=timeout),
@@ -79,7 +79,7 @@ def test_a_client_has_a_time_out_that_ends(timeout):
         MirrorClient("http://localhost", "a-key", timeout=timeout)
 
 
-def test_a_moment_without_a_zone_is_refused(client, device_id):
+def test_an_instant_without_a_zone_is_rejected(client, device_id):
     state = client.state_frame()
     for now in (datetime(2026, 1, 5), "2026-01-05", pd.NaT):
         for ask in (partial(state.mirror.stale, "1h"), state.mirror.drift):
@@ -159,14 +159,14 @@ def test_an_instant_is_a_time_its_text_or_how_long_ago_it_was(given, hour):
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ("yesterday", r"begin='yesterday' is no time; give one like .* or how long ago it was, like '2h'"),
-        (5, r"begin=5 is no time"),
-        (timedelta(hours=-1), r"is no time"),
+        ("yesterday", r"begin='yesterday' is not a time; give one like .* or how long ago it was, like '2h'"),
+        (5, r"begin=5 is not a time"),
+        (timedelta(hours=-1), r"is not a time"),
         ("2026-01-05", r"has no time zone; write 2026-01-05T00:00:00Z"),
         (datetime(2026, 1, 5), r"has no time zone; give one with begin.replace\(tzinfo=UTC\)"),
         ("99999999w", r"beyond the years 1 to 9999"),
     ],
 )
-def test_what_is_no_instant_is_refused_with_the_cure(given, reason):
+def test_an_invalid_instant_is_rejected_with_the_cure(given, reason):
     with pytest.raises(InvalidValue, match=reason):
         instant("begin", given, lambda: NOON)

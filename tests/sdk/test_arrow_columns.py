@@ -32,7 +32,7 @@ def test_the_words_that_occur_stand_in_their_order(indices, words, expected):
 
 @pytest.mark.parametrize("words", [["a", "b"], ["a", "a"], ["a", None], [None, None]])
 @pytest.mark.parametrize("indices", [[1, 0, 1], [0, None], [None], []])
-def test_words_at_their_places_are_what_each_is(indices, words):
+def test_words_parsed_in_bulk_equal_those_parsed_one_by_one(indices, words):
     for kind in (pa.int32(), pa.int64()):
         found = words_at(pa.array(indices, kind), pa.array(words, pa.string()))
         assert found.type == pa.dictionary(pa.int32(), pa.string())
@@ -41,7 +41,7 @@ def test_words_at_their_places_are_what_each_is(indices, words):
 
 
 @pytest.mark.parametrize("numbers", [[7, 8], [7, 7], [7], [7, None], [None], []])
-def test_numbers_at_their_places_are_what_each_is(numbers):
+def test_numbers_parsed_in_bulk_equal_those_parsed_one_by_one(numbers):
     places = [*range(len(numbers)), *range(len(numbers))]
     for indices in (places, [*places, None]):
         found = at(pa.array(indices, pa.int32()), pa.array(numbers, pa.int32()))

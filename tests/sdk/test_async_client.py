@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import httpx
 import pytest
-from changed_answers import TEMPERATURE
+from changed_responses import TEMPERATURE
 
 from mirror_sdk import AsyncMirrorClient, ConfigError, Event
-from mirror_sdk._protocol.event_loop import MOST_AT_ONCE
+from mirror_sdk._protocol.event_loop import MAX_CONCURRENT
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -19,7 +19,7 @@ async def until(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0)
 
 
-def test_when_the_task_that_reads_is_cancelled_another_takes_over(run, simulator, device_id):
+def test_another_task_continues_reading_when_the_reader_is_cancelled(run, simulator, device_id):
     simulator.set_online(device_id, False)
 
     async def scene(client):
@@ -36,7 +36,7 @@ def test_when_the_task_that_reads_is_cancelled_another_takes_over(run, simulator
     assert run(scene) == ([21.5, 21.5], 21.5)
 
 
-def test_a_cancelled_wait_leaves_nothing_behind(run, simulator, device_id):
+def test_a_cancelled_wait_releases_everything(run, simulator, device_id):
     simulator.set_online(device_id, False)
 
     async def scene(client):
@@ -64,7 +64,7 @@ def test_a_cancelled_step_of_the_events_loses_nothing(run, simulator, device_id)
     assert run(scene) == [[21.5, 30.0]] * 2
 
 
-def test_a_callback_may_be_async_and_its_errors_are_kept(run, simulator, device_id):
+def test_a_callback_may_be_async_and_its_errors_are_recorded(run, simulator, device_id):
     async def scene(client):
         async def callback(event: Event) -> None:
             await asyncio.sleep(0)
@@ -111,7 +111,7 @@ def test_only_so_many_requests_are_under_way_at_once(mirror, run, device_id):
         await asyncio.gather(*(client.get_device(device_id) for _ in range(50)))
 
     run(scene, counted)
-    assert 1 < most <= MOST_AT_ONCE
+    assert 1 < most <= MAX_CONCURRENT
 
 
 def test_without_an_asyncio_loop_it_is_a_clear_error():

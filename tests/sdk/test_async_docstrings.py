@@ -41,7 +41,9 @@ EXAMPLES = examples_of([*CLASSES, AcceptedRequest, PlanReport])
 @pytest.mark.usefixtures("opened")
 @pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.filterwarnings("error")
-def test_the_example_gives_what_it_shows(mirror: Any, simulator: Simulator, tmp_path: Path, name: str) -> None:
+def test_the_example_returns_the_documented_result(
+    mirror: Any, simulator: Simulator, tmp_path: Path, name: str
+) -> None:
     asyncio.run(show(EXAMPLES[name], simulator, mirror, tmp_path))
 
 

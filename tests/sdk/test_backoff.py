@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mirror_sdk._protocol.backoff import FIRST_SECONDS, LONGEST_SECONDS, Backoff
 
 
-def test_chance_takes_up_to_half_of_a_delay():
+def test_jitter_reduces_a_delay_by_up_to_half():
     assert Backoff(rng=lambda: 0.0).failed() == FIRST_SECONDS / 2
 
 
@@ -19,7 +19,7 @@ def test_every_delay_is_positive_and_bounded(failures, chance):
     assert all(0 < delay <= LONGEST_SECONDS for delay in delays)
 
 
-def test_it_takes_no_number_of_a_program_that_seeded_its_own(plain):
+def test_jitter_does_not_consume_numbers_of_a_seeded_program(plain):
     """Nor does a server in the program, which names its requests."""
     random.seed(7)
     expected = random.getstate()

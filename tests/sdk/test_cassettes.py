@@ -14,7 +14,7 @@ import httpx
 import pandas as pd
 import pytest
 from blocking import pause_in_no_time
-from changed_answers import DIMMED, LEVEL, TEMPERATURE, Arriving, Between
+from changed_responses import DIMMED, LEVEL, TEMPERATURE, Arriving, Between
 from waits import PATIENCE_SECONDS
 
 from mirror_sdk import (
@@ -140,7 +140,7 @@ def test_waits_that_were_long_are_over_at_once(client, alone, lights, file, monk
     assert waits.count(True) <= 2
 
 
-def test_an_answer_that_did_not_come_does_not_come_again(client, alone, simulator, lights, file):
+def test_a_missing_response_is_missing_in_the_replay(client, alone, simulator, lights, file):
     simulator.set_online(lights[0], False)
 
     def program(one):
@@ -152,7 +152,7 @@ def test_an_answer_that_did_not_come_does_not_come_again(client, alone, simulato
     assert both(client, alone, file, program) == (False, False)
 
 
-def test_what_only_looks_may_be_asked_more_often(client, playing, lights, file):
+def test_read_only_requests_may_be_repeated_in_a_replay(client, playing, lights, file):
     with client.cassettes.use(file):
         told = client.get_device("light-0")
         client.subscribe("light-0", TEMPERATURE)
@@ -166,7 +166,7 @@ def test_what_only_looks_may_be_asked_more_often(client, playing, lights, file):
         other.requests.begin_read("light-0", TEMPERATURE)
 
 
-def test_what_was_not_asked_is_named_with_the_cure(client, playing, lights, file):
+def test_an_unrecorded_request_is_named_with_the_cure(client, playing, lights, file):
     with client.cassettes.use(file):
         client.get_device("light-0")
     with pytest.raises(NotRecorded, match=f"GET /v3/devices/{lights[1]}/echo was not recorded in") as caught:
@@ -210,7 +210,7 @@ def poll_of(player):
     return poll
 
 
-def test_a_poll_waits_for_its_cause_however_far_other_answers_go_on(plain, lights, file, monkeypatch):
+def test_a_replayed_poll_waits_for_its_cause_regardless_of_other_responses(plain, lights, file, monkeypatch):
     """The recording was slow; it is played at once, and one of its requests is late."""
     recorded_seconds = itertools.count(step=10)
     monkeypatch.setattr(
@@ -263,7 +263,7 @@ def test_of_requests_that_are_the_same_the_first_that_is_made_is_the_first_that_
     assert isinstance(player.respond(poll, None, 0, 25), Played)
 
 
-def test_a_poll_that_is_held_ends_with_the_cassette(plain, lights, file):
+def test_an_open_poll_ends_with_the_cassette(plain, lights, file):
     with plain.cassettes.use(file):
         plain.read_value("light-0", TEMPERATURE)
     player = open_cassette(file, "replay", URL, "another-key")
@@ -350,7 +350,7 @@ def test_a_client_of_a_cassette_records_it_where_it_was_opened_when_it_is_closed
     assert file.read_bytes() == before
 
 
-def test_the_modes_are_what_they_say(client, alone, lights, file, tmp_path):
+def test_each_mode_behaves_as_documented(client, alone, lights, file, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"record it with client\.cassette"):
         client.cassettes.use(file, mode="replay")
     with client.cassettes.use(file, mode="none") as cassette:
@@ -372,7 +372,7 @@ def test_the_modes_are_what_they_say(client, alone, lights, file, tmp_path):
 
 
 @pytest.mark.both_clients
-def test_outside_of_the_block_the_service_is_asked(client, simulator, lights, file):
+def test_requests_outside_the_block_reach_the_service(client, simulator, lights, file):
     with client.cassettes.use(file):
         client.devices.list()
     simulator.add_device("light-9", DIMMED)
@@ -382,7 +382,7 @@ def test_outside_of_the_block_the_service_is_asked(client, simulator, lights, fi
     assert client.read_value("light-9", TEMPERATURE) == 21.5
 
 
-def test_a_recording_that_fails_leaves_what_there_was(client, lights, file):
+def test_a_failed_recording_leaves_the_existing_cassette(client, lights, file):
     for before in (None, b"earlier"):
         if before is not None:
             file.write_bytes(before)
@@ -451,7 +451,7 @@ def test_another_file_is_no_cassette_and_is_named(client, alone, lights, file):
             assert "record it again" in str(caught.value)
 
 
-def test_headers_that_no_mirror_sends_are_played_or_refused_in_words(client, playing, lights, file):
+def test_unusual_headers_are_replayed_or_rejected_with_a_message(client, playing, lights, file):
     with client.cassettes.use(file):
         client.read_value("light-0", TEMPERATURE)
     manifest, contents = contents_of(file)
@@ -489,7 +489,7 @@ def test_a_service_below_a_path_is_played_at_another_address(client_of, playing,
     assert len(playing(url="http://localhost:1").devices.list()) == 3
 
 
-def test_a_webhook_is_refused(plain, file, monkeypatch):
+def test_a_webhook_is_rejected(plain, file, monkeypatch):
     monkeypatch.setattr(plain._session, "callbacks", object())
     with pytest.raises(InvalidValue, match="use_long_polling"):
         plain.cassettes.use(file)

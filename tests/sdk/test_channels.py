@@ -185,7 +185,7 @@ def test_an_outage_is_waited_out_and_is_no_time_without_events(log):
     ],
     ids=["an outage at a look", "a refused key", "a long outage"],
 )
-def test_a_failure_that_is_not_waited_out_is_told(log, failure, options, error, slept_seconds):
+def test_a_failure_that_outlasts_the_timeout_is_raised(log, failure, options, error, slept_seconds):
     log.before_poll = lambda _: failure()
     with pytest.raises(error):
         list(events_of(log, **options))
@@ -215,7 +215,7 @@ def test_every_event_gives_the_wait_its_full_time_again_and_the_takers_time_does
     assert [poll["hold"] for poll in log.polls] == ["25", "25", "25", "25", "10"]
 
 
-def test_what_is_lost_or_unknown_is_told_as_an_event_and_as_a_warning(log):
+def test_lost_and_unknown_entries_are_events_and_warnings(log):
     for key in ("blips", "de-registrations", "blips", "de-registrations"):
         log.add(key, f"d{log.last_seq}")
     log.first_seq = 3
@@ -247,7 +247,7 @@ def test_the_end_of_the_log_is_found_before_the_first_request_and_only_then(log,
     assert log.polls == [{"after": "latest", "hold": "0"}]
 
 
-def test_a_wait_ends_and_can_be_taken_up_again(log, router):
+def test_a_wait_ends_and_can_be_resumed(log, router):
     expectation = router.expect("a")
     assert router.wait(expectation, 30) is None
     assert log.time() == 1030
@@ -256,7 +256,7 @@ def test_a_wait_ends_and_can_be_taken_up_again(log, router):
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_gap_while_answers_are_awaited_is_noted_where_one_is_left_out_and_the_wait_goes_on(log, router):
+def test_a_gap_during_a_wait_is_logged_if_a_response_is_missing_and_the_wait_continues(log, router):
     answered, unanswered = router.expect("a"), router.expect("b")
     log.add("de-registrations", "d1")
     log.add_answer("a")
@@ -267,7 +267,7 @@ def test_a_gap_while_answers_are_awaited_is_noted_where_one_is_left_out_and_the_
     assert (unanswered.lost, late.lost) == ((1, 1), None)
 
 
-def test_after_a_long_idle_time_reading_begins_at_the_end_again_unless_an_answer_is_due(log, router):
+def test_after_a_long_pause_reading_starts_at_the_end_unless_a_response_is_pending(log, router):
     first = router.expect("a")
     log.add_answer("a")
     log.time.seconds += 3600
@@ -327,7 +327,7 @@ def test_of_many_threads_one_reads_and_the_others_take_over_when_it_leaves():
     assert log.most_open == 1
 
 
-def test_a_thread_that_takes_over_waits_only_for_the_rest_of_its_time():
+def test_a_thread_that_becomes_the_reader_waits_only_for_its_remaining_time():
     log = HeldLog()
     looks: list[float] = []
 
@@ -353,7 +353,7 @@ def test_a_thread_that_takes_over_waits_only_for_the_rest_of_its_time():
     assert [poll["hold"] for poll in log.polls] == ["0", "25", "5"]
 
 
-def test_a_task_that_begins_while_another_finds_the_end_of_the_log_gets_its_answer(log):
+def test_a_task_that_starts_while_another_finds_the_end_of_the_log_gets_its_response(log):
     async def scene() -> AsyncResponse | None:
         is_seeking, may_go_on = asyncio.Event(), asyncio.Event()
 
@@ -384,7 +384,7 @@ def test_a_task_that_begins_while_another_finds_the_end_of_the_log_gets_its_answ
 
 
 @pytest.mark.parametrize("timeout_seconds", [0, 60])
-def test_a_reader_that_fails_leaves_its_place_to_the_next(log, router, timeout_seconds):
+def test_a_failed_reader_lets_the_next_one_read(log, router, timeout_seconds):
     expectation = router.expect("a")
     log.before_poll = lambda number: refusal(401) if number == 2 else None
     with pytest.raises(AuthenticationError):
@@ -396,7 +396,7 @@ def test_a_reader_that_fails_leaves_its_place_to_the_next(log, router, timeout_s
 # Watches
 
 
-def test_a_watch_begins_with_what_comes_after_it_and_keeps_and_logs_errors_of_its_callback(caplog):
+def test_a_watch_starts_with_new_entries_and_records_errors_of_its_callback(caplog):
     log = HeldLog()
     log.add_answer("before")
     seen: list[str | None] = []
@@ -421,7 +421,7 @@ def test_a_watch_begins_with_what_comes_after_it_and_keeps_and_logs_errors_of_it
     assert ["callback" in record.getMessage() for record in caplog.records].count(True) == 2
 
 
-def test_a_watch_stopped_by_its_own_callback_tells_nothing_more():
+def test_a_watch_stopped_by_its_callback_calls_it_no_more():
     log = HeldLog()
     seen: list[str | None] = []
 
@@ -438,7 +438,7 @@ def test_a_watch_stopped_by_its_own_callback_tells_nothing_more():
     assert seen == ["a1"]
 
 
-def test_a_refused_key_ends_a_watch_and_is_kept(log, caplog):
+def test_a_rejected_key_ends_a_watch_and_is_recorded(log, caplog):
     log.before_poll = lambda number: refusal(401) if number == 2 else None
     watch = watch_of(log, print)
     watch._worker._thread.join(60)
@@ -453,7 +453,7 @@ def test_a_refused_key_ends_a_watch_and_is_kept(log, caplog):
 # A look at what there is
 
 
-def test_a_look_does_not_disturb_a_service_that_wants_to_be_left_alone(log, router):
+def test_a_status_check_respects_retry_after(log, router):
     expectation = router.expect("a")
     log.before_poll = lambda number: refusal(429, headers={"Retry-After": "20"})
     assert [router.wait(expectation, 0) for _ in range(2)] == [None, None]
@@ -464,7 +464,7 @@ def test_a_look_does_not_disturb_a_service_that_wants_to_be_left_alone(log, rout
     assert router.wait(expectation, 0) is not None
 
 
-def test_a_look_beside_a_thread_that_reads():
+def test_a_status_check_while_another_thread_reads():
     log = Log(page=1)
     router = pump_of(log)
     waited, expectation = router.expect("waited"), router.expect("a")

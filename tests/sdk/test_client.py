@@ -5,8 +5,8 @@ import sys
 from datetime import UTC, datetime
 
 import pytest
-from changed_answers import LIGHT as SWITCH
-from changed_answers import TEMPERATURE
+from changed_responses import LIGHT as SWITCH
+from changed_responses import TEMPERATURE
 from waits import wait_until
 
 import mirror_sdk
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.both_clients
 # Devices
 
 
-def test_devices_are_chosen_by_every_filter_given_and_no_more_than_are_wanted(client, simulator):
+def test_devices_match_every_filter_up_to_the_limit(client, simulator):
     lamp = simulator.add_device("lamp", endpoint_type="Light")
     fan = simulator.add_device("fan", endpoint_type="Fan")
     simulator.deregister(fan)
@@ -42,7 +42,7 @@ def test_devices_are_chosen_by_every_filter_given_and_no_more_than_are_wanted(cl
 # Device requests
 
 
-def test_a_handle_tells_what_was_asked_and_when(client, device_id):
+def test_a_handle_has_its_request_and_start_time(client, device_id):
     before = datetime.now(UTC)
     request = client.requests.begin_read(device_id, TEMPERATURE, expiry_seconds=30, async_id="my-id")
     asked = (request.async_id, request.device_id, request.path, request.method, request.expiry_seconds)
@@ -54,7 +54,7 @@ def test_a_handle_tells_what_was_asked_and_when(client, device_id):
     assert (request.done(), request.exception()) == (True, None)
 
 
-def test_a_wait_that_timed_out_can_be_taken_up_again(client, simulator, device_id):
+def test_a_wait_that_timed_out_can_be_resumed(client, simulator, device_id):
     simulator.set_online(device_id, False)
     request = client.requests.begin_read(device_id, TEMPERATURE)
     with pytest.raises(WaitTimeout, match="may still finish"):
@@ -89,7 +89,7 @@ def test_events_are_those_from_the_call_on(client, simulator, device_id):
     assert list(client.events(after=0, limit=0)) == []
 
 
-def test_a_watch_hears_what_it_asked_for(client, simulator, device_id):
+def test_a_watch_receives_only_matching_events(client, simulator, device_id):
     client.subscribe(device_id, TEMPERATURE)
     client.subscribe(device_id, SWITCH)
     simulator.set_value(device_id, TEMPERATURE, 20)

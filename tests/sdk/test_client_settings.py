@@ -36,12 +36,12 @@ NO_ADDRESSES = ["", "http://", "ftp://x", "host:port", "https://x?a=1", "https:/
 
 
 @pytest.mark.parametrize("address", NO_ADDRESSES)
-def test_what_is_no_address_is_refused_with_an_example(address):
+def test_an_invalid_address_is_rejected_with_an_example(address):
     with pytest.raises(ConfigError, match=r"base_url .*https://mirror\.example\.com"):
         read_base_url(address)
 
 
-def test_a_password_in_an_address_is_refused_and_not_shown():
+def test_a_password_in_an_address_is_rejected_and_not_displayed():
     with pytest.raises(ConfigError) as refusal:
         read_base_url("ftp://me:hunter2@mirror.example.com")
     assert "hunter2" not in str(refusal.value)
@@ -56,7 +56,7 @@ def test_arguments_go_before_the_environment():
 
 
 @pytest.mark.parametrize("environ", [{}, {"API_HOST": "localhost"}, {"API_HOST": "localhost", "API_KEY": ""}])
-def test_a_missing_key_is_named_with_both_places(environ):
+def test_a_missing_key_is_reported_with_both_ways_to_set_it(environ):
     with pytest.raises(ConfigError, match=r"(?=.*api_key=)(?=.*API_KEY)"):
         ClientSettings.load(environ=environ)
 
@@ -90,19 +90,19 @@ def no_mirror(monkeypatch, no_environment):
 
 
 def check_told(message):
-    for told in (f"nothing answers at {DEFAULT_BASE_URL}", "API_HOST", "mirror-server demo"):
+    for told in (f"no service at {DEFAULT_BASE_URL}", "API_HOST", "mirror-server demo"):
         assert told in message
     assert KEY not in message
 
 
 @pytest.mark.both_clients
-def test_where_nothing_answers_both_clients_say_what_was_tried(no_mirror, client_of):
+def test_without_a_server_both_clients_name_the_address(no_mirror, client_of):
     with pytest.raises(ConnectionFailed) as failure:
         client_of(DEFAULT_BASE_URL, KEY, max_retries=0).get_device("d")
     check_told(str(failure.value))
     with pytest.raises(ConnectionFailed, match=r"^((?!demo).)*$") as failure:
         client_of("http://127.0.0.1:9", KEY, max_retries=0).get_device("0" * 32)
-    assert f"http://127.0.0.1:9/v3/devices/{'0' * 32}/echo: no answer" in str(failure.value)
+    assert f"http://127.0.0.1:9/v3/devices/{'0' * 32}/echo: no response" in str(failure.value)
 
 
 @pytest.mark.parametrize("program", [[mirror, "devices"], [example_app.main]])
@@ -117,7 +117,7 @@ def test_the_command_and_the_example_application_say_it_too(no_mirror, monkeypat
 
 
 @pytest.mark.parametrize("key", ["  ", "two words", "umläut", "line\nbreak", "tab\tbed"])
-def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(key):
+def test_a_key_that_no_header_can_contain_is_rejected_and_not_displayed(key):
     with pytest.raises(ConfigError) as refusal:
         ClientSettings.of("localhost", key)
     assert key.strip() not in str(refusal.value) or not key.strip()

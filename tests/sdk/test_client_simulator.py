@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from changed_answers import TEMPERATURE
+from changed_responses import TEMPERATURE
 
 from mirror_sdk import InvalidValue, NotFound
 

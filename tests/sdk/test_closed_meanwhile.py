@@ -67,7 +67,7 @@ STAGES = [
 
 
 @pytest.mark.parametrize(("scheme", "proxy", "sent"), STAGES)
-def test_who_waits_for_a_handshake_or_an_answer_is_told_at_once(monkeypatch, listener, tmp_path, scheme, proxy, sent):
+def test_waiters_for_a_handshake_or_response_are_notified_at_once(monkeypatch, listener, tmp_path, scheme, proxy, sent):
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "authority.pem")
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile_service import HostileService
+from malicious_service import MaliciousService
 
 from mirror_sdk import AsyncMirrorClient
 from mirror_sdk.errors import ConfigError
@@ -34,12 +34,12 @@ def test_a_client_is_closed_on_another_loop_without_an_error(mirror, address, us
 def keeping() -> Iterator[str]:
     """A service that keeps connections open between requests, and has no presubscriptions."""
     response = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n[]"
-    with HostileService(lambda _: [response]) as service:
+    with MaliciousService(lambda _: [response]) as service:
         yield service.url
     gc.collect()
 
 
-def test_connections_of_a_loop_that_has_ended_are_dropped_and_hide_no_error_about_another_loop(keeping):
+def test_connections_of_a_closed_loop_are_dropped_and_do_not_hide_errors_of_another_loop(keeping):
     async def use() -> None:
         async with client:
             await client.subscriptions.rules.list()

@@ -4,7 +4,7 @@ import json
 from functools import partial
 
 import pytest
-from changed_answers import RESOURCES, TEMPERATURE, answer_with, without
+from changed_responses import RESOURCES, TEMPERATURE, answer_with, without
 from html_cells import Cells
 
 from mirror_sdk import NotFound
@@ -36,7 +36,7 @@ def test_a_simulated_device(client, simulator, device_id):
     assert repr(found) == "<DeviceConnection simulated, reachable, last contact 2026-01-05 08:00:00.000>"
 
 
-def test_a_real_device_is_shown_in_words(telling, device_id):
+def test_the_connection_of_a_real_device_is_described_in_words(telling, device_id):
     found = telling(OVER_DTLS).devices.connection(device_id)
     assert found.rows() == [
         ("protocol", "LwM2M 1.1 over CoAP with DTLS"),
@@ -61,7 +61,7 @@ def test_the_protocols_in_words():
         assert DeviceConnection(**told, protocol=protocol, lwm2m_version=version).way == way
 
 
-def test_an_explanation_tells_by_which_way_a_value_came_and_from_where(telling, device_id):
+def test_an_explanation_names_the_transport_and_origin_of_a_value(telling, device_id):
     client = telling(OVER_DTLS)
     client.read_value(device_id, TEMPERATURE)
     why = client.devices.explain(device_id, TEMPERATURE).why
@@ -72,7 +72,7 @@ def test_an_explanation_tells_by_which_way_a_value_came_and_from_where(telling, 
     assert "The device speaks LwM2M 1.1 over CoAP." in client.devices.explain(device_id, TEMPERATURE).why
 
 
-def test_a_service_that_does_not_tell(client_over, device_id):
+def test_a_service_without_connection_details(client_over, device_id):
     client = client_over(partial(without, "/connection"))
     with pytest.raises(NotFound):
         client.devices.connection(device_id)
@@ -82,7 +82,7 @@ def test_a_service_that_does_not_tell(client_over, device_id):
     assert "speaks" not in told
 
 
-def test_an_explanation_tells_whether_a_device_that_sleeps_does_so_now(client, simulator):
+def test_an_explanation_says_whether_a_queue_mode_device_is_asleep(client, simulator):
     device_id = simulator.add_device("sleeper-1", RESOURCES[:1], queue_mode=True)
     awake = client.devices.explain(device_id, TEMPERATURE)
     assert client.devices.connection(device_id).reachable
@@ -96,9 +96,7 @@ def test_an_explanation_tells_whether_a_device_that_sleeps_does_so_now(client, s
 
 
 @pytest.mark.parametrize("reachable", [True, False])
-def test_an_explanation_tells_whether_a_real_device_that_is_always_awake_can_be_reached_now(
-    telling, device_id, reachable
-):
+def test_an_explanation_says_whether_an_always_awake_device_is_reachable(telling, device_id, reachable):
     told = telling(OVER_DTLS | {"binding": "U", "reachable": reachable}).devices.explain(device_id, TEMPERATURE)
     said = "The device cannot be reached now: it accepts requests at its next contact."
     assert (said in told.why) is not reachable

@@ -12,11 +12,11 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import snapshot_streams as streams
-from changed_answers import Arriving, traced_peak, zipped
+from changed_responses import Arriving, traced_peak, zipped
 from snapshot_streams import arrow_stream, device, ndjson_stream
 
 from mirror_sdk import MirrorClient
-from mirror_sdk.errors import ConfigError, ConnectionFailed, InvalidValue, MirrorError, UnexpectedAnswer
+from mirror_sdk.errors import ConfigError, ConnectionFailed, InvalidValue, MirrorError, UnexpectedResponse
 from mirror_sdk.frames import read_parquet
 from mirror_sdk.snapshot import streams as arrow_streams
 from mirror_sdk.snapshot.contract import COLUMNS
@@ -40,7 +40,7 @@ def test_no_damage_ends_the_process_or_gives_a_wrong_table():
         with MirrorClient("http://localhost", "key", transport=answer_with(form, content)) as client:
             try:
                 frame = client.fleet.snapshot(raw=True)
-            except (ConnectionFailed, UnexpectedAnswer):
+            except (ConnectionFailed, UnexpectedResponse):
                 refused += 1
                 continue
         # It can be used, though Arrow made it of what was damaged.
@@ -81,7 +81,7 @@ def answering(client_of):
 def refused(answering):
     """Sees such an answer refused with this message."""
 
-    def refused(message, *answer, error=UnexpectedAnswer, **limits):
+    def refused(message, *answer, error=UnexpectedResponse, **limits):
         with pytest.raises(error, match=message):
             answering(*answer, **limits).fleet.snapshot()
 
@@ -133,15 +133,15 @@ DAMAGED = {
 }
 
 
-def test_what_contradicts_itself_is_refused(answering, refused, tmp_path):
+def test_a_contradictory_response_is_rejected(answering, refused, tmp_path):
     for damage, (rows, message) in DAMAGED.items():
         refused(message, ARROW, arrow_stream(rows))
-        with pytest.raises(UnexpectedAnswer, match=message):
+        with pytest.raises(UnexpectedResponse, match=message):
             answering(ARROW, arrow_stream(rows)).fleet.dataset(tmp_path / "fleet")
         assert list(tmp_path.glob("*fleet*")) == [], damage
 
 
-def test_a_whole_one_is_read(answering, tmp_path):
+def test_a_complete_snapshot_is_read(answering, tmp_path):
     client = answering(ARROW, arrow_stream(streams.batches()), {"Mirror-Total": "12"})
     assert len(client.fleet.snapshot()) == len(client.fleet.dataset(tmp_path / "fleet").to_frame()) == 30
     assert len(answering(NDJSON, ndjson_stream()).fleet.snapshot()) == 30
@@ -186,7 +186,7 @@ def test_as_many_devices_come_as_were_announced(answering, refused, form):
     assert len(answering(form, content, {"Mirror-Total": "9" * 5000}).fleet.snapshot()) == 30
 
 
-def test_columns_of_other_types_are_refused_and_further_ones_passed_over(answering, refused):
+def test_columns_of_other_types_are_rejected_and_unknown_ones_ignored(answering, refused):
     for field in SCHEMA:
         index = SCHEMA.get_field_index(field.name)
         null = SCHEMA.set(index, pa.field(field.name, pa.null()))
@@ -196,19 +196,19 @@ def test_columns_of_other_types_are_refused_and_further_ones_passed_over(answeri
     assert len(answering(ARROW, arrow_stream(streams.batches(), schema=further)).fleet.snapshot()) == 30
 
 
-def test_an_instant_that_cannot_be_told_in_utc_is_refused(refused):
+def test_an_instant_out_of_range_in_utc_is_rejected(refused):
     lines = ndjson_stream().replace(b'"taken_at": "2026-01-31T00:00:00+00', b'"taken_at": "0001-01-01T00:00:00+14')
     assert b"+14:00" in lines
     refused(None, NDJSON, lines)
 
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
-def test_what_arrow_would_decompress_is_counted(answering, compression, tmp_path):
+def test_the_decompressed_size_of_arrow_buffers_is_limited(answering, compression, tmp_path):
     large = arrow_stream([[resources(0, reported_value=bytes(2_000_000))]], compression)
     assert compression is None or len(large) < 50_000
     client = answering(ARROW, large)
     for read in (client.fleet.snapshot, lambda: client.fleet.dataset(tmp_path / "fleet")):
-        with pytest.raises(UnexpectedAnswer, match="max_snapshot_bytes=1000000"):
+        with pytest.raises(UnexpectedResponse, match="max_snapshot_bytes=1000000"):
             read()
     assert len(answering(ARROW, large, max_snapshot_bytes=3_000_000).fleet.snapshot()) == FULL
 
@@ -238,7 +238,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_a_bomb_takes_little_memory(refused, bomb):
+def test_a_decompression_bomb_needs_little_memory(refused, bomb):
     form, pack = BOMBS[bomb]
     answer = (form, pack(), GZIP, 2_000_000_000 if "long" in bomb else 1_000_000)
     peak = traced_peak(lambda: refused(None, *answer, error=MirrorError))
@@ -246,21 +246,21 @@ def test_a_bomb_takes_little_memory(refused, bomb):
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, True, "1 GB", None])
-def test_a_limit_that_is_none_is_refused(limit):
+def test_an_invalid_limit_is_rejected(limit):
     with pytest.raises(ConfigError, match="max_snapshot_bytes"):
         MirrorClient("http://localhost", "key", max_snapshot_bytes=limit)
 
 
 def test_a_refresh_is_looked_at_likewise(answering, plain, ids):
     frame = plain.fleet.snapshot()
-    with pytest.raises(UnexpectedAnswer, match="twice or out of order"):
+    with pytest.raises(UnexpectedResponse, match="twice or out of order"):
         frame.mirror.refresh(answering(ARROW, arrow_stream([[device(1), device(1)]])))
     frame.attrs["mirror"]["selection"] = ["damaged"]
     with pytest.raises(InvalidValue, match="damaged"):
         frame.mirror.refresh(plain)
 
 
-def test_a_disk_that_takes_nothing_is_told_as_it_is(answering, tmp_path, monkeypatch):
+def test_a_full_disk_raises_its_own_error(answering, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
@@ -269,7 +269,7 @@ def test_a_disk_that_takes_nothing_is_told_as_it_is(answering, tmp_path, monkeyp
         answering(ARROW, arrow_stream(streams.batches())).fleet.dataset(tmp_path / "fleet")
 
 
-def test_an_answer_that_breaks_off_is_told_apart(refused):
+def test_a_truncated_response_is_detected(refused):
     content = arrow_stream(streams.batches())
     for length in (3, 100, len(content) // 2, len(content) - 9):
         refused("broke off", ARROW, content[:length], error=ConnectionFailed)
@@ -284,7 +284,7 @@ def written(tmp_path, plain, ids):
     return tmp_path / "fleet"
 
 
-def test_a_damaged_dataset_is_refused(written):
+def test_a_damaged_dataset_is_rejected(written):
     part = written / "part-00001.parquet"
     whole, expected = part.read_bytes(), SnapshotDataset(written).to_frame()
     pages = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")

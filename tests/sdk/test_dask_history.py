@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import dask
 import pytest
-from changed_answers import RESOURCES, TEMPERATURE
+from changed_responses import RESOURCES, TEMPERATURE
 
 from mirror_sdk import BeforeHistory, InvalidValue, MirrorClient
 from mirror_sdk.dask import read_history
@@ -79,7 +79,7 @@ def test_a_partition_is_of_one_range_and_one_interval(access, interval):
     assert b"39" in set(rows["value_raw"].compute().dropna())
 
 
-def test_what_cannot_be_meant_is_refused(access, interval):
+def test_invalid_arguments_are_rejected(access, interval):
     begin, end = interval
     whole, millisecond = {"begin": begin, "end": end}, timedelta(milliseconds=1)
     for asked, words in (

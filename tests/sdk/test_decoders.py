@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from changed_answers import Between, answer_with, without_arrow
+from changed_responses import Between, answer_with, without_arrow
 from resource_paths import LEVEL, TEMPERATURE
 from usual import DIMMER, URL
 
@@ -125,8 +125,8 @@ def test_dict_for_an_object_instance_holds_the_values_of_its_resources():
         (RecursionError(), "failed: RecursionError$"),
         (Silent(), "failed: Silent$"),
         (Unfinished(), "failed: OSError: no more items"),
-        (None, "returned None, which is no value"),
-        (["21.5"], "which is no value"),
+        (None, "returned None, which is not a value"),
+        (["21.5"], "which is not a value"),
         ("warm", "json returned 'warm', which cannot be read as the type float"),
         (float("nan"), "json returned nan, which cannot be read as the type float"),
         ({"0": 21.5}, "keys are not ids"),
@@ -151,7 +151,7 @@ def test_unusable_value_at_an_undeclared_path_is_blamed_on_the_decoder(returned)
     register_decoder(EXAMPLE, lambda *_: returned)
     problem = decode(b"abc", EXAMPLE, NOT_DECLARED).problem
     assert problem.startswith(
-        f"the decoder of {EXAMPLE} returned {reprlib.repr(returned)}, which is no value; return a"
+        f"the decoder of {EXAMPLE} returned {reprlib.repr(returned)}, which is not a value; return a"
     )
 
 
@@ -238,7 +238,7 @@ def test_widgets_show_values_of_the_decoder(mirror, plain, device_id):
         assert row["value"] == "21.5"
 
 
-def test_write_sends_what_the_encoder_made(client, simulator):
+def test_write_sends_the_encoded_value(client, simulator):
     light = simulator.add_device("light", [DIMMER])
     request = client.requests.begin_write(light, LEVEL, 40, content_type=EXAMPLE)
     assert (request.requested_value.raw, request.requested_value.python, request.requested_value.content_type) == (

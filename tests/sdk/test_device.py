@@ -59,7 +59,7 @@ def test_a_device_object_is_a_mapping_of_paths():
     assert device != dict(device)
 
 
-def test_threads_that_look_at_a_device_object_at_once_see_the_same():
+def test_concurrent_threads_see_the_same_device_object():
     with ThreadPoolExecutor(4) as pool:
         for _ in range(50):
             device = device_object(*(state(f"/3303/{number}/5700", b"21.5") for number in range(20)))
@@ -79,7 +79,7 @@ def test_reported_and_desired_values_are_typed():
     assert (device.last_reported_at, device.last_desired_at) == (at, None)
 
 
-def test_a_payload_that_is_not_what_its_path_declares_is_opaque():
+def test_a_payload_of_another_type_than_declared_is_opaque():
     device = device_object(state("/3303/0/5700", b"\xff", b"warm"), state("/not/a/path", b"1"))
     assert device["/3303/0/5700"].reported.value.kind is ValueKind.OPAQUE
     assert device["/3303/0/5700"].desired.value.python == b"warm"
@@ -176,7 +176,7 @@ def test_a_multiple_resource_has_a_value_for_each_instance_and_is_one_row():
     assert row["reported_text"] == '{"0": 3800, "1": 5000}'
 
 
-def test_a_device_of_the_directory_is_shown_short_and_as_a_card():
+def test_a_directory_device_has_a_short_form_and_a_card():
     device = directory_device(
         1, "light-01", endpoint_type="Light", queue_mode=True, custom_attributes={"room": "hall", "<b>": "\u202e"}
     )
@@ -193,7 +193,7 @@ HOSTILE = ["<script>alert(1)</script>", "a\x1b[2Jb", "\u202egpj.exe", "&<>\"'", 
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_what_a_device_calls_itself_does_nothing_where_it_is_shown(hostile):
+def test_names_chosen_by_a_device_are_escaped_for_display(hostile):
     told = {"endpoint_type": hostile, "state": hostile, "custom_attributes": {hostile: hostile, "state": hostile}}
     listed = directory_device(1, hostile, **told)
     mirrored = device_object(

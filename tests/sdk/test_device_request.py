@@ -31,7 +31,7 @@ def answer(**members: object) -> AsyncResponse:
     return AsyncResponse.model_validate({"id": "a1", "payload": "", **members})
 
 
-def test_an_answer_that_was_done_is_no_failure_and_has_the_value_of_its_path():
+def test_a_successful_response_has_no_failure_and_the_value_of_its_path():
     assert placed().read_failure(READING) is None
     assert placed().read_value(READING).python == 21.5
 
@@ -53,21 +53,22 @@ def test_a_failure_names_device_path_and_request():
 
 
 @pytest.mark.parametrize(("error", "category"), [("SHORT_AND_STOUT", "SHORT_AND_STOUT"), (None, "UNKNOWN")])
-def test_a_failure_nobody_knows_is_still_a_failure(error, category):
+def test_an_unknown_failure_category_is_still_a_failure(error, category):
     failure = placed().read_failure(answer(status=418, error=error))
     assert type(failure) is DeviceRequestFailed
     assert failure.category == category
 
 
 @pytest.mark.parametrize(("expiry_seconds", "seconds"), [(None, 60), (1, 6), (10, 15), (60, 60), (3600, 60)])
-def test_a_wait_lasts_until_its_expiry_was_told_and_a_minute_at_most(expiry_seconds, seconds):
+def test_a_wait_lasts_until_the_expiry_is_reported_and_at_most_a_minute(expiry_seconds, seconds):
     assert placed(expiry_seconds=expiry_seconds).default_timeout_seconds == seconds
 
 
-def test_a_wait_that_is_over_says_that_the_request_is_not():
-    assert "2.5 s" in str(placed().late(2.5))
-    assert "may still finish: it waits (expiry_seconds= makes that less) for the device" in str(placed().late(2.5))
+def test_wait_timeout_says_that_the_request_may_still_finish():
+    assert "2.5 s" in str(placed().wait_timeout(2.5))
+    message = str(placed().wait_timeout(2.5))
+    assert "may still finish: it waits (expiry_seconds= shortens that) for the device" in message
     until = datetime(2026, 1, 5, 10, tzinfo=UTC)
-    told = str(replace(placed(), expires_at=until).late(2.5))
+    told = str(replace(placed(), expires_at=until).wait_timeout(2.5))
     assert "may still finish: it waits until 2026-01-05T10:00:00.000Z" in told
-    assert "behind an earlier request that it has not answered" in told
+    assert "or for an earlier request to finish" in told

@@ -12,7 +12,7 @@ from mirror_server.service.keys import Scope
 LAMP = {"name": "Lamp", "description": "by the window", "attributes": {"room": "B12"}}
 
 
-def test_what_is_said_of_a_device_is_seen_by_all_and_stays(client, plain, device_id):
+def test_attributes_of_a_device_are_visible_to_all_and_persist(client, plain, device_id):
     said = client.devices.update(device_id, **LAMP)
     assert (said.name, said.description, said.custom_attributes) == tuple(LAMP.values())
     assert plain.devices.get(device_id) == said
@@ -23,7 +23,7 @@ def test_what_is_said_of_a_device_is_seen_by_all_and_stays(client, plain, device
     assert client.devices.update(device_id) == cleared
 
 
-def test_devices_are_found_by_what_is_said(client, device_id):
+def test_devices_are_found_by_their_attributes(client, device_id):
     client.devices.update(device_id, **LAMP)
     room = "custom_attributes__room"
     for filters in ({"name": "Lamp"}, {room: "B12"}, {f"{room}__in": ["B12", "x"]}):
@@ -32,7 +32,7 @@ def test_devices_are_found_by_what_is_said(client, device_id):
     assert client.devices.list(filters={room: "B13"}).ids == []
 
 
-def test_what_cannot_be_said_is_refused(client, new_client, device_id):
+def test_invalid_attributes_are_rejected(client, new_client, device_id):
     for said in ({"name": "a" * 129}, {"attributes": {"1a": "x"}}, {"attributes": dict.fromkeys("abcdef", "")}):
         with pytest.raises(ValueError, match="name" if "name" in said else "custom_attributes"):
             client.devices.update(device_id, **said)
@@ -67,7 +67,7 @@ def test_a_query_is_saved_used_changed_and_deleted(client, plain, device_id):
             use()
 
 
-def test_what_is_no_query_is_refused(client):
+def test_an_invalid_query_is_rejected(client):
     for query, error, told in (
         ({"color": "red"}, BadRequest, "query: color__eq: unknown filter"),
         ({"created_at__gte": datetime(2026, 1, 1)}, ValueError, "has no zone"),
@@ -86,7 +86,7 @@ def test_of_several_values_none_may_have_a_comma(client, device_id, operator, al
     client.devices.update(device_id, name="Lamp, by the window")
     several = {f"name__{operator}": ["Lamp", "Lamp, by the window"]}
     for use in (client.devices.list, lambda filters: client.devices.queries.create("lamps", filters)):
-        with pytest.raises(ValueError, match=f"'Lamp, by the window' has one; ask for it alone, with name__{alone}"):
+        with pytest.raises(ValueError, match=f"contains one; request it separately, with name__{alone}"):
             use(filters=several)
     found = client.devices.list(filters={f"name__{alone}": "Lamp, by the window"}).ids
     assert (device_id in found) == (alone == "eq")

@@ -8,7 +8,7 @@ from datetime import timedelta
 import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
-from changed_answers import DIMMER, RESOURCES
+from changed_responses import DIMMER, RESOURCES
 from client_resources import RESOURCES as CLIENT_RESOURCES
 
 from mirror_sdk import (
@@ -58,7 +58,7 @@ WITHOUT = {
         for name in ("keep_copy", "render", "static_html")
     ),
     *(f"MirrorWidget.{name}" for name in ("button", "changed", "handler", "is_changed", "start")),
-    *(f"AcceptedRequest.{name}" for name in ("default_timeout_seconds", "late", "read_failure", "read_value")),
+    *(f"AcceptedRequest.{name}" for name in ("default_timeout_seconds", "wait_timeout", "read_failure", "read_value")),
 }
 """What users do not call."""
 WANTED = [("light-01", "/3311/0/5851", 40), ("light-01", "/3311/0/5850", "on")]
@@ -97,7 +97,7 @@ def names(plain, simulator, tmp_path, opened):
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_the_example_gives_what_it_shows(name, names, mirror, monkeypatch, request):
+def test_the_example_returns_the_documented_result(name, names, mirror, monkeypatch, request):
     if name == "mirror_sdk":
         # Its applications find the mirror, on a port, in the environment.
         monkeypatch.setenv("API_HOST", request.getfixturevalue("address"))

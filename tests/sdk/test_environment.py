@@ -8,7 +8,7 @@ import time
 import httpcore
 import httpx
 import pytest
-from hostile_service import BRIEFLY, HostileService
+from malicious_service import BRIEFLY, MaliciousService
 
 from mirror_sdk import AsyncMirrorClient, ConfigError, ConnectionFailed, MirrorClient
 from mirror_sdk._protocol.deadline import Deadline
@@ -47,7 +47,7 @@ LEFT_OUT = [
 
 
 @pytest.mark.parametrize(("no_proxy", "direct", "by_proxy"), LEFT_OUT)
-def test_what_no_proxy_names_is_asked_directly(environment, no_proxy, direct, by_proxy):
+def test_hosts_in_no_proxy_are_connected_directly(environment, no_proxy, direct, by_proxy):
     environment.setenv("ALL_PROXY", PROXY)
     for name in ("NO_PROXY", "no_proxy"):
         environment.setenv(name, no_proxy)
@@ -65,7 +65,7 @@ def test_the_proxy_of_the_scheme_goes_before_that_of_all(environment):
 
 
 @pytest.mark.parametrize("proxy", ["ftp://user:hidden@proxy.test", "http://", "http://proxy.test:port", "socks4://x"])
-def test_what_is_no_proxy_is_refused_without_its_password(environment, proxy):
+def test_an_invalid_proxy_is_rejected_without_showing_its_password(environment, proxy):
     environment.setenv("HTTPS_PROXY", proxy)
     with pytest.raises(ConfigError, match="HTTPS_PROXY") as refused:
         MirrorClient("https://mirror.test", "key")
@@ -73,7 +73,7 @@ def test_what_is_no_proxy_is_refused_without_its_password(environment, proxy):
     assert refused.value.__context__ is None
 
 
-def test_a_socks_proxy_without_its_package_is_told(environment):
+def test_a_socks_proxy_without_its_package_is_reported(environment):
     environment.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
     environment.setattr("mirror_sdk._protocol.environment.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"socksio.*httpx\[socks\]"):
@@ -85,11 +85,11 @@ def test_both_clients_agree(environment, client_of):
     """The service is asked at its own address, by either of them, though a proxy is named for it."""
     environment.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     environment.setenv("NO_PROXY", "elsewhere.test,127.0.0.0/8")
-    with HostileService(lambda _: [b"HTTP/1.1 204 No Content\r\n\r\n"]) as service:
+    with MaliciousService(lambda _: [b"HTTP/1.1 204 No Content\r\n\r\n"]) as service:
         client_of(service.url).subscriptions.rules.delete_all()
 
 
-def test_what_is_told_to_a_proxy_ends_in_time_where_httpcore_sets_no_limit():
+def test_a_stalled_proxy_handshake_ends_within_the_timeout():
     """As for SOCKS, whose proxy may say nothing, or take nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -120,7 +120,7 @@ def ask(client):
 
 @pytest.mark.parametrize("kind", [MirrorClient, AsyncMirrorClient])
 @pytest.mark.parametrize("content", [None, "no certificate"])
-def test_certificates_that_cannot_be_read_are_told(environment, tmp_path, kind, content):
+def test_unreadable_certificates_are_reported(environment, tmp_path, kind, content):
     file = tmp_path / "certificates.pem"
     if content is not None:
         file.write_text(content)
@@ -140,7 +140,7 @@ def test_a_proxy_where_none_runs_is_named_with_the_cure(environment, client_of, 
 
 
 def test_a_proxy_that_does_not_lead_there_is_named_with_the_cure(environment, client_of):
-    with HostileService(lambda _: [b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"]) as proxy:
+    with MaliciousService(lambda _: [b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"]) as proxy:
         check_named(environment, client_of, "https://mirror.test", f"127.0.0.1:{proxy.port}")
 
 
@@ -155,6 +155,6 @@ def check_named(environment, client_of, address, place):
     assert "hidden" not in told
 
 
-def test_tls_to_a_service_that_speaks_none_is_told_with_the_cure(client_of, address):
+def test_tls_to_a_service_without_tls_is_reported_with_the_cure(client_of, address):
     with pytest.raises(ConnectionFailed, match="begin its address with http://"):
         client_of(address.replace("http://", "https://"), max_retries=0).subscriptions.rules.delete_all()

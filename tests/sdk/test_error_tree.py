@@ -84,7 +84,7 @@ CATEGORIES = [
 
 
 @pytest.mark.parametrize(("category", "method", "kind", "words"), CATEGORIES)
-def test_each_category_has_its_class_and_words_and_unknown_ones_are_kept(category, method, kind, words):
+def test_each_category_has_its_class_and_text_and_unknown_ones_are_preserved(category, method, kind, words):
     asked = {"device_id": "d", "path": "/3/0/0", "async_id": "a", "method": method}
     error = device_request_failed(category=category, status=400, **asked)
     assert (type(error), error.category, error.method) == (kind, category, method)

@@ -17,7 +17,7 @@ from mirror_sdk import (
     GapWarning,
     InvalidValue,
     MirrorClient,
-    UnexpectedAnswer,
+    UnexpectedResponse,
     WebhookReceiver,
 )
 from mirror_sdk.events import EventKind
@@ -84,13 +84,13 @@ def test_an_async_response_names_its_device_and_path_and_its_value_is_read_by_it
 
 
 @pytest.mark.both_clients
-def test_the_position_behind_the_last_of_a_few_is_not_that_of_the_log(client, backlog):
+def test_the_position_after_limited_events_is_that_of_the_last_event(client, backlog):
     events = client.events(after=backlog, limit=2, timeout=0)
     assert (len(list(events)), events.position, list(events)) == (2, backlog + 2, [])
 
 
 @pytest.mark.both_clients
-def test_filters_pass_over_what_is_not_wanted_and_so_does_the_position(client, simulator, backlog, device_id):
+def test_filters_skip_other_events_and_the_position_moves_past_them(client, simulator, backlog, device_id):
     other = simulator.add_device("sensor-2", [{"path": TEMPERATURE, "value": "1", "observable": True}])
     events = client.events(after=backlog, timeout=0, paths=["/3303/*"])
     assert kinds(events) == ["observation"] * 3
@@ -107,7 +107,7 @@ def test_filters_pass_over_what_is_not_wanted_and_so_does_the_position(client, s
     assert list(rest["event"]) == HAPPENED[7:]
 
 
-def test_what_is_no_position_or_filter_is_refused_at_the_call_with_the_cure(client):
+def test_an_invalid_position_or_filter_is_rejected_at_the_call_with_the_cure(client):
     # Such as a position that a program kept in a file, and reads as a text.
     for after in ("5", 5.0, True, -1):
         with pytest.raises(InvalidValue, match=r"after=.*int\(\.\.\.\)"):
@@ -119,7 +119,7 @@ def test_what_is_no_position_or_filter_is_refused_at_the_call_with_the_cure(clie
 
 
 @pytest.mark.both_clients
-def test_a_watch_is_told_of_a_loss(client_over, simulator, device_id):
+def test_a_watch_receives_a_loss(client_over, simulator, device_id):
     def lose(_, answer):
         answer.headers["Mirror-Gap"] = "1-2"
         return answer
@@ -159,10 +159,10 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_what_cannot_be_is_an_unexpected_answer_and_nothing_is_taken(lie):
+def test_an_impossible_response_is_unexpected_and_no_entry_is_used(lie):
     message, cursor, told = LIES[lie]
     events = answering(message, cursor).events(after=3, timeout=0)
-    with pytest.raises(UnexpectedAnswer, match=told):
+    with pytest.raises(UnexpectedResponse, match=told):
         next(events)
     assert events.position == 3
 
@@ -175,19 +175,19 @@ def test_a_service_that_numbers_not_all_gives_them_by_kind_and_the_position_wait
     assert positions == [("registration", 3), ("registration", 3), ("deregistration", 6)]
 
 
-def test_an_entry_that_comes_twice_in_a_message_is_given_twice():
+def test_an_entry_that_occurs_twice_in_a_message_is_yielded_twice():
     """At-least-once delivery: the uid shows it."""
     events = answering({"registrations": [left(5), left(4), left(4)]}, 5).events(after=3, timeout=0)
     assert [(event.seq, events.position) for event in events] == [(4, 4), (4, 4), (5, 5)]
 
 
 @pytest.mark.parametrize("time", [{}, {"Mirror-Time": "yesterday"}], ids=["none", "none that is one"])
-def test_a_service_that_tells_no_time_is_read_all_the_same(time):
+def test_a_service_without_times_is_read(time):
     assert answering({}, 4, **time).events(timeout=0).position == 4
 
 
 @pytest.mark.parametrize("gap", ["1-2", "9-2", "4-200", "4-" + "9" * 5000])
-def test_a_loss_that_cannot_be_is_told_and_is_no_place_to_go_on_behind(gap):
+def test_an_impossible_loss_is_reported_and_does_not_move_the_position(gap):
     events = answering({"registrations": [left(6)]}, **{"Mirror-Gap": gap}).events(after=3, timeout=0)
     with pytest.warns(GapWarning):
         first = next(events)
@@ -208,7 +208,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_what_no_table_takes_keeps_no_other_event_out_of_one(what):
+def test_an_event_that_fits_no_table_does_not_exclude_others(what):
     key, more = HOSTILE[what]
     message = {"de-registrations": [left(4), left(6, uid="w")], key: [left(5, **{"uid": "v", **more})]}
     frame = answering(message).notifications.events_frame(after=3, timeout=0)
@@ -218,7 +218,7 @@ def test_what_no_table_takes_keeps_no_other_event_out_of_one(what):
 # Beginning at the call, on a loop
 
 
-def test_what_the_client_causes_between_the_call_and_the_first_step_is_seen(run, device_id):
+def test_events_caused_between_the_call_and_the_first_step_are_received(run, device_id):
     async def program(client):
         events = client.events(limit=2, timeout=60)
         await client.subscribe(device_id, TEMPERATURE)
@@ -228,7 +228,7 @@ def test_what_the_client_causes_between_the_call_and_the_first_step_is_seen(run,
     run(program)
 
 
-def test_events_that_nobody_takes_leave_nothing_behind_and_a_cancelled_step_loses_nothing(run, device_id):
+def test_unread_events_are_released_and_a_cancelled_step_loses_nothing(run, device_id):
     async def program(client):
         client.events()
         events = client.events(limit=1, timeout=60)
@@ -244,7 +244,7 @@ def test_events_that_nobody_takes_leave_nothing_behind_and_a_cancelled_step_lose
     run(program)
 
 
-def test_a_failure_to_begin_is_raised_at_the_first_step_and_the_next_one_begins_anew(recwarn):
+def test_a_failure_to_start_is_raised_at_the_first_step_and_the_next_one_starts_again(recwarn):
     is_down = True
 
     def answer(_):

@@ -50,7 +50,7 @@ def test_an_async_response_has_its_outcome_and_its_value_as_text():
     assert (failed.async_id, failed.status, failed.category, failed.value) == ("a2", 504, "TIMEOUT", None)
 
 
-def test_what_has_no_place_in_an_event_is_still_there():
+def test_members_without_an_attribute_remain_available():
     registration, unknown = events({"registrations": MESSAGE["registrations"], "blips": [7]})
     assert (registration.content.ept, unknown.content) == ("Light", Unreadable("blips", 7))
 
@@ -62,7 +62,7 @@ def test_a_gap_comes_first_with_its_numbers():
     assert event_filter(["/3303/*"], ["d1"])(gap), "no filter hides a gap"
 
 
-def test_a_clock_gone_mad_does_not_stop_the_events():
+def test_invalid_times_do_not_stop_the_events():
     (event,) = events({"notifications": [OBSERVATION | {"timestamp": 10**18}]})
     assert event.changed_at is None
     assert event.value is not None
@@ -80,6 +80,6 @@ FILTERED = [
 
 
 @pytest.mark.parametrize(("paths", "device_ids", "kinds"), FILTERED)
-def test_filters_let_through_what_is_wanted_and_what_is_unknown(paths, device_ids, kinds):
+def test_filters_pass_matching_and_unknown_events(paths, device_ids, kinds):
     wanted = filter(event_filter(paths, device_ids), events(MESSAGE))
     assert " ".join(event.kind for event in wanted) == kinds

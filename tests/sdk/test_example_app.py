@@ -55,9 +55,7 @@ def status_of(address):
 
 
 @pytest.mark.parametrize("channel", ["polling", "pushed"])
-def test_it_hears_what_its_resources_report_and_leaves_nothing_behind(
-    channel, request, own, simulator, device_id, status_of, key
-):
+def test_the_example_receives_values_and_removes_its_rule(channel, request, own, simulator, device_id, status_of, key):
     with listening(request.getfixturevalue(channel)) as events:
         assert next_observation(events) == (device_id, TEMPERATURE, 21.5)
         simulator.set_value(device_id, TEMPERATURE, 25)
@@ -69,7 +67,7 @@ def test_it_hears_what_its_resources_report_and_leaves_nothing_behind(
     assert status_of(CALLBACK, key) == 404
 
 
-def test_what_the_key_had_before_stays(polling, own, device_id):
+def test_existing_rules_of_the_key_remain(polling, own, device_id):
     rule = {"endpoint_type": "Light", "resource_path": [SWITCH]}
     own.subscriptions.rules.replace([rule], apply_now=True)
     # Else it could come when the application hears already.
@@ -87,7 +85,7 @@ def test_what_the_key_had_before_stays(polling, own, device_id):
     assert TEMPERATURE in own.subscriptions.list(device_id)
 
 
-def test_what_a_killed_run_left_behind_is_removed_with_the_next_one(polling, own, device_id):
+def test_rules_of_a_killed_run_are_removed_by_the_next_one(polling, own, device_id):
     own.subscriptions.rules.replace([{"endpoint_name": "*", "resource_path": ["/3303/*"]}], apply_now=True)
 
     def fail():
@@ -109,7 +107,7 @@ def test_a_poll_channel_that_the_key_still_has_gives_way(pushed, own, device_id,
     assert capsys.readouterr().out == "ended the poll channel that this key had\nlistening by webhook\n"
 
 
-def test_a_url_that_does_not_answer_leaves_no_rule(pushed, own, device_id, status_of, key):
+def test_an_unreachable_url_leaves_no_rule(pushed, own, device_id, status_of, key):
     assert status_of(POLL, key) == 204
     unreachable = pushed | {"APP_HOST": "http://127.0.0.1:1", "APP_LISTEN_PORT": pushed["APP_HOST"].rpartition(":")[2]}
     with pytest.raises(BadRequest), listening(unreachable):
@@ -155,14 +153,14 @@ WRONG_ADDRESSES = [
 
 
 @pytest.mark.parametrize(("variables", "words"), WRONG_ADDRESSES)
-def test_what_is_wrong_with_its_address_is_told_with_the_variable(variables, words):
+def test_an_invalid_address_is_reported_with_its_variable(variables, words):
     with pytest.raises(ConfigError) as refusal:
         read_webhook_address(variables)
     assert all(word in str(refusal.value) for word in words)
     assert "\n" not in str(refusal.value)
 
 
-def test_what_makes_no_rule_is_told_before_anything_is_changed(polling, own):
+def test_an_invalid_rule_is_reported_before_anything_changes(polling, own):
     for variables in ({"RESOURCE": "3303"}, {"DEVICE_ID": "a*b"}, {"RESOURCE": "/33*/0"}):
         with pytest.raises(ConfigError, match="are not a valid rule"), listening(polling | variables):
             pass

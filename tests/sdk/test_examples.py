@@ -19,15 +19,13 @@ PAGES = ["#ffffff", "#111111"]
 """White, and what JupyterLab's dark theme lies on."""
 
 
-def test_all_devices_but_deregistered_ones_answer_again_and_a_key_has_no_rules_and_subscriptions_any_more(
-    plain, simulator, ids
-):
+def test_reset_makes_registered_devices_respond_again_and_removes_rules_and_subscriptions(plain, simulator, ids):
     plain.subscriptions.rules.add([{"resource_path": ["/3308/*"]}])
     (valve,) = examples.have_devices(simulator, [VALVE]).values()
     assert plain.subscriptions.list(valve) == ["/3308/0/5900"]
     simulator.deregister(ids[2])
     simulator.set_online(ids[0], False)
-    simulator.set_answer(ids[1], "reject")
+    simulator.set_response_mode(ids[1], "reject")
     simulator.set_latency_seconds(ids[1], 2)
     examples.start_over(plain)
     behaviors = {(device.online, device.answer, device.latency_seconds) for device in simulator.list_devices()}

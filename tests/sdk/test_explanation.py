@@ -67,9 +67,7 @@ def test_a_subscription_of_another_application_is_none_of_this_one(client, new_c
     )
 
 
-def test_a_rule_that_waits_for_the_next_registration_and_one_that_took_effect(
-    client, simulator, mirror, device_id, explained
-):
+def test_a_pending_rule_and_an_applied_rule(client, simulator, mirror, device_id, explained):
     client.subscriptions.rules.replace([{"endpoint_type": "Light", "resource_path": ["/3303/*"]}])
     refresh = explained(TEMPERATURE, "takes effect when the device next registers or updates its registration")
     advice, _, what_for = refresh[1].partition(", to have ")
@@ -116,7 +114,7 @@ def test_how_long_the_device_said_that_its_value_holds(
     explained(TEMPERATURE, *words, without=without, by=client_over(change))
 
 
-def test_what_became_of_the_last_write(client, simulator, device_id, explained):
+def test_the_result_of_the_last_write(client, simulator, device_id, explained):
     client.write_value(device_id, LEVEL, 40)
     explained(LEVEL, "The last write, of 40, succeeded at", "The device has reported nothing since.")
     client.read_value(device_id, LEVEL)
@@ -127,16 +125,16 @@ def test_what_became_of_the_last_write(client, simulator, device_id, explained):
     simulator.advance(timedelta(minutes=1))
     client.write_value(device_id, LEVEL, 5)
     explained(LEVEL, "The reported value is older than that write: the device has reported nothing since.")
-    simulator.set_answer(device_id, "reject")
+    simulator.set_response_mode(device_id, "reject")
     client.requests.begin_write(device_id, LEVEL, 40).exception()
     explained(LEVEL, "The last write, of 40, failed at", "REJECTED, the device refused")
     assert client.get_device(device_id)[LEVEL].desired.category == "REJECTED"
-    simulator.set_answer(device_id, "normal")
+    simulator.set_response_mode(device_id, "normal")
     client.write_value(device_id, LEVEL, 40)
     assert client.get_device(device_id)[LEVEL].desired.category is None
 
 
-def test_a_write_under_way_and_a_device_that_is_away(client, simulator, device_id, explained):
+def test_a_write_in_flight_and_an_offline_device(client, simulator, device_id, explained):
     simulator.set_online(device_id, False)
     client.requests.begin_write(device_id, LEVEL, 40)
     explained(LEVEL, "A write of 40 is under way", "A write of this application waits since")
@@ -146,7 +144,7 @@ def test_a_write_under_way_and_a_device_that_is_away(client, simulator, device_i
     assert "once the device has registered again" in refresh[0]
 
 
-def test_what_the_key_may_not_ask_is_said_to_be_unknown(new_client, client, mirror, device_id, explained):
+def test_facts_that_the_key_may_not_read_are_unknown(new_client, client, mirror, device_id, explained):
     client.subscribe(device_id, TEMPERATURE)
     mirror.services.database.settle(10)
     unknown = "by some application; this key has no access to which one"
@@ -154,7 +152,7 @@ def test_what_the_key_may_not_ask_is_said_to_be_unknown(new_client, client, mirr
     assert refresh[1].startswith("a key with the scope subscribe can subscribe it")
 
 
-def test_what_cannot_be_read_or_is_not_there(client, simulator, device_id, explained):
+def test_unreadable_and_missing_resources(client, simulator, device_id, explained):
     gate = simulator.add_device("gate-1", [{"path": "/3/0/4", "value": "", "executable": True}])
     assert client.devices.explain(gate, "/3/0/4").refresh == ("nothing: Device · Reboot cannot be read",)
     simulator.remove_resource(device_id, TEMPERATURE)

@@ -56,7 +56,7 @@ def test_a_device_that_goes_on_as_usual_and_then_is_cut_off(client, simulator, d
     assert CUT_OFF not in told_of(client, device_id)[0], "it is heard again"
 
 
-def test_a_device_that_sleeps_within_its_rhythm_and_beyond_it(client, simulator):
+def test_a_sleeping_device_within_and_beyond_its_reporting_interval(client, simulator):
     sleeper = simulator.add_device("sleeper-1", RESOURCES, queue_mode=True)
     client.subscribe(sleeper, TEMPERATURE)
     report(simulator, sleeper, every_seconds=900)
@@ -76,7 +76,7 @@ def test_a_device_that_sleeps_within_its_rhythm_and_beyond_it(client, simulator)
     assert NOTHING_TO_DO not in words
 
 
-def test_a_rhythm_that_is_not_known_is_not_guessed(client, simulator, device_id):
+def test_an_unknown_reporting_interval_is_not_guessed(client, simulator, device_id):
     client.subscribe(device_id, TEMPERATURE)
     simulator.set_online(device_id, False)
     simulator.advance(timedelta(hours=3))
@@ -86,7 +86,7 @@ def test_a_rhythm_that_is_not_known_is_not_guessed(client, simulator, device_id)
     assert refresh[1] == f"{NOTHING_TO_DO} for later changes: the device sends them, as long as it is in contact"
 
 
-def test_what_another_application_is_told_makes_no_rhythm_here(client, new_client, simulator, device_id):
+def test_events_of_other_applications_do_not_affect_the_interval(client, new_client, simulator, device_id):
     other = new_client()
     other.subscribe(device_id, TEMPERATURE)
     report(simulator, device_id)
@@ -102,7 +102,7 @@ def reporting(client, simulator, device_id):
     return device_id
 
 
-def test_a_registration_that_ends_by_itself_is_nothing_that_was_heard(client, simulator, reporting):
+def test_an_expired_registration_is_not_a_contact(client, simulator, reporting):
     simulator.set_online(reporting, False)
     simulator.advance(timedelta(days=2))
     words, _ = told_of(client, reporting)
@@ -122,7 +122,7 @@ def test_nothing_counts_as_read_by_an_explanation(client, mirror, reporting):
     assert read() == before
 
 
-def test_a_service_that_tells_less(client_over, simulator, device_id):
+def test_a_service_with_fewer_facts(client_over, simulator, device_id):
     def tell_less(request, answer):
         if request.url.path.endswith("/contacts"):
             answer.status_code = 404
@@ -135,7 +135,7 @@ def test_a_service_that_tells_less(client_over, simulator, device_id):
 
 
 @given(st.lists(st.integers(1, 10**6), min_size=5, max_size=20))
-def test_a_rhythm_is_among_the_pauses_whatever_their_order(seconds):
+def test_the_reporting_interval_does_not_depend_on_the_order_of_pauses(seconds):
     contacts = [BEGIN_AT + timedelta(seconds=at) for at in accumulate(seconds, initial=0)]
     interval = reporting_interval(contacts)
     assert interval == reporting_interval(reversed(contacts)) == reporting_interval([*contacts, *contacts])
@@ -146,7 +146,7 @@ def test_a_rhythm_is_among_the_pauses_whatever_their_order(seconds):
 
 
 @given(st.lists(st.integers(1, 10**6), max_size=4))
-def test_four_pauses_are_no_rhythm(seconds):
+def test_four_pauses_are_not_a_reporting_interval(seconds):
     assert reporting_interval(BEGIN_AT + timedelta(seconds=at) for at in accumulate(seconds, initial=0)) is None
 
 

@@ -53,7 +53,7 @@ def run(*arguments, **options):
 
 
 @pytest.mark.parametrize("missing", ["pandas", "pyarrow"])
-def test_a_table_says_what_it_needs_and_asks_for_nothing(missing, tmp_path):
+def test_a_table_names_missing_columns_without_a_request(missing, tmp_path):
     own = {
         "pandas": {
             "import mirror_sdk.dask": 'partitions need dask: pip install "device-state-mirror[dask]"',

@@ -27,14 +27,14 @@ def device_id(simulator):
 def failed(client, other, simulator, device_id):
     """The request of a write of the first client that the device rejected; the other one has looked at the log."""
     list(other.events(limit=1, timeout=0))
-    simulator.set_answer(device_id, "reject")
+    simulator.set_response_mode(device_id, "reject")
     request = client.requests.begin_write(device_id, LEVEL, 40)
     assert request.exception().category == "REJECTED"
-    simulator.set_answer(device_id, "normal")
+    simulator.set_response_mode(device_id, "normal")
     return request
 
 
-def test_only_the_application_of_a_write_is_told_why_it_failed(client, other, device_id, failed):
+def test_only_the_writing_application_sees_why_its_write_failed(client, other, device_id, failed):
     own, others = (each.get_device(device_id)[LEVEL].desired for each in (client, other))
     assert own.status is others.status is DesiredStatus.FAILURE
     assert (own.category, others.category) == ("REJECTED", None)
@@ -51,10 +51,10 @@ def test_only_the_application_of_a_write_is_told_why_it_failed(client, other, de
 def test_a_write_whose_failure_is_not_explained_may_have_reached_the_device(client, other, simulator, device_id):
     """So a plan of another application writes the value that was reported before it once more."""
     client.read_value(device_id, LEVEL)
-    simulator.set_answer(device_id, "silent")
+    simulator.set_response_mode(device_id, "silent")
     client.requests.begin_write(device_id, LEVEL, 40, expiry_seconds=300)
     simulator.advance(timedelta(seconds=301))
-    simulator.set_answer(device_id, "normal")
+    simulator.set_response_mode(device_id, "normal")
     assert other.get_device(device_id)[LEVEL].desired.status is DesiredStatus.FAILURE
     for each in (client, other):
         assert each.plan([(device_id, LEVEL, 10)]).frame["decision"].tolist() == ["write"]

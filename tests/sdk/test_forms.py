@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from changed_answers import TEMPERATURE
+from changed_responses import TEMPERATURE
 
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames import from_arrow, read_parquet, to_arrow
@@ -71,24 +71,24 @@ def test_every_form_has_the_same_rows_types_and_basis(client, fleet, raw, tz):
     assert set(state.filter(pl.col("desired_status") < "success")["desired_status"]) == {"pending"}
 
 
-def test_without_any_rows_the_columns_are_the_same_and_what_is_no_form_is_refused(client):
+def test_an_empty_table_has_the_same_columns_and_an_unknown_form_is_rejected(client):
     for ask, (schema, _) in WAYS.values():
         frame, table, polars = (ask(client, as_=form) for form in FORMS)
         assert (len(frame), table.num_rows, polars.height) == (0, 0, 0)
         assert table.schema.equals(schema)
         assert polars.columns == table.column_names
         pd.testing.assert_frame_equal(from_arrow(table), frame)
-        with pytest.raises(InvalidValue, match="as_='numpy' is no form of a table; give 'pandas', 'arrow', 'polars'"):
+        with pytest.raises(InvalidValue, match="as_='numpy' is not a kind of table; give 'pandas', 'arrow', 'polars'"):
             ask(client, as_="numpy")
         for form in ("arrow", "polars"):
-            with pytest.raises(InvalidValue, match="tz='Nowhere' is no time zone"):
+            with pytest.raises(InvalidValue, match="tz='Nowhere' is not a time zone"):
                 ask(client, as_=form, tz="Nowhere")
-    with pytest.raises(InvalidValue, match="no form of a table"):
+    with pytest.raises(InvalidValue, match="not a kind of table"):
         read_parquet("none.parquet", as_="numpy")
 
 
 @pytest.mark.parametrize("tz", [None, "Europe/Berlin"])
-def test_what_it_is_based_on_travels_through_parquet(client, fleet, tmp_path, tz):
+def test_metadata_survives_parquet(client, fleet, tmp_path, tz):
     frame, table = client.fleet.snapshot(raw=True, tz=tz), client.fleet.snapshot(raw=True, tz=tz, as_="arrow")
     pq.write_table(table, tmp_path / "arrow.parquet")
     frame.to_parquet(tmp_path / "pandas.parquet")
@@ -104,7 +104,7 @@ def test_what_it_is_based_on_travels_through_parquet(client, fleet, tmp_path, tz
     pd.testing.assert_frame_equal(read_parquet(tmp_path / "arrow.parquet").mirror.refresh(client), frame)
 
 
-def test_what_polars_wrote_is_a_table_too(client, fleet, tmp_path):
+def test_a_file_written_by_polars_is_a_valid_table(client, fleet, tmp_path):
     client.fleet.snapshot(as_="polars").write_parquet(tmp_path / "polars.parquet")
     frame = read_parquet(tmp_path / "polars.parquet")
     expected = client.fleet.snapshot()
@@ -120,7 +120,7 @@ STATUSES = ["pending", None, "failure", "success", "pending"]
 STATUS = STATE_SCHEMA.field("desired_status")
 
 
-def test_fixed_categories_may_be_told_in_other_ways():
+def test_fixed_categories_may_have_other_types():
     """As files tell them, which others may have written: in another order, in parts, or as texts."""
     texts = pa.array(STATUSES)
     for parts in ([texts.dictionary_encode()], [part.dictionary_encode() for part in (texts[:2], texts[2:])], [texts]):
@@ -135,7 +135,7 @@ DUCKDB_TYPES = {"device_id": "VARCHAR", "object_id": "INTEGER", "reported_num": 
 DUCKDB_TYPES |= {"reported_at": "TIMESTAMP WITH TIME ZONE", "reported_revision": "BIGINT"}
 
 
-def test_duckdb_takes_each_form_as_it_is(client, fleet):
+def test_duckdb_reads_each_form_directly(client, fleet):
     arrow = client.fleet.snapshot(as_="arrow")
     names = ["device_id", "path", "value_kind", "reported_num", "reported_bool", "subscribed", "reported_revision"]
     milliseconds = arrow["reported_at"].cast(pa.int64())

@@ -48,7 +48,7 @@ def test_the_value_is_split_by_kind():
     assert (first["label"], first["unit"], first["subscribed"]) == ("Temperature · Sensor Value", "Cel", True)
 
 
-def test_what_nothing_declares_is_missing():
+def test_undeclared_resources_are_missing():
     row = state(device(resource("odd", b"1"), endpoint_name=None)).iloc[0]
     assert row[["endpoint_name", "object_id", "instance_id", "resource_id", "label", "unit"]].isna().all()
     assert row["reported_text"] == "1"
@@ -90,7 +90,7 @@ def test_paths_choose_rows_but_every_device_counts():
     assert state(EVERY_KIND, paths=[]).empty
 
 
-def test_bad_options_are_refused_with_the_cure():
+def test_invalid_options_are_rejected_with_the_cure():
     for options, words in (
         ({"taken_at": TAKEN_AT.replace(tzinfo=None)}, ["taken_at", "time zone", "replace(tzinfo=UTC)"]),
         ({"taken_at": TAKEN_AT, "paths": "/3303/*"}, ["paths=['/3303/*']"]),
@@ -100,7 +100,7 @@ def test_bad_options_are_refused_with_the_cure():
         assert all(word in str(refused.value) for word in words), str(refused.value)
 
 
-def test_what_a_frame_is_based_on_travels_into_parquet_and_back(tmp_path):
+def test_frame_metadata_survives_a_parquet_round_trip(tmp_path):
     frame = state(EVERY_KIND, raw=True, server="http://a")
     about = {"taken_at": "2026-11-20T12:37:55.576Z", "devices": 1, "complete": True, "server": "http://a"}
     frame.to_parquet(tmp_path / "state.parquet")
@@ -130,7 +130,7 @@ def test_wide_has_a_row_for_each_device_and_a_column_for_each_path():
     assert wide(state(EVERY_KIND), of="desired")["/3308/0/5900"].tolist() == [22.0]
 
 
-def test_wide_by_label_tells_instances_apart():
+def test_wide_by_label_distinguishes_instances():
     paths = ("/3303/0/5700", "/3303/1/5700", "/3304/0/5700", "/9/0/1")
     table = wide(state(device(*(resource(path, b"1") for path in paths))), columns="label")
     assert table.columns.tolist() == [
@@ -147,7 +147,7 @@ def test_wide_of_nothing_is_empty(columns):
     assert (table.shape, table.index.name) == ((0, 0), "device_id")
 
 
-def test_wide_refuses_two_snapshots_in_one_table():
+def test_wide_rejects_two_snapshots_in_one_table():
     with pytest.raises(InvalidValue, match="drop_duplicates"):
         wide(pd.concat([state(EVERY_KIND), state(EVERY_KIND)]))
 
@@ -174,7 +174,7 @@ COLUMNS = [
 
 @pytest.mark.parametrize("chunks", [[], [["some"]], [["none"]], [["all"], ["none"]], [["some", "all"], [], ["none"]]])
 @pytest.mark.parametrize(("kind", "values", "dtype"), COLUMNS)
-def test_a_column_in_parts_is_what_pandas_makes_of_it(chunks, kind, values, dtype):
+def test_a_chunked_column_equals_that_of_pandas(chunks, kind, values, dtype):
     cells = {"some": [values[0], None, values[1]], "none": [None, None], "all": values}
     parts = [[cell for each in chunk for cell in cells[each]] for chunk in chunks]
     # Each part stands in the middle of a longer one.

@@ -50,7 +50,7 @@ def rows_of(frame):
     return [f"{name} {path}" for name, path in zip(frame["endpoint_name"], frame["path"], strict=True)]
 
 
-def test_what_is_stale_is_older_than_a_span_and_was_reported_once():
+def test_a_stale_value_was_reported_and_exceeds_the_age():
     old = [f"Hall {LEVEL}", f"Roof {LEVEL}", f"Roof {TEMPERATURE}"]
     assert rows_of(state().mirror.stale("1h")) == old
     assert rows_of(state().mirror.stale("2h", now=at(60))) == old
@@ -68,7 +68,7 @@ def read_from_csv(frame):
     return pd.read_csv(io.StringIO(frame.to_csv(index=False))).mirror.with_metadata_from(frame)
 
 
-def test_times_that_a_text_file_made_texts_are_refused_with_what_makes_them_times_again():
+def test_times_read_as_texts_are_rejected_with_the_conversion():
     frame = read_from_csv(state())
     with pytest.raises(InvalidValue, match=r"the column reported_at holds (str|object), no times") as refused:
         frame.mirror.stale("1h")
@@ -132,7 +132,7 @@ def test_stale_devices_are_rows_the_longest_silent_first():
     assert (there["endpoint_name"].tolist(), str(there["oldest_at"].dt.tz)) == (["Roof", "Hall"], "Europe/Berlin")
 
 
-def test_the_directory_tells_the_last_contact_of_devices_also_of_stale_ones():
+def test_the_directory_has_the_last_contact_of_stale_devices():
     contacts = [("d9", at(-9)), ("d1", at(-10)), ("d2", None)]
     body = {"state": "registered", "created_at": NOW, "updated_at": NOW, "queue_mode": True}
     devices = DeviceList(
@@ -209,7 +209,7 @@ def test_a_join_with_any_other_table_stays_based_on_the_same():
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_what_is_made_of_two_tables_is_as_old_as_the_older_and_complete_only_if_both_are(turned):
+def test_a_joined_table_has_the_older_time_and_is_complete_only_if_both_are(turned):
     tables = [state(server="http://a"), older(complete=False)]
     left, right = reversed(tables) if turned else tables
     for made, devices in (
@@ -233,7 +233,7 @@ def test_a_join_has_the_rows_of_pandas_and_its_categories(how):
         assert_frame_equal(joined[keys].astype("string"), plain[keys].astype("string"))
 
 
-def test_what_is_missing_matches_nothing():
+def test_missing_values_match_nothing():
     events = events_frame([Event(kind=EventKind.GAP, received_at=NOW), observation("50", path=LEVEL)])
     other = pd.DataFrame({"device_id": [None, "d1"], "room": ["Nowhere", "Hall"]})
     assert events.mirror.join(other)["room"].fillna("none").tolist() == ["none", "Hall"]
@@ -252,7 +252,7 @@ def test_columns_that_both_have_are_those_of_the_left_and_a_wide_table_joins_by_
     assert again["reported_num_before"].notna().sum() == 4
 
 
-def test_a_join_that_cannot_be_names_what_is_missing_or_there_twice():
+def test_an_impossible_join_names_missing_or_duplicate_columns():
     table, doubled = state(), pd.DataFrame([["d1", "d1"]], columns=["device_id", "device_id"])
     for one, other, options, words in (
         (table, ROOMS, {"on": ["device_id", "floor"]}, "table lacks the column floor; it has"),
@@ -267,14 +267,14 @@ def test_a_join_that_cannot_be_names_what_is_missing_or_there_twice():
             one.mirror.join(other, **options)
 
 
-def test_a_table_cannot_be_based_on_what_says_nothing_itself():
+def test_a_table_without_metadata_cannot_be_a_basis():
     for originals in ([], [ROOMS], [ROOMS, ROOMS]):
         with pytest.raises(InvalidValue, match=r"client\.fleet\.snapshot\(\)"):
             state().mirror.with_metadata_from(*originals)
 
 
 @pytest.mark.parametrize("kind", ["merge", "csv"])
-def test_what_pandas_dropped_is_brought_back(kind):
+def test_metadata_dropped_by_pandas_is_restored(kind):
     table = state()
     text = io.StringIO(table.to_csv(index=False))
     merged = table.merge(ROOMS, on="device_id", how="left")
@@ -319,7 +319,7 @@ def test_every_table_becomes_a_sheet(tmp_path):
         assert_frame_equal(frame, before)
 
 
-def test_a_sheet_has_times_without_a_zone_whose_names_tell_it(tmp_path):
+def test_a_sheet_has_naive_times_with_the_zone_in_the_column_name(tmp_path):
     names, *rows = sheet_of(state(FRESH, tz="Europe/Berlin"), tmp_path)
     row = dict(zip(names, rows[0], strict=True))
     assert row["reported_at (Europe/Berlin)"] == datetime(2026, 1, 5, 12, 59)
@@ -336,7 +336,7 @@ def test_a_wide_table_of_events_has_one_row_of_names(tmp_path):
     ]
 
 
-def test_what_excel_cannot_hold_is_told_in_another_way(tmp_path):
+def test_values_that_excel_does_not_support_are_converted(tmp_path):
     early = pd.to_datetime(["1890-01-31", "2026-01-05"], utc=True).as_unit("ms")
     columns = [
         ("latency", pd.to_timedelta([1500, None], unit="ms"), "latency (s)", [1.5, None]),
@@ -415,7 +415,7 @@ def test_a_table_that_is_too_large_for_a_sheet_says_so():
     assert len(pd.DataFrame({"a": range(1_048_575)}).mirror.for_excel()) == 1_048_575
 
 
-def test_a_span_that_is_missing_is_nothing_to_those_who_compute_with_it():
+def test_a_missing_span_is_ignored_in_calculations():
     frame = pd.DataFrame({"latency": pd.to_timedelta([None, 3000], unit="ms").as_unit("ms")})
     (chunk,) = to_arrow(frame)["latency"].chunks
     assert chunk.buffers()[1].to_pybytes()[:16] == (0).to_bytes(8, "little") + (3000).to_bytes(8, "little")

@@ -45,7 +45,7 @@ def displayed(shell, thing):
     return shell.display_formatter.format(thing)[0]
 
 
-def test_ids_and_times_stay_in_one_line_whatever_takes_the_style_away():
+def test_ids_and_times_do_not_wrap_without_the_style_sheet():
     html = mirror(state(warm())[["device_id", "reported_at"]]).to_html()
     for text in (LONG_ID, "2026-11-20 12:37:55.576"):
         assert f'<td nowrap style="text-align: left; white-space: nowrap">{text}</td>' in html
@@ -55,7 +55,7 @@ def test_ids_and_times_stay_in_one_line_whatever_takes_the_style_away():
         assert '<td style="text-align: left">a reason' in mirror(texts).to_html()
 
 
-def test_one_sign_stands_for_what_is_missing_in_every_column():
+def test_missing_values_look_the_same_in_every_column():
     nothing = state(device(resource("odd"), endpoint_name=None))
     known = {"device_id", "path", "value_kind", "subscribed"}
     header, row = shown(nothing[[name for name in nothing if name not in known]])
@@ -97,7 +97,7 @@ def test_times_have_their_zone_and_spans_their_unit_in_the_header():
     assert shown(unzoned)[0][3] == "at"
 
 
-def test_hostile_texts_do_nothing_wherever_they_stand():
+def test_malicious_texts_are_escaped_everywhere():
     for text in ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a\u202eb\x1b[2J"):
         for table in (
             pd.DataFrame({"device_id": [text]}),
@@ -127,7 +127,7 @@ def test_a_large_table_is_cut_as_the_options_say():
         assert len(shown(state(warm(), warm("b")))) == 1 + 4
 
 
-def test_any_table_is_shown_whatever_its_index_and_its_names():
+def test_tables_with_any_index_and_names_are_rendered():
     base = state(warm(), warm("b"))
     assert shown(wide(state())) == [["device_id"]]
     assert len(shown(base.set_index(["device_id", "path"]))[1]) == len(base.columns)
@@ -163,6 +163,6 @@ def test_other_frames_and_other_wishes_are_left_alone(shell, monkeypatch):
     assert displayed(shell, frame)["text/html"] == "told"
 
 
-def test_without_ipython_nothing_is_told(monkeypatch):
+def test_without_ipython_no_message_is_printed(monkeypatch):
     monkeypatch.delitem(sys.modules, "IPython")
     show_in_notebooks()

@@ -92,7 +92,7 @@ def request(answer=None, method="PUT", requested_value=None, **more):
     expectation = Expectation("a1", answer)
     given = {"device_id": "d1", "path": LEVEL, "expiry_seconds": 60, "accepted_at": NOW, "expires_at": at(1), **more}
     expectation.received_seconds = None if answer is None else 103.0
-    given.setdefault("_begun_seconds", 100.0)
+    given.setdefault("_started_seconds", 100.0)
     return AcceptedRequest(
         async_id="a1", method=method, issued_at=NOW, requested_value=requested_value, _expectation=expectation, **given
     )
@@ -130,7 +130,7 @@ def test_requests_are_a_ledger():
 
 
 @pytest.mark.parametrize("wrong", [request(), "a1", [request(), "a1"], [None]])
-def test_only_a_list_of_begun_requests_is_a_ledger(wrong):
+def test_only_a_list_of_started_requests_is_a_request_table(wrong):
     with pytest.raises(TypeError, match=r"pass a list of what client\.requests\.begin_read\(\)"):
         requests_frame(wrong)
 
@@ -141,7 +141,7 @@ def test_a_latency_is_never_the_difference_of_two_clocks(service_is_off_by):
     told = answer(timestamp=int((at(1) + service_is_off_by).timestamp() * 1000))
     answered = request(told, accepted_at=accepted_at)
     answered._expectation.received_at = NOW + timedelta(seconds=9)
-    resumed = request(told, accepted_at=None, _begun_seconds=None)
+    resumed = request(told, accepted_at=None, _started_seconds=None)
     latency = requests_frame([answered, resumed])["latency"]
     assert latency.iloc[0] == pd.Timedelta(seconds=3)
     assert latency.isna().tolist() == [False, True]
@@ -191,7 +191,7 @@ DRIFTS = [
 
 
 @pytest.mark.parametrize(("resource", "kind", "since"), DRIFTS)
-def test_each_kind_of_drift_is_told_with_its_begin(resource, kind, since):
+def test_each_kind_of_drift_has_its_start_time(resource, kind, since):
     drift = drift_frame(state_of(resource), unconfirmed=True)
     expected = [] if kind is None else [(kind, since, NOW - since)]
     assert list(zip(drift["kind"], drift["since"], drift["age"], strict=True)) == expected
@@ -211,15 +211,13 @@ DISTANCES = [
 
 
 @pytest.mark.parametrize(("desired", "reported", "tolerance", "relative", "drifts"), DISTANCES)
-def test_what_allows_more_of_the_distance_and_the_part_of_the_desired_number_counts(
-    desired, reported, tolerance, relative, drifts
-):
+def test_the_larger_of_absolute_and_relative_tolerance_applies(desired, reported, tolerance, relative, drifts):
     state = state_of((SET_POINT, desired, 1, at(-30), reported, at(-5)))
     assert drift_frame(state, tolerance=tolerance, relative=relative).empty is not drifts
 
 
 @pytest.mark.parametrize("distance", [-1, -0.1, float("nan"), "1", None], ids=repr)
-def test_a_tolerance_that_is_no_distance_is_refused(distance):
+def test_an_invalid_tolerance_is_rejected(distance):
     state = state_of((SET_POINT, b"40", 1, at(-30), b"41", at(-5)))
     by_path = {TEMPERATURE: 1, SET_POINT: distance}
     for given in ({"tolerance": distance}, {"tolerance": by_path}, {"relative": distance}):
@@ -234,7 +232,7 @@ def test_opaque_values_are_compared_where_the_table_has_its_raw_columns():
     assert drift_frame(state_of((*package[:4], b"AAE=", at(-5)), raw=True)).empty
 
 
-def test_a_write_under_way_whose_request_is_not_told_began_with_its_desired_value():
+def test_a_write_in_flight_without_a_known_request_starts_with_its_desired_value():
     state = state_of((LEVEL, b"40", 0, at(-60), None, None))
     state["desired_at"] = state["desired_at"] + pd.Timedelta(minutes=1)
     assert drift_frame(state)["since"].tolist() == [pd.Timestamp(at(-60))]
@@ -253,7 +251,7 @@ def test_a_part_of_a_table_has_the_drift_of_its_rows():
     assert drift_frame(part.drop(columns="value_kind"), relative=0.0)["path"].tolist() == [SET_POINT, TEMPERATURE]
 
 
-def test_what_cannot_be_read_as_its_type_is_a_mismatch_with_the_number_that_was_asked_for():
+def test_an_unreadable_value_is_a_type_mismatch_with_the_desired_number():
     state = state_of((SET_POINT, b"19", 1, at(-30), b"19,0", at(-5)))
     drift = drift_frame(state, tolerance=1)
     assert drift["kind"].tolist() == [DriftKind.TYPE_MISMATCH]
@@ -263,7 +261,7 @@ def test_what_cannot_be_read_as_its_type_is_a_mismatch_with_the_number_that_was_
     assert drift_frame(text)["kind"].tolist() == [DriftKind.TYPE_MISMATCH]
 
 
-def test_a_moment_must_be_known_and_may_be_given():
+def test_an_instant_is_required_and_may_be_an_argument():
     state = state_of(REVERTED)
     state.attrs["mirror"]["complete"] = False
     later = drift_frame(state, now=at(5))
@@ -279,7 +277,7 @@ def test_a_moment_must_be_known_and_may_be_given():
 
 
 @pytest.mark.parametrize("name", ["desired_status", "reported_at", "desired_at", "requested_at"])
-def test_a_table_that_lacks_a_column_is_refused_by_its_name(name):
+def test_a_table_without_a_column_is_rejected_with_its_name(name):
     with pytest.raises(InvalidValue, match=f"lacks {name}$"):
         drift_frame(state_of(REVERTED).drop(columns=name))
 
@@ -352,7 +350,7 @@ def test_times_may_be_in_another_zone():
 
 
 @pytest.mark.parametrize("ask", ["value", "desired", "labels"])
-def test_a_table_of_something_else_is_told_which_column_it_lacks(ask):
+def test_another_table_is_rejected_with_the_missing_column(ask):
     with pytest.raises(InvalidValue, match="lacks the column"):
         getattr(pd.DataFrame({"a": [1]}).mirror, ask)
 

@@ -140,14 +140,14 @@ def test_a_text_may_be_the_condition_and_booleans_need_none():
         (1.0, {"equals": [1]}, r"equals=\[1\] must be a number, a boolean or a text"),
     ],
 )
-def test_a_condition_that_is_not_of_the_values_is_refused(value, arguments, message):
+def test_a_condition_that_does_not_match_the_values_is_rejected(value, arguments, message):
     with pytest.raises(InvalidValue, match=message):
         frame_of(told((0, value))).mirror.durations(TEMPERATURE, **arguments)
 
 
 @settings(max_examples=25)
 @given(asked(), st.integers(1, 8))
-def test_what_stays_the_same_is_that_of_a_plain_computation(question, longer_than):
+def test_unchanged_values_equal_a_naive_calculation(question, longer_than):
     frame, begin, end, options, naive = question
     expected = []
     for device, path, each in by_resource(naive, begin, end, lambda value: value):
@@ -161,7 +161,7 @@ def test_what_stays_the_same_is_that_of_a_plain_computation(question, longer_tha
     assert found["duration"].tolist() == (found["end"] - found["begin"]).tolist()
 
 
-def test_what_stays_is_told_how_often_and_whether_it_lasts():
+def test_unchanged_values_have_a_count_and_are_marked_as_ongoing():
     rows = [
         *told((0, 1.0), (10, 1.0), (20, 2.0), (30, 2.0), (30, 2.0)),
         *told((0, True), (5, True), path="/3311/0/5850"),
@@ -178,7 +178,7 @@ def test_what_stays_is_told_how_often_and_whether_it_lasts():
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_an_answer_has_the_names_of_its_devices_and_what_it_is_based_on(name):
+def test_a_result_has_the_names_of_its_devices_and_its_metadata(name):
     rows = [
         Row("registration", "d2", None, 0),
         *told((0, 1.0), (30, 2.0)),
@@ -233,7 +233,7 @@ def test_availability_is_that_of_a_plain_computation(question):
     assert rows_of(rows, "device_id presence begin end") == intervals
 
 
-def test_who_was_silent_throughout_has_a_row_where_the_state_names_it():
+def test_a_device_that_was_always_silent_has_a_row_if_the_state_contains_it():
     state = pd.DataFrame(
         {
             "device_id": pd.Categorical(["d0", "d1", "d2", "d3"], categories=["d0", "d1", "d2", "d3", "d9"]),
@@ -307,7 +307,7 @@ def closed(frame, **options):
     return [(begin / HOUR, end / HOUR) for begin, end in rows_of(rows, "begin end")]
 
 
-def test_what_a_device_that_is_back_tells_with_its_old_time_is_known_again_from_its_receipt():
+def test_an_old_value_of_a_returning_device_is_known_from_its_arrival():
     assert closed(door()) == [(9.5, 13)]
     back = door(told_again(9.5, 14))
     assert closed(back) == [(9.5, 13), (14, 18)]
@@ -350,7 +350,7 @@ def test_where_the_clock_of_the_receipt_is_another_one_the_registration_before_i
     assert closed(late.drop(columns="received_at")) == [(9.5, 13)]
 
 
-def test_a_counter_that_is_told_again_rises_from_then_on():
+def test_a_counter_reported_again_rises_from_then_on():
     rows = [
         Row("reported", "d1", TEMPERATURE, 0, 5.0, order=1, received=0),
         Row("expired", "d1", None, 10, order=2),
@@ -427,14 +427,14 @@ def test_rates_are_those_of_a_plain_computation(question, length):
             assert row[name] == pytest.approx(value, rel=1e-6, abs=1e-9) if known else pd.isna(row[name])
 
 
-def test_a_counter_that_begins_anew_counts_from_nothing():
+def test_a_counter_that_restarts_counts_from_zero():
     frame = frame_of(told((0, 10.0), (10, 14.0), (20, 3.0), (20, 4.0), (30, 4.0)))
     found = frame.mirror.rates(TEMPERATURE)
     assert found["increase"].tolist() == [4.0, 4.0, 0.0]
     assert found["reset"].tolist() == [False, True, False]
     huge = frame_of(told((0, -1e308), (1, 1e308))).mirror.rates(TEMPERATURE)
     assert huge["increase"].tolist() == [math.inf]
-    with pytest.raises(InvalidValue, match="has values that are no numbers, so no counter; give the path of one"):
+    with pytest.raises(InvalidValue, match="has values that are not numbers, so no counter; give the path of one"):
         frame_of(told((0, "a"))).mirror.rates(TEMPERATURE)
 
 
@@ -459,13 +459,13 @@ def test_an_aligned_table_has_a_column_for_each_resource_of_the_kind_of_its_valu
     assert str(berlin.index.get_level_values("bin")[0]) == "2026-03-02 13:00:00+01:00"
     assert frame_of([]).mirror.align().empty
     for how in ("duration", ["last", "min"]):
-        with pytest.raises(InvalidValue, match="is no single column; give one of time_weighted_mean"):
+        with pytest.raises(InvalidValue, match="is not a single column; give one of time_weighted_mean"):
             frame.mirror.align(how=how)
 
 
 @settings(max_examples=25)
 @given(histories(), st.integers(0, SECONDS), st.integers(0, SECONDS), st.integers(1, 20), st.integers(1, 20))
-def test_two_times_are_compared_by_what_each_is(rows, first, second, length, span):
+def test_times_of_different_zones_are_compared_as_instants(rows, first, second, length, span):
     naive = Naive(rows)
     expected = []
     for device, path in naive.resources:
@@ -514,12 +514,12 @@ def test_the_columns_are_the_documented_ones_also_of_an_empty_table(name, tmp_pa
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_the_other_form_of_an_answer_has_the_columns_it_says(name):
+def test_the_other_form_of_a_result_has_the_documented_columns(name):
     for frame in (EMPTY, frame_of(SOME)):
         assert ANSWERS[name](frame).columns.tolist() == OTHERS[name].split()
 
 
-def test_times_are_in_the_zone_that_is_asked_for():
+def test_times_are_in_the_requested_zone():
     frame = frame_of(SOME)
     for found, column in (
         (frame.mirror.gaps(tz="Europe/Berlin"), "begin"),
@@ -544,33 +544,33 @@ def asked_for(*arguments, **options):
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (asked_for("soon"), r"bin='soon' is no span of time; write one like '15min'"),
+        (asked_for("soon"), r"bin='soon' is not a duration; write one like '15min'"),
         (asked_for("0s"), r"bin='0s' must be a millisecond or longer"),
-        (asked_for("1s", "mean"), r"how='mean' is no statistic; give one of time_weighted_mean, last"),
+        (asked_for("1s", "mean"), r"how='mean' is not a statistic; give one of time_weighted_mean, last"),
         (asked_for("1s", ["duration", "last"]), r'"duration" has a row for each value'),
         (asked_for("1s", silence_limit="-1s"), r"silence_limit='-1s' must be"),
         (asked_for("1s", paths=TEMPERATURE), r"paths='/3303/0/5700' is one text; give a list"),
         (asked_for("1s", begin=datetime(2026, 1, 1)), r"begin=2026-01-01 00:00:00 has no time zone"),
         (asked_for("1s", begin=at(9), end=at(1)), r"lies before begin="),
         (asked_for("1ms", begin=at(-(10**9))), r"rows, and 50,000,000 are the most; give a longer bin"),
-        (lambda frame: frame.mirror.unchanged("long"), r"longer_than='long' is no span of time"),
-        (lambda frame: frame.mirror.late_arrivals("long"), r"longer_than='long' is no span of time"),
+        (lambda frame: frame.mirror.unchanged("long"), r"longer_than='long' is not a duration"),
+        (lambda frame: frame.mirror.late_arrivals("long"), r"longer_than='long' is not a duration"),
         (lambda frame: frame.mirror.rates(TEMPERATURE, per="0s"), r"per='0s' must be a millisecond or longer"),
-        (lambda frame: frame.mirror.rates(TEMPERATURE, bin="x"), r"bin='x' is no span of time"),
-        (lambda frame: frame.mirror.align(on="x"), r"on='x' is no span of time"),
-        (lambda frame: frame.mirror.compare(at(0), at(1), "x"), r"length='x' is no span of time"),
+        (lambda frame: frame.mirror.rates(TEMPERATURE, bin="x"), r"bin='x' is not a duration"),
+        (lambda frame: frame.mirror.align(on="x"), r"on='x' is not a duration"),
+        (lambda frame: frame.mirror.compare(at(0), at(1), "x"), r"length='x' is not a duration"),
         (lambda frame: frame.mirror.compare(at(0), at(1).replace(tzinfo=None), "1s"), r"begin_b=.* has no time zone"),
-        (lambda frame: frame.mirror.gaps(tz="Mars"), r"tz='Mars' is no time zone"),
+        (lambda frame: frame.mirror.gaps(tz="Mars"), r"tz='Mars' is not a time zone"),
         (lambda _: TEXTS.mirror.compare(at(0), at(5), "5s", how="last"), r"how='last': texts have no difference; give"),
         (lambda frame: frame.drop(columns="path").mirror.gaps(), r"the table lacks the column path"),
     ],
 )
-def test_an_argument_that_says_nothing_is_refused(ask, message):
+def test_an_argument_without_effect_is_rejected(ask, message):
     with pytest.raises(InvalidValue, match=message):
         ask(frame_of(told((0, 1.0))))
 
 
-def test_texts_of_which_a_text_file_made_numbers_are_refused():
+def test_texts_read_as_numbers_are_rejected():
     frame = frame_of(told((0, "00012"), (5, "00013")))
     options = {"equals": "00012", "end": at(10)}
     assert seconds(frame.mirror.durations(TEMPERATURE, **options)["duration"]) == [5]

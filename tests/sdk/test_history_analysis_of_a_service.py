@@ -56,7 +56,7 @@ def told(plain, simulator, folder):
     return frames, {"begin": begin, "end": end}
 
 
-def test_wherever_it_was_told_the_answer_is_the_same(told):
+def test_the_result_does_not_depend_on_the_source_of_the_events(told):
     frames, span = told
     for name, ask in QUESTIONS.items():
         expected = ask(frames["history"], span)
@@ -76,7 +76,7 @@ def test_wherever_it_was_told_the_answer_is_the_same(told):
     assert whole["bin"].max() == pd.Timestamp(span["end"]) - timedelta(minutes=1)
 
 
-def test_a_state_as_of_the_begin_gives_what_the_whole_history_gives(plain, simulator, mirror, folder):
+def test_a_state_at_the_start_gives_the_same_result_as_the_complete_history(plain, simulator, mirror, folder):
     plain.subscriptions.rules.replace([{"resource_path": [TEMPERATURE]}])
     hall = simulator.add_device("hall", [SENSOR, LAMP])
     first = simulator.advance(60)

@@ -8,11 +8,11 @@ from itertools import count
 import httpx
 import pyarrow as pa
 import pytest
-from changed_answers import LIGHT, RESOURCES, TEMPERATURE, answer_with, without_arrow
+from changed_responses import LIGHT, RESOURCES, TEMPERATURE, answer_with, without_arrow
 from pandas.testing import assert_frame_equal
 
 from mirror_sdk import BeforeHistory, NoHistory
-from mirror_sdk.errors import CallTimeout, ConnectionFailed, InvalidValue, NotFound, UnexpectedAnswer, UnknownDevice
+from mirror_sdk.errors import CallTimeout, ConnectionFailed, InvalidValue, NotFound, UnexpectedResponse, UnknownDevice
 from mirror_sdk.history.contract import COLUMNS
 from mirror_sdk.wire.snapshot import END_KEY
 
@@ -75,7 +75,7 @@ def test_span_of_time_counts_back_from_the_present_of_the_service(client, plain,
     assert plain.devices.events(begin="10s") == []
 
 
-def test_what_happened_is_told_by_device_path_and_time(client, devices, begin):
+def test_rows_are_sorted_by_device_path_and_time(client, devices, begin):
     frame = client.history(begin=begin)
     assert frame["device_id"].tolist() == sorted(frame["device_id"])
     of_first = frame[frame["device_id"] == devices[0]]
@@ -128,7 +128,7 @@ def test_paths_choose_rows_but_for_those_without(client, devices, begin):
     assert "registration" in frame["event"].tolist()
 
 
-def test_more_devices_than_an_address_takes_are_asked_for_in_parts(client, simulator, begin, monkeypatch):
+def test_more_devices_than_fit_in_a_url_are_requested_in_batches(client, simulator, begin, monkeypatch):
     ids = [simulator.add_device(f"device-{number}", RESOURCES) for number in range(5)]
     whole = client.history(ids)
     assert (whole["event"] == "gap").sum() == (client.history()["event"] == "gap").sum()
@@ -138,14 +138,14 @@ def test_more_devices_than_an_address_takes_are_asked_for_in_parts(client, simul
     assert_frame_equal(client.history(ids, begin=begin, limit=3), client.history(begin=begin, limit=3))
 
 
-def test_a_device_that_is_not_there_is_told_and_a_quiet_one_is_not(client, simulator, devices):
+def test_an_unknown_device_is_an_error_and_a_silent_one_is_not(client, simulator, devices):
     for named, error in ((["nobody"], UnknownDevice), ([devices[0], "0" * 32], NotFound)):
         with pytest.raises(error, match=named[-1]):
             client.history(named)
     assert client.history(devices, begin=simulator.get_clock()).empty
 
 
-def test_what_cannot_be_meant_is_refused(client, simulator):
+def test_invalid_arguments_are_rejected(client, simulator):
     for asked, words in (
         ({"begin": datetime(2026, 1, 5)}, "begin=.* has no time zone"),
         ({"end": datetime(2026, 1, 5)}, "end=.* has no time zone"),
@@ -160,7 +160,7 @@ def test_what_cannot_be_meant_is_refused(client, simulator):
             client.history(**asked)
 
 
-def test_it_has_so_many_rows_as_are_wanted(client, devices, begin, monkeypatch):
+def test_the_history_has_the_requested_number_of_rows(client, devices, begin, monkeypatch):
     whole = client.history(begin=begin)
     for limit in (0, 4, len(whole)):
         assert cells(client.history(begin=begin, limit=limit), "revision") == cells(whole.head(limit), "revision")
@@ -260,7 +260,7 @@ def with_an_odd_line(request, answer):
     return answer_with(answer, answer.content.replace(b'"what"', b'"when"', 1)) if refused.is_success else refused
 
 
-def test_rows_and_ends_that_cannot_be_are_refused(client_told, simulator, devices, begin):
+def test_impossible_rows_and_ends_are_rejected(client_told, simulator, devices, begin):
     end = simulator.get_clock()
     for change, words in (
         (with_rows(lambda rows: [rows[0], *rows]), "twice or out of order"),
@@ -278,25 +278,31 @@ def test_rows_and_ends_that_cannot_be_are_refused(client_told, simulator, device
         (with_rows(of_first(), row_count="many"), "does not follow the interface"),
         (with_rows(of_first(), taken_at=None), "does not follow the interface"),
         (with_rows(lambda _: [], after="more"), "without rows"),
-        (lambda *_: httpx.Response(200, headers={"Content-Type": "text/csv"}, content=b"a"), r"no history .*text/csv"),
+        (
+            lambda *_: httpx.Response(200, headers={"Content-Type": "text/csv"}, content=b"a"),
+            r"not a history .*text/csv",
+        ),
         (with_an_odd_line, "what: missing"),
     ):
-        with pytest.raises(UnexpectedAnswer, match=words):
+        with pytest.raises(UnexpectedResponse, match=words):
             client_told(change).history([devices[0]], [TEMPERATURE], begin=begin, end=end)
 
 
-def test_more_than_the_limit_is_refused(mirror, client_of, devices):
+def test_more_rows_than_the_limit_are_rejected(mirror, client_of, devices):
     client = client_of(URL, mirror.new_key(), transport=mirror.either_transport, max_snapshot_bytes=500)
-    with pytest.raises(UnexpectedAnswer, match=r"history has more than max_snapshot_bytes=500 .* begin="):
+    with pytest.raises(UnexpectedResponse, match=r"history has more than max_snapshot_bytes=500 .* begin="):
         client.history()
 
 
 # What is not there
 
 
-def test_what_lies_before_the_history_is_told_with_the_oldest_instant(client, simulator, devices):
+def test_an_instant_before_the_history_is_rejected_with_the_oldest_instant(client, simulator, devices):
     begin = simulator.get_clock() - timedelta(days=20)
-    with pytest.raises(BeforeHistory, match=r"BEFORE_HISTORY: .* begin= .* error\.oldest_at on") as caught:
+    with pytest.raises(
+        BeforeHistory,
+        match=r"which begins at 2\S+; pass error\.oldest_at or a later instant",
+    ) as caught:
         client.history(begin=begin)
     oldest = caught.value.oldest_at
     assert begin < oldest <= simulator.get_clock()
@@ -314,7 +320,7 @@ def refused(status, **more):
     return lambda *_: httpx.Response(status, json=body)
 
 
-def test_a_service_of_a_version_without_one_is_told_as_that(client_told):
+def test_a_service_version_without_a_history_is_reported(client_told):
     with pytest.raises(NoHistory, match="of a version without a history"):
         client_told(refused(404)).history()
 
@@ -328,7 +334,7 @@ def test_an_oldest_instant_that_cannot_be_read_is_none(client_told):
 # Of a device object
 
 
-def test_a_device_object_asks_the_client_that_gave_it(client, plain, devices, begin):
+def test_a_device_object_uses_the_client_that_returned_it(client, plain, devices, begin):
     expected = client.history(["a"], [TEMPERATURE], begin=begin)
     assert_frame_equal(plain.get_device("a").history(TEMPERATURE, begin=begin), expected)
     assert_frame_equal(client.get_device("a").history(TEMPERATURE, client=client, begin=begin), expected)
@@ -341,7 +347,7 @@ def test_of_an_asynchronous_client_it_is_awaited(run, plain, devices, begin):
     assert_frame_equal(run(of_own), plain.history(["a"], [TEMPERATURE], begin=begin))
 
 
-def test_a_device_object_without_a_client_says_what_it_needs(plain, devices, begin):
+def test_a_device_object_without_a_client_names_the_cure(plain, devices, begin):
     device = plain.get_device("a")
     pickled = pickle.loads(pickle.dumps(device))
     assert pickled == device

@@ -6,7 +6,7 @@ import json
 
 import pandas as pd
 import pytest
-from changed_answers import LIGHT, RESOURCES, TEMPERATURE
+from changed_responses import LIGHT, RESOURCES, TEMPERATURE
 
 from mirror_server.devices.link import Content, Observation
 
@@ -107,8 +107,8 @@ def test_history_commands_reject_wrong_usage(shell, tmp_path):
 def test_errors_of_history_commands_are_one_line(shell, times, tmp_path):
     file = tmp_path / "then.csv"
     for words, told in (
-        (["history", "a", "--begin", "2020-01-01T00:00Z"], "the history begins at"),
-        (["as-of", "2020-01-01T00:00Z", file], "the history begins at"),
+        (["history", "a", "--begin", "2020-01-01T00:00Z"], "before the history, which begins at"),
+        (["as-of", "2020-01-01T00:00Z", file], "before the history, which begins at"),
         (["history", "nobody"], "nobody"),
         (["history", "a", "--begin", "9999999d"], "beyond the years 1 to 9999"),
         (["as-of", "9999999d", file], "beyond the years 1 to 9999"),
@@ -116,7 +116,7 @@ def test_errors_of_history_commands_are_one_line(shell, times, tmp_path):
         found = shell(*words)
         assert (found.exit_code, len(found.stderr.splitlines())) == (1, 1), words
         assert told in found.stderr
-        assert "pass begin=" not in found.stderr, words
+        assert "oldest_at" not in found.stderr, words
     assert not file.exists()
 
 

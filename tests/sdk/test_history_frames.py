@@ -107,7 +107,7 @@ def test_the_units_that_devices_name_are_those_of_the_mirror():
     assert frame["unit"].astype(object).where(frame["unit"].notna(), None).tolist() == ["Far", None, None]
 
 
-def test_events_become_what_happened():
+def test_events_become_history_rows():
     read = event(EventKind.ASYNC_RESPONSE, minute=3, path=TEMPERATURE, value=decode(b"23", None, TEMPERATURE))
     told = [
         event(EventKind.REGISTRATION, minute=5),
@@ -132,7 +132,7 @@ def test_events_become_what_happened():
     assert at_once["value_num"].tolist() == [3, 1, 2]
 
 
-def test_a_loss_reaches_from_the_event_before_to_the_one_behind():
+def test_a_loss_extends_from_the_previous_to_the_next_event():
     lost = Event(kind=EventKind.GAP, received_at=NOON, first_seq=3, seq=8)
     for told, expected in (
         ([lost, observed(b"1", 1), lost, observed(b"2", 9), lost], [(None, 1), (1, 9), (9, None)]),

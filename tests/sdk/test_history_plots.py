@@ -68,7 +68,7 @@ def test_more_devices_than_can_be_read_are_cut_and_the_title_says_so():
     assert axes.get_title(loc="left").endswith("the 30 of 40 devices with most of it")
 
 
-def test_availability_is_drawn_in_three_colours_by_the_names_that_are_shown():
+def test_availability_is_drawn_in_three_colors_by_displayed_name():
     rows = [*told((10, 1.0)), Row("expired", "d1", None, 30), Row("gap", None, None, 50, until=70)]
     axes = frame_of(rows).mirror.plot_availability(begin=at(0), end=at(100))
     assert bars(axes) == [(0, 0, 10), (0, 10, 30), (0, 30, 50), (0, 50, 70), (0, 70, 100)]
@@ -82,7 +82,7 @@ def test_availability_is_drawn_in_three_colours_by_the_names_that_are_shown():
     assert labels(axes) == ["attic", "barn", "cellar", "hall"]
 
 
-def test_what_stays_is_drawn_with_its_value():
+def test_unchanged_values_are_drawn_with_their_value():
     rows = [*told((0, 1.5), (50, 2.0)), *told((0, True), path="/3311/0/5850"), *told((0, "$\\frac$"), path="/3/0/0")]
     frame = frame_of(rows)
     frame["endpoint_name"] = "$\\alpha$"
@@ -117,7 +117,7 @@ PLOTS = {"plot_gaps": (), "plot_availability": (), "plot_late_arrivals": (), "pl
 
 
 @pytest.mark.parametrize("name", PLOTS)
-def test_a_picture_of_nothing_says_so_and_one_goes_where_it_is_told_to(name, monkeypatch):
+def test_an_empty_plot_says_so_and_axes_may_be_passed(name, monkeypatch):
     plot = getattr(frame_of([]).mirror, name)
     assert [text.get_text() for text in plot(*PLOTS[name]).texts] == ["none"]
     _, given = plt.subplots()
@@ -129,7 +129,7 @@ def test_a_picture_of_nothing_says_so_and_one_goes_where_it_is_told_to(name, mon
         plot(*PLOTS[name])
 
 
-def test_a_timeline_and_a_wide_table_of_a_history_have_what_was_reported_alone():
+def test_timeline_and_wide_table_of_a_history_contain_only_reported_values():
     rows = told((0, 1.0), (9, 2.0))
     frame = frame_of([*rows, Row("write", "d1", TEMPERATURE, 5, 99.0)])
     left = frame_of([*rows, Row("deregistration", "d1", None, 5), Row("gap", None, None, 12, until=13)])

@@ -22,7 +22,7 @@ def light(simulator):
     return add_lights(simulator, 1, resources=[DIMMER, LAMP])[0]
 
 
-def test_whoever_has_seen_the_last_write_writes(client, light):
+def test_a_write_with_the_current_revision_succeeds(client, light):
     resource = client.get_device(light)[LEVEL]
     client.write_value(light, LEVEL, 40, if_match=resource)
     desired = client.get_device(light)[LEVEL].desired
@@ -37,7 +37,7 @@ def test_whoever_has_seen_the_last_write_writes(client, light):
     assert client.get_device(light)[LEVEL].desired_value == 42
 
 
-def test_another_write_since_is_told_with_the_resource_as_it_is(client, new_client, light):
+def test_a_later_write_is_reported_with_the_current_resource(client, new_client, light):
     seen = client.get_device("light-0")[LEVEL]
     new_client().write_value(light, LEVEL, 40)
     for write in (client.write_value, client.requests.begin_write):
@@ -62,17 +62,17 @@ def test_the_same_request_again_is_the_one_there_is(client, new_client, light):
     assert all(handle.exception() is None for handle in handles)
 
 
-def test_what_is_no_revision_is_refused_before_anything_is_asked(client_of):
+def test_an_invalid_revision_is_rejected_before_any_request(client_of):
     for wrong in (True, "17", 17.0, pd.NA, None, [17], object()):
         with pytest.raises(TypeError, match="0 stands for one never written"):
             expected_revision(wrong)
     client = client_of(transport=httpx.MockTransport(lambda request: pytest.fail(f"sent {request}")))
     for wrong in (-1, 2**63):
-        with pytest.raises(InvalidValue, match="is no revision"):
+        with pytest.raises(InvalidValue, match="is not a revision"):
             client.requests.begin_write("light-0", LEVEL, 40, if_match=wrong)
 
 
-def test_a_service_that_tells_no_revisions_is_not_trusted_with_it(client_of):
+def test_if_match_requires_a_service_with_revisions(client_of):
     desired = {"value": "NDA=", "status": 1, "desired_at": "2026-11-20T12:37:49.000Z"}
     resource = {"resource_path": LEVEL, "subscribed": False, "reported": {}, "desired": desired}
     body = {"device_id": "0" * 32, "created_at": "2026-11-20T12:37:49.000Z", "resources": [resource]}
@@ -82,7 +82,7 @@ def test_a_service_that_tells_no_revisions_is_not_trusted_with_it(client_of):
         client.requests.begin_write("0" * 32, LEVEL, 70, if_match=seen)
 
 
-def test_a_refusal_that_does_not_show_the_resource_is_one_all_the_same_and_none_says_the_key_back(client_of):
+def test_a_conflict_without_the_resource_is_still_a_conflict_and_does_not_contain_the_key(client_of):
     def refused(more):
         def answer(request):
             if request.url.path.endswith("/pull"):

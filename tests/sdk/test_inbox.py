@@ -19,17 +19,17 @@ def answer(async_id: str, status: int = 200) -> Entry:
     return Entry("async-responses", AsyncResponse(id=async_id, status=status))
 
 
-def test_answers_come_with_their_requests_to_who_waits_alone_and_no_more_than_are_kept():
+def test_responses_with_their_requests_go_to_waiters_only_up_to_the_limit():
     inbox = Inbox(keep=2)
     first, second = inbox.expect("first"), inbox.expect("second")
-    assert (inbox.waiting, inbox.may_take) == (2, False)
-    inbox.take(SECOND, comes_again=True)
-    assert (second.response.status, inbox.waiting, inbox.may_take) == (200, 1, True)
-    inbox.take(FIRST, comes_again=True)
+    assert (inbox.waiting, inbox.may_accept) == (2, False)
+    inbox.accept(SECOND, comes_again=True)
+    assert (second.response.status, inbox.waiting, inbox.may_accept) == (200, 1, True)
+    inbox.accept(FIRST, comes_again=True)
     # As many are still to come by the log as it keeps.
-    assert (first.response.status, inbox.may_take, inbox.waiting) == (200, False, 0)
+    assert (first.response.status, inbox.may_accept, inbox.waiting) == (200, False, 0)
     inbox.pass_over_log()
-    assert inbox.may_take
+    assert inbox.may_accept
     inbox.feed([answer("first", 504)])
     assert (first.response.status, inbox.duplicates) == (200, 1)
     del first
@@ -41,7 +41,7 @@ def test_answers_come_with_their_requests_to_who_waits_alone_and_no_more_than_ar
     assert len(inbox._expectations) == 0
 
 
-def test_an_answer_that_comes_again_changes_nothing_and_is_counted():
+def test_a_repeated_response_changes_nothing_and_is_counted():
     inbox = Inbox()
     inbox.expect("a")
     inbox.feed([answer("a", 200), answer("a", 504), answer("a", 504), answer("b"), answer("b"), answer("b")])
@@ -50,15 +50,15 @@ def test_an_answer_that_comes_again_changes_nothing_and_is_counted():
     # One that came with its request is passed over in the log once; one that the log brought first is none.
     inbox = Inbox()
     came, logged = inbox.expect("came"), inbox.expect("logged")
-    inbox.take(AsyncResponse(id="came", status=200), comes_again=True)
+    inbox.accept(AsyncResponse(id="came", status=200), comes_again=True)
     inbox.feed([answer("came", 504), answer("logged", 200)])
-    inbox.take(AsyncResponse(id="logged", status=504), comes_again=True)
+    inbox.accept(AsyncResponse(id="logged", status=504), comes_again=True)
     assert (came.response.status, logged.response.status, inbox.duplicates) == (200, 200, 0)
     inbox.feed([answer("came", 504)])
     assert inbox.duplicates == 1
 
 
-def test_each_list_is_read_as_what_it_is():
+def test_each_list_is_read_as_its_kind():
     message = {
         "async-responses": [{"id": "a", "status": 200, "payload": "My4zMQ=="}],
         "notifications": [GOOD],
@@ -77,7 +77,7 @@ def test_each_list_is_read_as_what_it_is():
 
 
 @pytest.mark.parametrize("bad", [None, 7, "x", [], {}, {"ep": "d"}, GOOD | {"payload": "A"}, GOOD | {"max-age": "x"}])
-def test_a_malformed_entry_never_takes_another_with_it(bad):
+def test_a_malformed_entry_does_not_affect_others(bad):
     entries = list(Entries({"notifications": [GOOD, bad, GOOD]}))
     assert [type(entry.body) for entry in entries] == [Notification, Unreadable, Notification]
     assert entries[1].body == Unreadable("notifications", bad)
@@ -88,7 +88,7 @@ def test_a_malformed_entry_never_takes_another_with_it(bad):
     assert expectation.response is not None
 
 
-def test_unknown_lists_are_named_counted_and_the_newest_kept_as_of_the_answers_that_nobody_claims():
+def test_unknown_lists_and_unclaimed_responses_are_counted_and_the_newest_retained():
     inbox = Inbox(keep=3)
     inbox.feed(answer(str(number)) for number in range(5))
     assert (inbox.unclaimed, inbox.dropped) == (3, 2)
@@ -100,7 +100,7 @@ def test_unknown_lists_are_named_counted_and_the_newest_kept_as_of_the_answers_t
     assert inbox.unreadable == 152
 
 
-def test_an_answer_is_told_with_the_clocks_of_its_receipt():
+def test_a_response_has_the_clock_readings_of_its_arrival():
     inbox = Inbox(now=lambda: datetime(2026, 11, 20, tzinfo=UTC), clock=lambda: 7.5)
     expectation, *others = inbox.expect("a"), inbox.expect("b"), inbox.expect("c")
     assert (expectation.async_id, expectation.received_at, expectation.received_seconds) == ("a", None, None)
@@ -113,11 +113,11 @@ def test_an_answer_is_told_with_the_clocks_of_its_receipt():
     assert [one.lost for one in (expectation, *others)] == [None, (3, None), (3, None)]
 
 
-def test_of_others_entries_only_the_awaited_answers_are_taken_each_once():
+def test_only_expected_responses_are_used_each_once():
     inbox = Inbox()
     expectation = inbox.expect("a")
     awaited = {"a", "c"}
-    inbox.feed_answers([*Entries({"blips": [1]}), answer("a", 200), answer("b"), answer("a", 504)], awaited)
+    inbox.feed_responses([*Entries({"blips": [1]}), answer("a", 200), answer("b"), answer("a", 504)], awaited)
     assert expectation.response is not None
     assert (expectation.response.status, awaited) == (200, {"c"})
     assert (inbox.unreadable, inbox.unclaimed, inbox.duplicates) == (0, 0, 0)
@@ -136,7 +136,7 @@ def test_the_numbers_of_entries_are_their_order_or_that_of_the_message_where_not
     ("numbers", "after", "fault"),
     [
         *[
-            ([number], None, "which is no number")
+            ([number], None, "which is not a number")
             for number in ("6", True, 6.0, 10**MAX_SEQ_DIGITS, -(10**MAX_SEQ_DIGITS))
         ],
         ([8, 5], 5, "an entry has the number 5, which is not above 5 and up to 9"),

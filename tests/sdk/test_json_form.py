@@ -31,7 +31,7 @@ FLASK = flask.Flask(__name__)
 
 
 def refuse(constant):
-    raise AssertionError(f"{constant} is no JSON")
+    raise AssertionError(f"{constant} is not JSON")
 
 
 def check(told):
@@ -82,7 +82,7 @@ def test_a_value_becomes_json(value):
         assert (body["value"], base64.b64decode(body["base64"])) == (None, value.python)
 
 
-def test_what_reports_say_becomes_json():
+def test_reports_become_json():
     text = "a\ud800b"
     gap = RecordingGap(first_seq=None, last_seq=2, reason=text)
     counts = {"after_seq": 0, "last_seq": 1, "events": 0, "duplicates": 0, "finalized_events": 0}
@@ -120,11 +120,11 @@ def test_what_reports_say_becomes_json():
         (ConnectionFailed("no answer"), "no answer"),
     ],
 )
-def test_what_json_has_no_form_for_has_a_documented_one(value, told):
+def test_values_without_a_json_type_have_a_documented_form(value, told):
     assert plain(value) == told
 
 
-def test_what_a_client_gives_becomes_json(client, simulator):
+def test_results_of_a_client_become_json(client, simulator):
     light = simulator.add_device("light-01", [DIMMER], endpoint_type="Light")
     client.read_value("light-01", LEVEL)
     request = client.requests.begin_write("light-01", LEVEL, 40)

@@ -8,7 +8,7 @@ import pytest
 from mirror_sdk._protocol.backoff import Backoff
 from mirror_sdk._protocol.cursor import LogCursor, poll_limit
 from mirror_sdk._protocol.operations import Poll
-from mirror_sdk.errors import ConnectionFailed, MirrorError, UnexpectedAnswer, api_error
+from mirror_sdk.errors import ConnectionFailed, MirrorError, UnexpectedResponse, api_error
 from mirror_sdk.wire.errors import ErrorBody
 from mirror_sdk.wire.log_entries import NOTHING, Batch, Gap
 
@@ -29,19 +29,19 @@ def refusal(status: int, reason: str | None = None, retry_after_seconds: float |
 
 
 PASSING = [ConnectionFailed("lost"), refusal(500), refusal(503), refusal(429), refusal(410)]
-LASTING = [refusal(401), refusal(403), refusal(400), refusal(404), refusal(409), UnexpectedAnswer("html")]
+LASTING = [refusal(401), refusal(403), refusal(400), refusal(404), refusal(409), UnexpectedResponse("html")]
 
 
-def test_an_answer_moves_the_position_and_gives_its_entries():
+def test_a_response_moves_the_position_and_returns_its_entries():
     reader = cursor(None)
     # Without a position it asks for the end, and does not wait.
     poll = reader.next_poll(25)
     assert (poll.params, poll.hold_seconds) == ({"after": "latest", "hold": 0}, 0)
     # The first may begin anywhere, and one without entries stays where it is.
-    assert reader.answered(Poll(5, {"blips": [1]}, None)).seq == 5
-    batch = reader.answered(Poll(5, {}, None, AT))
+    assert reader.accept(Poll(5, {"blips": [1]}, None)).seq == 5
+    batch = reader.accept(Poll(5, {}, None, AT))
     assert (reader.position, reader.served_at, batch.served_at) == (5, AT, AT)
-    batch = reader.answered(Poll(9, {"notifications": [{}], "blips": [1]}, Gap(6, 7)))
+    batch = reader.accept(Poll(9, {"notifications": [{}], "blips": [1]}, Gap(6, 7)))
     assert (batch.seq, batch.gap, [entry.key for entry in batch.entries]) == (9, Gap(6, 7), ["notifications", "blips"])
     assert reader.next_poll(25).params == {"after": 9, "hold": 25}
 
@@ -55,7 +55,7 @@ def test_a_failure_that_may_pass_leaves_the_position_and_waits_longer_each_time(
     assert reader.next_poll(25).params["after"] == 5
     # The service may ask for a longer wait; after an answer all begins anew.
     assert fail(reader, refusal(429, retry_after_seconds=40.0))[1] == 40.0
-    reader.answered(Poll(5, {}, None))
+    reader.accept(Poll(5, {}, None))
     assert reader.last_failure is None
     assert fail(reader, error)[1] == 0.5
 
@@ -74,7 +74,7 @@ def test_a_log_shorter_than_the_position_is_a_loss_and_its_end_the_new_position(
     assert (batch.gap, batch.entries, pause_seconds) == (Gap(None, None), (), 0.0)
     assert (reader.has_position, reader.position, reader.last_failure) == (False, None, None)
     assert reader.next_poll(25).params["after"] == "latest"
-    reader.answered(Poll(2, {}, None))
+    reader.accept(Poll(2, {}, None))
     assert reader.next_poll(25).params["after"] == 2
 
 
@@ -82,7 +82,7 @@ def test_a_log_shorter_than_the_position_is_a_loss_and_its_end_the_new_position(
     ("timeout_seconds", "remaining_seconds", "limit"),
     [(30, 12.5, 14), (0.05, 0.05, 2), (0.1, -2, 1), (1, 0, 1), (0, 5, math.inf), (math.inf, math.inf, math.inf)],
 )
-def test_a_poll_may_take_the_whole_seconds_it_is_held_and_one(timeout_seconds, remaining_seconds, limit):
+def test_a_poll_may_take_its_hold_time_plus_one_second(timeout_seconds, remaining_seconds, limit):
     assert poll_limit(timeout_seconds, remaining_seconds) == limit
 
 
@@ -98,14 +98,14 @@ def test_the_limit_of_a_wait_is_that_of_its_poll():
 @pytest.mark.parametrize(
     ("poll", "told"),
     [
-        (Poll(5, {"blips": [1]}, None, AT), "what follows entry 5 returned entry 5 again"),
-        (Poll(4, {"blips": [1]}, None, AT), "what follows entry 5 returned entry 4 again"),
+        (Poll(5, {"blips": [1]}, None, AT), "a poll after entry 5 returned entry 5 again"),
+        (Poll(4, {"blips": [1]}, None, AT), "a poll after entry 5 returned entry 4 again"),
         (Poll(9, {"blips": [{"seq": 5}]}, None, AT), "in the response to a poll an entry has the number 5"),
         (Poll(9, {"blips": [{"seq": "9" * 5000}]}, None, AT), r"has the number '9{50,4000}…$"),
     ],
 )
-def test_an_answer_that_cannot_be_moves_nothing(poll, told):
+def test_an_impossible_response_does_not_move_the_position(poll, told):
     reader = cursor(5)
-    with pytest.raises(UnexpectedAnswer, match=told):
-        reader.answered(poll)
+    with pytest.raises(UnexpectedResponse, match=told):
+        reader.accept(poll)
     assert (reader.position, reader.served_at) == (5, None)

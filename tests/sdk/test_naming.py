@@ -36,7 +36,7 @@ def light(simulator):
     return simulator.add_device("light-01", RESOURCES, endpoint_type="Light")
 
 
-def test_each_method_takes_a_device_however_it_is_named(client, light):
+def test_each_method_accepts_a_device_by_name_or_id(client, light):
     spellings = ("light-01", client.devices.get(light), client.get_device(light))
     for name, call in CALLS.items():
         by_id = call(client, light)
@@ -93,7 +93,7 @@ def named(client_over, directory):
     return client_over(directory)
 
 
-def test_a_name_is_asked_for_once_in_a_while_and_an_id_never(named, directory, light):
+def test_a_name_is_looked_up_periodically_and_an_id_never(named, directory, light):
     assert named.get_device(light).device_id == light
     assert directory.questions() == 0
     seconds = 0.0
@@ -136,7 +136,7 @@ def test_a_write_never_goes_to_the_device_that_had_the_name_before(named, direct
     assert named.plan([("light-01", SWITCH, True)]).frame["device_id"].tolist() == [other]
 
 
-def test_a_name_that_leads_to_a_device_that_is_gone_is_looked_up_again(named, directory, simulator, light):
+def test_a_name_of_a_removed_device_is_looked_up_again(named, directory, simulator, light):
     directory.listed["light-01"] = [listed("f" * 32, "light-01")]
     with pytest.raises(NotFound):
         named.get_device("light-01")
@@ -161,7 +161,7 @@ def test_of_devices_with_one_name_the_registered_one_is_meant_and_never_one_of_s
     assert "POST" not in {method for method, _ in directory.asked}
 
 
-def test_a_name_that_none_has_is_told_with_close_ones(named, directory, light):
+def test_an_unknown_name_is_reported_with_similar_ones(named, directory, light):
     for ask in (
         lambda: named.get_device("ligth-01"),
         lambda: named.requests.begin_write("ligth-01", SWITCH, True),
@@ -183,7 +183,7 @@ def test_a_name_that_none_has_is_told_with_close_ones(named, directory, light):
         named.get_device("lihgt-01")
 
 
-def test_of_many_names_that_none_has_the_first_ones_are_told_with_close_ones(named, light):
+def test_the_first_of_many_unknown_names_are_reported_with_similar_ones(named, light):
     wrong = [f"ligth-{number:02}" for number in range(400)]
     with pytest.raises(UnknownDevice) as caught:
         named.fleet.snapshot(wrong)
@@ -194,7 +194,7 @@ def test_of_many_names_that_none_has_the_first_ones_are_told_with_close_ones(nam
     assert "no device has the id or endpoint name 'ligth-399'" in reasons[399]
 
 
-def test_no_device_takes_the_place_of_another_by_its_name(named, directory, simulator, light):
+def test_a_name_never_resolves_to_another_device(named, directory, simulator, light):
     spoofed = simulator.add_device(light, RESOURCES)
     assert named.get_device(light).device_id == light
     named.write_value(light, SWITCH, True)
@@ -226,7 +226,7 @@ def test_ids_of_another_form_are_ids_and_go_before_names(named, directory, light
 
 
 @pytest.mark.parametrize("status", [400, 403, 404])
-def test_where_the_directory_cannot_be_asked_a_text_is_an_id(client_over, light, status):
+def test_without_access_to_the_directory_a_text_is_an_id(client_over, light, status):
     def answer(request, given):
         if request.url.path.rstrip("/") == "/v3/devices":
             return httpx.Response(status, json={"code": status, "type": "x", "message": "no directory for you"})
@@ -239,13 +239,13 @@ def test_where_the_directory_cannot_be_asked_a_text_is_an_id(client_over, light,
         client.get_device("light-01")
 
 
-def test_the_simulator_asks_for_names_with_its_own_key(mirror, light):
+def test_the_simulator_looks_up_names_with_its_own_key(mirror, light):
     with MirrorClient(URL, mirror.new_key(Scope.ADMIN), transport=mirror.transport) as operator:
         simulator = Simulator(operator)
         listed_device = next(one for one in simulator.list_devices() if one.id == light)
         for spelling in ("light-01", listed_device, light):
             simulator.set_online(spelling, True)
-            simulator.set_answer(spelling, "normal")
+            simulator.set_response_mode(spelling, "normal")
             simulator.set_latency_seconds(spelling, 0)
             simulator.update_registration(spelling)
         simulator.remove_resource("light-01", TEMPERATURE)

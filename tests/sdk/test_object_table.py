@@ -45,7 +45,7 @@ def test_the_instance_and_the_resource_instance_do_not_matter():
 
 
 @pytest.mark.parametrize("path", ["", "/", "/3303", "/3303/0", "/3303/0/1", "/9999/0/5700", "3303/0/5700", "/a/b/c"])
-def test_what_is_not_declared_is_none(path):
+def test_an_undeclared_resource_is_none(path):
     assert lookup(path) is None
 
 

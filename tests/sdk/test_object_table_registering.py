@@ -85,10 +85,10 @@ def test_the_same_declaration_again_changes_nothing_and_another_needs_replace():
         (33000, " ", PUMP, "name=' '"),
         (33000, "Pump", {}, "no resources"),
         (33000, "Pump", {70000: FLOW}, "resource id of object 33000: 70000"),
-        (33000, "Pump", {1: ("Flow", "float", "R")}, "no ResourceDeclaration"),
+        (33000, "Pump", {1: ("Flow", "float", "R")}, "not a ResourceDeclaration"),
         (33000, "Pump", {1: FLOW._replace(name="")}, "resource 1 of object 33000: name=''"),
-        (33000, "Pump", {1: FLOW._replace(type="double")}, "type='double' is none of string, integer"),
-        (33000, "Pump", {1: FLOW._replace(access="WR")}, "access='WR' is none of R, W, RW, E"),
+        (33000, "Pump", {1: FLOW._replace(type="double")}, "type='double' is not one of string, integer"),
+        (33000, "Pump", {1: FLOW._replace(access="WR")}, "access='WR' is not one of R, W, RW, E"),
         (33000, "Pump", {1: FLOW._replace(access="E")}, "'E' goes with type 'none'"),
         (33000, "Pump", {1: STOP._replace(access="R")}, "'E' goes with type 'none'"),
         (33000, "Pump", {1: FLOW._replace(unit=None)}, "unit=None"),
@@ -98,13 +98,13 @@ def test_the_same_declaration_again_changes_nothing_and_another_needs_replace():
         (33000, "Pump", {1: STOP._replace(range=(0, 1))}, "has no range"),
     ],
 )
-def test_a_declaration_that_cannot_be_is_refused_whole(object_id, name, resources, words):
+def test_an_impossible_declaration_is_rejected_entirely(object_id, name, resources, words):
     with pytest.raises(ValueError, match=words):
         register_object(object_id, name, resources)
     assert lookup("/33000/0/1") is None
 
 
-def test_threads_register_and_look_up_at_the_same_time():
+def test_threads_register_and_look_up_concurrently():
     ids = range(33000, 33200)
 
     def register(start):
@@ -156,19 +156,19 @@ BOMB = '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;&a;">]>'
     [
         (PUMP_XML.replace("<LWM2M>", f"{BOMB}<LWM2M>").replace("Pump", "&b;"), "entities are not expanded"),
         (PUMP_XML.replace("<LWM2M>", '<!DOCTYPE x SYSTEM "file:///etc/passwd"><LWM2M>'), "entities are not expanded"),
-        (PUMP_XML.replace("Pump", "&b;"), "no XML: undefined entity"),
-        ("<LWM2M><Object></LWM2M>", "no XML: mismatched tag"),
+        (PUMP_XML.replace("Pump", "&b;"), "not XML: undefined entity"),
+        ("<LWM2M><Object></LWM2M>", "not XML: mismatched tag"),
         ("<html/>", "no <Object>"),
-        ("<\ud800/>", "no XML"),
+        ("<\ud800/>", "not XML"),
         (PUMP_XML.replace("33001", ""), "<ObjectID> is ''"),
         (PUMP_XML.replace("33001", "99999"), "99999"),
         (PUMP_XML.replace('ID="2"', 'ID="-2"'), "ID of an <Item> is '-2'"),
-        (PUMP_XML.replace("Unsigned Integer", "Uint"), "object 33001: <Type>uint</Type> is none of string"),
+        (PUMP_XML.replace("Unsigned Integer", "Uint"), "object 33001: <Type>uint</Type> is not one of string"),
         (PUMP_XML.replace("<Operations>RW", "<Operations>RX"), "access='RX'"),
         (PUMP_XML.replace("<Name>Pump</Name>", ""), "name=''"),
     ],
 )
-def test_what_is_no_object_definition_is_refused(text, words):
+def test_an_invalid_object_definition_is_rejected(text, words):
     with pytest.raises(ValueError, match=words):
         load_object_definitions(text)
     assert lookup("/33001/0/1") is None

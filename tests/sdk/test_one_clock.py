@@ -55,7 +55,7 @@ def test_a_plans_ledger_is_by_the_services_clock(now, client, simulator, lights)
     assert state["requested_at"].tolist() == state["desired_at"].tolist() == [begin]
 
 
-def test_a_request_that_waited_is_told_by_the_services_clock(now, client, simulator, lights):
+def test_a_delayed_request_has_times_of_the_service_clock(now, client, simulator, lights):
     simulator.set_online(lights[0], False)
     begin = now()
     waiting, expiring = (client.requests.begin_write(lights[0], LEVEL, level, expiry_seconds=7200) for level in (1, 2))
@@ -85,7 +85,7 @@ def test_a_repeated_async_id_was_accepted_the_first_time(now, client, simulator,
     assert row["requested_at"] <= row["accepted_at"] <= row["finished_at"]
 
 
-def test_what_the_service_does_not_tell_is_missing_not_taken_from_here(now, client_over, lights):
+def test_times_that_the_service_omits_are_missing(now, client_over, lights):
     def silent(question: httpx.Request, answer: httpx.Response) -> httpx.Response:
         for name in (REQUESTED_AT_HEADER, EXPIRES_AT_HEADER):
             answer.headers.pop(name, None)
@@ -114,7 +114,7 @@ def test_an_instant_that_is_none_does_not_lose_the_request(now, client_over, lig
         assert requests_frame(handles(request))["accepted_at"].isna().all(), told
 
 
-def test_a_refused_and_a_resumed_request_have_no_instant_of_another_clock(now, client, simulator, lights):
+def test_rejected_and_resumed_requests_have_no_instant_of_another_clock(now, client, simulator, lights):
     simulator.set_online(lights[0], False)
     plan = client.plan([(lights[0], LEVEL, 40)])
     for number in range(20):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mirror_sdk._protocol import operations as ops
 from mirror_sdk._protocol.operations import Poll
-from mirror_sdk.errors import APIError, BadRequest, LimitExceeded, NotFound, ServerError, UnexpectedAnswer
+from mirror_sdk.errors import APIError, BadRequest, LimitExceeded, NotFound, ServerError, UnexpectedResponse
 from mirror_sdk.simulator import operations as simulator_ops
 from mirror_sdk.wire.log_entries import Gap
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
@@ -34,7 +34,7 @@ SENT = [
         None,
     ),
     (
-        ops.place_device_request("d", "a1", **WRITE, payload=b"1", content_type="text/plain", expiry_seconds=60),
+        ops.submit_device_request("d", "a1", **WRITE, payload=b"1", content_type="text/plain", expiry_seconds=60),
         {"async-id": "a1"},
         {"method": "PUT", "uri": "/3/0/14", "payload-b64": "MQ==", "content-type": "text/plain", "expiry_seconds": 60},
     ),
@@ -50,11 +50,11 @@ SENT = [
 ]
 
 
-def test_each_operation_sends_what_the_interface_says():
+def test_each_operation_sends_the_specified_request():
     for operation, params, body in SENT:
         assert (dict(operation.params), operation.json) == (params, body)
     # A payload may be empty.
-    empty = ops.place_device_request("d", "a1", **WRITE, payload=b"").json
+    empty = ops.submit_device_request("d", "a1", **WRITE, payload=b"").json
     assert empty == {"method": "PUT", "uri": "/3/0/14", "payload-b64": ""}
 
 
@@ -73,10 +73,10 @@ def test_no_device_id_leads_out_of_its_segment(device_id):
     [
         (lambda: ops.get_device_object(""), "device id"),
         (lambda: ops.get_device_object(".."), "device id"),
-        (lambda: ops.place_device_request("d", "a b", **READ), "async_id"),
-        (lambda: ops.place_device_request("d", "ä", **READ), "async_id"),
-        (lambda: ops.place_device_request("d", "a", method="GET", path="3/0/0"), "resource path"),
-        (lambda: ops.place_device_request("d", "a", **READ, expiry_seconds=0), "expiry_seconds"),
+        (lambda: ops.submit_device_request("d", "a b", **READ), "async_id"),
+        (lambda: ops.submit_device_request("d", "ä", **READ), "async_id"),
+        (lambda: ops.submit_device_request("d", "a", method="GET", path="3/0/0"), "resource path"),
+        (lambda: ops.submit_device_request("d", "a", **READ, expiry_seconds=0), "expiry_seconds"),
         (lambda: ops.put_subscription("d", "3303/0/5700"), "resource path"),
         (lambda: ops.put_presubscriptions([{"resource_path": ["/*/0"]}], apply_now=False), "resource_path"),
         (lambda: ops.list_devices({"created_at__gte": datetime(2026, 1, 1)}, limit=None), "created_at__gte"),
@@ -84,7 +84,7 @@ def test_no_device_id_leads_out_of_its_segment(device_id):
         (lambda: simulator_ops.patch_simulator_device("d", {"answer": "maybe"}), "answer"),
     ],
 )
-def test_what_cannot_be_sent_is_refused_by_name_before_it_is_sent(build, named):
+def test_an_invalid_argument_is_rejected_by_name_before_the_request(build, named):
     with pytest.raises(ValueError, match=named):
         build()
 
@@ -95,24 +95,24 @@ def test_what_cannot_be_sent_is_refused_by_name_before_it_is_sent(build, named):
         (ops.get_device_object("d1"), 5),
         (ops.put_subscription("d1", "/3303/0/5700"), 5),
         (ops.delete_subscriptions("d1"), 5),
-        (ops.place_device_request("d", "a1", **READ), 5),
+        (ops.submit_device_request("d", "a1", **READ), 5),
         (ops.get_health(), 1),
         (ops.poll_log(7, hold_seconds=0), 1),
         (simulator_ops.advance_simulator_clock(60), 1),
     ],
 )
-def test_what_means_the_same_twice_may_be_sent_again_and_a_device_request_by_its_async_id(operation, attempts):
-    assert operation.most_attempts(4) == attempts
+def test_idempotent_requests_may_be_repeated_and_device_requests_by_async_id(operation, attempts):
+    assert operation.max_attempts(4) == attempts
 
 
-def test_unknown_members_of_an_answer_are_no_harm():
+def test_unknown_members_of_a_response_are_ignored():
     at = {"created_at": "2026-11-20T12:37:55.576Z", "updated_at": "2026-11-20T12:37:55.576+0000"}
     body = {"id": "d1", "endpoint_name": "sensor-1", "state": "registered", **at, "color": "red"}
     device = ops.get_directory_device("d1").finish(answered(body=body))
     assert device.updated_at == datetime(2026, 11, 20, 12, 37, 55, 576000, tzinfo=UTC)
 
 
-def test_what_became_of_a_subscription_is_read():
+def test_the_state_of_a_subscription_is_read():
     body = {"code": 404, "type": "x", "message": ""}
     for answer, state in (
         (answered(Mirror_Subscription="refused"), "refused"),
@@ -147,12 +147,12 @@ def test_a_poll_is_read_with_its_cursor_message_and_gap():
         (simulator_ops.add_simulator_device({"endpoint_name": "s"}), answered(201, {})),
     ],
 )
-def test_what_is_no_answer_of_this_interface_is_said_to_be_none(operation, answer):
-    with pytest.raises(UnexpectedAnswer):
+def test_a_response_of_another_service_is_reported(operation, answer):
+    with pytest.raises(UnexpectedResponse):
         operation.finish(answer)
 
 
-def test_a_refusal_is_read_with_all_it_says():
+def test_an_error_response_is_read_completely():
     body = {"code": 400, "type": "validation_error", "message": "m", "reason": "R"}
     fields = [{"name": "f", "message": "w"}]
     with pytest.raises(BadRequest) as refusal:
@@ -163,7 +163,7 @@ def test_a_refusal_is_read_with_all_it_says():
 
 
 @pytest.mark.parametrize(("status", "kind"), [(404, NotFound), (502, ServerError), (418, APIError)])
-def test_a_refusal_of_something_in_between_is_an_error_of_its_status(status, kind):
+def test_an_error_of_a_proxy_has_its_status(status, kind):
     with pytest.raises(kind, match="no explanation") as refusal:
         ops.get_health().finish(httpx.Response(status, content=b"<html>Bad Gateway</html>"))
     assert refusal.value.status == status

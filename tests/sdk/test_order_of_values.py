@@ -6,7 +6,7 @@ from itertools import product
 
 import pandas as pd
 import pytest
-from changed_answers import answer_with, without_arrow
+from changed_responses import answer_with, without_arrow
 from resource_paths import LEVEL, SWITCH
 from usual import DIMMER, LAMP
 
@@ -57,7 +57,7 @@ def device_of(reported, desired, *, status=1, value=b"94", wanted=b"40"):
         pytest.param((AT, 9), None, None, id="nothing, where nothing was written"),
     ],
 )
-def test_what_tells_whether_a_value_was_reported_since(reported, desired, is_since):
+def test_revisions_or_times_decide_whether_a_value_was_reported_since(reported, desired, is_since):
     assert device_of(reported, desired)[LEVEL].is_reported_after_write is is_since
 
 
@@ -81,7 +81,7 @@ def test_the_drift_of_a_table_knows_the_order_as_a_device_object_does():
     ("status", "value", "kind"),
     [(0, b"40", "pending"), (1, b"40", None), (1, b"94", "unconfirmed"), (2, b"94", "failed"), (2, b"40", None)],
 )
-def test_an_older_report_accuses_nobody(status, value, kind):
+def test_an_older_report_is_not_drift(status, value, kind):
     state = state_frame([device_of((AT, 7), (AT, 9), status=status, value=value)], taken_at=AFTER)
     asked_for = drift_frame(state, unconfirmed=True)
     assert asked_for["kind"].tolist() == ([] if kind is None else [kind])
@@ -90,7 +90,7 @@ def test_an_older_report_accuses_nobody(status, value, kind):
         assert (asked_for["since"].iloc[0], asked_for["age"].iloc[0]) == (pd.Timestamp(AT), pd.Timedelta(seconds=1))
 
 
-def test_table_without_revisions_accuses_nobody_of_what_bears_the_same_time():
+def test_without_revisions_equal_times_are_not_drift():
     """An older service sends none."""
     parts = [((AT, 9), (AT, 7), []), ((AFTER, 9), (AT, 7), ["reverted"]), ((BEFORE, 7), (AT, 9), [])]
     for reported, desired, kinds in parts:
@@ -110,7 +110,7 @@ def kinds(client, light, **options):
     return found[0]
 
 
-def test_what_is_observed_while_the_write_is_under_way_is_no_drift_of_it(client, simulator, light, settle):
+def test_a_value_observed_during_a_write_is_not_drift(client, simulator, light, settle):
     def change(value):
         simulator.set_value(light, LEVEL, value)
         settle()
@@ -135,7 +135,7 @@ def test_what_is_observed_while_the_write_is_under_way_is_no_drift_of_it(client,
     assert kinds(client, light) == ["reverted"]
 
 
-def test_a_plan_goes_by_what_came_last(client, simulator, light):
+def test_a_plan_uses_the_latest_value(client, simulator, light):
     """A write and a read of another value within one millisecond: the device has the other value."""
     client.write_value(light, LEVEL, 40)
     simulator.set_value(light, LEVEL, 5)
@@ -167,7 +167,7 @@ def of_before(request, answer):
     return answer_with(told, b"\n".join(lines) + (b"\n" if told.headers["Content-Type"] == NDJSON else b""))
 
 
-def test_an_older_service_is_read_and_nobody_is_accused(client_over, plain, simulator, light):
+def test_a_service_without_revisions_is_read_and_equal_times_are_not_drift(client_over, plain, simulator, light):
     plain.read_value(light, LEVEL)
     plain.write_value(light, LEVEL, 40)
     other = client_over(of_before)

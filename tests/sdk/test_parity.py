@@ -59,7 +59,7 @@ def function_of(member):
 
 
 @pytest.mark.parametrize("sync", TWINS, ids=lambda kind: kind.__name__)
-def test_each_method_takes_and_gives_the_same(sync):
+def test_each_method_has_the_same_arguments_and_result(sync):
     members, twins = public(sync), public(TWINS[sync])
     assert {NAMES.get(name, name) for name in members} == set(twins)
     for name, ours in members.items():

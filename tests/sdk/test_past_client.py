@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pandas as pd
 import pytest
-from changed_answers import LIGHT, RESOURCES, TEMPERATURE, UNIT, answer_with, without_arrow
+from changed_responses import LIGHT, RESOURCES, TEMPERATURE, UNIT, answer_with, without_arrow
 from pandas.testing import assert_frame_equal
 
 from mirror_sdk import BeforeHistory, NoHistory
-from mirror_sdk.errors import ConnectionFailed, InvalidValue, NotFound, UnexpectedAnswer
+from mirror_sdk.errors import ConnectionFailed, InvalidValue, NotFound, UnexpectedResponse
 from mirror_sdk.frames import STATE_RAW_SCHEMA, STATE_SCHEMA
 from mirror_sdk.recording import CHANGES_SCHEMA
 from mirror_sdk.wire.model import write_timestamp
@@ -65,15 +65,15 @@ def test_devices_are_selected_as_those_of_a_snapshot(client, told):
         client.as_of(times[0], ["nobody"])
 
 
-def test_what_is_no_instant_is_refused_and_a_text_may_be_one(client, told):
+def test_an_invalid_instant_is_rejected_and_a_text_is_accepted(client, told):
     begin, end = told[1]
     for instant, reason in (
         (datetime(2026, 1, 5), r"instant=.* has no time zone"),
-        (pd.NaT, r"instant=.* is no time"),
-        ("yesterday", "instant='yesterday' is no time; give one like"),
+        (pd.NaT, r"instant=.* is not a time"),
+        ("yesterday", "instant='yesterday' is not a time; give one like"),
         ("2026-01-05T08:00:00", "no time zone; write 2026-01-05T08:00:00Z"),
         ("2026-01-05", "no time zone; write 2026-01-05T00:00:00Z"),
-        ("2026-01-05T25:00:00Z", "is no time; give one like"),
+        ("2026-01-05T25:00:00Z", "is not a time; give one like"),
         ("0001-01-01T00:00:00+14:00", "beyond the years 1 to 9999"),
     ):
         with pytest.raises(InvalidValue, match=reason):
@@ -86,7 +86,7 @@ def test_what_is_no_instant_is_refused_and_a_text_may_be_one(client, told):
     assert_frame_equal(client.as_of(text, tz="Europe/Berlin"), client.as_of(begin, tz="Europe/Berlin"))
 
 
-def test_an_instant_before_the_history_is_told_with_the_oldest(client, told):
+def test_an_instant_before_the_history_is_rejected_with_the_oldest(client, told):
     long_ago = datetime(2020, 1, 1, tzinfo=UTC)
     with pytest.raises(BeforeHistory) as caught:
         client.as_of(long_ago)
@@ -101,11 +101,11 @@ def test_without_arrow_on_the_way_it_is_the_same_and_one_that_breaks_off_is_no_t
     instant = told[1][0]
     assert_frame_equal(client_over(without_arrow).as_of(instant), plain.as_of(instant))
     cut = client_over(lambda _, answer: answer_with(answer, answer.content[:-20]) if answer.is_success else answer)
-    with pytest.raises((ConnectionFailed, UnexpectedAnswer)):
+    with pytest.raises((ConnectionFailed, UnexpectedResponse)):
         cut.as_of(instant)
 
 
-def test_what_changed_is_told_with_both_values(client, told, plain, simulator):
+def test_changes_have_both_values(client, told, plain, simulator):
     ids, times = told
     plain.read_value(ids[0], UNIT)
     frame = client.changes(times[0], times[1])
@@ -126,7 +126,7 @@ def test_what_changed_is_told_with_both_values(client, told, plain, simulator):
     assert_frame_equal(found, client.changes(times[0], simulator.get_clock(), paths=[TEMPERATURE]))
 
 
-def test_what_changed_in_a_gap_is_said_not_to_be_complete(client, told, mirror, simulator):
+def test_changes_across_a_gap_are_marked_incomplete(client, told, mirror, simulator):
     def put_gap(session):
         row = StoredHistoryRow(session.note_change(()), None, None, None, now - 1000, now, "gap", until=now)
         history.add(session, [row])
@@ -140,7 +140,7 @@ def test_what_changed_in_a_gap_is_said_not_to_be_complete(client, told, mirror, 
 # Services of earlier versions
 
 
-def test_a_service_that_passes_over_the_instant_is_told_as_such(client_over, mirror, told):
+def test_a_service_that_ignores_the_instant_is_reported(client_over, mirror, told):
     def change(request, answer):
         if request.url.path != "/v3/device-echo":
             return answer
@@ -149,7 +149,7 @@ def test_a_service_that_passes_over_the_instant_is_told_as_such(client_over, mir
         present = mirror.transport.handle_request(without)
         return answer_with(present, present.read())
 
-    with pytest.raises(UnexpectedAnswer, match="of the present"):
+    with pytest.raises(UnexpectedResponse, match="of the present"):
         client_over(change).as_of(told[1][0])
 
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 from datetime import timedelta
 
 import pytest
-from changed_answers import LIGHT, RESOURCES, TEMPERATURE
+from changed_responses import LIGHT, RESOURCES, TEMPERATURE
 
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.recording import Recording
@@ -60,7 +60,7 @@ def reported(source, instant):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_recording_made_beside_it_tells_the_same(plain, simulator, folder, last_look_soon, seed):
+def test_a_concurrent_recording_has_the_same_rows(plain, simulator, folder, last_look_soon, seed):
     plain.subscriptions.rules.replace([{"resource_path": ["*"]}])
     ids = [simulator.add_device(name, RESOURCES) for name in ("a", "b")]
     simulator.advance(2)

@@ -66,7 +66,7 @@ def same(one, other):
 @example(EVERY_PAIR)
 @example([(b"\xff", "text/plain", "/3/0/0"), (b"good", "text/plain", "/3/0/0")])
 @example([(MULTIPLE, "application/vnd.oma.lwm2m+tlv", "/3/0/7"), (b"3800", "text/plain", "/3/0/7")])
-def test_many_at_once_are_what_each_is_alone(rows):
+def test_values_parsed_together_equal_those_parsed_alone(rows):
     kinds = list(ValueKind)
     found = zip(*(column.to_pylist() for column in columns_of(rows)), strict=True)
     for row, (kind, num, words, flag) in zip(rows, found, strict=True):
@@ -80,7 +80,7 @@ NUMERIC = [BY_TYPE[kind] for kind in (ResourceType.FLOAT, ResourceType.INTEGER, 
 
 
 @pytest.mark.parametrize("path", NUMERIC)
-def test_numbers_that_are_looked_at_together_are_what_each_is_alone(path):
+def test_numbers_parsed_together_equal_those_parsed_alone(path):
     plain = (b"20", "text/plain", path)
     for one in NUMBERS:
         row = (one.encode(), "text/plain", path)
@@ -91,7 +91,7 @@ def test_numbers_that_are_looked_at_together_are_what_each_is_alone(path):
             assert columns.text.to_pylist() == list(map(text, values)), rows
 
 
-def test_buffers_may_be_longer_than_what_is_in_them():
+def test_buffers_may_be_longer_than_their_content():
     _, offsets, content = pa.array([b"1", b"20"], pa.binary()).buffers()
     longer = [None, *(pa.py_buffer(buffer.to_pybytes() + b"?") for buffer in (offsets, content))]
     raw = pa.Array.from_buffers(pa.binary(), 2, longer)
@@ -100,7 +100,7 @@ def test_buffers_may_be_longer_than_what_is_in_them():
     assert read_payloads(raw, content_types, paths).num.to_pylist() == [1, 20]
 
 
-def test_plain_numbers_need_no_second_look(monkeypatch):
+def test_plain_numbers_are_parsed_in_one_pass(monkeypatch):
     monkeypatch.setattr("mirror_sdk.tables.payloads.decode", lambda *_: pytest.fail("looked at one by one"))
     monkeypatch.setattr("mirror_sdk.tables.payloads._matching", lambda *_: pytest.fail("matched one by one"))
     for path in NUMERIC:

@@ -33,7 +33,7 @@ def python(values):
 
 @pytest.mark.parametrize("content_type", [SENML_JSON, LWM2M_JSON])
 @given(values=devices)
-def test_the_parts_say_what_the_whole_says(content_type, values):
+def test_the_chunks_give_the_same_values_as_the_complete_payload(content_type, values):
     whole = payload_of(values, content_type)
     parts = split(whole, content_type, "/3/0")
     found = {path: value for part in parts for path, value in decode_many(*part[1:3], part.path).items()}
@@ -47,7 +47,7 @@ def test_the_parts_say_what_the_whole_says(content_type, values):
 
 
 @given(st.binary(), st.sampled_from(["/3", "/3/0", "/3/0/7", "/3/0/7/0"]))
-def test_the_parts_of_a_tlv_say_what_it_says(payload, path):
+def test_the_chunks_of_a_tlv_give_the_same_values(payload, path):
     whole = decode_many(payload, LWM2M_TLV, path)
     try:
         parts = split(payload, LWM2M_TLV, path)
@@ -87,7 +87,7 @@ def test_links(text, links):
     ("text", "position"),
     [("a", 0), ("</a", 0), ("</a>x", 4), ('</a>;x="', 7), ("</a>;<", 5), ("</a></b>", 4), ("<a b>", 0)],
 )
-def test_what_is_no_link_is_told_with_its_place(text, position):
+def test_an_invalid_link_is_reported_with_its_position(text, position):
     with pytest.raises(NoLinks, match=f"character {position} begins no link"):
         list(parse_links(text))
 

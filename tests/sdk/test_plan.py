@@ -129,7 +129,7 @@ def test_invalid_cell_of_a_csv_rejects_only_its_row(client, lights):
         column = "text" if table is typed else "value"
         assert frame["reason"][1].startswith(f"row 1, column {column}: /3311/0/5851 (Light Control · Dimmer, integer)")
         assert "write it like 50" in frame["reason"][1]
-        assert "a comma is no decimal point" in frame["reason"][3]
+        assert "a comma is not a decimal point" in frame["reason"][3]
 
 
 def test_invalid_writes_are_rejected_with_the_cure(client):
@@ -147,7 +147,7 @@ def test_invalid_writes_are_rejected_with_the_cure(client):
 
 @pytest.mark.both_clients
 def test_canary_has_to_succeed_before_other_writes_are_sent(client, simulator, lights):
-    simulator.set_answer(lights[0], "reject")
+    simulator.set_response_mode(lights[0], "reject")
     plan = client.plan(all_to(lights, 40))
     result = plan.apply()
     assert statuses(result) == ["failure", "queued", "queued", "queued"]
@@ -161,7 +161,7 @@ def test_canary_has_to_succeed_before_other_writes_are_sent(client, simulator, l
 @pytest.mark.both_clients
 def test_too_many_failures_stop_the_plan_which_can_be_continued(client, simulator, lights):
     for device_id in lights[:3]:
-        simulator.set_answer(device_id, "reject")
+        simulator.set_response_mode(device_id, "reject")
     simulator.deregister(lights[3])
     plan = client.plan(all_to(lights, 40))
     assert statuses(plan.apply(canary=0, concurrency=1, max_failures=1)) == ["failure", "failure", "queued", "queued"]
@@ -209,7 +209,7 @@ def test_short_timeout_leaves_a_write_pending_which_is_not_sent_twice(client, si
 
 def test_undo_restores_values_wherever_a_write_may_have_had_an_effect(client, simulator, lights):
     assert client.read_value(lights[1], LEVEL) == 10
-    simulator.set_answer(lights[2], "reject")
+    simulator.set_response_mode(lights[2], "reject")
     plan = client.plan([*all_to(lights, 40), (lights[0], SWITCH, True)])
     plan.apply()
     undo = plan.undo()
@@ -225,13 +225,13 @@ def test_undo_restores_values_wherever_a_write_may_have_had_an_effect(client, si
     ("is_silent", "seconds", "category", "undone"), [(True, 300, "TIMEOUT", 1), (False, 60, "REQUEST_EXPIRED", 0)]
 )
 def test_write_with_unknown_effect_is_undone(client, simulator, lights, is_silent, seconds, category, undone):
-    simulator.set_answer(lights[0], "silent" if is_silent else "normal")
+    simulator.set_response_mode(lights[0], "silent" if is_silent else "normal")
     simulator.set_online(lights[0], is_silent)
     plan = client.plan(all_to(lights[:1], 40))
     with once(lambda: client.requests.list(lights[0]), lambda: simulator.advance(timedelta(seconds=seconds + 1))):
         result = plan.apply(expiry_seconds=seconds)
     assert (statuses(result), result["category"].tolist()) == (["failure"], [category])
-    simulator.set_answer(lights[0], "normal")
+    simulator.set_response_mode(lights[0], "normal")
     simulator.set_online(lights[0], True)
     undo = plan.undo()
     assert undo.frame["decision"].tolist() == ["write"] * undone
@@ -262,7 +262,7 @@ def test_invalid_limits_are_rejected_by_name(client, lights):
     assert statuses(plan.result) == ["queued"] * 4
 
 
-def test_progress_is_shown_on_request_and_silent_otherwise(client, lights, capsys, monkeypatch):
+def test_progress_is_displayed_only_on_request(client, lights, capsys, monkeypatch):
     client.plan(all_to(lights, 40)).apply()
     assert capsys.readouterr().err == ""
     show_progress(True)

@@ -77,7 +77,7 @@ def test_overtaken_canary_is_replaced_by_another(client, somebody_else, simulato
     plan = client.plan(client.fleet.snapshot(), value=40, if_match=True)
     ordered = plan.frame["device_id"].tolist()
     somebody_else.write_value(ordered[0], LEVEL, 55)
-    simulator.set_answer(ordered[1], "reject")
+    simulator.set_response_mode(ordered[1], "reject")
     result = statuses(plan.apply(concurrency=1))
     assert [result[device] for device in ordered] == ["failure", "failure", "queued", "queued", "queued"]
     assert "first write" in plan.stopped_because
@@ -120,7 +120,7 @@ def test_table_without_revisions_is_rejected(client, lights):
     for wanted, options, said in (
         (seen.drop(columns="desired_revision"), {"value": 40}, "lacks desired_revision"),
         (seen.assign(desired_revision=pd.NA), {"value": 40}, "sent no revisions"),
-        (seen.assign(desired_revision=-1), {"value": 40}, "is no revision"),
+        (seen.assign(desired_revision=-1), {"value": 40}, "is not a revision"),
         (seen.assign(desired_revision="17"), {"value": 40}, "'17', not a revision"),
         (seen.assign(desired_revision=17.5), {"value": 40}, "17.5, not a revision"),
         (seen.assign(desired_revision=2.0**53), {"value": 40}, "not a revision, as after a text file"),

@@ -93,7 +93,7 @@ def test_wait_for_sleeping_devices_ends_at_timeout_and_stop(client, sleepers, li
 
 
 def test_canary_is_an_awake_device(client, simulator, sleepers, lights, capsys):
-    simulator.set_answer(lights[0], "reject")
+    simulator.set_response_mode(lights[0], "reject")
     plan = client.plan(all_to([*sleepers, *lights]))
     assert statuses(plan.apply()) == ["queued"] * 3 + ["failure", "queued"]
     assert f"the first write, to {LEVEL} of light-0, is failure" in repr(plan)
@@ -109,13 +109,13 @@ def test_canary_is_an_awake_device(client, simulator, sleepers, lights, capsys):
 def test_unregistered_device_is_never_a_canary(client, simulator, add):
     away, *lights = [add(f"light-{number}") for number in range(3)]
     simulator.deregister(away)
-    simulator.set_answer(lights[0], "reject")
+    simulator.set_response_mode(lights[0], "reject")
     plan = client.plan(all_to([away, *lights]))
     assert statuses(plan.apply(include_offline=True, timeout=60)) == ["queued", "failure", "queued"]
 
 
 def test_sleeping_devices_are_written_to_after_awake_ones_and_are_no_failures(client, simulator, sleepers, lights):
-    simulator.set_answer(lights[1], "reject")
+    simulator.set_response_mode(lights[1], "reject")
     plan = client.plan(all_to([*sleepers, *lights]))
     assert statuses(plan.apply(max_failures=0)) == ["queued"] * 3 + ["success", "failure"]
     assert client.requests.list() == []

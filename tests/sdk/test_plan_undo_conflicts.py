@@ -37,10 +37,10 @@ def test_undo_rejects_resources_that_were_changed_later(
     for light, written in ((0, [77]), (1, [50]), (2, [77, 50]), (3, [77])):
         for level in written:
             somebody_else.write_value(lights[light], LEVEL, level)
-    simulator.set_answer(lights[3], "reject")
+    simulator.set_response_mode(lights[3], "reject")
     with pytest.raises(WriteRejected):
         somebody_else.write_value(lights[3], LEVEL, 50)
-    simulator.set_answer(lights[3], "normal")
+    simulator.set_response_mode(lights[3], "normal")
     for light, level in ((4, 88), (5, 50), (6, 10)):
         simulator.set_value(lights[light], LEVEL, level)
         somebody_else.read_value(lights[light], LEVEL)

@@ -36,7 +36,7 @@ def undoable(plan):
     return plan.frame["undoable"].tolist()
 
 
-def test_plan_table_shows_what_cannot_be_undone(client, simulator, lights):
+def test_the_plan_table_marks_writes_that_cannot_be_undone(client, simulator, lights):
     client.read_value(lights[0], LEVEL)
     simulator.set_value(lights[2], LEVEL, "1000")
     client.read_value(lights[2], LEVEL)
@@ -78,11 +78,11 @@ def test_read_first_reads_after_a_write_of_unknown_effect(client, simulator, lig
     client.read_value(lights[0], LEVEL)
     simulator.set_online(lights[0], False)
     request = client.requests.begin_write(lights[0], LEVEL, 20, expiry_seconds=200)
-    simulator.set_answer(lights[0], "silent")
+    simulator.set_response_mode(lights[0], "silent")
     simulator.set_online(lights[0], True)
     simulator.advance(timedelta(seconds=301))
     assert request.exception(10).category == "TIMEOUT"
-    simulator.set_answer(lights[0], "normal")
+    simulator.set_response_mode(lights[0], "normal")
     simulator.set_value(lights[0], LEVEL, 20)
     assert client.plan(all_to(lights[:1])).frame["current_num"].tolist() == [10.0]
     assert client.plan(all_to(lights[:1]), read_first=True).frame["current_num"].tolist() == [20.0]
@@ -101,7 +101,7 @@ def test_failed_read_delays_the_plan_briefly_and_is_named(client, simulator, lig
     for module in (async_planner, planner):
         monkeypatch.setattr(module, "_LATE_SECONDS", 0.2)
         monkeypatch.setattr(module, "_POLL_SECONDS", 0.1)
-    simulator.set_answer(lights[1], "reject")
+    simulator.set_response_mode(lights[1], "reject")
     simulator.set_online(lights[1], is_online)
     plan = client.plan(all_to(lights), read_first=True)
     assert undoable(plan) == [True, False, True]

@@ -222,7 +222,7 @@ def test_invalid_keys_and_tables_are_rejected(client, homes):
     for twice in (shared, pseudonymize(table, KEY)):
         with pytest.raises(InvalidValue, match="pseudonyms already"):
             pseudonymize(twice, KEY)
-    with pytest.raises(InvalidValue, match="does not say what it shows"):
+    with pytest.raises(InvalidValue, match="lacks the metadata of its snapshot"):
         client.fleet.refresh(shared)
     with pytest.raises(InvalidValue, match="lacks the column path"):
         state.drop(columns="path").mirror.pseudonymize(KEY)
@@ -258,11 +258,11 @@ def test_declaration_of_a_registered_object_has_precedence(client, simulator, mo
     assert pd.isna(texts["/30001/0/3"])
     assert texts["/30001/0/4"] == "green"
     odd = {1: ResourceDeclaration("Owner", text, "R", personal="secret")}
-    with pytest.raises(ValueError, match="personal='secret' is none of identifier, place, hidden"):
+    with pytest.raises(ValueError, match="personal='secret' is not one of identifier, place, hidden"):
         register_object(30002, "Home", odd)
 
 
-def test_the_manual_lists_what_the_code_does():
+def test_the_manual_lists_the_same_as_the_code():
     text = privacy.__doc__
     (_, columns, _, resources) = re.split(r"^=[= ]+=$\n(?=column|becomes)|^=[= ]+=$\n\n", text, flags=re.MULTILINE)[:4]
     for column in PERSONAL_COLUMNS:

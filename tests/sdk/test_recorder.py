@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from changed_answers import Between
+from changed_responses import Between
 from patience import until
 from resource_paths import SWITCH, TEMPERATURE
 from usual import URL
@@ -24,11 +24,11 @@ from mirror_sdk.frames import EVENTS_RAW_SCHEMA, STATE_SCHEMA
 from mirror_sdk.recording import CHANGES_SCHEMA, Recording, files
 from mirror_sdk.recording.folder import RecordingFolder
 from mirror_sdk.recording.layout import (
-    about_path,
     journal_numbers,
     journal_path,
     part_numbers,
     part_path,
+    settings_path,
     sidecar_of,
     state_numbers,
     state_path,
@@ -51,12 +51,12 @@ def fail_to_write(recorder, act, monkeypatch):
 
 
 @pytest.mark.both_clients
-def test_a_recording_has_what_happened_while_it_ran_and_the_next_recorder_goes_on(client, observed, folder):
+def test_a_recording_contains_its_events_and_the_next_recorder_continues(client, observed, folder):
     observed(1.0)
     with client.record(folder) as recorder:
         observed(2.0, 3.0)
         assert f"{folder} running," in repr(recorder)
-        with pytest.raises(InvalidValue, match="another recorder at work"):
+        with pytest.raises(InvalidValue, match="another running recorder"):
             client.record(folder)
     assert numbers(Recording(folder).events()) == [2.0, 3.0]
     assert (recorder.is_running, recorder.events, recorder.failure) == (False, 2, None)
@@ -95,7 +95,7 @@ def test_a_file_that_is_finalized_while_the_folder_is_read_is_read_too(client, o
 
 
 @pytest.mark.both_clients
-def test_only_the_devices_and_paths_asked_for_are_recorded(client, simulator, observed, device_id, folder):
+def test_only_the_requested_devices_and_paths_are_recorded(client, simulator, observed, device_id, folder):
     other = simulator.add_device("sensor-2", [{"path": TEMPERATURE, "value": "5", "observable": True}])
     client.subscribe(other, TEMPERATURE)
     client.subscribe(device_id, SWITCH)
@@ -119,7 +119,7 @@ def test_the_log_of_another_key_is_no_continuation(new_client, folder):
 
 
 @pytest.mark.both_clients
-def test_a_file_is_begun_anew_when_it_is_large_or_old(client, observed, folder, monkeypatch):
+def test_a_new_file_is_started_when_the_current_one_is_large_or_old(client, observed, folder, monkeypatch):
     with client.record(folder, rotate_bytes=1) as recorder:
         # Both could come with one poll, and in one file.
         observed(1.0)
@@ -150,7 +150,7 @@ def test_a_file_and_a_folder_of_other_things_are_left_alone_and_one_that_was_rem
     assert not sidecar_of(tmp_path).exists()
     with pytest.raises(InvalidValue, match="needs a folder next to it"):
         sidecar_of(Path("/"))
-    with pytest.raises(FileNotFoundError, match="is no recording"):
+    with pytest.raises(FileNotFoundError, match="is not a recording"):
         Recording(tmp_path)
     client.record(tmp_path / "run").stop()
     recording = Recording(tmp_path / "run")
@@ -178,7 +178,9 @@ def test_a_recorder_that_could_not_begin_leaves_the_folder_free_for_the_next_one
     assert recorder.audit().complete
 
 
-def test_a_cut_off_or_damaged_journal_gives_what_is_whole_and_the_rest_is_read_again(client, observed, folder):
+def test_a_truncated_or_damaged_journal_yields_its_complete_entries_and_the_rest_is_read_again(
+    client, observed, folder
+):
     recorder = client.record(folder)
     observed(1.0, 2.0)
     until(lambda: recorder.events == 2)
@@ -205,7 +207,7 @@ def damaged(content, count=20):
         yield content[:place] + bytes([content[place] ^ (1 << number % 8)]) + content[place + 1 :]
 
 
-def test_a_damaged_file_is_told_by_its_name_or_changes_nothing(client, observed, folder):
+def test_a_damaged_file_is_reported_by_name_or_changes_nothing(client, observed, folder):
     with client.record(folder) as recorder:
         until_at = observed(1.0, 2.0)
     recording = recorder.recording
@@ -283,9 +285,9 @@ def test_a_state_is_that_of_the_instant(client, simulator, observed, device_id, 
 def test_recording_of_another_format_version_is_rejected(client, observed, folder, version, found):
     with client.record(folder):
         observed(1.0)
-    about = json.loads(about_path(folder).read_text())
+    about = json.loads(settings_path(folder).read_text())
     del about["version"]
-    about_path(folder).write_text(json.dumps(about | version))
+    settings_path(folder).write_text(json.dumps(about | version))
     for use in (Recording, client.record):
         with pytest.raises(InvalidValue, match=rf"{found}, .* reads format version 2\); give another folder"):
             use(folder)
@@ -348,7 +350,7 @@ def test_without_a_service_a_recorder_ends_and_the_next_one_reads_the_rest(
     assert recording.audit().complete
 
 
-def test_a_log_that_begins_anew_behind_a_failure_is_a_gap_and_its_state_is_taken(mirror, folder):
+def test_a_log_that_restarts_after_a_failure_is_a_gap_and_its_state_is_recorded(mirror, folder):
     """As when a service comes back with an older database: first there is no answer, then a shorter log."""
 
     def fail_once(request):
@@ -363,7 +365,7 @@ def test_a_log_that_begins_anew_behind_a_failure_is_a_gap_and_its_state_is_taken
         last = part_numbers(folder)[-1]
         table, spans, _ = files.read_part(folder, last)
         beyond = [span._replace(seq=span.seq + 100) for span in spans]
-        files.write_part(folder, last, files.Piece(table, beyond, is_finalized=True), files.read_about(folder))
+        files.write_part(folder, last, files.FileContent(table, beyond, is_finalized=True), files.read_settings(folder))
         is_pulled = True
         with pytest.warns(GapWarning), client.record(folder):
             until(lambda: len(state_numbers(folder)) == 3)
@@ -401,7 +403,7 @@ def test_an_asynchronous_recorder_whose_stop_is_cancelled_leaves_the_folder_to_o
     assert Recording(folder).audit().complete
 
 
-def test_an_asynchronous_recorder_that_cannot_write_while_it_stops_tells_so(
+def test_an_asynchronous_recorder_that_cannot_write_while_stopping_raises(
     run, simulator, device_id, folder, monkeypatch
 ):
     async def scene(client):
@@ -449,7 +451,7 @@ def test_closing_a_client_raises_why_its_recorder_ended_and_closes_the_rest(clie
         client.devices.list()
 
 
-def test_a_recording_with_a_relative_path_stays_where_it_was_begun(client, observed, tmp_path, monkeypatch):
+def test_a_recording_with_a_relative_path_stays_in_its_first_folder(client, observed, tmp_path, monkeypatch):
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
     with client.record("run.parquet", rotate_bytes=1) as recorder:

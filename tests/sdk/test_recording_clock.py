@@ -32,7 +32,7 @@ def changes_complete(folder, begin, end):
 
 
 @pytest.mark.filterwarnings("ignore::mirror_sdk.GapWarning")
-def test_complete_is_what_is_known_by_the_services_clock(client, simulator, here, observed, folder):
+def test_coverage_uses_the_clock_of_the_service(client, simulator, here, observed, folder):
     begun_at = simulator.get_clock()
     with client.record(folder):
         observed(1.0)
@@ -72,7 +72,7 @@ def test_complete_is_what_is_known_by_the_services_clock(client, simulator, here
     assert not changes_complete(folder, continued_at, behind)
 
 
-def test_a_fleet_without_a_device_is_known_too_and_one_that_is_recorded_up_to_the_last_look(client, simulator, folder):
+def test_an_empty_fleet_is_covered_up_to_the_last_snapshot(client, simulator, folder):
     with client.record(folder):
         begun_at = simulator.get_clock()
         assert is_complete(folder, begun_at)
@@ -88,7 +88,7 @@ def test_a_fleet_without_a_device_is_known_too_and_one_that_is_recorded_up_to_th
     assert not is_complete(folder, later + MILLISECOND)
 
 
-def test_what_the_service_does_not_tell_is_not_known(client_over, simulator, device_id, folder):
+def test_without_times_of_the_service_nothing_is_covered(client_over, simulator, device_id, folder):
     def tell_the_time_or_not(_, answer):
         if not is_told:
             answer.headers.pop(TIME_HEADER, None)
@@ -100,7 +100,7 @@ def test_what_the_service_does_not_tell_is_not_known(client_over, simulator, dev
         begun_at = simulator.advance(60)
     audit = Recording(folder).audit()
     assert (audit.complete, audit.from_at, audit.until_at) == (True, None, None)
-    assert str(audit).startswith("complete from a time the service did not tell to a time the service did not tell: 0")
+    assert str(audit).startswith("complete from an unknown time to an unknown time: 0")
     assert not is_complete(folder, begun_at)
     # A service that was renewed tells it: nothing lies between its state table and the last look.
     is_told = True
@@ -116,7 +116,7 @@ def at(minute):
     return AT + timedelta(minutes=minute)
 
 
-def test_what_is_covered_lies_between_two_looks_without_a_loss():
+def test_coverage_lies_between_two_snapshots_without_a_loss():
     gone_on = [Span(0, 0, at(0), at(0)), Span(0, 5, at(0), at(10)), Span(5, 9, at(10), at(20))]
     assert merge(gone_on) == merge(merge(gone_on)) == [Span(0, 9, at(0), at(20))]
     assert is_covered(merge(gone_on), at(0), at(20))

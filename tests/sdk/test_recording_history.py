@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pandas as pd
 import pytest
-from changed_answers import LIGHT, RESOURCES, TEMPERATURE
+from changed_responses import LIGHT, RESOURCES, TEMPERATURE
 
 from mirror_sdk import GapWarning, InvalidValue
 from mirror_sdk.frames import HISTORY_RAW_SCHEMA, HISTORY_SCHEMA
@@ -46,7 +46,7 @@ ALL = [
 ]
 
 
-def test_what_happened_is_told_by_device_path_and_time(recorded):
+def test_rows_are_sorted_by_device_path_and_time(recorded):
     recording, begin, _ = recorded
     frame = recording.history()
     assert sorted(told(frame), key=str) == sorted(ALL, key=str)
@@ -74,11 +74,11 @@ def test_devices_paths_and_an_interval_choose_rows(recorded, client):
     assert recording.history([]).empty
 
 
-def test_what_cannot_be_meant_is_refused(recorded):
+def test_invalid_arguments_are_rejected(recorded):
     for asked, words in (
         ({"begin": datetime(2026, 1, 1, tzinfo=UTC)}, "lies before the recording, which begins at"),
         ({"begin": datetime(2026, 1, 1)}, "no time zone"),
-        ({"devices": ["nobody"]}, "nothing of a device 'nobody' is in the recording; none|close"),
+        ({"devices": ["nobody"]}, "the recording has no device 'nobody'; none|close"),
         ({"paths": TEMPERATURE}, "one text"),
         ({"limit": -1}, "limit=-1"),
         ({"tz": "Nowhere"}, "time zone"),
@@ -88,7 +88,7 @@ def test_what_cannot_be_meant_is_refused(recorded):
 
 
 @pytest.mark.both_clients
-def test_what_was_lost_is_a_gap_with_its_ends_and_a_hole(client, simulator, device_id, folder):
+def test_a_loss_is_a_gap_with_its_ends(client, simulator, device_id, folder):
     client.subscribe(device_id, TEMPERATURE)
     with client.record(folder):
         simulator.set_value(device_id, TEMPERATURE, 22.5)

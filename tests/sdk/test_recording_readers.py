@@ -18,11 +18,11 @@ from mirror_sdk.events import Event, EventKind
 from mirror_sdk.frames import EVENTS_RAW_SCHEMA
 from mirror_sdk.recording import Recording, layout
 from mirror_sdk.recording.coverage import Span
-from mirror_sdk.recording.files import VERSION, About
+from mirror_sdk.recording.files import VERSION, RecordingSettings
 from mirror_sdk.recording.folder import RecordingFolder
 
 AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
-ABOUT = About(version=VERSION, server="http://mirror.localhost", key="a key", devices=None, paths=None)
+ABOUT = RecordingSettings(version=VERSION, server="http://mirror.localhost", key="a key", devices=None, paths=None)
 
 
 def assert_all_see(folder, numbers):
@@ -39,7 +39,7 @@ def test_a_running_a_killed_and_a_finished_recording_are_a_table_to_every_reader
     observed(1.0, 2.0)
     until(lambda: recorder.events == 2)
     assert_all_see(folder, [])
-    with pytest.raises(InvalidValue, match="another recorder at work"):
+    with pytest.raises(InvalidValue, match="another running recorder"):
         recorder.recording.finalize()
     audit = recorder.audit()
     assert (audit.events, audit.finalized_events) == (2, 0)
@@ -151,10 +151,10 @@ def test_a_kill_at_each_step_leaves_a_beginning_and_the_next_recorder_goes_on(tm
     assert step > 20
 
 
-def test_a_folder_that_was_removed_is_begun_anew(folder):
+def test_a_removed_folder_is_created_again(folder):
     record(folder)
     shutil.rmtree(folder)
-    with pytest.raises(FileNotFoundError, match="is no recording"):
+    with pytest.raises(FileNotFoundError, match="is not a recording"):
         Recording(folder)
     other = ABOUT.model_copy(update={"paths": ["/3303/*"]})
     with closing(RecordingFolder(folder, other)) as anew:
@@ -183,7 +183,7 @@ def test_a_folder_that_was_copied_alone_is_a_recording_without_its_states(folder
         RecordingFolder(copied, ABOUT.model_copy(update={"paths": ["/3303/*"]}))
 
 
-def test_what_is_beside_another_recording_is_not_taken_for_its_own(folder, tmp_path):
+def test_files_of_another_recording_are_not_used(folder, tmp_path):
     record(folder)
     other = tmp_path / "other.parquet"
     record(other)
@@ -196,7 +196,7 @@ def test_what_is_beside_another_recording_is_not_taken_for_its_own(folder, tmp_p
     assert Recording(folder).audit().complete
 
 
-def test_a_folder_on_another_disk_is_refused_by_name(folder, monkeypatch):
+def test_a_folder_on_another_disk_is_rejected_by_name(folder, monkeypatch):
     def cross(*_):
         raise OSError(errno.EXDEV, "Invalid cross-device link")
 

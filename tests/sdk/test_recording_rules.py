@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
-from changed_answers import Between
+from changed_responses import Between
 from patience import until
 from resource_paths import SWITCH, TEMPERATURE
 from usual import LAMP, SENSOR, URL
@@ -52,7 +52,7 @@ def recorded(recorder):
 # What nothing covers
 
 
-def test_it_is_told_which_paths_of_which_devices_nothing_covers(client, sensors, folder):
+def test_uncovered_paths_of_devices_are_reported(client, sensors, folder):
     (said,) = told(client, folder, paths=["/3303/*", SWITCH, "/9999/*"])
     assert "/3303/* of 5 devices (sensor-1, sensor-2, sensor-3, 2 more)" in said
     assert f"{SWITCH} of 6 devices (lamp, sensor-1, sensor-2, 3 more)" in said
@@ -65,7 +65,7 @@ def test_it_is_told_which_paths_of_which_devices_nothing_covers(client, sensors,
     client.record(folder, paths=["/3303/*", SWITCH, "/9999/*"], subscribe=True).stop()
 
 
-def test_what_a_rule_or_a_subscription_covers_is_not_told(plain, simulator, sensors, folder):
+def test_paths_covered_by_rules_or_subscriptions_are_not_reported(plain, simulator, sensors, folder):
     def left():
         return "".join(told(plain, folder, paths=["/3303/*"])).partition("covers /3303/* of ")[2].partition(":")[0]
 
@@ -97,7 +97,7 @@ def test_subscriptions_of_another_key_do_not_count(client, new_client, sensors, 
     assert "1 device (sensor-1)" in said
 
 
-def test_of_many_devices_what_is_observed_for_anybody_counts(mirror, plain, simulator, folder, monkeypatch):
+def test_observations_of_any_application_count_as_covered(mirror, plain, simulator, folder, monkeypatch):
     """Only so many are asked for one by one: of the others it is not known whose subscription it is."""
     monkeypatch.setattr("mirror_sdk.recording.rules._MAX_REQUESTS", 2)
     for number in range(5):
@@ -109,7 +109,7 @@ def test_of_many_devices_what_is_observed_for_anybody_counts(mirror, plain, simu
     assert "/3303/* of 4 devices (d0, " in said
 
 
-def test_a_rule_for_devices_to_come_covers_what_no_device_has(plain, sensors, folder):
+def test_a_rule_for_future_devices_covers_missing_paths(plain, sensors, folder):
     for rule in ({"endpoint_type": "Later", "resource_path": ["/9999/0/1"]}, {"resource_path": ["/99*"]}):
         plain.subscriptions.rules.replace([rule])
         assert told(plain, folder, paths=["/9999/*"]) == [], rule
@@ -121,7 +121,7 @@ def test_a_rule_for_devices_to_come_covers_what_no_device_has(plain, sensors, fo
 
 
 @pytest.mark.both_clients
-def test_rules_are_there_while_it_records_and_gone_at_the_end(client, simulator, sensors, folder):
+def test_rules_exist_only_during_the_recording(client, simulator, sensors, folder):
     client.subscriptions.rules.replace([{"endpoint_name": "others"}])
     others = client.subscriptions.rules.list()
     with client.record(folder, paths=["/3303/*"], subscribe=True) as recorder:
@@ -151,7 +151,7 @@ def test_of_two_recorders_the_one_that_added_the_rule_removes_it(plain, sensors,
     second.stop()
 
 
-def test_the_twin_that_is_closed_takes_them_away_also_of_a_task_that_was_cancelled(mirror, sensors, folder, loop):
+def test_closing_the_client_removes_the_rules_also_of_a_cancelled_task(mirror, sensors, folder, loop):
     key = mirror.new_key()
 
     async def record():
@@ -210,12 +210,12 @@ def cut(mirror, client_of):
         yield network, client_of(URL, key, transport=behind, max_retries=0), near
 
 
-def test_rules_that_could_not_be_taken_away_go_with_the_next_recorder(cut, sensors, folder, caplog):
+def test_rules_that_could_not_be_removed_are_removed_by_the_next_recorder(cut, sensors, folder, caplog):
     network, client, near = cut
     recorder = client.record(folder, paths=["/3303/*"], subscribe=True)
     network.cuts = lambda request: "before"
     recorder.stop()
-    assert "are still there" in caplog.text
+    assert "still exist" in caplog.text
     assert near.subscriptions.rules.list() == [TEMPERATURES]
     network.cuts = lambda request: None
     client.record(folder, paths=["/3303/*"], subscribe=True).stop()
@@ -246,7 +246,7 @@ def test_a_beginning_that_fails_leaves_no_rules(cut, sensors, folder, what, when
     client.record(folder, paths=["/3303/*"], subscribe=True).stop()
 
 
-def test_what_makes_no_rules_is_refused_before_anything_is_made(client, folder):
+def test_invalid_rules_are_rejected_before_anything_is_created(client, folder):
     for options, words in (
         ({"paths": ["3303"]}, "'3303' matches no"),
         ({"paths": [f"/3303/{number}/*" for number in range(257)]}, "256"),
@@ -257,12 +257,12 @@ def test_what_makes_no_rules_is_refused_before_anything_is_made(client, folder):
     assert not folder.exists()
 
 
-def test_a_key_that_may_not_subscribe_is_refused_and_told_that_nothing_is_known(new_client, sensors, folder):
+def test_a_key_that_may_not_subscribe_is_rejected_and_coverage_is_empty(new_client, sensors, folder):
     client = new_client(Scope.READ)
     with pytest.raises(AccessDenied, match="subscribe"):
         client.record(folder, paths=["/3303/*"], subscribe=True)
     (said,) = told(client, folder, paths=["/3303/*"])
-    assert said.startswith("whether anything of /3303/* is subscribed is not known: 403 access_denied")
+    assert said.startswith("it is unknown whether anything of /3303/* is subscribed: 403 access_denied")
 
 
 def test_a_note_that_is_damaged_is_named(plain, sensors, folder):
@@ -274,7 +274,7 @@ def test_a_note_that_is_damaged_is_named(plain, sensors, folder):
     plain.record(folder).stop()
 
 
-def test_a_recorder_that_ends_by_itself_takes_them_away(cut, sensors, folder, monkeypatch):
+def test_a_recorder_that_ends_by_itself_removes_its_rules(cut, sensors, folder, monkeypatch):
     _, client, near = cut
     recorder = client.record(folder, paths=["/3303/*"], subscribe=True)
 

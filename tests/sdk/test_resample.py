@@ -54,7 +54,7 @@ def test_the_statistics_are_those_of_a_plain_computation(rows, length, limit, da
     pd.testing.assert_frame_equal(found, expected.astype(found.dtypes), rtol=1e-9, atol=1e-9, check_categorical=False)
 
 
-def test_a_number_that_is_told_for_no_time_is_an_extreme_and_counts():
+def test_a_number_with_zero_duration_is_an_extreme_and_counts():
     rows = told((0, 1.0), (5, 99.0), (5, 2.0))
     (cell,) = frame_of(rows).mirror.resample("10s", ALL, end=at(10)).to_dict("records")
     assert (cell["max"], cell["min"], cell["last"], cell["count"]) == (99.0, 1.0, 2.0, 3)
@@ -79,7 +79,7 @@ def test_the_durations_of_each_value_are_summed_up():
 
 @settings(max_examples=20)
 @given(st.floats(allow_nan=False, allow_infinity=False), st.lists(st.integers(0, 10**9), min_size=1, max_size=9))
-def test_the_mean_of_what_does_not_change_is_that(value, instants):
+def test_the_mean_of_a_constant_is_the_constant(value, instants):
     rows = [Row("reported", "d1", TEMPERATURE, second, value, order=n) for n, second in enumerate(instants)]
     found = frame_of(rows).mirror.resample("1000000000s", end=at(10**9 + 7))
     assert set(found["time_weighted_mean"].dropna()) == {value}
@@ -98,7 +98,7 @@ def test_the_order_of_the_rows_the_index_and_the_unit_of_times_make_no_differenc
     pd.testing.assert_frame_equal(finer.mirror.resample("7s", ALL), asked)
 
 
-def test_a_history_is_not_known_behind_its_end():
+def test_a_history_is_unknown_after_its_end():
     about = {"taken_at": at(60).isoformat(), "end": at(40).isoformat(), "oldest_at": at(-60).isoformat()}
     frame = frame_of(told((0, 1.0), (30, 4.0)), **about)
     assert frame.mirror.resample("20s", end=at(60))["covered"].tolist() == [1.0, 1.0, 0.0]
@@ -115,7 +115,7 @@ def test_a_device_whose_clock_is_ahead_moves_no_end_of_a_history():
     assert frame_of(rows, **about).mirror.unchanged("1s")["end"].max() == at(60)
 
 
-def test_a_time_that_no_zone_knows_is_an_answer_or_is_refused_in_words():
+def test_a_nonexistent_local_time_is_resolved_or_rejected():
     frame = frame_of(told((0, 1.0), (9, 2.0)))
     times = pd.Series(np.array(["2026-03-02T12:00", "9999-12-31T23:59:59"], dtype="datetime64[ms]"))
     frame = frame.assign(changed_at=times.dt.tz_localize("UTC"))
@@ -127,7 +127,7 @@ def test_a_time_that_no_zone_knows_is_an_answer_or_is_refused_in_words():
     assert len(frame.mirror.resample("365D", "count", begin=at(0), end=at(9), tz="Europe/Berlin")) == 1
 
 
-def test_what_held_before_comes_from_earlier_rows_or_from_a_state_table():
+def test_initial_values_come_from_earlier_rows_or_a_state_table():
     frame = frame_of(told((-30, 7.0), (20, 9.0)))
     assert frame.mirror.resample("10s", ["last", "count"], begin=at(0)).iloc[0]["last"] == 7.0
     state = pd.DataFrame(
@@ -192,7 +192,7 @@ def test_numbers_of_two_units_have_no_mean():
     assert side[TEMPERATURE].tolist() == [20.0, 22.0, pd.NA, 68.0]
 
 
-def test_the_time_of_one_unit_is_warned_of_by_nobody():
+def test_a_single_unit_causes_no_warning():
     found = CHANGED.mirror.resample("5s", begin=at(0), end=at(25))
     assert found["time_weighted_mean"].tolist() == [20.0, 20.0, 22.0, 22.0, 22.0]
     for unit in ("Cel", None):
@@ -241,7 +241,7 @@ def event(kind, second, value=None, *, seq, received=None, first=None, device="d
     )
 
 
-def test_events_tell_the_same_as_a_history():
+def test_events_give_the_same_result_as_a_history():
     events = events_frame(
         [
             event(EventKind.REGISTRATION, 0, seq=1),
@@ -264,7 +264,7 @@ def test_events_tell_the_same_as_a_history():
 
 
 @pytest.mark.parametrize(("first", "received"), [(3, 70), (None, 50)])
-def test_nothing_is_held_across_a_loss_of_events(first, received):
+def test_no_value_is_carried_across_a_loss_of_events(first, received):
     events = [
         event(EventKind.OBSERVATION, 10, "20", seq=1, received=40),
         event(EventKind.OBSERVATION, 30, "21", seq=2, received=40),
@@ -282,7 +282,7 @@ def test_nothing_is_held_across_a_loss_of_events(first, received):
     assert events_frame([events[2]]).mirror.resample("10s").empty
 
 
-def test_a_gap_of_which_only_the_end_is_known_lets_nothing_be_held_across():
+def test_no_value_is_carried_across_a_gap_without_a_start():
     frame = frame_of([*told((0, 1.0), (10, 2.0), (40, 3.0)), Row("gap", None, None, 0, until=30)])
     frame.loc[frame["event"] == "gap", "changed_at"] = pd.NaT
     assert frame.mirror.resample("10s", end=at(50))["covered"].tolist() == [1, 0, 0, 0, 1]
@@ -332,7 +332,7 @@ def test_days_of_a_zone_have_23_or_25_hours():
 # What is refused
 
 
-def test_texts_have_no_mean_and_do_not_stand_beside_numbers():
+def test_texts_have_no_mean_and_cannot_be_mixed_with_numbers():
     frame = frame_of([*told((0, 1.0)), *told((0, "abc"), path="/3/0/0"), *told((0, True), path="/3311/0/5850")])
     with pytest.raises(InvalidValue, match=r"of numbers and booleans, and /3/0/0 has texts; leave it out with paths="):
         frame.mirror.resample("1s")
@@ -343,7 +343,7 @@ def test_texts_have_no_mean_and_do_not_stand_beside_numbers():
     assert frame.mirror.resample("1s", "last", paths=["/33*"], end=at(1))["last"].tolist() == [1.0, 1.0]
 
 
-def test_a_table_that_tells_no_happenings_or_no_values_or_texts_for_times_is_refused():
+def test_a_table_without_events_or_values_or_with_text_times_is_rejected():
     frame = frame_of(told((0, 1.0)))
     with pytest.raises(InvalidValue, match=r"lacks the column device_id; take one of client.history"):
         frame.drop(columns="device_id").mirror.resample("1s")
@@ -361,7 +361,7 @@ def test_a_table_that_tells_no_happenings_or_no_values_or_texts_for_times_is_ref
             wrong.mirror.resample("1s")
 
 
-def test_many_resources_at_once_are_what_each_is_by_itself():
+def test_many_resources_together_equal_each_alone():
     devices = [f"d{number}" for number in range(7)]
     rows = [row for n, device in enumerate(devices) for row in told((n, 1.0), (n + 9, 2.0), (30 - n, n), device=device)]
     frame = frame_of(rows).sample(frac=1, random_state=2)

@@ -44,7 +44,7 @@ def client_of(client_of):
 
 
 @pytest.mark.parametrize("failure", [429, 502, 503, 504, *LOST], ids=str)
-def test_what_may_pass_is_tried_again_twice_after_growing_pauses(client_of, failure):
+def test_temporary_failures_are_retried_twice_with_growing_pauses(client_of, failure):
     service = Service(failure, failure, (200, {}, OBJECT))
     client = client_of(service)
     assert client.get_device(DEVICE).device_id == DEVICE
@@ -64,7 +64,7 @@ def test_an_error_after_all_attempts_says_how_many_there_were(client_of, failure
 
 
 @pytest.mark.parametrize("status", [301, 400, 401, 404, 412, 500])
-def test_other_refusals_are_told_at_once(client_of, status):
+def test_other_errors_are_raised_at_once(client_of, status):
     service = Service(status)
     with pytest.raises(MirrorError):
         client_of(service).subscriptions.rules.list()
@@ -103,7 +103,7 @@ def asking(retry_after):
     ("asked", "least", "most"),
     [("2.5", 2.5, 2.5), ("Fri, 20 Nov 2026 12:00:09 GMT", 9, 9), ("Fri, 20 Nov 2026 11:00:00 GMT", 0.25, 0.5)],
 )
-def test_a_pause_is_what_retry_after_asks_for_in_any_form_and_never_less_than_the_usual(client_of, asked, least, most):
+def test_a_pause_follows_retry_after_in_any_form_and_is_never_shorter_than_the_default(client_of, asked, least, most):
     client = client_of(Service((503, asking(asked)), (200, {}, OBJECT)))
     client.get_device(DEVICE)
     (pause,) = client.slept
@@ -111,7 +111,7 @@ def test_a_pause_is_what_retry_after_asks_for_in_any_form_and_never_less_than_th
 
 
 @pytest.mark.parametrize("asked", ["40", "Fri, 20 Nov 2026 12:40:00 GMT", "1" + "0" * 8])
-def test_what_asks_for_more_time_than_the_call_has_is_told_at_once(client_of, asked):
+def test_a_retry_after_beyond_the_timeout_is_raised_at_once(client_of, asked):
     service = Service((503, asking(asked)))
     client = client_of(service, timeout=30)
     with pytest.raises(ServerError) as raised:
@@ -135,7 +135,7 @@ def test_polls_have_the_patience_of_their_reader_alone(client_of):
 
 
 @pytest.mark.parametrize("given", [-1, 101, 1.0, "2"])
-def test_what_is_no_number_of_retries_is_refused_by_name(given, monkeypatch):
+def test_an_invalid_number_of_retries_is_rejected_by_name(given, monkeypatch):
     monkeypatch.setenv("API_KEY", "key")
     for make in (MirrorClient, AsyncMirrorClient):
         with pytest.raises(ConfigError, match="max_retries="):

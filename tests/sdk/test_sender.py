@@ -13,7 +13,7 @@ from mirror_sdk.config import ClientSettings
 from mirror_sdk.errors import ConnectionFailed, NotFound
 
 KEY = "ak_0123_secret"
-REQUEST = ops.place_device_request("d1", "a1", method="GET", path="/3303/0/5700")
+REQUEST = ops.submit_device_request("d1", "a1", method="GET", path="/3303/0/5700")
 
 
 class Service:
@@ -57,7 +57,7 @@ def test_a_request_carries_the_key_the_query_and_the_body():
     assert request.content == b'{"method":"GET","uri":"/3303/0/5700"}'
 
 
-def test_the_time_an_answer_may_be_held_comes_on_top_of_the_timeout():
+def test_the_hold_time_of_a_response_is_added_to_the_timeout():
     service = Service(httpx.Response(204, headers={"Mirror-Cursor": "3"}), httpx.Response(200))
     one = sender(service)
     one.send(ops.poll_log(3, hold_seconds=25))
@@ -68,7 +68,7 @@ def test_the_time_an_answer_may_be_held_comes_on_top_of_the_timeout():
 
 
 @pytest.mark.parametrize("error", [httpx.ConnectError("refused"), httpx.ReadTimeout("late"), httpx.DecodingError("gz")])
-def test_a_failure_of_the_connection_is_ours_and_names_the_place_but_not_the_key(error):
+def test_a_connection_failure_is_our_error_and_names_the_address_but_not_the_key(error):
     with pytest.raises(ConnectionFailed, match=r"GET https://mirror\.example\.com/base/healthz") as failure:
         sender(Service(error)).send(ops.get_health())
     assert failure.value.__cause__ is error
@@ -116,7 +116,7 @@ def test_the_head_of_a_request_goes_with_its_body():
     assert wire.sent == [b"headbody"] * 2
 
 
-def test_a_large_body_is_sent_in_pieces_and_whole():
+def test_a_large_body_is_sent_completely_in_chunks():
     wire = Wire()
     stream = stream_of(wire)
     body = bytes(range(256)) * 1000
@@ -128,7 +128,7 @@ def test_a_large_body_is_sent_in_pieces_and_whole():
     assert max(map(len, wire.sent)) == 64 * 1024
 
 
-def test_where_much_comes_more_is_taken_at_once():
+def test_large_responses_are_read_in_larger_chunks():
     wire = Wire(comes=b"a" * 100)
     stream = stream_of(wire)
     assert stream.read(100) == wire.comes
@@ -139,7 +139,7 @@ def test_where_much_comes_more_is_taken_at_once():
     assert wire.asked_for == [100, 256 * 1024, 256 * 1024, 100]
 
 
-def test_an_answer_is_read_though_the_service_took_no_more_of_the_request_but_not_where_it_took_too_long():
+def test_an_early_response_to_an_incomplete_request_is_read_within_the_timeout():
     stream, late = (stream_of(Wire(error())) for error in (httpcore.WriteError, httpcore.WriteTimeout))
     for one in (stream, late):
         one.write(b"head")

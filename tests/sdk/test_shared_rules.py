@@ -72,14 +72,14 @@ def test_they_are_applied_now_on_request_also_those_that_were_there(client, devi
 @pytest.mark.parametrize(
     ("rules", "kind", "told"),
     [
-        (LIGHTS, TypeError, "rules must be a list of rules, not a dict"),
-        (PresubscriptionRule(), TypeError, "rules must be a list of rules, not a PresubscriptionRule"),
+        (LIGHTS, TypeError, "rules must be a list of rules, not dict"),
+        (PresubscriptionRule(), TypeError, "rules must be a list of rules, not PresubscriptionRule"),
         ([{"resource_path": ["/1"] * 257}], ValueError, "256"),
         ([{"endpoint_name": f"n{number}"} for number in range(1024)], InvalidValue, "would have 1025, and 1024 is the"),
     ],
     ids=["one", "a rule", "too many paths", "too many rules"],
 )
-def test_what_cannot_be_is_named_and_changes_nothing(client, rules, kind, told):
+def test_an_impossible_rule_is_named_and_changes_nothing(client, rules, kind, told):
     client.subscriptions.rules.replace([TEMPERATURES])
     with pytest.raises(kind, match=told):
         client.subscriptions.rules.add(rules)
@@ -124,14 +124,14 @@ def test_rules_that_others_change_without_end_end_with_the_call(client_of):
     slept = pause_in_no_time(client)
     # By this clock only the pauses take time.
     client._session.sender._clock = lambda: sum(slept)
-    with pytest.raises(CallTimeout, match="others changed the rules of this key each time") as caught:
+    with pytest.raises(CallTimeout, match="other programs changed the rules of this key") as caught:
         client.subscriptions.rules.add([LIGHTS], timeout=0.3)
     assert isinstance(caught.value.__cause__, PreconditionFailed)
     assert 2 < len(asked) < 40
     assert all(request.headers["If-Match"] == '"t"' for request in asked if request.method == "PUT")
 
 
-def test_what_a_lost_answer_was_about_counts_as_done(client_over):
+def test_a_request_with_a_lost_response_counts_as_done(client_over):
     """The rules are stored, the answer is lost, and the attempt that follows is told that they are others by now."""
     lost = []
 

@@ -8,7 +8,7 @@ from resource_paths import SWITCH, TEMPERATURE
 from mirror_sdk import Conflict
 
 
-def test_a_request_of_one_is_listed_and_taken_up_by_the_other(rivals, new_client, simulator, device_id):
+def test_a_request_of_one_client_is_listed_and_resumed_by_another(rivals, new_client, simulator, device_id):
     one, two = rivals
     stranger = new_client()
     simulator.set_online(device_id, False)
@@ -24,7 +24,7 @@ def test_a_request_of_one_is_listed_and_taken_up_by_the_other(rivals, new_client
     taken.result(60)
 
 
-def test_each_recorder_and_watch_has_its_own_place(rivals, simulator, device_id, tmp_path):
+def test_each_recorder_and_watch_has_its_own_position(rivals, simulator, device_id, tmp_path):
     one, two = rivals
     one.subscribe(device_id, TEMPERATURE)
     heard = threading.Semaphore(0)

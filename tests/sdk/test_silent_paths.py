@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import httpx
 import pytest
-from changed_answers import RESOURCES, TEMPERATURE
+from changed_responses import RESOURCES, TEMPERATURE
 
 from mirror_sdk import EmptyTableWarning
 from mirror_sdk.tables.columns import metadata_of_table
@@ -29,7 +29,7 @@ def silent(frame):
 
 
 @pytest.mark.parametrize("ask", ["history", "as_of", "snapshot", "snapshot as arrow", "state_frame"])
-def test_paths_that_no_device_has_are_told(client, simulator, begin, ask):
+def test_paths_that_no_device_has_are_reported(client, simulator, begin, ask):
     is_past = ask in {"history", "as_of"}
 
     def asked(paths, **more):
@@ -69,7 +69,7 @@ def test_a_resource_that_was_silent_is_no_mistake(client, simulator, begin):
     assert silent(client.history(paths=[NOBODY], limit=1)) is None
 
 
-def test_where_the_mirror_cannot_be_asked_the_table_is_there_in_any_case(client_over, begin):
+def test_the_table_is_returned_even_if_the_mirror_is_unreachable(client_over, begin):
     def refuse_snapshots(request, answer):
         if request.url.path != SNAPSHOT:
             return answer

@@ -3,7 +3,7 @@
 import pandas as pd
 import pyarrow as pa
 import pytest
-from changed_answers import LIGHT, RESOURCES, TEMPERATURE, Between, without_arrow, without_snapshots
+from changed_responses import LIGHT, RESOURCES, TEMPERATURE, Between, without_arrow, without_snapshots
 
 from mirror_sdk import SnapshotWarning
 from mirror_sdk.errors import BadRequest, InvalidValue, NotFound
@@ -33,7 +33,7 @@ def test_it_is_the_state_table(client, request, monkeypatch, raw):
             assert {name: about(found)[name] for name in about(expected)} == about(expected)
 
 
-def test_what_it_is_based_on_travels_with_it(client, ids, tmp_path):
+def test_metadata_stays_with_the_table(client, ids, tmp_path):
     frame = client.fleet.snapshot(paths=["/3303/*"], state="registered")
     selection = {"filters": {"state__eq": "registered"}, "device_ids": None, "paths": ["/3303/*"]}
     assert about(frame)["selection"] == selection
@@ -63,7 +63,7 @@ def test_devices_are_selected(client, ids, monkeypatch):
         client.fleet.snapshot(devices=[*ids, "nobody"])
 
 
-def test_what_cannot_be_selected_is_refused(client, ids):
+def test_an_invalid_selection_is_rejected(client, ids):
     for selection, error, words in (
         ({"devices": [ids[0], "nobody"]}, NotFound, "nobody"),
         ({"paths": ["/3*/0"]}, InvalidValue, "at the end"),
@@ -153,7 +153,7 @@ def test_a_table_that_lost_its_times_is_refreshed_in_utc(client, ids):
     pd.testing.assert_frame_equal(refreshed, client.fleet.snapshot())
 
 
-def test_only_what_has_changed_is_fetched(client_over, plain, ids):
+def test_only_changed_devices_are_fetched(client_over, plain, ids):
     sizes = []
 
     def note(request, answer):
@@ -171,9 +171,9 @@ def test_only_what_has_changed_is_fetched(client_over, plain, ids):
     assert sizes == [4, 1, 0]
 
 
-def test_only_the_table_of_a_snapshot_can_be_refreshed_and_what_is_based_on_it(client, plain, ids):
+def test_only_a_snapshot_table_and_its_derivatives_can_be_refreshed(client, plain, ids):
     frame = client.fleet.snapshot()
-    with pytest.raises(InvalidValue, match="does not say what it shows"):
+    with pytest.raises(InvalidValue, match="lacks the metadata of its snapshot"):
         client.state_frame().mirror.refresh(client)
     with pytest.raises(InvalidValue, match="refresh the whole table"):
         frame[frame["path"] == TEMPERATURE].mirror.refresh(client)
@@ -189,7 +189,7 @@ def test_only_the_table_of_a_snapshot_can_be_refreshed_and_what_is_based_on_it(c
     )
 
 
-def test_a_mirror_that_never_was_so_far_is_taken_as_a_whole_and_it_says_so(client, ids):
+def test_a_mirror_with_lower_revisions_is_read_completely_with_a_warning(client, ids):
     frame = client.fleet.snapshot()
     frame.attrs["mirror"]["revision"] += 1_000_000
     with pytest.warns(SnapshotWarning, match="all of it is taken again"):

@@ -8,7 +8,7 @@ import httpx
 import pandas as pd
 import pyarrow as pa
 import pytest
-from changed_answers import RESOURCES, TEMPERATURE, Between, answer_with, without_arrow, without_snapshots
+from changed_responses import RESOURCES, TEMPERATURE, Between, answer_with, without_arrow, without_snapshots
 from usual import URL
 
 from mirror_sdk import AsyncMirrorClient, SnapshotWarning
@@ -104,7 +104,7 @@ def test_without_snapshots_devices_are_read_one_by_one_and_it_says_so(client_ove
     pd.testing.assert_frame_equal(written.to_frame(), plain.fleet.snapshot())
 
 
-def test_an_answer_that_breaks_off_leaves_nothing(client_over, many, folder):
+def test_a_truncated_response_leaves_no_files(client_over, many, folder):
     sizes, lengths = [], [None]
 
     def cut(request, answer):
@@ -124,7 +124,7 @@ def test_an_answer_that_breaks_off_leaves_nothing(client_over, many, folder):
 
 
 @pytest.mark.parametrize("name", ["part-00001.parquet", ".hidden"])
-def test_what_is_no_dataset_is_never_replaced(client, ids, folder, name):
+def test_a_folder_that_is_not_a_dataset_is_never_replaced(client, ids, folder, name):
     with pytest.raises(InvalidValue, match="is not a dataset"):
         SnapshotDataset(folder)
     folder.mkdir()
@@ -164,7 +164,7 @@ def test_a_link_to_a_dataset_stays_one(client, ids, folder):
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-9])])
-def test_a_dataset_that_is_not_whole_is_told_apart(plain, ids, folder, damage):
+def test_an_incomplete_dataset_is_detected(plain, ids, folder, damage):
     for which in (0, -1):
         written = plain.fleet.dataset(folder, devices_per_file=1, overwrite=True)
         damage([written.head, *written.paths][which])

@@ -9,7 +9,7 @@ import pytest
 
 from mirror_sdk._protocol.operations import Poll
 from mirror_sdk._protocol.socket_messages import read_message
-from mirror_sdk.errors import UnexpectedAnswer
+from mirror_sdk.errors import UnexpectedResponse
 from mirror_sdk.wire.log_entries import Gap
 
 THREE = {"async-responses": [{"id": "a", "seq": 5}, {"id": "c", "seq": 7}], "notifications": [{"ep": "d", "seq": 6}]}
@@ -26,13 +26,13 @@ REST = {"async-responses": THREE["async-responses"][1:], "notifications": THREE[
     ("after", "message", "read"),
     [(4, THREE, THREE), (5, THREE, REST), (7, THREE, None), (9, THREE, None), (7, {}, {}), (9, {}, None)],
 )
-def test_of_a_message_what_follows_is_read_and_a_position_alone_is_told_again(after, message, read):
+def test_only_new_entries_of_a_message_are_read_and_a_position_is_acknowledged_again(after, message, read):
     poll = told(after, mirror_cursor=7, mirror_time="2026-11-20T12:37:55.576Z", **message)
     assert poll == (None if read is None else Poll(7, read, None, datetime(2026, 11, 20, 12, 37, 55, 576000, UTC)))
 
 
 @pytest.mark.parametrize(("after", "gap"), [(0, Gap(1, 4)), (2, Gap(3, 4)), (4, None), (6, None)])
-def test_gap_is_told_as_far_as_it_was_not_read(after, gap):
+def test_a_gap_is_reported_up_to_the_last_read_entry(after, gap):
     assert told(after, mirror_cursor=7, mirror_gap="1-4", **THREE).gap == gap
 
 
@@ -43,6 +43,6 @@ def test_gap_is_told_as_far_as_it_was_not_read(after, gap):
         *('{"mirror-cursor":true}', '{"mirror-cursor":1e3}', '{"mirror-cursor":10000000000000000000}', b"\xff"),
     ],
 )
-def test_what_is_no_message_is_refused(text):
-    with pytest.raises(UnexpectedAnswer, match="message of the websocket"):
+def test_an_invalid_message_is_rejected(text):
+    with pytest.raises(UnexpectedResponse, match="message of the websocket"):
         read_message(0, text)

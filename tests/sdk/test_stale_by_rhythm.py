@@ -64,5 +64,5 @@ def test_a_value_that_comes_by_itself_is_stale_after_its_limit_and_not_before(li
         {"value": None, "reported_at": None},
     ],
 )
-def test_what_is_merely_read_never_changes_or_was_never_reported_is_never_stale(about):
+def test_read_constant_or_unreported_values_are_never_stale(about):
     assert not is_stale(400 * DAY, **about)

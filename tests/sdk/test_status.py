@@ -10,10 +10,10 @@ from usual import URL
 from mirror_sdk import AuthenticationError, ConnectionFailed, MirrorClient, WebhookReceiver
 
 
-def test_what_waits_is_counted_until_it_is_answered(client, simulator, device_id):
+def test_waiting_requests_are_counted_until_they_have_a_response(client, simulator, device_id):
     new = client.notifications.status()
     assert (new.is_connected, new.last_response_at, new.position, new.waiting) == (False, None, None, 0)
-    assert repr(new) == f"<ClientStatus {URL}: not asked yet, by long polling, 0 waiting>"
+    assert repr(new) == f"<ClientStatus {URL}: no request yet, by long polling, 0 waiting>"
     simulator.set_online(device_id, False)
     request = client.requests.begin_read(device_id, TEMPERATURE)
     waiting = client.notifications.status()
@@ -27,7 +27,7 @@ def test_what_waits_is_counted_until_it_is_answered(client, simulator, device_id
     assert answered.last_response_at >= waiting.last_response_at
 
 
-def test_watches_and_the_channel_are_told(client):
+def test_watches_and_the_channel_are_reported(client):
     with WebhookReceiver() as receiver:
         client.notifications.use_webhook(receiver)
         with client.watch(print):
@@ -37,7 +37,7 @@ def test_watches_and_the_channel_are_told(client):
     assert client.notifications.status().channel == "long polling"
 
 
-def test_a_lost_connection_is_told_until_it_is_back():
+def test_a_lost_connection_is_reported_until_it_is_restored():
     gone = True
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -60,7 +60,7 @@ def test_a_lost_connection_is_told_until_it_is_back():
         assert client.notifications.status().last_failure is None
 
 
-def test_a_poll_that_is_put_off_tells_for_how_long():
+def test_a_postponed_poll_reports_its_delay():
     def answer(request: httpx.Request) -> httpx.Response:
         if "after=latest" in str(request.url) or request.method == "POST":
             return httpx.Response(204 if request.method == "GET" else 202, headers={"Mirror-Cursor": "3"}, json={})

@@ -28,7 +28,7 @@ def check(client, device_id, settle):
     return check
 
 
-def test_a_subscription_that_is_accepted_or_not_answered_yet(client, simulator, device_id, check):
+def test_an_accepted_and_a_pending_subscription(client, simulator, device_id, check):
     assert client.subscriptions.state(device_id, TEMPERATURE) is SubscriptionState.NONE
     client.subscribe(device_id, TEMPERATURE)
     check(SubscriptionState.ACTIVE, "by this application: the device is to send each change", is_subscribed=True)
@@ -38,11 +38,11 @@ def test_a_subscription_that_is_accepted_or_not_answered_yet(client, simulator, 
     check(SubscriptionState.ASKED, "which the device has not accepted yet", is_subscribed=True)
 
 
-def test_a_subscription_that_was_refused_and_then_accepted(client, simulator, device_id, check):
-    simulator.set_answer(device_id, "reject")
+def test_a_rejected_subscription_is_accepted_later(client, simulator, device_id, check):
+    simulator.set_response_mode(device_id, "reject")
     client.subscribe(device_id, TEMPERATURE)
     check(SubscriptionState.REFUSED, "which the device rejected; it is requested again when the device next registers")
-    simulator.set_answer(device_id, "normal")
+    simulator.set_response_mode(device_id, "normal")
     simulator.update_registration(device_id)
     check(SubscriptionState.ACTIVE, "by this application", is_subscribed=True)
 
@@ -58,7 +58,7 @@ def test_a_subscription_that_a_registration_ended(client, simulator, device_id, 
     assert [event.ended_subscriptions for event in told][-1] == [TEMPERATURE]
 
 
-def test_a_write_that_was_taken_too_late(client, simulator, device_id, settle):
+def test_a_write_accepted_too_late(client, simulator, device_id, settle):
     simulator.set_latency_seconds(device_id, LATE_SECONDS)
     client.requests.begin_write(device_id, LEVEL, 40)
     settle()

@@ -15,7 +15,7 @@ import pytest
 from blocking import pause_in_no_time
 from click.testing import CliRunner
 from client_resources import ASYNC_RESOURCES, RESOURCES
-from hostile_service import AT_MOST, BRIEFLY, HostileService, one_by_one
+from malicious_service import AT_MOST, BRIEFLY, MaliciousService, one_by_one
 from resource_paths import SWITCH, TEMPERATURE
 from usual import DEVICE, page_of
 
@@ -61,15 +61,15 @@ ANSWERS = {
 
 @pytest.mark.both_clients
 @pytest.mark.parametrize("name", ANSWERS)
-def test_a_call_ends_in_its_time_whatever_comes(client_of, name):
-    with HostileService(ANSWERS[name]) as service:
+def test_a_call_ends_within_its_timeout_whatever_arrives(client_of, name):
+    with MaliciousService(ANSWERS[name]) as service:
         client = client_of(service.url)
         taken = takes(lambda: client.get_device(DEVICE))
         assert taken >= BRIEFLY * 0.9
 
 
 @pytest.mark.both_clients
-def test_a_request_that_nobody_reads_ends(client_of):
+def test_a_request_to_a_server_that_does_not_read_ends(client_of):
     rules = [{"resource_path": [f"/3303/{number}/{'x' * 100}" for number in range(256)]} for _ in range(400)]
     with socket.create_server(("127.0.0.1", 0)) as listener:
         client = client_of(f"http://127.0.0.1:{listener.getsockname()[1]}")
@@ -108,7 +108,7 @@ def test_a_name_of_several_addresses_is_tried_within_the_time(client_of, monkeyp
 
 @pytest.mark.both_clients
 def test_attempts_and_pauses_count(client_of):
-    with HostileService(lambda _: [BUSY]) as service:
+    with MaliciousService(lambda _: [BUSY]) as service:
         client = client_of(service.url, timeout=60, max_retries=100)
         slept = pause_in_no_time(client)
         # By this clock only the pauses take time.
@@ -131,10 +131,10 @@ def test_a_snapshot_that_trickles_ends(client_of, tmp_path, name):
     def answer(_):
         return itertools.chain([SNAPSHOT + MESSAGE], itertools.repeat(b"1\r\n\0\r\n"))
 
-    with HostileService(answer) as service:
+    with MaliciousService(answer) as service:
         client = client_of(service.url)
         arguments = (tmp_path / "fleet",) if name == "fleet.dataset" else ()
-        takes(lambda: attrgetter(name)(client)(*arguments), match=r"64 KiB of the answer came within timeout=0\.3")
+        takes(lambda: attrgetter(name)(client)(*arguments), match=r"64 KiB of the response came within timeout=0\.3")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -143,9 +143,9 @@ def trickle_of_devices(request):
 
 
 @pytest.mark.both_clients
-def test_a_call_over_a_kept_connection_ends_and_the_next_call_works(client_of):
+def test_a_call_over_a_reused_connection_ends_and_the_next_call_works(client_of):
     """What is left of the one answer is not taken for the other's."""
-    with HostileService(trickle_of_devices) as service:
+    with MaliciousService(trickle_of_devices) as service:
         client = client_of(service.url, timeout=60)
         assert client.subscriptions.rules.list() == []
         takes(lambda: client.get_device(DEVICE, timeout=BRIEFLY))
@@ -160,7 +160,7 @@ def test_a_proxy_of_the_environment_is_used_and_is_bounded_too(client_of, monkey
         asked.append(request)
         return trickle_of_devices(request)
 
-    with HostileService(answer) as service:
+    with MaliciousService(answer) as service:
         monkeypatch.setenv("HTTP_PROXY", service.url)
         monkeypatch.delenv("NO_PROXY", raising=False)
         monkeypatch.delenv("no_proxy", raising=False)
@@ -215,7 +215,7 @@ ASK_NOBODY = {"cassettes.use", "close", "aclose", "from_cassette", "from_env", "
 @pytest.mark.parametrize(
     ("kind", "resources"), [(MirrorClient, RESOURCES), (AsyncMirrorClient, ASYNC_RESOURCES)], ids=["sync", "async"]
 )
-def test_every_method_that_asks_the_service_takes_a_limit(kind, resources):
+def test_every_method_with_a_request_has_a_timeout(kind, resources):
     methods = {
         prefix + name: method
         for prefix, owner in [("", kind), *((f"{name}.", resource) for name, resource in resources.items())]
@@ -235,12 +235,12 @@ def of_a_snapshot(url):
 
 
 @pytest.mark.parametrize("name", OF_EACH_CALL)
-def test_each_call_ends_in_the_time_it_is_given(client_of, tmp_path, name):
+def test_each_call_ends_within_its_timeout(client_of, tmp_path, name):
     def answer(request):
         head = SNAPSHOT + MESSAGE if b"/v3/device-echo" in request else CHUNKED
         return itertools.chain([head], itertools.repeat(b"1\r\n\0\r\n"))
 
-    with HostileService(answer) as service:
+    with MaliciousService(answer) as service:
         client = client_of(service.url, timeout=60)
         given = {"FOLDER": tmp_path / "folder", "FRAME": of_a_snapshot(service.url), "RECEIVER": CallbackInbox()}
         arguments = [given.get(one, one) if isinstance(one, str) else one for one in OF_EACH_CALL[name]]
@@ -252,7 +252,7 @@ def test_each_call_ends_in_the_time_it_is_given(client_of, tmp_path, name):
         takes(call, match=r"timeout=(0\.3|2 )")
 
 
-def test_what_is_no_limit_is_refused_by_name(client_of):
+def test_an_invalid_limit_is_rejected_by_name(client_of):
     client = client_of("http://127.0.0.1:1", timeout=1)
     for timeout in (0, -1, 86_401, float("nan"), float("inf"), "3", True):
         for name in ("subscriptions.rules.list", "service.is_healthy", "devices.list", "fleet.snapshot"):
@@ -266,12 +266,12 @@ def test_pages_without_end_end(client_of):
         return [HEAD + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)]
 
     answered = itertools.count()
-    with HostileService(answer) as service:
+    with MaliciousService(answer) as service:
         takes(client_of(service.url).devices.list)
 
 
 @pytest.mark.both_clients
-def test_a_wait_for_an_answer_ends_in_its_time_whatever_the_poll_does(client_of):
+def test_a_wait_for_a_response_ends_within_its_timeout_despite_a_stalled_poll(client_of):
     def answer(request):
         if b"/pull" not in request:
             identity = re.search(rb"async-id=(\w+)", request)[1]
@@ -281,14 +281,14 @@ def test_a_wait_for_an_answer_ends_in_its_time_whatever_the_poll_does(client_of)
             return [b"HTTP/1.1 204 No Content\r\nMirror-Cursor: 3\r\n\r\n"]
         return itertools.chain([CHUNKED], itertools.repeat(b"1\r\n \r\n"))
 
-    with HostileService(answer) as service:
+    with MaliciousService(answer) as service:
         client = client_of(service.url, timeout=60)
         takes(lambda: list(client.events(timeout=BRIEFLY, outage_timeout=BRIEFLY)), CallTimeout, "whole call")
         request = client.requests.begin_read(DEVICE, TEMPERATURE)
         takes(lambda: request.result(BRIEFLY), WaitTimeout, "within 0.3 s")
 
 
-def test_what_comes_slowly_and_gets_on_is_read_whatever_time_it_takes():
+def test_a_slow_response_that_progresses_is_read_completely():
     """Of a snapshot the client's limit is for each step."""
     now = [0.0]
     pace = Pace(10, lambda: now[0])
@@ -309,7 +309,7 @@ def test_what_comes_slowly_and_gets_on_is_read_whatever_time_it_takes():
     assert pace.is_over
 
 
-def test_a_command_takes_both_limits_in_front_of_it(monkeypatch):
+def test_a_command_accepts_both_limits_before_its_name(monkeypatch):
     def answer(request):
         if b"slow" in request:
             # May come to be read when its client is gone, and others are counted.
@@ -318,7 +318,7 @@ def test_a_command_takes_both_limits_in_front_of_it(monkeypatch):
         return [BUSY]
 
     asked = []
-    with HostileService(answer) as service:
+    with MaliciousService(answer) as service:
         monkeypatch.setenv("API_HOST", service.url)
         monkeypatch.setenv("API_KEY", "key")
         told = CliRunner().invoke(mirror_command, ["--timeout", "0.3", "devices", "--type", "slow"])

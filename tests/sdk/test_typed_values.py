@@ -35,7 +35,7 @@ EIGHT = datetime(2026, 1, 5, 8, tzinfo=UTC)
         (UNDECLARED, "0012", "0012"),
     ],
 )
-def test_what_people_type_is_the_value_they_mean(path, text, value):
+def test_typed_input_becomes_the_intended_value(path, text, value):
     read = parse_value(text, path)
     assert (read, type(read)) == (value, type(value))
 
@@ -48,7 +48,7 @@ def test_what_people_type_is_the_value_they_mean(path, text, value):
             for path, example in ((LEVEL, "50"), (INTEGER, "40"), (FLOAT, r"21\.5"), (ANALOG, r"0\.5"))
             for text in ("", " ", "nan", "inf")
         ],
-        *[(path, "5,5", "a comma is no decimal point") for path in (LEVEL, FLOAT)],
+        *[(path, "5,5", "a comma is not a decimal point") for path in (LEVEL, FLOAT)],
         *[(path, text, "without a unit") for path in (LEVEL, FLOAT) for text in ("12abc", "40 %", "1_0", "1 0")],
         (LEVEL, "101", r"from 0 to 100, not 101; give a number in this range"),
         (INTEGER, str(2**63), "at most 64 bits"),
@@ -65,7 +65,7 @@ def test_what_people_type_is_the_value_they_mean(path, text, value):
         (EXECUTABLE, "1", "execute it instead"),
     ],
 )
-def test_what_is_no_value_is_refused_with_the_resource_the_reason_and_an_example(path, text, told):
+def test_an_invalid_value_is_rejected_with_resource_reason_and_example(path, text, told):
     with pytest.raises(InvalidValue, match=told) as caught:
         parse_value(text, path)
     assert str(caught.value).startswith(path)
@@ -73,7 +73,7 @@ def test_what_is_no_value_is_refused_with_the_resource_the_reason_and_an_example
 
 
 @given(pairs_of(VALUES))
-def test_what_is_shown_of_a_value_can_be_typed_again(pair):
+def test_the_displayed_form_of_a_value_can_be_typed_again(pair):
     path, value = pair
     had = decode(*encode(value, path), path)
     assert parse_value(written(had.python), path) == value
@@ -83,13 +83,13 @@ def test_what_is_shown_of_a_value_can_be_typed_again(pair):
 
 
 @given(st.text(), st.sampled_from([*VALUES, EXECUTABLE]))
-def test_any_text_is_a_value_that_can_be_sent_or_refused(text, path):
+def test_every_text_is_a_value_or_rejected(text, path):
     with suppress(InvalidValue):
         encode(parse_value(text, path), path, allow_read_only=True)
 
 
 @pytest.mark.parametrize(("path", "value"), [(SWITCH, "false"), (LEVEL, "55"), (FLOAT, "5,5"), (OBJLINK, "3303")])
-def test_a_text_in_the_place_of_a_value_is_told_what_reads_it(path, value):
+def test_a_text_instead_of_a_value_is_rejected_with_the_parser(path, value):
     with pytest.raises(InvalidValue, match=r"text= .*mirror_sdk\.parse_value\(text, path\)") as caught:
         encode(value, path)
     assert "bool(" not in str(caught.value)
@@ -116,7 +116,7 @@ def test_a_value_or_a_typed_one_is_written_and_never_both(client, light):
     assert (request.requested_value.python, request.requested_value.content_type) == (55, "application/json")
 
 
-def test_a_column_of_texts_in_a_plan_is_read_as_what_people_typed_or_refused_in_its_row(client, light):
+def test_texts_in_a_plan_are_parsed_as_typed_input_or_rejected_in_their_row(client, light):
     def plan(*rows):
         return client.plan(pd.DataFrame([(light, *row) for row in rows], columns=["device", "path", "text"]))
 
@@ -133,7 +133,7 @@ def test_a_column_of_texts_in_a_plan_is_read_as_what_people_typed_or_refused_in_
         client.plan(table)
 
 
-def test_json_lists_and_other_keys_are_rejected_for_a_multiple_resource_with_the_form_that_it_takes():
+def test_json_lists_and_other_keys_are_rejected_for_a_multiple_resource_with_the_valid_form():
     for text in ("[1, 2]", ' {"0": 1}', "[]"):
         with pytest.raises(InvalidValue, match=r"instance, not .*; give a dict .* such as \{0: 3800, 1: 5000\}"):
             parse_value(text, "/3/0/7")

@@ -45,14 +45,14 @@ def test_a_table_of_events_has_the_units_that_devices_name(client, rooms):
     assert frame.attrs["mirror"]["position"] == frame["seq"].max()
 
 
-def test_many_devices_are_asked_for_at_once(client, rooms, monkeypatch):
+def test_many_devices_are_requested_concurrently(client, rooms, monkeypatch):
     monkeypatch.setattr("mirror_sdk.tables.units._FEW", 1)
     monkeypatch.setattr("mirror_sdk.tables.events.EVENTS_AT_A_TIME", 1)
     monkeypatch.setattr("mirror_sdk.tables.events._ROWS_AT_A_TIME", 1)
     assert units(client.notifications.events_frame(after=0, timeout=0)) == EXPECTED
 
 
-def test_a_table_without_such_resources_asks_for_nothing(client, rooms, monkeypatch):
+def test_a_table_without_such_resources_sends_no_request(client, rooms, monkeypatch):
     tables = client.notifications._tables
     monkeypatch.setattr(tables, "state_at", lambda *_, **__: pytest.fail("nothing was to be asked for"))
     assert units(client.notifications.events_frame(after=0, timeout=0, paths=[LEVEL])) == {"lamp": "%"}

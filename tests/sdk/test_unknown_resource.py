@@ -20,7 +20,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("device", ["sensor-1", None], ids=["name", "id"])
-def test_what_a_device_never_had_is_an_unknown_resource(client, device_id, device):
+def test_a_resource_that_a_device_never_had_is_unknown(client, device_id, device):
     for call, (ask, before) in CALLS.items():
         with pytest.raises(UnknownResource, match=UNKNOWN) as caught:
             ask(client, device or device_id, UNKNOWN)
@@ -45,7 +45,7 @@ LATE = {
 
 
 @pytest.mark.parametrize("device", ["sensor-1", None], ids=["name", "id"])
-def test_what_a_device_has_lost_is_an_unknown_resource_too(client, simulator, device_id, device):
+def test_a_resource_that_a_device_lost_is_unknown(client, simulator, device_id, device):
     simulator.remove_resource(device_id, LOST)
     for call, ask in LATE.items():
         with pytest.raises(UnknownResource, match=LOST) as caught:
@@ -73,7 +73,7 @@ def test_it_says_that_an_object_instance_of_a_simulated_device_is_no_resource(cl
             refused()
 
 
-def test_a_plan_refuses_it_in_its_row_or_has_it_in_its_ledger(client, simulator, device_id):
+def test_a_plan_rejects_it_in_its_row_or_reports_it_in_the_result(client, simulator, device_id):
     plan = client.plan([(device_id, "/3311/9/5850", True), ("sensor-1", LOST, True)])
     assert plan.frame["check"].tolist() == ["unknown_resource", "ok"]
     simulator.remove_resource(device_id, LOST)

@@ -69,7 +69,7 @@ NOT_NUMBERS = [
 ]
 
 
-def test_a_number_of_very_many_digits_takes_no_time():
+def test_a_number_with_very_many_digits_is_handled_quickly():
     start = time.thread_time()
     assert decode(b"1" * 2**18, "text/plain", INTEGER).kind is ValueKind.OPAQUE
     assert time.thread_time() - start < 1
@@ -89,7 +89,7 @@ OTHER_TYPES = {
 
 
 @pytest.mark.parametrize("path", OTHER_TYPES)
-def test_what_is_not_of_the_declared_type_or_not_strictly_a_number_stays_opaque(path):
+def test_a_payload_that_does_not_match_its_type_remains_opaque(path):
     is_number = path in {FLOAT, INTEGER, UNSIGNED, TIME}
     for raw in [*OTHER_TYPES[path], *(map(str.encode, NOT_NUMBERS) if is_number else ())]:
         assert decode(raw, "text/plain", path) == Value(ValueKind.OPAQUE, raw, raw, "text/plain")
@@ -161,7 +161,7 @@ NOT_WRITABLE = {
 
 
 @pytest.mark.parametrize(("path", "values"), NOT_WRITABLE.items())
-def test_wrong_values_are_refused_with_the_path(path, values):
+def test_invalid_values_are_rejected_with_the_path(path, values):
     for value in values:
         with pytest.raises(InvalidValue, match=path):
             encode(value, path)
@@ -177,13 +177,13 @@ def test_wrong_values_are_refused_with_the_path(path, values):
         (2**65, UNDECLARED, ["66 bits", "64 are the most", "give a float"]),
     ],
 )
-def test_a_refusal_says_what_is_expected_and_the_cure(value, path, words):
+def test_a_rejection_states_the_expected_type_and_the_cure(value, path, words):
     with pytest.raises(InvalidValue) as refused:
         encode(value, path)
     assert all(word in str(refused.value) for word in words), str(refused.value)
 
 
-def test_an_integer_too_long_for_python_to_print_is_refused_too():
+def test_an_integer_too_long_to_print_is_rejected():
     with pytest.raises(InvalidValue, match="16610 bits"):
         encode(10**5000, FLOAT)
 
@@ -199,7 +199,7 @@ def test_a_float_that_may_have_been_another_integer_is_none(path):
     assert decode(b"1e18", "application/json", path).python == 10**18
 
 
-def test_a_read_only_resource_is_refused_unless_the_device_is_said_to_take_it():
+def test_a_write_to_a_read_only_resource_is_rejected_unless_allowed():
     with pytest.raises(InvalidValue, match=r"/3303/0/5700 \(Temperature · Sensor Value\) .*allow_read_only=True"):
         encode(21.5, "/3303/0/5700")
     assert encode(21.5, "/3303/0/5700", allow_read_only=True) == (b"21.5", "text/plain")
@@ -222,7 +222,7 @@ def test_bytes_are_octets_and_may_be_a_payload_already_written():
     ("content_type", "name"),
     [("50", "application/json"), (11542, "application/vnd.oma.lwm2m+tlv"), ("json", "text/plain"), ("", "text/plain")],
 )
-def test_a_content_type_is_sent_as_it_was_given_and_by_its_name_alone(content_type, name):
+def test_a_content_type_is_sent_unchanged_and_matched_by_its_name(content_type, name):
     assert encode(21.5, FLOAT, "TEXT/plain;charset=utf-8") == (b"21.5", "TEXT/plain;charset=utf-8")
     with pytest.raises(InvalidValue, match=f"no name of a content type; write it like '{re.escape(name)}'"):
         encode(21.5, FLOAT, content_type)
@@ -239,7 +239,7 @@ def test_a_content_type_is_sent_as_it_was_given_and_by_its_name_alone(content_ty
         (b"", OPAQUE, "0 bytes", ("opaque", None, "")),
     ],
 )
-def test_values_are_shown_for_people_and_the_form_for_json_has_bytes_apart(raw, path, shown, form):
+def test_values_have_a_readable_form_and_a_json_form_that_marks_bytes(raw, path, shown, form):
     content_type = "application/octet-stream" if path == UNDECLARED else "text/plain"
     value = decode(raw, content_type, path)
     assert str(value) == shown

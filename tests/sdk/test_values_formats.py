@@ -59,7 +59,7 @@ def check_round_trip(value, path, content_type):
 @pytest.mark.parametrize(("content_type", "cases"), [*((one, declared) for one in (None, *TYPED)), (JSON, no_bytes)])
 @settings(max_examples=60)
 @given(data=st.data())
-def test_what_is_encoded_decodes_to_the_same_value_and_type(content_type, cases, data):
+def test_encoded_values_decode_to_the_same_value_and_type(content_type, cases, data):
     path, value = data.draw(pairs_of(cases))
     check_round_trip(value, path, content_type)
 
@@ -78,7 +78,7 @@ def test_formats_with_types_of_their_own_need_no_declaration(content_type, value
 @pytest.mark.parametrize(
     ("length", "head"), [(0, 2), (7, 2), (8, 3), (255, 3), (256, 4), (65535, 4), (65536, 5), (2**17, 5)]
 )
-def test_a_length_of_a_tlv_takes_as_many_bytes_as_it_needs(length, head):
+def test_the_length_field_of_a_tlv_is_minimal(length, head):
     raw, _ = encode(bytes(length), OPAQUE, LWM2M_TLV)
     assert len(raw) == head + length
     assert decode(raw, LWM2M_TLV, OPAQUE).python == bytes(length)
@@ -178,7 +178,7 @@ hexed = bytes.fromhex
         ("text/html", b"21.5", FLOAT, "unknown"),
     ],
 )
-def test_what_cannot_be_read_says_why(content_type, raw, path, problem):
+def test_an_unreadable_payload_has_a_reason(content_type, raw, path, problem):
     value = decode(raw, content_type, path)
     assert value.kind is ValueKind.OPAQUE
     assert content_type == LWM2M_TLV or value == Value(ValueKind.OPAQUE, raw, raw, content_type)
@@ -272,7 +272,7 @@ def test_a_mapping_is_written_as_tlv_and_as_senml_where_nothing_is_declared():
         ({0: {0: 1}}, VOLTAGES, None, "has no instances"),
     ],
 )
-def test_a_mapping_that_is_no_multiple_resource_is_refused(values, path, content_type, message):
+def test_an_invalid_mapping_for_a_multiple_resource_is_rejected(values, path, content_type, message):
     with pytest.raises(InvalidValue, match=message):
         encode(values, path, content_type, allow_read_only=True)
 
@@ -293,7 +293,7 @@ def test_bytes_meant_as_bytes_are_no_problem():
         assert (value.kind, value.python, value.problem) == (ValueKind.OPAQUE, b"\x01", None)
 
 
-def test_a_resource_of_a_tlv_that_nobody_declared_is_its_bytes_and_a_bad_one_leaves_the_others_as_they_are():
+def test_undeclared_tlv_resources_are_bytes_and_invalid_ones_do_not_affect_others():
     values = decode_many(bytes.fromhex("c1 09 64 c3 0a 000001 c1 10 55"), LWM2M_TLV, "/3/0")
     assert (values["/3/0/9"].python, values["/3/0/16"].python) == (100, "U")
     assert (values["/3/0/10"].kind, values["/3/0/10"].python) == (ValueKind.OPAQUE, b"\x00\x00\x01")
@@ -404,14 +404,14 @@ def test_values_are_written_as_the_standards_have_it(value, path, content_type, 
 
 
 @pytest.mark.parametrize("content_type", [LWM2M_TLV, LWM2M_JSON, SENML_JSON, SENML_CBOR, CBOR, JSON])
-def test_every_format_refuses_what_the_resource_does_not_take(content_type):
+def test_every_format_rejects_values_that_the_resource_does_not_accept(content_type):
     naive = datetime(2026, 11, 20, 12)
     for value, path in ((math.nan, FLOAT), (True, INTEGER), (naive, TIME), ("\ud800", STRING), (None, UNDECLARED)):
         with pytest.raises(InvalidValue, match=path):
             encode(value, path, content_type)
 
 
-def test_what_a_format_cannot_hold_is_refused_with_the_cure():
+def test_values_that_a_format_cannot_represent_are_rejected_with_the_cure():
     with pytest.raises(InvalidValue, match="register_object"):
         encode(21.5, UNDECLARED, LWM2M_TLV)
     with pytest.raises(InvalidValue, match="JSON has no bytes"):

@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from changed_answers import Between
+from changed_responses import Between
 from resource_paths import SWITCH, TEMPERATURE
 from usual import URL
 
@@ -44,7 +44,7 @@ def pointing_at(mark, *categories):
     assert {(one.filename, one.lineno) for one in caught} <= {(__file__, number)}
 
 
-def test_losses_are_warned_of_where_answers_and_events_are_taken(plain, device_id, lose):
+def test_losses_are_warned_of_where_responses_and_events_are_read(plain, device_id, lose):
     plain.subscribe(device_id, TEMPERATURE)
     request, *others = [plain.requests.begin_read(device_id, SWITCH) for _ in range(3)]
     lose()
@@ -66,15 +66,15 @@ def test_losses_are_warned_of_where_answers_and_events_are_taken(plain, device_i
     [
         (Gap(None, None), r"\(all before this moment\)"),
         (Gap(5, 9), r"\(5-9\)"),
-        (Gap(101, 2**40 + 50), r"\(those from 101 on: the service went back to an earlier state\)"),
+        (Gap(101, 2**40 + 50), r"\(those from 101 on: the service was restored to an earlier state\)"),
     ],
 )
-def test_what_is_lost_is_told_as_far_as_it_is_known(gap, told):
+def test_a_loss_is_described_as_far_as_known(gap, told):
     with pytest.warns(GapWarning, match=told):
         warn_of(gap)
 
 
-def test_what_is_lost_beside_an_answer_is_nothing_to_who_waits_for_it(plain, simulator, device_id, lose):
+def test_a_loss_of_other_entries_does_not_concern_a_waiter(plain, simulator, device_id, lose):
     other = simulator.add_device("other", [{"path": SWITCH, "value": "0"}])
     plain.subscribe(device_id, TEMPERATURE)
     simulator.set_online(other, False)
@@ -108,7 +108,7 @@ def test_with_an_asynchronous_client_it_is_the_line_that_awaits(run, device_id, 
 # Plans
 
 
-def test_a_plan_whose_writes_are_answered_tells_of_no_gap(client, simulator, device_id, lose, tmp_path):
+def test_a_plan_with_all_responses_warns_of_no_gap(client, simulator, device_id, lose, tmp_path):
     client.subscribe(device_id, TEMPERATURE)
     client.plan([(device_id, SWITCH, True)]).save(tmp_path / "plan.json")
     lose()
@@ -121,7 +121,7 @@ def test_a_plan_whose_writes_are_answered_tells_of_no_gap(client, simulator, dev
         assert plan.undo().frame["check"].tolist() == ["no_earlier_value"]
 
 
-def test_a_plan_with_a_lost_answer_tells_of_it_where_it_is_applied(mirror, device_id, lose):
+def test_a_plan_with_a_lost_response_warns_at_the_call(mirror, device_id, lose):
     def lose_answer(request, answer):
         """The log has dropped the answer as soon as a request is placed."""
         if request.method == "POST" and "/device-requests/" in request.url.path:

@@ -11,7 +11,15 @@ import pytest
 from patience import until as wait_until
 from resource_paths import SWITCH, TEMPERATURE
 
-from mirror_sdk import BadRequest, CallbackInbox, ChannelGone, ConfigError, EventKind, UnexpectedAnswer, WebhookReceiver
+from mirror_sdk import (
+    BadRequest,
+    CallbackInbox,
+    ChannelGone,
+    ConfigError,
+    EventKind,
+    UnexpectedResponse,
+    WebhookReceiver,
+)
 from mirror_sdk.errors import ConnectionFailed
 from mirror_sdk.webhook import parse_callback
 from mirror_sdk.webhook.callback_reader import CallbackReader
@@ -50,13 +58,13 @@ def reader_of(inbox: CallbackInbox) -> CallbackReader:
 
 
 @pytest.mark.both_clients
-def test_requests_are_answered_by_it(pushed, device_id, receiver):
+def test_requests_get_their_responses_through_the_webhook(pushed, device_id, receiver):
     # One that is waited for alone may be answered sooner, with its request.
     assert pushed.requests.begin_read(device_id, TEMPERATURE).result(60).python == 21.5
     assert pushed.requests.begin_write(device_id, SWITCH, True).exception(60) is None
     assert pushed.get_device(device_id)[SWITCH].desired.status.name == "SUCCESS"
     assert receiver.last >= 2
-    assert receiver.refused == 0
+    assert receiver.rejected == 0
     with pytest.raises(ValueError, match="after="):
         list(pushed.events(after=0))
     pushed.notifications.use_long_polling()
@@ -87,14 +95,14 @@ def test_events_are_those_of_long_polling(pushed, new_client, simulator, device_
     assert [value for _, _, value, _ in by_webhook] == [21.5, 30.0, 31.0, 32.0]
 
 
-def test_an_address_is_needed_and_must_answer(client):
+def test_an_address_is_required_and_must_respond(client):
     with pytest.raises(ValueError, match="url="):
         client.notifications.use_webhook(CallbackInbox())
     with pytest.raises(BadRequest, match="the test call of the URL failed"):
         client.notifications.use_webhook(CallbackInbox(), url="http://127.0.0.1:9/callback")
 
 
-def test_an_application_of_ones_own_hands_on_what_it_gets(client, device_id):
+def test_a_custom_application_passes_on_received_messages(client, device_id):
     inbox = CallbackInbox()
     # Any HTTP server will do: this one passes its calls on to the inbox.
     with WebhookReceiver() as own:
@@ -106,10 +114,10 @@ def test_an_application_of_ones_own_hands_on_what_it_gets(client, device_id):
 # The receiver
 
 
-def test_a_call_without_the_token_is_refused_and_changes_nothing(receiver):
+def test_a_call_without_the_token_is_rejected_and_changes_nothing(receiver):
     for headers in ({}, {TOKEN_HEADER: "guessed"}, {TOKEN_HEADER: "é".encode()}):
         assert httpx.put(receiver.url, content=message("u"), headers=headers, trust_env=False).status_code == 403
-    assert (receiver.last, receiver.refused) == (0, 3)
+    assert (receiver.last, receiver.rejected) == (0, 3)
     token = receiver.headers[TOKEN_HEADER]
     assert httpx.put(receiver.url, content=message("u"), headers={"X-MIRROR-TOKEN": token}, trust_env=False).is_success
     assert receiver.last == 1
@@ -117,14 +125,14 @@ def test_a_call_without_the_token_is_refused_and_changes_nothing(receiver):
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"x"', b"\xff", b"[" * 100_000])
-def test_a_body_that_is_no_message_is_refused(receiver, body):
-    with pytest.raises(UnexpectedAnswer):
+def test_an_invalid_body_is_rejected(receiver, body):
+    with pytest.raises(UnexpectedResponse):
         parse_callback(body)
     assert receiver.receive(body, receiver.headers) == 400
     assert receiver.last == 0
 
 
-def test_other_methods_endless_bodies_and_a_port_in_use_are_refused(receiver):
+def test_other_methods_endless_bodies_and_a_port_in_use_are_rejected(receiver):
     assert httpx.get(receiver.url, trust_env=False).status_code == 501
     chunks = iter([b"{}"])
     assert httpx.put(receiver.url, headers=receiver.headers, content=chunks, trust_env=False).status_code == 411
@@ -136,14 +144,14 @@ def test_other_methods_endless_bodies_and_a_port_in_use_are_refused(receiver):
         assert b" 413 " in connection.recv(1000)
 
 
-def test_one_bad_entry_takes_no_other_with_it():
+def test_an_invalid_entry_does_not_affect_others():
     entries = parse_callback(b'{"notifications":[{"ep":1},{"ep":"d","path":"/1/0/0"}],"news":[1]}')
     assert [isinstance(entry.body, Unreadable) for entry in entries] == [True, False, True]
     assert parse_callback(b"{}") == ()
 
 
 def test_each_reader_has_its_own_position_and_a_slow_one_gets_a_gap(monkeypatch):
-    monkeypatch.setattr("mirror_sdk.webhook.inbox.ENTRIES_KEPT", 3)
+    monkeypatch.setattr("mirror_sdk.webhook.inbox.MAX_ENTRIES", 3)
     inbox = CallbackInbox()
     slow, quick = reader_of(inbox), reader_of(inbox)
     inbox.receive(message("a", "b"), inbox.headers)
@@ -175,7 +183,7 @@ def read_all(reader):
     return found
 
 
-def test_what_the_log_had_dropped_before_it_came_is_a_loss():
+def test_entries_dropped_from_the_log_before_delivery_are_a_loss():
     inbox = CallbackInbox()
     reader = reader_of(inbox)
     receive(inbox, b"{}", numbered(5, 6), numbered(9), numbered(10, 12))
@@ -183,7 +191,7 @@ def test_what_the_log_had_dropped_before_it_came_is_a_loss():
     assert read_all(reader.at(9)) == [10, (11, 11), 12]
 
 
-def test_what_others_read_before_a_webhook_was_registered_again_is_a_loss_to_earlier_readers_only():
+def test_entries_read_by_others_before_a_new_registration_are_a_loss_for_earlier_readers_only():
     inbox = CallbackInbox()
     earlier = reader_of(inbox)
     receive(inbox, b"{}", numbered(5), b"{}")

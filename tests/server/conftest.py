@@ -1,4 +1,4 @@
-"""A server inside the test, reached over WSGI, on a clock that stands still."""
+"""A server in the process of the test, called over WSGI, with a manual clock."""
 
 import base64
 import re
@@ -25,7 +25,7 @@ from mirror_sdk.wire.notifications import NotificationMessage
 from mirror_server import hooks
 from mirror_server.core.commands import Command
 from mirror_server.core.instants import Instant
-from mirror_server.hooks import extends, of_all, open_database, read_settings
+from mirror_server.hooks import call_installed, extends, open_database, read_settings
 from mirror_server.notifications.webhooks import LOOPBACK
 from mirror_server.server import Services
 from mirror_server.service import keys
@@ -39,13 +39,13 @@ from mirror_server.store.session import Session
 from mirror_server.views.deferred import Deferred
 from mirror_server.web.app import create_app
 
-HoldPoll = Callable[..., Future[Any]]
+OpenPoll = Callable[..., Future[Any]]
 
 USUAL_RESOURCE = {"path": "/3303/0/5700", "value": "21.5", "observable": True}
 
 
 class Selection:
-    """Selects devices in a query as an extension does: by name, and by another column that is looked up for each."""
+    """Selects devices in a query like an extension: by name, and by a column that needs a subquery."""
 
     COLUMNS = MappingProxyType({"named": "endpoint_name", "looked_up": "(SELECT endpoint_type)"})
 
@@ -60,7 +60,7 @@ class Selection:
 
 
 class Server:
-    """A server on a file, which may be opened again, with devices in memory, and :class:`Selection`."""
+    """A server on a database that can be reopened, with devices in memory and :class:`Selection`."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         usual = {"manual_clock": True, "callback_networks": LOOPBACK}
@@ -86,7 +86,7 @@ class Server:
         self.open()
 
     def key(self, *scopes: Scope) -> str:
-        """A new access key, with all scopes where none is given; its log begins now."""
+        """Create an access key, by default with all scopes, and its log."""
         key = keys.create(self.services.database, "test", scopes or tuple(Scope), self.now)
         self.call(key, "GET", "/v2/notification/pull?after=latest&hold=0")
         return key
@@ -108,11 +108,11 @@ class Server:
         settled: bool = True,
         **options: Any,
     ) -> Any:
-        """Send a request, with a key in its name, and let what it causes settle."""
+        """Send a request with a key, and let its effects settle."""
         authorization = {} if key is None else {"Authorization": f"Bearer {key}"}
         answer = self._client.open(path, method=method, headers=authorization | (headers or {}), **options)
         if answer.status_code == 202:
-            # Read to its end, as of a server that has sent it: a device gets some requests no sooner.
+            # Read it completely, like a server that has sent it: some requests reach the device only then.
             answer.get_data()
             answer.close()
         if method != "GET" and settled:
@@ -120,44 +120,44 @@ class Server:
         return answer
 
     def advance(self, key: str, seconds: float) -> None:
-        """Let domain time pass, with all that becomes due."""
+        """Advance domain time, and do what becomes due."""
         advance(self.services, seconds)
 
     def add_device(self, key: str, name: str, *resources: dict[str, Any], **more: Any) -> str:
-        """A device, with an observable temperature where no resources are given; gives its id."""
+        """Add a device, by default with an observable temperature, and return its id."""
         device_id = self.devices.add(name, *(resources or (USUAL_RESOURCE,)), **more)
         self._settle()
         return device_id
 
     def set_value(self, key: str, device_id: str, value: str, path: str = "/3303/0/5700", **flags: Any) -> None:
-        """The device has another value, or another flag."""
+        """Change a value or a flag of the device."""
         self.devices.set_value(device_id, path, value, **flags)
         self._settle()
 
     def patch(self, key: str, device_id: str, **behavior: Any) -> None:
-        """The device is ``online`` or not, gives another ``answer``, or each after ``latency_seconds``."""
+        """Change the behavior of the device: ``online``, ``answer`` or ``latency_seconds``."""
         self.devices.behave(device_id, **behavior)
         self._settle()
 
     def registration(self, key: str, device_id: str, method: str) -> None:
-        """The device registers (POST), updates its registration (PUT), or leaves (DELETE)."""
+        """Register the device (POST), update its registration (PUT), or deregister it (DELETE)."""
         act = {"POST": self.devices.register, "PUT": self.devices.update, "DELETE": self.devices.deregister}[method]
         act(device_id)
         self._settle()
 
     def remove_resource(self, device_id: str, path: str) -> None:
-        """The device has a resource no more, which the service learns at its next update."""
+        """Remove a resource of the device. The server gets the change with the next registration update."""
         self.devices.remove_resource(device_id, path)
 
     def value_of_device(self, device_id: str, path: str) -> str:
-        """What the device itself has of a resource."""
+        """Return the device's own value of a resource."""
         return self.devices.device(device_id).resources[path].value
 
     def _settle(self) -> None:
         assert self.services.database.settle(60)
 
-    def place(self, key: str, device_id: str, async_id: str, method: str, path: str, **body: Any) -> Any:
-        """Place a device request and let it settle; ``value`` is the text to write."""
+    def submit(self, key: str, device_id: str, async_id: str, method: str, path: str, **body: Any) -> Any:
+        """Submit a device request and let it settle; ``value`` is the text to write."""
         if "value" in body:
             body["payload-b64"] = base64.b64encode(body.pop("value").encode()).decode()
         query = {"async-id": async_id}
@@ -176,18 +176,18 @@ class Server:
         assert (answer.status_code, answer.get_data()) == (202, b"")
 
     def subscribed(self, key: str, device_id: str) -> list[str]:
-        """The paths that are subscribed by somebody."""
+        """Return the paths with at least one subscription."""
         body = self.call(key, "GET", f"/v3/devices/{device_id}/echo").json
         return [entry["resource_path"] for entry in body["resources"] if entry["subscribed"]]
 
     def resource(self, key: str, device_id: str, path: str = "/3303/0/5700") -> Any:
-        """One resource of E1, whose body is what the interface says."""
+        """Return one resource of E1, after validating the body."""
         body = self.call(key, "GET", f"/v3/devices/{device_id}/echo").json
         DeviceObjectBody.model_validate(body, extra="forbid")
         return next(entry for entry in body["resources"] if entry["resource_path"] == path)
 
     def log(self, key: str, after: int = 0) -> list[tuple[str, Any]]:
-        """All entries of the application's log behind a number, in its order, as (kind, entry)."""
+        """Return all entries of the application's log after a number, in order, as (kind, entry)."""
         assert self.services.database.settle(60)
         found: list[tuple[str, Any]] = []
         while True:
@@ -200,21 +200,21 @@ class Server:
             after = int(answer.headers["Mirror-Cursor"])
 
     def entries(self, key: str, kind: str, after: int = 0) -> list[Any]:
-        """The entries of one kind of the application's log behind a number."""
+        """Return the entries of one kind of the application's log after a number."""
         return [entry for each, entry in self.log(key, after) if each == kind]
 
     def kinds(self, key: str, after: int = 0) -> list[str]:
-        """The kinds of the entries of the application's log behind a number."""
+        """Return the kinds of the entries of the application's log after a number."""
         return [kind for kind, _ in self.log(key, after)]
 
     def responses(self, key: str) -> dict[str, tuple[int, str | None]]:
-        """Status and category of each async response, by async-id; none came twice."""
+        """Return status and category of each async response by async-id; check that none came twice."""
         entries = self.entries(key, "async-responses")
         assert len({entry["id"] for entry in entries}) == len(entries)
         return {entry["id"]: (entry["status"], entry.get("error")) for entry in entries}
 
     def waiting(self, key: str) -> list[Command]:
-        """The requests of the key's application that have not ended, in their order."""
+        """Return the unfinished requests of the key's application, in order."""
         with self.services.database.read() as session:
             device_ids = commands.devices_with_waiting(session)
             found = [each for device_id in device_ids for each in commands.waiting(session, device_id)]
@@ -222,7 +222,7 @@ class Server:
         return sorted(of_key, key=lambda each: each.command_id)
 
     def observed(self, key: str) -> list[tuple[str, str]]:
-        """Device id and value of each observation event."""
+        """Return device id and value of each observation event."""
         entries = self.entries(key, "notifications")
         return [(entry["ep"], base64.b64decode(entry["payload"]).decode()) for entry in entries]
 
@@ -232,13 +232,13 @@ class Server:
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """Asynchronous tests run on an event loop of asyncio, one for each test."""
+    """Run each asynchronous test on its own event loop of asyncio."""
     return "asyncio"
 
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """That of a database without anything in it."""
+    """The URL of an empty database."""
     return new_database_url(tmp_path)
 
 
@@ -249,7 +249,7 @@ def database(url: str) -> Iterator[Database]:
 
 
 @contextmanager
-def _held(database: Database) -> Iterator[None]:
+def _block_writer(database: Database) -> Iterator[None]:
     started, go_on = threading.Event(), threading.Event()
 
     def hold(_session: Session) -> None:
@@ -267,8 +267,8 @@ def _held(database: Database) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def hold_writer() -> Callable[[Database], AbstractContextManager[None]]:
-    """Keeps the writer of a database busy, so that all that is submitted meanwhile waits, and comes into one group."""
-    return _held
+    """Block the writer of a database, so that all work submitted meanwhile forms one group."""
+    return _block_writer
 
 
 @pytest.fixture
@@ -297,7 +297,7 @@ def device(server: Server, key: str) -> str:
 
 @pytest.fixture
 def new_server(tmp_path: Path) -> Iterator[Callable[..., Server]]:
-    """Makes a server with other settings, on a database of its own."""
+    """Create a server with other settings, on its own database."""
     made: list[Server] = []
 
     def make(**settings: Any) -> Server:
@@ -312,8 +312,8 @@ def new_server(tmp_path: Path) -> Iterator[Callable[..., Server]]:
 
 
 @pytest.fixture(scope="session")
-def refused() -> Callable[..., ErrorBody]:
-    """Checks that an answer is an error of this code, in every detail the interface gives; gives its body."""
+def check_error() -> Callable[..., ErrorBody]:
+    """Check that a response is an error with this code and the documented body; return the body."""
 
     def check(answer: Any, code: int, *fields: str) -> ErrorBody:
         assert answer.status_code == code, (answer.request.method, answer.request.url, answer.get_data())
@@ -333,14 +333,17 @@ def refused() -> Callable[..., ErrorBody]:
     return check
 
 
+refused = check_error
+
+
 class Disk:
-    """The disk under the server."""
+    """The disk of the server."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
 
     def break_down(self) -> None:
-        # Where SQLite may only read, it fails as on a disk that was remounted read-only.
+        # With query_only, SQLite fails as on a disk that was remounted read-only.
         self.set_read_only(read_only=True)
         assert self._server.call(None, "HEAD", "/readyz", settled=False).status_code == 503
 
@@ -352,7 +355,7 @@ class Disk:
         assert not read_only or self._server.services.database.settle(60)
         backend: Any = self._server.services.database.backend
         if ON_POSTGRESQL:
-            # Not inside a transaction of the writer, which would undo it, or has failed already.
+            # Not inside a transaction of the writer, which may roll it back or has failed already.
             while not self._is(read_only=read_only):
                 with suppress(InFailedSqlTransaction):
                     backend._connection.run(f"SET default_transaction_read_only = {int(read_only)}")
@@ -369,7 +372,7 @@ class Disk:
 
 @pytest.fixture
 def disk_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Server], Disk]:
-    """Gives the disk under a server."""
+    """Return the disk of a server."""
     monkeypatch.setattr("mirror_server.store.writer._RETRY_SECONDS", 0.02)
     return Disk
 
@@ -380,8 +383,8 @@ def disk(server: Server, disk_of: Callable[[Server], Disk]) -> Disk:
 
 
 @pytest.fixture
-def held_poll(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[HoldPoll]:
-    """Opens a poll on a thread of its own; it is open, and waits, when the future of its answer is returned."""
+def open_poll(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenPoll]:
+    """Open a poll on its own thread, and return the future of its response when it waits."""
     waits = threading.Semaphore(0)
     wait = Deferred.wait
 
@@ -402,10 +405,13 @@ def held_poll(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[HoldP
         yield hold
 
 
+held_poll = open_poll
+
+
 @pytest.fixture(scope="module")
 def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for all tests of a module that change nothing they share."""
-    more = chain.from_iterable(each.items() for each in of_all("demo_settings"))
+    """Share one server between the tests of a module that change no common state."""
+    more = chain.from_iterable(each.items() for each in call_installed("demo_settings"))
     running = Server(tmp_path_factory.mktemp("shared"), **dict(more))
     yield running
     running.services.close()
@@ -413,14 +419,14 @@ def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Installs another package with an extension, of this name and with this text."""
+    """Install a package with an extension of this name and source."""
 
     def make(name: str, text: str) -> None:
         folder = tmp_path / "site"
-        about = folder / f"{name}-1.0.dist-info"
-        about.mkdir(parents=True)
-        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        (about / "entry_points.txt").write_text(f"[mirror_server.extensions]\n{name} = mirror_{name}\n")
+        metadata = folder / f"{name}-1.0.dist-info"
+        metadata.mkdir(parents=True)
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (metadata / "entry_points.txt").write_text(f"[mirror_server.extensions]\n{name} = mirror_{name}\n")
         (folder / f"mirror_{name}.py").write_text(text)
         monkeypatch.syspath_prepend(str(folder))
         monkeypatch.delitem(sys.modules, f"mirror_{name}", raising=False)

@@ -1,4 +1,4 @@
-"""Extensions come, are left out, and are refused: those of the server, and those of other packages."""
+"""Extensions of the server and of other packages are loaded, left out or rejected."""
 
 import sys
 
@@ -19,7 +19,7 @@ from mirror_server.hooks import extends
 
 @dataclass(frozen=True, kw_only=True)
 class Greeting:
-    greeting: str = setting("hello", "What is said.")
+    greeting: str = setting("hello", "The greeting.")
 
 
 @extends
@@ -29,7 +29,7 @@ def settings():
 """
 
 
-def test_what_is_left_out_is_not_there_and_all_else_is(install, new_server, caplog):
+def test_left_out_extension_is_not_loaded(install, new_server, caplog):
     install("greeting", GREETING)
     caplog.set_level("INFO", "mirror_server")
     server = new_server(without=("greeting",))
@@ -45,14 +45,14 @@ def test_what_is_left_out_is_not_there_and_all_else_is(install, new_server, capl
         ({"without": ("greeting",), "greeting": "hi"}, "--greeting is of the extension greeting, which is left out"),
     ],
 )
-def test_what_cannot_be_left_out_is_refused_with_its_name(install, settings, why):
+def test_unknown_or_configured_extension_cannot_be_left_out(install, settings, why):
     install("greeting", GREETING)
     made = read_settings(**settings)
     with pytest.raises(CannotServe, match=why):
         Extensions(made.without).check(made)
 
 
-def test_an_extension_whose_package_is_missing_is_left_out_and_says_what_to_install(install):
+def test_extension_with_a_missing_package_is_left_out_with_a_cure(install):
     install("dried", GREETING + "\n@extends\ndef needs():\n    return ['mirror_no_such_package']\n")
     extensions = Extensions()
     assert "dried" not in extensions.names
@@ -62,7 +62,7 @@ def test_an_extension_whose_package_is_missing_is_left_out_and_says_what_to_inst
     extensions.check(Settings())
 
 
-def test_an_extension_called_like_another_one_keeps_the_server_from_starting(install, tmp_path):
+def test_duplicate_extension_name_prevents_the_start(install, tmp_path):
     install("greeting", GREETING)
     other = tmp_path / "site" / "other-1.0.dist-info"
     other.mkdir()
@@ -75,13 +75,13 @@ def test_an_extension_called_like_another_one_keeps_the_server_from_starting(ins
 @pytest.mark.parametrize(
     ("module", "name", "extra"), [("pyarrow", "snapshots", "server"), ("prometheus_client", "metrics", "server")]
 )
-def test_an_extension_of_the_server_names_an_extra_that_there_is(monkeypatch, module, name, extra):
+def test_missing_package_message_names_an_existing_extra(monkeypatch, module, name, extra):
     pytest.importorskip(f"mirror_server.extensions.{name}")
     monkeypatch.setitem(sys.modules, module, None)
     assert Extensions().left_out[name] == f"{module} is missing; pip install 'device-state-mirror[{extra}]'"
 
 
-def test_the_manual_lists_all_with_what_they_are_and_their_topics(install):
+def test_manual_lists_extensions_with_purpose_and_topics(install):
     install("hail", f'"""Says hello.\n\nAnd more."""\n{GREETING}')
     told = CliRunner().invoke(main, ["help", "extensions"]).output.splitlines()
     assert "- ``hail``: Says hello." in told
@@ -91,10 +91,10 @@ def test_the_manual_lists_all_with_what_they_are_and_their_topics(install):
         assert any(line.endswith(" More in ``mirror-server help``: devices, mirror-device.") for line in told)
 
 
-def test_a_hook_of_each_request_that_does_not_take_all_is_named(install):
+def test_request_hook_with_missing_arguments_is_named(install):
     install("short", GREETING + "\n@extends\ndef rewrite_path(path):\n    return None\n")
     with pytest.raises(CannotServe, match="the hook rewrite_path of short does not take all of environ, path"):
-        Extensions().collected("rewrite_path")
+        Extensions().implementations("rewrite_path")
 
 
 BUILT = """
@@ -119,7 +119,7 @@ def build():
         ("value_reported", "session", r"greeting \(Part\) .*value_reported\(\) .*; did you mean values_reported\?"),
     ],
 )
-def test_an_error_in_a_hook_of_what_it_built_names_the_extension(install, new_server, hook, arguments, why):
+def test_invalid_hook_of_a_built_object_names_the_extension(install, new_server, hook, arguments, why):
     install("greeting", GREETING + BUILT.format(hook=hook, arguments=arguments))
     with pytest.raises(CannotServe, match=why):
         new_server()
@@ -155,20 +155,18 @@ def greet(other):
     [
         (GREETING.replace("greeting:", "port:"), "setting port"),
         (GREETING.replace("greeting:", "poll_share:"), "setting poll_share"),
-        (GREETING.replace('"What is said."', '"What is said.", option="--port"'), "option --port"),
+        (GREETING.replace('"The greeting."', '"The greeting.", option="--port"'), "option --port"),
         (GREETING + SAME_STORAGE, "storage branch core"),
         (GREETING + SAME_ROUTE, r"route GET /v3/devices/<\.\.\.>"),
     ],
 )
-def test_an_extension_that_has_something_of_the_same_name_as_the_server_keeps_it_from_starting(
-    install, new_server, text, clash
-):
+def test_name_conflict_with_the_server_prevents_the_start(install, new_server, text, clash):
     install("greeting", text)
     with pytest.raises(CannotServe, match=f"the server and the extension greeting both have the {clash}; rename"):
         new_server()
 
 
-def test_two_extensions_with_a_setting_of_the_same_name_keep_the_server_from_starting(install):
+def test_setting_name_conflict_of_two_extensions_prevents_the_start(install):
     install("greeting", GREETING)
     install("hello", GREETING)
     why = "the extension greeting and the extension hello both have the setting greeting"
@@ -184,16 +182,14 @@ def test_two_extensions_with_a_setting_of_the_same_name_keep_the_server_from_sta
         ("    from flask import no_such_name", "the extension greeting failed: cannot import name 'no_such_name'"),
     ],
 )
-def test_a_module_that_an_extension_imports_and_that_is_not_there_is_named_with_the_extension(
-    install, tmp_path, text, why
-):
+def test_missing_import_of_an_extension_is_reported_with_its_name(install, tmp_path, text, why):
     install("greeting", GREETING + f"@extends\ndef storage():\n{text}\n")
     result = CliRunner().invoke(main, ["check", "--database", f"sqlite:///{tmp_path}/mirror.db"])
     assert result.exit_code == 1
     assert result.output.startswith(f"Error: {why}")
 
 
-def test_other_commands_than_run_report_an_extension_that_does_not_fit_without_a_traceback(install, tmp_path):
+def test_commands_report_an_incompatible_extension_without_traceback(install, tmp_path):
     install("greeting", GREETING + "@extends\ndef value_reported():\n    pass\n")
     result = CliRunner().invoke(main, ["check", "--database", f"sqlite:///{tmp_path}/mirror.db"])
     assert result.exit_code == 1
@@ -208,7 +204,7 @@ def test_other_commands_than_run_report_an_extension_that_does_not_fit_without_a
         (GREETING + "\n@extends\ndef build(server):\n    return []\n", "does not fit .*server"),
     ],
 )
-def test_one_that_does_not_fit_keeps_the_server_from_starting_but_no_other_command(install, text, why):
+def test_incompatible_extension_prevents_the_start_but_not_other_commands(install, text, why):
     install("broken", text)
     with pytest.raises(CannotServe, match=why):
         Extensions()

@@ -118,20 +118,20 @@ SPOILT = [
     (replace_status(401, 403), RULES, "test_a_request_without_a_key_is_401"),
     (write_times_with_an_offset, OBJECT, "test_times_are_utc_with_milliseconds"),
     (replace_status(202, 200), REQUESTS, "test_a_read_is_accepted_under_its_async_id"),
-    (replace_status(409, 202), REQUESTS, "test_the_same_request_again_is_queued_once"),
+    (replace_status(409, 202), REQUESTS, "test_a_repeated_request_is_queued_once"),
     (lose_error_categories, REQUESTS, "test_a_write_that_the_device_rejects_is_a_failure"),
     (write_status_as_a_word, REQUESTS, "test_a_write_is_pending_and_then_a_success"),
     (send_payloads_in_the_clear, REQUESTS, "test_a_read_returns_and_stores_the_value"),
-    (forget_rules, SUBSCRIPTIONS, "test_rules_are_replaced_as_a_whole_and_read_as_they_were_put"),
+    (forget_rules, SUBSCRIPTIONS, "test_a_put_replaces_all_rules"),
     (count_cursors_wrong, NOTIFICATIONS, "test_the_entries_are_numbered_without_a_gap"),
     (never_have_more, DIRECTORY, "test_pages_follow_each_other_in_both_orders"),
     (wake_all_endpoints, OLDER, "test_an_endpoint_in_queue_mode_is_marked"),
-    (replace_status(205, 200), OLDER, "test_the_cache_is_the_mirror"),
+    (replace_status(205, 200), OLDER, "test_cache_only_reads_the_mirror"),
 ]
 
 
 class SpoiltServer:
-    """A real server behind a WSGI wrapper that spoils its answers."""
+    """A real server inside a WSGI wrapper that spoils its responses."""
 
     def __init__(self, folder: Path, spoil: Callable[[Exchange], None]) -> None:
         folder.mkdir()

@@ -228,7 +228,7 @@ def test_a_reordering_goes_on_over_several_messages(mirror, faults, observed):
     faults.reorder(2)
     tell(mirror, observed, 1)
     silent = mirror.simulator.add_device("silent", SENSOR)
-    mirror.simulator.set_answer(silent, "silent")
+    mirror.simulator.set_response_mode(silent, "silent")
     request = mirror.client.requests.begin_read(silent, TEMPERATURE)
     mirror.clock.advance("10min")
     tell(mirror, observed, 2)

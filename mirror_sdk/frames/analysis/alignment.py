@@ -84,7 +84,7 @@ def compare(timeline: Timeline, begins: Sequence[int], length: int, span: int | 
 def _one(how: Statistic) -> Statistic:
     (name, *others) = checked(how)
     if others or name == "duration":
-        raise InvalidValue(f"how={how!r} is no single column; give one of time_weighted_mean, last, min, max, count")
+        raise InvalidValue(f"how={how!r} is not a single column; give one of time_weighted_mean, last, min, max, count")
     return name
 
 

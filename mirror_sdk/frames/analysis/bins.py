@@ -118,7 +118,7 @@ def _offsets(tz: str, begin: int, end: int) -> tuple[list[int], list[int]]:
     try:
         zone = pd.Timestamp(0, tz=tz).tz
     except (KeyError, IndexError, TypeError, ValueError, OSError) as exc:
-        raise InvalidValue(f"tz={tz!r} is no time zone ({exc}); write one like 'Europe/Berlin'") from exc
+        raise InvalidValue(f"tz={tz!r} is not a time zone ({exc}); write one like 'Europe/Berlin'") from exc
 
     def ahead(at: Ints) -> Ints:
         shown = pd.DatetimeIndex(at.view("datetime64[ms]"), tz="UTC").tz_convert(zone).tz_localize(None)

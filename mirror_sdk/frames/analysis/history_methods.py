@@ -270,7 +270,7 @@ class HistoryMethods:
             ``increase``, ``rate``, ``resets`` (Int64) and ``covered``.
 
         Raises:
-            InvalidValue: Some values are no numbers, the table lacks a column, or an argument cannot be used.
+            InvalidValue: Some values are not numbers, the table lacks a column, or an argument cannot be used.
 
         >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
         >>> simulator.register(station)
@@ -406,7 +406,7 @@ class HistoryMethods:
         - ``silent`` = [a contact + ``silence_limit``, the next contact), if that is later.
 
         Args:
-            silence_limit: How long a device may be silent; without it a silence is no gap.
+            silence_limit: How long a device may be silent; without it a silence is not a gap.
             begin: Only those that end after this instant; by default that of the history, else the first row.
             end: Only those that begin before this instant; by default that of the history, else the last row.
             tz: The time zone of the times of the result; that of ``changed_at`` by default.
@@ -530,7 +530,7 @@ class HistoryMethods:
         """Draw :meth:`gaps`: a row for each device with gaps, the 30 with the longest ones; gaps of all at the top.
 
         Args:
-            silence_limit: How long a device may be silent; without it a silence is no gap.
+            silence_limit: How long a device may be silent; without it a silence is not a gap.
             begin: Begin of the time; by default that of the history, else the first row.
             end: End of the time; by default that of the history, else the last row.
             tz: The time zone of the axis; that of ``changed_at`` by default.

@@ -46,7 +46,7 @@ def rates(timeline: Timeline, *, per: int, span: int | None) -> pd.DataFrame:
         span: The length of a bin, in milliseconds; ``None`` for a row per pair of values.
 
     Raises:
-        InvalidValue: Some values are no numbers, or there would be too many rows.
+        InvalidValue: Some values are not numbers, or there would be too many rows.
     """
     warn_of_units(timeline)
     # A number too large for a float becomes infinite.
@@ -69,7 +69,7 @@ def _rises(timeline: Timeline) -> Segments:
     is_other = segments.is_known & (segments.kind != NUMBER)
     if is_other.any():
         raise InvalidValue(
-            f"{timeline.path_at(is_other)} has values that are no numbers, so no counter; give the path of one"
+            f"{timeline.path_at(is_other)} has values that are not numbers, so no counter; give the path of one"
         )
     # Of several values with one time the last one counts.
     segments = segments.take(is_end(segments.resource, segments.at))

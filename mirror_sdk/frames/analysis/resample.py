@@ -61,7 +61,7 @@ def checked(how: Statistic | Sequence[Statistic]) -> list[Statistic]:
     """
     names: list[Statistic] = [how] if isinstance(how, str) else list(dict.fromkeys(how))
     if not names or not set(names) <= set(STATISTICS):
-        raise InvalidValue(f"how={how!r} is no statistic; give one of {', '.join(STATISTICS)}, or a list of them")
+        raise InvalidValue(f"how={how!r} is not a statistic; give one of {', '.join(STATISTICS)}, or a list of them")
     if "duration" in names and len(names) > 1:
         raise InvalidValue(f'how={how!r}: "duration" has a row for each value, so ask for it by itself')
     return names
@@ -180,7 +180,7 @@ class BinnedSegments:
         if is_same.all():
             # The usual case: one piece of a cell has the unit of the whole cell.
             return np.where(segments.kind == NUMBER, segments.unit, -1)[self.segment[self._starts]]
-        # Unknown is 0 here, and -1 is no number.
+        # Unknown is 0 here, and -1 is not a number.
         unit = np.where(self.segments.kind == NUMBER, self.segments.unit + 1, -1)[self.segment]
         least, greatest = self._reduced(np.minimum, np.where(unit < 0, NEVER, unit)), self._reduced(np.maximum, unit)
         units: Ints = np.where(least < greatest, -2, np.maximum(greatest - 1, -1))
@@ -197,7 +197,7 @@ class BinnedSegments:
         return np.bincount(cells, minlength=self._cell_count)
 
     def _last(self) -> pa.Array:
-        # A value that was replaced at once, or unknown from then on, is no value of the bin.
+        # A value that was replaced at once, or unknown from then on, is not a value of the bin.
         last = self._reduced(np.maximum, np.where(self.length > 0, np.arange(len(self.segment)), -1))
         return self._values_of(np.append(self.segment, -1)[self._scatter(last, -1)])
 
@@ -254,6 +254,6 @@ def _check_kinds(timeline: Timeline, how: Sequence[Statistic]) -> None:
     others = (segments.kind != TEXT) & (segments.kind != NONE)
     if others.any() and set(how) & {"last", "duration"}:
         raise InvalidValue(
-            f"{texts} has texts and {timeline.path_at(others)} has none, which are no values of one column; give the"
+            f"{texts} has texts and {timeline.path_at(others)} has none, which are not values of one column; give the"
             " paths of one kind with paths=[...]"
         )

@@ -242,7 +242,7 @@ def instant_in(frame: pd.DataFrame, name: str, given: InstantLike) -> int:
     """Convert an argument to milliseconds: an instant, or how long before the table was taken.
 
     Raises:
-        InvalidValue: It is no time, has no time zone, or the table does not say when it was taken.
+        InvalidValue: It is not a time, has no time zone, or the table does not say when it was taken.
     """
     return milliseconds(instant(name, given, lambda: taken_at(frame)))
 
@@ -256,7 +256,7 @@ def span_of(name: str, given: str | pd.Timedelta) -> int:
     try:
         span = pd.Timedelta(given)
     except (TypeError, ValueError) as exc:
-        raise InvalidValue(f"{name}={given!r} is no span of time; write one like '15min', '1h' or '1D'") from exc
+        raise InvalidValue(f"{name}={given!r} is not a duration; write one like '15min', '1h' or '1D'") from exc
     # Also false for NaT.
     if not span >= pd.Timedelta("1ms"):
         raise InvalidValue(f"{name}={given!r} must be a millisecond or longer; write one like '15min', '1h' or '1D'")

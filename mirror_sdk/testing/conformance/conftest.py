@@ -33,13 +33,13 @@ def service(pytestconfig: pytest.Config) -> Iterator[Service]:
         except httpx.TransportError as exc:
             pytest.exit(f"no response from {settings.base_url} ({exc})", returncode=pytest.ExitCode.USAGE_ERROR)
         if response.status_code in {401, 403}:
-            pytest.exit(f"{settings.base_url} does not take the key: {response.text}", pytest.ExitCode.USAGE_ERROR)
+            pytest.exit(f"{settings.base_url} rejects the key: {response.text}", pytest.ExitCode.USAGE_ERROR)
         yield service
 
 
 @pytest.fixture(scope="session")
 def found_simulator(service: Service) -> Iterator[SimulatedDevices | str]:
-    """The simulator, or why there is none."""
+    """The simulator, or the reason why it is not available."""
     with MirrorClient(service.url, service.key) as client:
         simulator = SimulatedDevices(client)
         try:
@@ -53,7 +53,7 @@ def found_simulator(service: Service) -> Iterator[SimulatedDevices | str]:
 
 @pytest.fixture
 def simulator(found_simulator: SimulatedDevices | str) -> SimulatedDevices:
-    """The simulator; without one the test is skipped."""
+    """The simulator. Skips the test if it is not available."""
     if isinstance(found_simulator, str):
         pytest.skip(found_simulator)
     return found_simulator
@@ -61,7 +61,7 @@ def simulator(found_simulator: SimulatedDevices | str) -> SimulatedDevices:
 
 @pytest.fixture
 def manual_simulator(simulator: SimulatedDevices) -> SimulatedDevices:
-    """The simulator of a server whose clock stands still; without one the test is skipped."""
+    """The simulator of a server with a manual clock. Skips the test if it is not available."""
     if not simulator.has_manual_clock():
         pytest.skip("the clock of the server runs by itself (no --clock manual)")
     return simulator
@@ -69,7 +69,7 @@ def manual_simulator(simulator: SimulatedDevices) -> SimulatedDevices:
 
 @pytest.fixture
 def light(simulator: SimulatedDevices) -> Iterator[str]:
-    """A simulated device of this test alone."""
+    """A simulated device for a single test."""
     device_id = simulator.add()
     yield device_id
     # The test may have deregistered or disconnected it.
@@ -79,23 +79,23 @@ def light(simulator: SimulatedDevices) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def device_id(service: Service, pytestconfig: pytest.Config, found_simulator: SimulatedDevices | str) -> str:
-    """A registered device that may be read; without one the test is skipped."""
-    given: str | None = pytestconfig.getoption("--mirror-device")
-    if given:
-        return given
+    """A registered device that may be read. Skips the test if there is none."""
+    named: str | None = pytestconfig.getoption("--mirror-device")
+    if named:
+        return named
     if isinstance(found_simulator, SimulatedDevices):
         return found_simulator.add()
     listed = service.json("GET", "/v3/devices", params={"state__eq": "registered"})["data"]
     if not listed:
         pytest.skip("the directory has no registered device, and none was named with --mirror-device")
-    # One that sleeps would let the tests wait.
+    # Prefer awake devices, since sleeping ones respond late.
     first: str = min(listed, key=lambda device: bool(device.get("queue_mode")))["id"]
     return first
 
 
 @pytest.fixture
 def observable_path(service: Service, device_id: str) -> str:
-    """A resource of the device that can be observed; without one the test is skipped."""
+    """An observable resource of the device. Skips the test if there is none."""
     listed = service.json("GET", f"/v2/endpoints/{device_id}")
     found = [resource["uri"] for resource in listed if resource["obs"]]
     if not found:
@@ -106,7 +106,7 @@ def observable_path(service: Service, device_id: str) -> str:
 
 @pytest.fixture
 def log(service: Service) -> Service:
-    """The server, if it keeps a notification log; else the test is skipped."""
+    """The server, if it has a notification log; else the test is skipped."""
     if CURSOR_HEADER not in service.read_log("latest").headers:
         pytest.skip(f"the server has no notification log (no {CURSOR_HEADER} in a poll with after=latest)")
     return service

@@ -40,7 +40,7 @@ def new_async_id() -> str:
 
 
 def in_words(response: httpx.Response) -> str:
-    """Return a response in words, for the message of a test that fails."""
+    """Return a text with the response, for the message of a failed test."""
     return f"{response.request.method} {response.request.url.path}: {response.status_code} {response.text}"
 
 
@@ -118,7 +118,7 @@ class Service:
         return found
 
     def wait_for(self, kind: str, is_match: Callable[[Any], bool]) -> Any:
-        """Poll until an entry of this kind matches, and return the first one. Source: wire.md 4."""
+        """Poll until an entry of this kind matches, and return it. Source: wire.md 4."""
         end_at = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < end_at:
             found = [entry for entry in self.received(kind) if is_match(entry)]
@@ -133,7 +133,7 @@ class Service:
         return [entry for key, entry in self._received if key == kind]
 
     def poll_now(self) -> None:
-        """Receive the entries that are there now."""
+        """Receive the current entries."""
         self._poll(hold=0)
 
     def _poll(self, hold: int) -> None:
@@ -155,6 +155,6 @@ class Service:
         while (response := self.read_log(after)).status_code == 200:
             entries = [(kind, entry) for kind, listed in response.json().items() for entry in listed]
             cursor = int(response.headers[CURSOR_HEADER])
-            assert len(entries) == cursor - after, "the numbers of the log have a hole, or the cursor is wrong"
+            assert len(entries) == cursor - after, "the numbers of the log have a gap, or the cursor is wrong"
             yield from entries
             after = cursor

@@ -30,15 +30,15 @@ def instants(content: Any) -> Iterator[str]:
         yield from instants(inner)
 
 
-def test_it_is_the_device_object_of_the_requested_device(body: Any, device_id: str) -> None:
+def test_device_object_has_all_members(body: Any, device_id: str) -> None:
     """The identifier and the members of wire.md 1."""
     DeviceObjectBody.model_validate(body)
     assert (body["object"], body["device_id"]) == ("device-echo", device_id)
     assert {"created_at", "updated_at", "resources"} <= body.keys()
 
 
-def test_each_resource_is_there_once_under_its_path(body: Any) -> None:
-    """A resource path is numbers after slashes."""
+def test_resource_paths_are_unique(body: Any) -> None:
+    """A resource path consists of numbers after slashes."""
     paths = [resource["resource_path"] for resource in body["resources"]]
     assert paths
     assert len(set(paths)) == len(paths)
@@ -46,7 +46,7 @@ def test_each_resource_is_there_once_under_its_path(body: Any) -> None:
         parse_path(path)
 
 
-def test_each_resource_is_empty_or_has_all_that_belongs_together(body: Any) -> None:
+def test_resource_values_are_empty_or_complete(body: Any) -> None:
     """Specification 2.2: empty values at first, later the value with its time, status and subscription."""
     for resource in body["resources"]:
         assert isinstance(resource["subscribed"], bool)
@@ -65,27 +65,27 @@ def test_times_are_utc_with_milliseconds(body: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("whole", "state", "member"),
+    ("newest", "state", "member"),
     [("last_reported_at", "reported", "reported_at"), ("last_desired_at", "desired", "desired_at")],
 )
-def test_the_newest_times_are_over_all_resources(body: Any, whole: str, state: str, member: str) -> None:
-    """They are absent while there is none."""
-    newest = max((resource[state][member] for resource in body["resources"] if resource[state]), default=None)
-    assert body.get(whole) == newest
+def test_newest_times_cover_all_resources(body: Any, newest: str, state: str, member: str) -> None:
+    """Both are absent if no resource has one."""
+    latest = max((resource[state][member] for resource in body["resources"] if resource[state]), default=None)
+    assert body.get(newest) == latest
 
 
 def test_an_unknown_device_is_not_found(service: Service) -> None:
-    """404."""
+    """Status 404."""
     service.rejected(404, "GET", "/v3/devices/conformance-nobody/echo")
 
 
-def test_nothing_of_it_can_be_deleted(service: Service, device_id: str) -> None:
+def test_device_object_cannot_be_deleted(service: Service, device_id: str) -> None:
     """Specification 2.1: deletion is not available; wire.md 1: 405."""
     service.rejected(405, "DELETE", f"/v3/devices/{device_id}/echo")
     assert service.call("GET", f"/v3/devices/{device_id}/echo").status_code == 200
 
 
-def test_an_unchanged_object_need_not_be_sent_again(service: Service, light: str) -> None:
+def test_unchanged_device_object_is_not_modified(service: Service, light: str) -> None:
     """Extension: ``ETag`` and ``If-None-Match``."""
     path = f"/v3/devices/{light}/echo"
     tag = service.call("GET", path).headers.get("ETag")
@@ -97,13 +97,13 @@ def test_an_unchanged_object_need_not_be_sent_again(service: Service, light: str
     assert service.call("GET", path, headers={"If-None-Match": tag}).status_code == 200
 
 
-def test_at_first_every_resource_shows_empty_values(service: Service, light: str) -> None:
+def test_new_resources_have_empty_values(service: Service, light: str) -> None:
     """Specification 2.2."""
     for resource in service.json("GET", f"/v3/devices/{light}/echo")["resources"]:
         assert (resource["reported"], resource["desired"], resource["subscribed"]) == ({}, {}, False)
 
 
-def test_new_resources_are_taken_in_and_removed_ones_stay(
+def test_registration_update_adds_resources_and_retains_removed_ones(
     service: Service, simulator: SimulatedDevices, light: str
 ) -> None:
     """Specification 2.1."""

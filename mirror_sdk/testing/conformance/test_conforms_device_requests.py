@@ -22,13 +22,13 @@ def post(device_id: str, query: str = "") -> tuple[str, str]:
 
 @pytest.mark.parametrize("async_id", ["%20", "a%20b", "x" * 65, "%C3%A4", "a%0A"])
 def test_a_malformed_async_id_is_rejected(service: Service, device_id: str, async_id: str) -> None:
-    """1 to 64 letters, digits, ``_`` and ``-``."""
+    """An async-id is 1 to 64 letters, digits, ``_`` and ``-``."""
     body = service.rejected(400, *post(device_id, f"?async-id={async_id}"), json=READ)
     assert body["reason"] == "MALFORMED_ASYNC_ID"
 
 
-def test_a_body_that_is_no_json_is_rejected_with_its_reason(service: Service, device_id: str) -> None:
-    """``MALFORMED_JSON_CONTENT``."""
+def test_a_malformed_body_is_rejected_with_a_reason(service: Service, device_id: str) -> None:
+    """The reason is ``MALFORMED_JSON_CONTENT``."""
     headers = {"Content-Type": "application/json"}
     body = service.rejected(400, *post(device_id), content=b"{", headers=headers)
     assert body["reason"] == "MALFORMED_JSON_CONTENT"
@@ -61,12 +61,12 @@ def test_an_invalid_query_is_rejected(service: Service, device_id: str, query: s
 
 
 def test_an_unknown_device_is_not_found(service: Service) -> None:
-    """404."""
+    """Status 404."""
     service.rejected(404, *post("conformance-nobody"), json=READ)
 
 
 def test_a_read_is_accepted_and_has_an_async_response(service: Service, device_id: str, observable_path: str) -> None:
-    """Specification 3.3, the read flow, on whatever device there is."""
+    """Specification 3.3, the read flow, on any device."""
     async_id = service.begin(device_id, "GET", observable_path, expiry_seconds=60)
     response = service.outcome(async_id)
     assert isinstance(response["status"], int)
@@ -75,7 +75,7 @@ def test_a_read_is_accepted_and_has_an_async_response(service: Service, device_i
         pytest.skip(f"the device {device_id} did not respond to the read: {response}")
     reported = service.resource(device_id, observable_path)["reported"]
     assert "reported_at" in reported
-    # A device that is observed may have reported another value meanwhile.
+    # An observed device may have reported another value in the meantime.
     assert decoded(reported["value"]) == payload or service.resource(device_id, observable_path)["subscribed"]
 
 
@@ -85,9 +85,9 @@ def test_prefer_wait_is_applied_or_ignored(service: Service, light: str) -> None
     route = post(light, f"?async-id={async_id}")
     accepted = service.call(*route, json=READ, headers={"Prefer": "wait=10"})
     assert accepted.status_code == 202
-    held = accepted.json().get("async-response") if accepted.content else None
+    preferred = accepted.json().get("async-response") if accepted.content else None
     outcome = service.outcome(async_id)
-    assert held is None or {name: held.get(name) for name in outcome} == outcome
+    assert preferred is None or {name: preferred.get(name) for name in outcome} == outcome
 
 
 def test_a_read_is_accepted_under_its_async_id(service: Service, light: str) -> None:
@@ -99,17 +99,17 @@ def test_a_read_is_accepted_under_its_async_id(service: Service, light: str) -> 
     assert service.outcome(async_id)["id"] == async_id
 
 
-def test_without_an_async_id_the_server_makes_one(service: Service, light: str) -> None:
-    """It is optional; the name that was made stands in the body, which is an extension."""
+def test_the_server_generates_a_missing_async_id(service: Service, light: str) -> None:
+    """Extension: the body of the response contains the generated id."""
     accepted = service.call(*post(light), json=READ)
     assert accepted.status_code == 202
     if not accepted.content:
-        pytest.skip("the server does not tell the async-id it made")
+        pytest.skip("the server does not return the generated async-id")
     assert service.outcome(accepted.json()["async-response-id"])["status"] == 200
 
 
-def test_the_same_request_again_is_queued_once(service: Service, simulator: SimulatedDevices, light: str) -> None:
-    """Extension, which makes it safe to send again; another request under the same async-id is 409."""
+def test_a_repeated_request_is_queued_once(service: Service, simulator: SimulatedDevices, light: str) -> None:
+    """Extension: a retry is safe; another request with the same async-id is 409."""
     async_id = new_async_id()
     simulator.set_online(light, False)
     for _ in range(2):
@@ -153,7 +153,7 @@ def test_a_write_is_pending_and_then_a_success(service: Service, simulator: Simu
 
 
 def test_revisions_show_the_order_of_reports_and_writes(service: Service, light: str) -> None:
-    """Extension, also where all of it happens within one millisecond: wire.md 1, ``revision``."""
+    """Extension, also for changes within one millisecond: wire.md 1, ``revision``."""
     orders = []
     for method, value in (("GET", {}), ("PUT", {"value": "1"}), ("GET", {}), ("PUT", {"value": "0"})):
         assert service.perform(light, method, SWITCH, **value)["status"] == 200
@@ -161,22 +161,22 @@ def test_revisions_show_the_order_of_reports_and_writes(service: Service, light:
         orders.append((resource["reported"].get("revision"), resource["desired"].get("revision")))
     (first, _), (still_first, second), (third, still_second), (still_third, fourth) = orders
     if {first, second, third, fourth} == {None}:
-        pytest.skip("the server does not tell which change came first")
+        pytest.skip("the server sends no revisions")
     assert first == still_first < second == still_second < third == still_third < fourth
 
 
 def test_if_match_write_needs_the_current_revision(service: Service, simulator: SimulatedDevices, light: str) -> None:
-    """Extension, wire.md 2: ``If-Match`` with ``desired.revision``; a 412 has the resource as it is."""
+    """Extension, wire.md 2: ``If-Match`` with ``desired.revision``; a 412 contains the current resource."""
     assert service.perform(light, "PUT", SWITCH, value="1")["status"] == 200
-    seen = service.resource(light, SWITCH)
-    if "revision" not in seen["desired"]:
-        pytest.skip("the server tells no revisions of desired values")
+    before = service.resource(light, SWITCH)
+    if "revision" not in before["desired"]:
+        pytest.skip("the server sends no revisions of desired values")
     simulator.set_online(light, False)
     write = {"method": "PUT", "uri": SWITCH, "payload-b64": encoded("0")}
-    headers = {"If-Match": f'"{seen["desired"]["revision"]}"'}
+    headers = {"If-Match": f'"{before["desired"]["revision"]}"'}
     assert service.call(*post(light), json=write, headers=headers).status_code == 202
     conflict = service.rejected(412, *post(light), json=write | {"payload-b64": encoded("1")}, headers=headers)
-    assert conflict["resource"] == service.resource(light, SWITCH) != seen
+    assert conflict["resource"] == service.resource(light, SWITCH) != before
     assert decoded(conflict["resource"]["desired"]["value"]) == b"0"
 
 
@@ -188,7 +188,7 @@ def test_a_write_that_the_device_rejects_is_a_failure(
     service: Service, simulator: SimulatedDevices, light: str, path: str, mode: AnswerMode, status: int, error: str
 ) -> None:
     """Specification 3.1 and 7: the resource is not writable, or the device rejects."""
-    simulator.set_answer(light, mode)
+    simulator.set_response_mode(light, mode)
     response = service.perform(light, "PUT", path, value="1")
     assert (response["status"], response["error"], response["payload"]) == (status, error, "")
     resource = service.resource(light, path)
@@ -198,14 +198,14 @@ def test_a_write_that_the_device_rejects_is_a_failure(
 def test_a_failed_write_is_acknowledged_until_the_next_write(
     service: Service, simulator: SimulatedDevices, light: str
 ) -> None:
-    """Extension: ``acknowledged_at`` and ``acknowledged_by``; what has not failed is 409."""
+    """Extension: ``acknowledged_at`` and ``acknowledged_by``; without a failed write 409."""
     route = ("POST", f"/v3/devices/{light}/echo/acknowledgements")
     body = {"resource_path": SWITCH, "by": "night shift"}
     response = service.call(*route, json=body)
     if response.status_code in {404, 405}:
         pytest.skip("the server has no acknowledgements")
     assert (response.status_code, response.json()["reason"]) == (409, "NO_FAILED_WRITE")
-    simulator.set_answer(light, "reject")
+    simulator.set_response_mode(light, "reject")
     assert service.perform(light, "PUT", SWITCH, value="1")["error"] == "REJECTED"
     failed = service.resource(light, SWITCH)["desired"]
     assert service.call(*route, json=body).status_code == 204
@@ -213,7 +213,7 @@ def test_a_failed_write_is_acknowledged_until_the_next_write(
     assert acknowledged.pop("acknowledged_at")
     assert acknowledged.pop("acknowledged_by") == "night shift"
     assert acknowledged == failed
-    simulator.set_answer(light, "normal")
+    simulator.set_response_mode(light, "normal")
     assert service.perform(light, "PUT", SWITCH, value="0")["status"] == 200
     assert not {"acknowledged_at", "acknowledged_by"} & service.resource(light, SWITCH)["desired"].keys()
 
@@ -232,9 +232,11 @@ def test_a_write_fails_when_the_device_does_not_connect_in_time(
     assert (response["status"], response["error"]) == (429, "REQUEST_EXPIRED")
 
 
-def test_a_silent_device_is_a_timeout(service: Service, manual_simulator: SimulatedDevices, light: str) -> None:
+def test_a_request_to_a_silent_device_times_out(
+    service: Service, manual_simulator: SimulatedDevices, light: str
+) -> None:
     """wire.md 2 and 5: an attempt waits for the device's response, then 504."""
-    manual_simulator.set_answer(light, "silent")
+    manual_simulator.set_response_mode(light, "silent")
     async_id = service.begin(light, "GET", TEMPERATURE)
     manual_simulator.advance(2 * 3600)
     response = service.outcome(async_id)
@@ -244,7 +246,7 @@ def test_a_silent_device_is_a_timeout(service: Service, manual_simulator: Simula
 def test_a_resource_the_device_does_not_have_is_not_found(
     service: Service, simulator: SimulatedDevices, light: str
 ) -> None:
-    """wire.md 5. The mirror knows the resource still, since the device has had it."""
+    """wire.md 5. The mirror still has the resource, since the device once had it."""
     simulator.remove_resource(light, TEMPERATURE)
     simulator.update_registration(light)
     response = service.perform(light, "GET", TEMPERATURE)
@@ -268,7 +270,7 @@ def test_a_newer_write_supersedes_a_pending_one(service: Service, simulator: Sim
     assert (desired["status"], desired["value"]) == (1, encoded("1"))
 
 
-def test_a_full_queue_is_a_limit(service: Service, simulator: SimulatedDevices, light: str) -> None:
+def test_a_request_to_a_full_queue_is_rejected(service: Service, simulator: SimulatedDevices, light: str) -> None:
     """``QUEUE_IS_FULL``: 20 commands wait for one device."""
     simulator.set_online(light, False)
     for _ in range(20):
@@ -281,7 +283,7 @@ def test_pending_requests_fail_when_the_device_deregisters(
     service: Service, simulator: SimulatedDevices, light: str
 ) -> None:
     """``DEVICE_REMOVED_REGISTRATION``."""
-    simulator.set_answer(light, "silent")
+    simulator.set_response_mode(light, "silent")
     async_id = service.begin(light, "GET", TEMPERATURE)
     simulator.deregister(light)
     response = service.outcome(async_id)

@@ -28,7 +28,7 @@ def listed(service: Service, **query: Any) -> list[str]:
 
 
 def test_a_page_has_all_its_members(service: Service) -> None:
-    """``total_count`` only if it was requested."""
+    """``total_count`` is only there if it was requested."""
     page = service.json("GET", DEVICES)
     DevicePage.model_validate(page)
     assert (page["object"], page["limit"], page["order"], page["after"]) == ("list", 50, "ASC", None)
@@ -39,7 +39,7 @@ def test_a_page_has_all_its_members(service: Service) -> None:
 
 
 def test_a_device_has_all_its_members(service: Service, device_id: str) -> None:
-    """Alone as in the list."""
+    """A single device has the same members as in the list."""
     device = service.json("GET", f"{DEVICES}/{device_id}")
     Device.model_validate(device)
     assert (device["object"], device["id"]) == ("device", device_id)
@@ -52,20 +52,20 @@ def test_a_device_has_all_its_members(service: Service, device_id: str) -> None:
 
 
 def test_an_unknown_device_is_not_found(service: Service) -> None:
-    """404, also for its resources."""
+    """Status 404, also for its resources."""
     service.rejected(404, "GET", f"{DEVICES}/conformance-nobody")
     service.rejected(404, "GET", "/v2/endpoints/conformance-nobody")
 
 
 @pytest.mark.parametrize("limit", ["1", "1001", "x", "-5"])
-def test_a_limit_is_2_to_1000(service: Service, limit: str) -> None:
-    """400."""
+def test_a_limit_out_of_range_is_rejected(service: Service, limit: str) -> None:
+    """Status 400."""
     service.rejected(400, "GET", DEVICES, params={"limit": limit})
 
 
 @pytest.mark.parametrize("query", [{"color": "red"}, {"state__like": "x"}, {"filter": "color=red"}, {"order": "UP"}])
-def test_an_unknown_filter_is_rejected_with_the_known_ones(service: Service, query: dict[str, str]) -> None:
-    """400 that lists the known ones."""
+def test_an_unknown_filter_is_rejected_with_the_existing_ones(service: Service, query: dict[str, str]) -> None:
+    """A 400 that lists the existing filters."""
     body = service.rejected(400, "GET", DEVICES, params=query)
     known = {"color": "endpoint_name", "filter": "endpoint_name", "state__like": "eq", "order": "ASC"}
     assert known[next(iter(query))] in body["message"]
@@ -80,16 +80,16 @@ def test_pages_follow_each_other_in_both_orders(service: Service, simulator: Sim
     assert up == down[::-1]
 
 
-def test_both_spellings_of_a_filter_give_the_same(service: Service, device_id: str) -> None:
-    """A parameter of its own, and inside ``filter``; keys bare or with an operator."""
+def test_both_spellings_of_a_filter_are_equivalent(service: Service, device_id: str) -> None:
+    """As separate parameters or inside ``filter``, with or without an operator."""
     for query in [{"id__eq": device_id}, {"id": device_id}, {"filter": f"id__eq={device_id}"}, {"id__in": device_id}]:
         assert listed(service, **query) == [device_id]
     assert device_id not in listed(service, id__neq=device_id)
     assert device_id not in listed(service, id__nin=f"{device_id},nobody")
 
 
-def test_a_device_that_leaves_is_deregistered(service: Service, simulator: SimulatedDevices, light: str) -> None:
-    """Its state, and what a filter gives."""
+def test_a_deregistered_device_is_listed_as_such(service: Service, simulator: SimulatedDevices, light: str) -> None:
+    """In its state, and in the results of a filter."""
     assert service.json("GET", f"{DEVICES}/{light}")["state"] == "registered"
     simulator.deregister(light)
     assert service.json("GET", f"{DEVICES}/{light}")["state"] == "deregistered"
@@ -98,50 +98,50 @@ def test_a_device_that_leaves_is_deregistered(service: Service, simulator: Simul
     assert listed(service, state="registered", id=light) == [light]
 
 
-def test_the_resources_of_a_device(service: Service, light: str) -> None:
+def test_the_resources_of_a_device_are_listed(service: Service, light: str) -> None:
     """``GET /v2/endpoints/{id}``."""
     found = {resource["uri"]: resource["obs"] for resource in service.json("GET", f"/v2/endpoints/{light}")}
     assert found == {resource["path"]: bool(resource.get("observable")) for resource in RESOURCES}
 
 
-def test_device_update_keeps_members_that_are_not_given(service: Service, device_id: str) -> None:
-    """Members that are not given stay, and whole devices may be sent back."""
-    place = f"{DEVICES}/{device_id}"
+def test_a_device_update_retains_omitted_members(service: Service, device_id: str) -> None:
+    """Omitted members do not change, and a complete device may be sent back."""
+    url = f"{DEVICES}/{device_id}"
     changed = {"name": f"conformance {device_id}", "description": "conformance", "custom_attributes": {"of": device_id}}
-    found = service.json("PUT", place, json=changed)
+    found = service.json("PUT", url, json=changed)
     Device.model_validate(found)
     assert found.items() >= changed.items()
-    assert service.json("PUT", place, json={"description": "more"})["name"] == changed["name"]
+    assert service.json("PUT", url, json={"description": "more"})["name"] == changed["name"]
     for query in ({"name__eq": changed["name"]}, {"filter": f"custom_attributes__of={device_id}"}):
         assert listed(service, **query) == [device_id]
-    whole = service.json("GET", place)
-    assert service.json("PUT", place, json=whole | {"custom_attributes": {}})["custom_attributes"] == {}
-    service.rejected(400, "PUT", place, json={"endpoint_type": "conformance-another"})
+    device = service.json("GET", url)
+    assert service.json("PUT", url, json=device | {"custom_attributes": {}})["custom_attributes"] == {}
+    service.rejected(400, "PUT", url, json={"endpoint_type": "conformance-another"})
     service.rejected(404, "PUT", f"{DEVICES}/conformance-nobody", json=changed)
 
 
 def test_a_filter_is_saved_changed_and_deleted(service: Service, device_id: str) -> None:
-    """By its id; an invalid filter is 400."""
+    """By its id. An invalid filter is 400."""
     query = f"id={device_id}"
     saved = service.json("POST", QUERIES, json={"name": f"conformance {device_id}", "query": query})
-    place = f"{QUERIES}/{saved['id']}"
+    url = f"{QUERIES}/{saved['id']}"
     try:
         DeviceQuery.model_validate(saved)
         assert saved["object"] == "device-query"
-        assert service.json("GET", place) == saved
+        assert service.json("GET", url) == saved
         assert listed(service, filter=saved["query"]) == [device_id]
-        assert service.json("PUT", place, json={"name": f"other {device_id}"})["query"] == query
+        assert service.json("PUT", url, json={"name": f"other {device_id}"})["query"] == query
         page = service.json("GET", QUERIES, params={"id__eq": saved["id"]})
         DeviceQueryPage.model_validate(page)
         assert [entry["name"] for entry in page["data"]] == [f"other {device_id}"]
-        service.rejected(400, "PUT", place, json={"query": "conformance=none"})
+        service.rejected(400, "PUT", url, json={"query": "conformance=none"})
     finally:
-        assert service.call("DELETE", place).status_code == 204
-    service.rejected(404, "GET", place)
+        assert service.call("DELETE", url).status_code == 204
+    service.rejected(404, "GET", url)
 
 
 def test_device_events_are_listed_in_order(service: Service, device_id: str) -> None:
-    """In order, alone as in the list."""
+    """A single event equals the one in the list."""
     page = service.json("GET", EVENTS, params={"device_id__eq": device_id, "limit": 1000})
     DeviceEventPage.model_validate(page)
     assert page["object"] == "list"

@@ -13,12 +13,12 @@ from mirror_sdk.webhook import WebhookReceiver
 from mirror_sdk.wire.notifications import NotificationMessage
 from mirror_sdk.wire.routes import CALLBACK, CHANNEL, CURSOR_HEADER, PULL
 
-NOBODY_LISTENS = "http://127.0.0.1:9/callback"
+UNREACHABLE_URL = "http://127.0.0.1:9/callback"
 
 
 @pytest.fixture
 def no_channel(service: Service) -> Iterator[None]:
-    """The key has no channel, and its poll channel again afterwards."""
+    """Removes the channel of the key, and restores its poll channel afterwards."""
     service.poll_now()
     service.call("DELETE", PULL)
     yield
@@ -27,14 +27,14 @@ def no_channel(service: Service) -> Iterator[None]:
 
 
 def test_the_channel_has_its_delivery_mechanism(service: Service) -> None:
-    """Here by long polling."""
+    """In this test by long polling."""
     service.poll_now()
     assert service.json("GET", CHANNEL)["delivery_mechanism"] == "LONG_POLLING"
 
 
 @pytest.mark.usefixtures("no_channel")
-def test_without_a_channel_there_is_none_to_show_or_delete(service: Service) -> None:
-    """404; a poll channel is deleted with success also where there is none."""
+def test_a_missing_channel_is_not_found(service: Service) -> None:
+    """Status 404. Deleting a missing poll channel succeeds."""
     service.rejected(404, "GET", CHANNEL)
     service.rejected(404, "GET", CALLBACK)
     service.rejected(404, "DELETE", CALLBACK)
@@ -55,7 +55,7 @@ def test_registrations_are_reported_to_every_application(
     service.wait_for("de-registrations", lambda entry: entry == light)
 
 
-def test_a_plain_poll_gives_each_entry_once(service: Service, light: str) -> None:
+def test_a_plain_poll_returns_each_entry_once(service: Service, light: str) -> None:
     """The server keeps the position of this key."""
     async_id = service.perform(light, "GET", TEMPERATURE)["id"]
     service.poll_now()
@@ -66,7 +66,7 @@ def test_a_plain_poll_gives_each_entry_once(service: Service, light: str) -> Non
 
 
 def test_a_reader_with_a_position_removes_nothing(log: Service, light: str) -> None:
-    """wire.md 4: any number of readers never steal from each other."""
+    """wire.md 4: readers with their own positions do not affect each other."""
     before = log.log_end()
     log.perform(light, "GET", TEMPERATURE)
     first, again = log.read_log(before), log.read_log(before)
@@ -84,7 +84,7 @@ def test_the_entries_are_numbered_without_a_gap(log: Service, light: str) -> Non
 
 
 def test_entries_have_an_identity_and_a_time(log: Service, simulator: SimulatedDevices, light: str) -> None:
-    """A poll with ``after`` carries ``uid`` and ``timestamp``, in whole milliseconds."""
+    """A poll with ``after`` returns ``uid`` and ``timestamp`` in integer milliseconds."""
     before = log.log_end()
     log.call("PUT", f"/v2/subscriptions/{light}{TEMPERATURE}")
     log.wait_for("notifications", lambda entry: entry["ep"] == light)
@@ -99,7 +99,7 @@ def test_entries_have_an_identity_and_a_time(log: Service, simulator: SimulatedD
 
 
 def test_a_poll_at_the_end_of_the_log_is_empty(log: Service) -> None:
-    """204, with the position it stands at."""
+    """Status 204, with the current position."""
     end = log.log_end()
     response = log.read_log(end)
     assert (response.status_code, response.content, response.headers[CURSOR_HEADER]) == (204, b"", str(end))
@@ -107,7 +107,7 @@ def test_a_poll_at_the_end_of_the_log_is_empty(log: Service) -> None:
 
 @pytest.mark.parametrize("query", ["after=x", "after=-1", "after=", "hold=56", "hold=-1", "hold=1.5", "after=0&hold=x"])
 def test_an_invalid_position_or_hold_is_rejected(log: Service, query: str) -> None:
-    """400."""
+    """Status 400."""
     log.rejected(400, "GET", f"{PULL}?{query}")
 
 
@@ -122,20 +122,20 @@ def test_an_invalid_position_or_hold_is_rejected(log: Service, query: str) -> No
         {"url": "ftp://127.0.0.1/callback"},
         {"url": "callback"},
         {"url": f"http://127.0.0.1/{'x' * 400}"},
-        {"url": NOBODY_LISTENS},
-        {"url": NOBODY_LISTENS, "serialization": {"type": "v1"}},
-        {"url": NOBODY_LISTENS, "serialization": {"type": "v2", "max_chunk_size": 0}},
-        {"url": NOBODY_LISTENS, "color": "red"},
+        {"url": UNREACHABLE_URL},
+        {"url": UNREACHABLE_URL, "serialization": {"type": "v1"}},
+        {"url": UNREACHABLE_URL, "serialization": {"type": "v2", "max_chunk_size": 0}},
+        {"url": UNREACHABLE_URL, "color": "red"},
     ],
 )
 def test_an_invalid_webhook_is_rejected(service: Service, registration: Any) -> None:
-    """400, also when the URL does not respond; and none is registered by that."""
+    """Status 400, also if the URL does not respond. No webhook is registered."""
     service.rejected(400, "PUT", CALLBACK, json=registration)
     service.rejected(404, "GET", CALLBACK)
 
 
 def test_a_webhook_and_a_poll_channel_exclude_each_other(loopback: Service) -> None:
-    """400: a channel of another type exists."""
+    """Status 400, because a channel of another type exists."""
     loopback.poll_now()
     with WebhookReceiver() as receiver:
         body = {"url": receiver.url, "headers": dict(receiver.headers)}
@@ -143,7 +143,7 @@ def test_a_webhook_and_a_poll_channel_exclude_each_other(loopback: Service) -> N
 
 
 @pytest.mark.usefixtures("no_channel")
-def test_a_webhook_is_called_with_what_happens(loopback: Service, simulator: SimulatedDevices, light: str) -> None:
+def test_a_webhook_receives_notifications(loopback: Service, simulator: SimulatedDevices, light: str) -> None:
     """E5: notifications in the requested serialization, with the time of the change."""
     with WebhookReceiver() as receiver:
         registration = {
@@ -152,20 +152,20 @@ def test_a_webhook_is_called_with_what_happens(loopback: Service, simulator: Sim
             "serialization": {"type": "v2", "cfg": {"include_timestamp": True, "include_uid": True}},
         }
         assert loopback.call("PUT", CALLBACK, json=registration).is_success
-        shown = loopback.json("GET", CALLBACK)
-        assert (shown["url"], shown["serialization"]["type"]) == (receiver.url, "v2")
+        registered = loopback.json("GET", CALLBACK)
+        assert (registered["url"], registered["serialization"]["type"]) == (receiver.url, "v2")
         assert loopback.json("GET", CHANNEL)["delivery_mechanism"] == "CALLBACK"
         loopback.rejected(400, "GET", PULL)
         after = receiver.last
         loopback.call("PUT", f"/v2/subscriptions/{light}{TEMPERATURE}")
         simulator.set_value(light, TEMPERATURE, "26")
-        seen = _observations(receiver, after, light, b"26")
-        assert seen[-1].timestamp
+        observed = _observations(receiver, after, light, b"26")
+        assert observed[-1].timestamp
         assert loopback.call("DELETE", CALLBACK).status_code == 204
 
 
 def _observations(receiver: WebhookReceiver, after: int, device_id: str, last: bytes) -> list[Any]:
-    """The observation events of a device that were delivered, up to one with this value."""
+    """Return the delivered observations of a device, up to one with this value."""
     found: list[Any] = []
     while not found or found[-1].payload != last:
         batch = receiver.wait(after, 20)

@@ -19,7 +19,7 @@ def outcome_of(service: Service, accepted: httpx.Response) -> Entry:
 
 
 def test_a_registered_device_is_an_endpoint(service: Service, simulator: SimulatedDevices, light: str) -> None:
-    """``name``, ``type``, ``status`` and ``q``; also by its type, and no longer when it has deregistered."""
+    """With ``name``, ``type``, ``status`` and ``q``, also when listed by type. Deregistered devices are not listed."""
     expected = {"name": light, "type": "Conformance", "status": "ACTIVE", "q": False}
     assert expected in service.json("GET", ENDPOINTS)
     assert expected in service.json("GET", ENDPOINTS, params={"type": "Conformance"})
@@ -30,35 +30,35 @@ def test_a_registered_device_is_an_endpoint(service: Service, simulator: Simulat
 
 
 def test_an_endpoint_in_queue_mode_is_marked(service: Service, simulator: SimulatedDevices) -> None:
-    """``q``."""
+    """``q`` is true."""
     sleeper = simulator.add(queue_mode=True)
     assert [endpoint["q"] for endpoint in service.json("GET", ENDPOINTS) if endpoint["name"] == sleeper] == [True]
     simulator.deregister(sleeper)
 
 
 def test_limits_are_numbers(service: Service) -> None:
-    """No count is above its quota."""
+    """Counts do not exceed their quotas."""
     limits = service.json("GET", "/v2/limits")
     assert limits.keys() >= {"transaction-quota", "transaction-count", "endpoint-quota", "endpoint-count"}
-    for what in ("transaction", "endpoint"):
-        assert 0 <= limits[f"{what}-count"] <= limits[f"{what}-quota"]
+    for name in ("transaction", "endpoint"):
+        assert 0 <= limits[f"{name}-count"] <= limits[f"{name}-quota"]
 
 
 def test_the_versions_are_those_of_the_paths(service: Service) -> None:
-    """The newest one last."""
+    """In ascending order."""
     assert service.json("GET", "/rest-versions") == ["v2", "v3"]
 
 
 def test_a_read_has_its_async_response_in_the_channel(service: Service, light: str) -> None:
-    """The resource stands in the path."""
+    """The path of the request contains the resource."""
     response = outcome_of(service, service.call("GET", f"{ENDPOINTS}/{light}{TEMPERATURE}"))
     value = str(RESOURCES[0]["value"]).encode()
     assert (response["status"], decoded(response["payload"])) == (200, value)
 
 
 @pytest.mark.parametrize("headers", [{}, {"Content-Type": "text/plain"}])
-def test_a_write_takes_its_body_as_the_value(service: Service, light: str, headers: dict[str, str]) -> None:
-    """As plain text, unless a content type is given."""
+def test_a_write_sends_its_body_as_the_value(service: Service, light: str, headers: dict[str, str]) -> None:
+    """As plain text, unless the request has a content type."""
     response = service.call("PUT", f"{ENDPOINTS}/{light}{SWITCH}", content=b"1", headers=headers)
     assert outcome_of(service, response)["status"] == 200
     desired = service.resource(light, SWITCH)["desired"]
@@ -66,20 +66,20 @@ def test_a_write_takes_its_body_as_the_value(service: Service, light: str, heade
 
 
 def test_an_execution_may_have_an_argument(service: Service, light: str) -> None:
-    """As its body."""
+    """The argument is the body."""
     for content in (b"", b"0='1'"):
         assert (
             outcome_of(service, service.call("POST", f"{ENDPOINTS}/{light}{REBOOT}", content=content))["status"] == 200
         )
 
 
-def test_nothing_is_deleted(service: Service, light: str) -> None:
-    """400, as ``DELETE`` in a device request."""
+def test_a_delete_is_rejected(service: Service, light: str) -> None:
+    """Status 400, as for ``DELETE`` in a device request."""
     service.rejected(400, "DELETE", f"{ENDPOINTS}/{light}{SWITCH}")
 
 
-def test_the_cache_is_the_mirror(service: Service, simulator: SimulatedDevices, light: str) -> None:
-    """205 while it holds no value; then the value, without a request to the device."""
+def test_cache_only_reads_the_mirror(service: Service, simulator: SimulatedDevices, light: str) -> None:
+    """Status 205 without a value, else the value, without a request to the device."""
     path = f"{ENDPOINTS}/{light}{TEMPERATURE}"
     assert service.call("GET", path, params={"cacheOnly": "true"}).status_code == 205
     outcome_of(service, service.call("GET", path, params={"cacheOnly": "false"}))
@@ -88,31 +88,31 @@ def test_the_cache_is_the_mirror(service: Service, simulator: SimulatedDevices, 
     assert (cached.status_code, cached.content) == (200, str(RESOURCES[0]["value"]).encode())
 
 
-def test_no_resp_sends_no_async_response(service: Service, light: str) -> None:
-    """204, and no async response."""
+def test_a_request_with_no_resp_has_no_async_response(service: Service, light: str) -> None:
+    """Status 204, and no async response."""
     before = len(service.received("async-responses"))
     response = service.call("GET", f"{ENDPOINTS}/{light}{TEMPERATURE}", params={"noResp": "true"})
     assert (response.status_code, response.content) == (204, b"")
-    # What comes later shows that nothing came before.
+    # A later entry shows that the earlier ones are complete.
     outcome_of(service, service.call("GET", f"{ENDPOINTS}/{light}{SWITCH}"))
     assert len(service.received("async-responses")) == before + 1
 
 
 @pytest.mark.parametrize("query", ["sync=true", "pri=1", "cacheOnly=x", "noResp=x"])
 def test_unsupported_query_is_rejected_by_name(service: Service, light: str, query: str) -> None:
-    """400."""
+    """Status 400."""
     body = service.rejected(400, "GET", f"{ENDPOINTS}/{light}{TEMPERATURE}?{query}")
     assert [field["name"] for field in body["fields"]] == [query.partition("=")[0]]
 
 
 def test_an_unknown_device_is_not_found(service: Service) -> None:
-    """404."""
+    """Status 404."""
     for method in ("GET", "PUT", "POST"):
         service.rejected(404, method, f"{ENDPOINTS}/conformance-nobody{TEMPERATURE}", content=b"1")
 
 
-def test_a_poll_that_does_not_wait_returns_at_once(service: Service) -> None:
-    """204 when there is nothing."""
+def test_a_poll_without_hold_returns_immediately(service: Service) -> None:
+    """Status 204 without entries."""
     service.poll_now()
     assert service.call("GET", "/v2/notification/pull", params={"noWait": "true"}).status_code in {200, 204}
     service.rejected(400, "GET", "/v2/notification/pull", params={"noWait": "perhaps"})

@@ -7,11 +7,11 @@ import pytest
 
 from mirror_sdk.testing.conformance.service import Service
 
-NOBODY = "conformance-nobody"
+UNKNOWN_DEVICE = "conformance-nobody"
 ROUTES = (
     "GET /v3/devices",
-    f"GET /v3/devices/{NOBODY}/echo",
-    f"POST /v2/device-requests/{NOBODY}",
+    f"GET /v3/devices/{UNKNOWN_DEVICE}/echo",
+    f"POST /v2/device-requests/{UNKNOWN_DEVICE}",
     "PUT /v2/subscriptions",
     "GET /v2/notification/pull",
     "PUT /v2/notification/callback",
@@ -35,11 +35,11 @@ def test_a_request_without_a_key_is_401(service: Service, route: str, authorizat
 
 
 def test_a_request_with_an_unknown_key_is_401(service: Service) -> None:
-    """Unknown: 401. It is tried once only, since a server may slow down a client that guesses."""
+    """Unknown: 401. There is only one attempt, since a server may slow down clients that guess keys."""
     assert anonymous(service, ROUTES[0], "Bearer conformance").status_code in {401, 429}
 
 
-def test_the_scheme_is_known_in_any_case(service: Service) -> None:
+def test_the_authorization_scheme_is_case_insensitive(service: Service) -> None:
     """``Authorization: bearer <key>``."""
     for scheme in ["bearer", "BEARER"]:
         key = service.http.headers["Authorization"].removeprefix("Bearer ")
@@ -47,13 +47,13 @@ def test_the_scheme_is_known_in_any_case(service: Service) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v3/devices", "/v2/subscriptions"])
-def test_a_slash_at_the_end_changes_nothing(service: Service, path: str) -> None:
+def test_a_trailing_slash_is_ignored(service: Service, path: str) -> None:
     """A trailing slash is optional on every path."""
     assert service.json("GET", f"{path}/") == service.json("GET", path)
 
 
-def test_a_doubled_slash_is_the_same_path(service: Service, device_id: str, observable_path: str) -> None:
-    """``PUT /v2/subscriptions/{id}//3303/0/5700``; a redirect is enough."""
+def test_a_doubled_slash_is_ignored(service: Service, device_id: str, observable_path: str) -> None:
+    """``PUT /v2/subscriptions/{id}//3303/0/5700``; a redirect is allowed."""
     assert service.call("PUT", f"/v2/subscriptions/{device_id}/{observable_path}").status_code == 200
     assert service.call("GET", f"/v2/subscriptions/{device_id}{observable_path}").status_code == 200
     assert service.call("DELETE", f"/v2/subscriptions/{device_id}{observable_path}").status_code == 204
@@ -66,14 +66,14 @@ def test_a_content_type_without_a_body_is_ignored(service: Service) -> None:
     assert service.call("DELETE", "/v2/subscriptions", headers=headers).status_code == 204
 
 
-def test_an_unknown_field_is_named(service: Service) -> None:
+def test_an_unknown_field_is_rejected_by_name(service: Service) -> None:
     """Unknown fields in a request body: 400 that names the field."""
     body = service.rejected(400, "PUT", "/v2/subscriptions", json=[{"endpoint-color": "red"}])
     assert "endpoint-color" in body["message"] + str(body["fields"])
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1", "\x00"])
-def test_a_body_that_is_no_json_is_rejected(service: Service, content: str) -> None:
+def test_a_malformed_body_is_rejected(service: Service, content: str) -> None:
     """Error bodies of wire.md 0."""
     service.rejected(
         400, "PUT", "/v2/subscriptions", content=content.encode(), headers={"Content-Type": "application/json"}

@@ -32,7 +32,7 @@ def values(service: Service, device_id: str, path: str) -> list[bytes]:
     return [decoded(entry["payload"]) for entry in entries if (entry["ep"], entry["path"]) == (device_id, path)]
 
 
-def test_rules_are_replaced_as_a_whole_and_read_as_they_were_put(service: Service) -> None:
+def test_a_put_replaces_all_rules(service: Service) -> None:
     """Specification E3: 202."""
     first = [{"endpoint-type": "Light", "resource-path": ["/3311/*"]}, {"resource-path": ["/3303/0/5700"]}]
     second = [{"endpoint-name": "conformance-nobody"}]
@@ -43,7 +43,7 @@ def test_rules_are_replaced_as_a_whole_and_read_as_they_were_put(service: Servic
 
 
 def test_rules_are_deleted(service: Service) -> None:
-    """204."""
+    """Status 204."""
     service.call("PUT", RULES, json=[{"endpoint-type": "Light"}])
     assert service.call("DELETE", RULES).status_code == 204
     assert service.json("GET", RULES) == []
@@ -80,10 +80,10 @@ def test_if_match_on_rules_needs_the_current_etag(service: Service) -> None:
 )
 def test_invalid_rules_are_rejected_and_change_nothing(service: Service, rules: Any) -> None:
     """wire.md 3: ``*`` only at the end, and the limits."""
-    kept = [{"endpoint-type": "Light"}]
-    service.call("PUT", RULES, json=kept)
+    rules_before = [{"endpoint-type": "Light"}]
+    service.call("PUT", RULES, json=rules_before)
     service.rejected(400, "PUT", RULES, json=rules)
-    assert service.json("GET", RULES) == kept
+    assert service.json("GET", RULES) == rules_before
 
 
 def test_a_single_subscription_is_put_listed_and_deleted(
@@ -104,7 +104,7 @@ def test_a_single_subscription_is_put_listed_and_deleted(
 
 
 def test_all_subscriptions_of_a_device_are_deleted(service: Service, light: str) -> None:
-    """204, and then 404."""
+    """Status 204, and then 404."""
     for path in [SWITCH, TEMPERATURE]:
         service.call("PUT", f"{RULES}/{light}{path}")
     assert set(service.call("GET", f"{RULES}/{light}").text.split("\n")) == {SWITCH, TEMPERATURE}

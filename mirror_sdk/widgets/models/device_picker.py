@@ -27,7 +27,7 @@ class DevicePicker:
 
     Raises:
         AmbiguousName: Several devices have a given name.
-        TypeError: ``devices`` has something that is no device.
+        TypeError: ``devices`` has something that is not a device.
         UnknownDevice: No device has a given name.
     """
 

@@ -31,7 +31,7 @@ class ValueInput:
         path: The resource that is chosen at first; empty for none.
 
     Raises:
-        TypeError: ``path`` is no text.
+        TypeError: ``path`` is not a text.
 
     Attributes:
         path: The resource; empty for none.
@@ -122,7 +122,7 @@ class ValueInput:
         """What is wrong with the path; empty where nothing is."""
         try:
             if self.path and parse_path(self.path).resource_id is None:
-                return f"{self.path} is no resource; write object, instance and resource, like /3311/0/5851"
+                return f"{self.path} is not a resource; write object, instance and resource, like /3311/0/5851"
         except ValueError as error:
             return str(error)
         if self.path and not _may_be_writable(self.path):

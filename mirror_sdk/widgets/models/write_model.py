@@ -80,7 +80,7 @@ class WriteModel(Model):
 
     Raises:
         InvalidValue: A limit is too small, or a table does not name devices.
-        TypeError: ``devices`` has something that is no device.
+        TypeError: ``devices`` has something that is not a device.
 
     Attributes:
         devices: Which devices are picked.

@@ -58,7 +58,7 @@ def rules_put() -> Callable[[Session, str], Future[None] | None]:
 
 
 @extends
-def interface_described(document: dict[str, Any]) -> None:
+def extend_openapi(document: dict[str, Any]) -> None:
     """Describe the parameter ``apply``."""
     operation = document["paths"]["/v2/subscriptions"]["put"]
     operation["description"] += _MEANING

@@ -70,7 +70,7 @@ class RuleApplier:
                 self._thread = threading.Thread(target=self._run, name="rules", daemon=True)
                 self._thread.start()
 
-    @extends(specname="caught_up")
+    @extends(specname="resync")
     def wake(self, *_: str) -> None:
         """Apply the remaining rules, if this process is the leader."""
         if self._is_leader():

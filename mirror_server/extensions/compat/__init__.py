@@ -46,8 +46,6 @@ Paths without a version
 ``/subscriptions...`` and ``/notification/...`` without a version mean the same as with ``/v2`` in front, with the same
 keys, scopes and limits. One response differs, because these programs accept no other success: setting rules at
 ``/subscriptions`` returns 204, and 202 with the version in front.
-
-Source: wire.md 9.
 """
 
 # Start reading with ``device_calls``.
@@ -93,7 +91,7 @@ def blueprints() -> list[Blueprint]:
 
 
 @extends
-def interface_described(document: dict[str, Any]) -> None:
+def extend_openapi(document: dict[str, Any]) -> None:
     """Add the paths without a version to the OpenAPI document."""
     document["info"]["description"] += "\n`x-unversioned` is another name of the same path, for older programs.\n"
     for path, operations in document["paths"].items():

@@ -107,7 +107,7 @@ class DelayedRequests:
     def _delay(self, device_id: str, async_id: str) -> None:
         with self._lock:
             self._delays[async_id] = _Delay(device_id)
-            self._dispatcher.held.add(async_id)
+            self._dispatcher.delayed.add(async_id)
 
     def _stored(self, device_id: str, async_id: str) -> None:
         """End the delay of a stored request after at most a second, even if its client or process is gone."""
@@ -132,7 +132,7 @@ class DelayedRequests:
         for async_id in async_ids:
             with self._lock:
                 delay = self._delays.pop(async_id, None)
-                self._dispatcher.held.discard(async_id)
+                self._dispatcher.delayed.discard(async_id)
             if delay is not None and delay.timer is not None:
                 delay.timer.cancel()
 

@@ -37,6 +37,4 @@ A path that does not exist returns 404, with the advice to check it.
 - Metrics. ``GET /metrics`` is for Prometheus.
 - Billing, and branding of a portal.
 - The service's own version at ``/``, which is a web page.
-
-Source: wire.md 0 to 6 and 9.
 """

@@ -27,10 +27,10 @@ Without this extension
 
 Leave this extension out only behind a proxy that does the same. Without it:
 
-- Connections are those of uvicorn. A request head can have any size and can take any time to arrive.
+- uvicorn handles the connections. A request head can have any size and can take any time to arrive.
 - A client that reads nothing keeps its connection.
 - Trailer fields after a body count as headers, and the body of a request with ``Upgrade`` is lost.
-- The address of a client is that of its connection, and each IPv6 address counts separately.
+- The address of a client is the address of its connection, and each IPv6 address counts separately.
 """
 
 # Start reading with ``limits``, then ``connection``.

@@ -195,7 +195,7 @@ class BoundedConnection(HttpToolsProtocol):
         if self.parser.should_upgrade():
             if self._api_error is None and self.parser.get_method() != b"CONNECT":
                 return
-            self._api_error = self._api_error or ApiError(400, "this server is not a proxy; send no CONNECT")
+            self._api_error = self._api_error or ApiError(400, "this server is not a proxy: do not use CONNECT")
         if self._api_error is not None:
             raise _Rejected
         super().on_headers_complete()

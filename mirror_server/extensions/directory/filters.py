@@ -170,15 +170,15 @@ class DeviceFilters:
         Raises:
             CannotServe: Two fields have the same name.
         """
-        added = [(owner, one) for owner, fields in self._extensions.each("device_fields") for one in fields]
+        added = [(owner, field) for owner, fields in self._extensions.results("device_fields") for field in fields]
         own = [
             (f"device filter {name}", SERVER) for name in (*DIRECTORY.columns, *UNSUPPORTED_MEMBERS, *PAGING, "filter")
         ]
-        require_distinct([*own, *((f"device filter {one.name}", owner) for owner, one in added)])
+        require_distinct([*own, *((f"device filter {field.name}", owner) for owner, field in added)])
         return replace(
             DIRECTORY,
-            columns={**DIRECTORY.columns, **{one.name: one.column for _, one in added}},
-            readers={**DIRECTORY.readers, **{one.name: one.read for _, one in added if one.read is not None}},
+            columns={**DIRECTORY.columns, **{field.name: field.column for _, field in added}},
+            readers={**DIRECTORY.readers, **{field.name: field.read for _, field in added if field.read is not None}},
         )
 
     @extends

@@ -10,22 +10,26 @@ Without it the server stores the last value only. To keep a history of thirty da
 Contents
 --------
 
-The history has a row for each reported value, with or without a subscription, and for each completed write. It has a
-row for each registration, update, deregistration and expiry of a device. It also has a row for each *gap*: an interval
-in which the service received nothing, because it was down or kept no history. So you can distinguish an unchanged value
-from one that could not be received.
+The history has a row for each of these events:
 
-A row has the time of the device's own clock, if the device sent one, and the time of receipt. So a late value is late,
-not lost. Rows are written in the transaction that changes the mirror: the history contains every value that the mirror
-had.
+- A reported value, with or without a subscription.
+- A completed write.
+- A registration, update, deregistration or expiry of a device.
+- A *gap*: an interval in which the service received nothing, because it was down or kept no history. So you can
+  distinguish an unchanged value from one that could not be received.
 
-The history does not contain subscriptions, the freshness of values, acknowledgements of failed writes, and the
-notifications that applications received.
+A row has the time of the device's own clock, if the device sent one, and the time of receipt. So a value that arrives
+late is listed at its own time. Rows are written in the transaction that changes the mirror, so the history contains
+every value that the mirror had.
+
+It does not contain subscriptions, the freshness of values, acknowledgements of failed writes, or the notifications that
+applications received.
 
 Reading
 -------
 
-Any key with the scope ``read`` can read the history::
+In Python use ``client.history()``, ``client.as_of()`` and ``client.changes()``, in a shell ``mirror history`` and
+``mirror as-of``. Any key with the scope ``read`` can read the history. Over HTTP::
 
     export API_HOST=http://127.0.0.1:8080 DAY="from=2026-11-22T00:00:00Z&to=2026-11-23T00:00:00Z"
     curl -H "Authorization: Bearer $API_KEY" "$API_HOST/v3/device-echo/history?path=/3303/*&$DAY"
@@ -33,12 +37,11 @@ Any key with the scope ``read`` can read the history::
 
 The first call returns rows, the second one the device objects at an earlier instant. Both return lines of JSON, or an
 Arrow stream (``Accept: application/vnd.apache.arrow.stream``). The last line marks the end: a response without it is
-incomplete. In Python use ``client.history()`` and ``client.as_of()``, in a shell ``mirror history`` and
-``mirror as-of``.
+incomplete.
 
 At most eight of these responses and snapshots can be in progress at once, of which one application has
-``--poll-share``. An instant before the oldest data is rejected, and the error states the oldest instant. Only the
-application that made a write is shown why it failed.
+``--poll-share``. An instant before the oldest data is rejected, and the error states the oldest instant. The reason of
+a failed write is shown only to the application that made the write.
 
 Privacy
 -------
@@ -47,35 +50,36 @@ A history reveals more about people than the last values do: when they were at h
 than you need, and inform the people concerned.
 
 ``mirror-server erase DEVICE_ID`` also erases the history of a device. So does the deletion of a device that was not
-connected for six months. The data is no longer returned at once. A running server deletes it within seconds from the
-database and from files of the archive.
+connected for six months. From that moment, no query returns the data. A running server deletes it within seconds from
+the database and from files of the archive.
 
-The age of a row counts from its receipt, so a wrong clock of a device keeps nothing longer. When rows are deleted, the
-last value of each resource remains. Without it, the state at the oldest instant would be unknown.
+The age of a row counts from its receipt, so a wrong clock of a device does not keep a row longer. When rows are
+deleted, the last value of each resource remains. Without it, the state at the oldest instant would be unknown.
 
-Files and database are as confidential as the values in them. The server makes files that only its own user can read,
+Files and database are as confidential as the values in them. The server creates files that only its own user can read,
 whatever the umask (mode 600, and 700 for folders).
 
 Storage and archive
 -------------------
 
 New rows are in a table of the database. About every 200,000 rows, and at the end of a day, they are sorted and
-compressed into segments, which does not slow down devices that report meanwhile. With ``--history-archive FOLDER`` (or
-a URL that fsspec opens, such as ``s3://bucket/mirror``) completed days move to Parquet files::
+compressed into segments. Devices that report meanwhile are not slowed down. With ``--history-archive FOLDER``,
+completed days move to Parquet files. A URL that fsspec opens works too, such as ``s3://bucket/mirror``::
 
     FOLDER/day=2026-11-22/devices-MIRROR-RUN-PART-WRITER.parquet
 
 - pandas, DuckDB, Dask, Spark and Polars read the folder directly. Values are as the device sent them: text in
   ``value``, all others in ``value_binary``. Rows with times far off are in ``day=other``. Several mirrors can share a
   folder.
-- The service reads the table, the segments and the files as one. Each row is in one of them, even if the server is
-  killed while it moves rows. Files that the database does not name remain from that and are removed.
+- The service reads the table, the segments and the files together. Each row is in exactly one of them, even if the
+  server is killed while it moves rows. Such a kill can leave files that the database does not list; the server deletes
+  them.
 - A file never changes. When a device is erased, the rest of the file is written to a new file with another suffix, just
   before the old file is deleted. If a file is missing, another program should list the folder again.
-- ``backup`` contains everything in the database. Copy the folder as well, after the database. If a device was erased in
-  between, copy both again.
-- If you run a copy of a database next to the original, it needs its own copy of the folder. Both have the same name, so
-  the copy would remove files that only the original knows.
+- ``backup`` contains everything in the database, but not the folder. Copy the folder after the database. If a device
+  was erased in between, copy both again.
+- A copy of a database that runs next to the original needs its own copy of the folder. Both databases have the same
+  mirror name, so the copy would delete files that only the original lists.
 
 Measured with ten million rows, which is a day of 10,000 devices with 20 resources that change about every half hour.
 The archive took 52 MB (5.2 bytes per row). An Arrow stream of all rows ran at 1.4 million rows per second from segments
@@ -85,18 +89,23 @@ history``, one core of a virtual machine).
 Clock changes, switching off, several processes
 -----------------------------------------------
 
-If the system clock was ahead, rows of that time have those times. They are not in responses about the present, and
-appear when that time comes. If the whole history was started or trimmed during that time, questions about the present
-are rejected for an hour. Then the history restarts with the current state of the mirror. During the hour the server
-assumes that the clock may be behind and the history right. An interval in which no server ran is not a gap if, by the
-clock, it did not last.
+If the system clock was ahead, rows of that time have those times. Responses about the present do not contain them; they
+appear when that time comes.
+
+If the whole history was started or trimmed while the clock was ahead, queries about the present are rejected for an
+hour. During this hour the server cannot know whether the clock was ahead then or is behind now. Afterwards the history
+restarts with the current state of the mirror.
+
+If the clock was set back during a downtime, so that it shows no elapsed time, the downtime is not recorded as a gap.
 
 If you switch the history off, nothing more is written, returned or deleted. If you switch it on again, the time between
-is a gap. Several processes on PostgreSQL (``mirror-server help processes``) share one history, and any of them serves
-it. All of them need the same ``--keep-history``, and the same archive in a location that all can reach.
+is a gap.
+
+Several processes on PostgreSQL (``mirror-server help processes``) share one history, and any of them serves it. All of
+them need the same ``--keep-history``, and the same archive in a location that all can reach.
 """
 
-# To read it begin with ``recorder``, how it is written, then ``service`` and ``keeper``.
+# Start reading with ``recorder``, which writes the rows, then ``service`` and ``retention``.
 
 from __future__ import annotations
 
@@ -137,7 +146,7 @@ def settings() -> type:
 
 @extends
 def demo_settings() -> dict[str, Any]:
-    """Keep a history in a demo if the packages for it are installed."""
+    """Enable the history in a demo if its packages are installed."""
     return {"keep_history_seconds": _DEMO_SECONDS} if all(map(find_spec, needs())) else {}
 
 
@@ -169,14 +178,14 @@ def check_settings(settings: Settings) -> None:
 
 
 @extends
-def in_common(settings: Settings) -> str:
-    """Require that all processes keep a history, or none."""
+def shared_settings(settings: Settings) -> str:
+    """Require that the history is enabled in all processes or in none."""
     return "" if settings.of(HistorySettings).keep_history_seconds is None else ", with --keep-history"
 
 
 @extends
 def build(services: Services) -> Sequence[object]:
-    """Make what writes, maintains and reads it; without a history what says so."""
+    """Create the recorder, the retention and the queries, or without a history only queries that respond with 404."""
     from mirror_server.extensions.history.history_queries import HistoryQueries
 
     chosen, database, clock = services.settings.of(HistorySettings), services.database, services.clock
@@ -207,12 +216,16 @@ def blueprints() -> list[Blueprint]:
 
 @extends
 def snapshot_at(
-    instant: Instant, conditions: Sequence[Condition], patterns: Sequence[str], form: str, compression: Compression
+    instant: Instant,
+    conditions: Sequence[Condition],
+    patterns: Sequence[str],
+    content_type: str,
+    compression: Compression,
 ) -> Response:
     """Return the fleet as of an earlier instant."""
     from mirror_server.extensions.history import views
 
-    return views.snapshot_at(instant, conditions, patterns, form, compression)
+    return views.snapshot_at(instant, conditions, patterns, content_type, compression)
 
 
 @extends
@@ -233,7 +246,7 @@ def check(database: Database, settings: Settings) -> Sequence[Violation]:
 
 @extends
 def size(database: Database) -> str | None:
-    """Return its size in one line; ``None`` if it is empty."""
+    """Return the size of the history in one line; ``None`` if it is empty."""
     from mirror_server.extensions.history.store import history
 
     found = database.query(history.measure)

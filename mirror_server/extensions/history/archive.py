@@ -1,12 +1,12 @@
-"""The archive: days that are over, as Parquet files in a folder, or wherever a URL leads that fsspec opens.
+"""The archive: completed days as Parquet files, in a folder or at a URL that fsspec opens.
 
-A file stands at ``day=2026-11-22/devices-MIRROR-RUN-PART-WRITER.parquet``, so that pandas, DuckDB, Dask, Spark and
-Polars read the folder as a data set with the column ``day``. Clocks that are far off would make a folder for each of
-their rows: what is not of the days of most others is in ``day=other``.
+The path of a file is ``day=2026-11-22/devices-MIRROR-RUN-PART-WRITER.parquet``, so that pandas, DuckDB, Dask, Spark and
+Polars read the folder as a data set with the column ``day``. Clocks that are far off would create a folder for each of
+their rows, so rows of unusual days are in ``day=other``.
 
-The database names the files that count. One it does not name was left by a process that was killed; see
-:meth:`Archive.names`. A file never changes: what is left of it when a device is erased has a name of its own, see
-:func:`name_of_rewrite`. Several mirrors may share a folder: each knows its own files by its name in them.
+The database lists the valid files. Any other file remains from a process that was killed; see :meth:`Archive.names`. A
+file never changes: when a device is erased, the other rows are written to a file with a new name, see
+:func:`name_of_rewrite`. Several mirrors may share a folder: each recognizes its own files by its name in them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fsspec.implementations.local import LocalFileSystem
 from mirror_server.store.backend import shown
 
 OTHER_DAY = "other"
-"""Stands for days without a folder of their own; pandas does not read null, which data sets have for it."""
+"""The name for days without a folder of their own. Data sets use null for it, which pandas does not read."""
 
 _SUFFIX = ".parquet"
 _UNFINISHED = ".unfinished"
@@ -37,42 +37,42 @@ _OWNER_ONLY_FILE = 0o600
 
 
 def name_of_file(mirror: str, day: str, run: int, part: int, leader: str | None = None) -> str:
-    """Return the name of a file. The files of one run have rows in order, one part after the other.
+    """Return the name of a file. The parts of one run are sorted, one after the other.
 
     Args:
         mirror: The common part of the names of a mirror's files.
-        day: Of which day the rows are.
-        run: The number of their run.
+        day: The day of the rows.
+        run: The number of the run.
         part: The number of the part.
-        leader: The token of the process that leads, where there are several: no other ever writes this file.
+        leader: The token of the leader if there are several processes: no other process ever writes this file.
     """
     by = "" if leader is None else f"-{hashlib.sha256(leader.encode()).hexdigest()[:8]}"
     return f"day={day}/devices-{mirror}-{run:06}-{part:04}{by}{_SUFFIX}"
 
 
 def name_of_rewrite(name: str) -> str:
-    """Return a new name for the rows that are left of a file. Its end is longer than that of a leader's files."""
-    return f"{part_of(name)}-{uuid.uuid4().hex[:12]}{_SUFFIX}"
+    """Return a new name for the remaining rows of a file. Its suffix is longer than that of a leader's files."""
+    return f"{part_prefix(name)}-{uuid.uuid4().hex[:12]}{_SUFFIX}"
 
 
-def part_of(name: str) -> str:
+def part_prefix(name: str) -> str:
     """Return the common part of the names of a file and of those that replace it."""
     return _begin_of(name, 4)
 
 
-def run_of(name: str) -> str:
+def run_prefix(name: str) -> str:
     """Return the common part of the names of the files of one run."""
     return _begin_of(name, 3)
 
 
 class Archive:
-    """Files by name, each of which appears whole or not at all.
+    """Files by name. A file appears complete or not at all.
 
     Args:
         location: A folder, or a URL.
 
     Raises:
-        ValueError: Nothing here opens such a URL.
+        ValueError: No installed package opens such a URL.
     """
 
     def __init__(self, location: str) -> None:
@@ -87,7 +87,7 @@ class Archive:
         """Make the folder if it does not exist.
 
         Raises:
-            OSError: It cannot be made, or not written to.
+            OSError: It cannot be made or written to.
         """
         if not self._is_local:
             self._files.makedirs(self._root, exist_ok=True)
@@ -105,32 +105,32 @@ class Archive:
             OSError: The folder cannot be read.
         """
         self._files.invalidate_cache()
-        # No pattern of the whole path: a folder may have a name that is one.
+        # Not by a pattern of the full path, because the name of a folder may look like a pattern.
         found = (PurePosixPath(path).parts[-2:] for path in self._files.find(self._root, maxdepth=2))
         own = f"devices-{mirror}-"
-        return {"/".join(parts) for parts in found if parts[0].startswith("day=") and parts[-1].startswith(own)}
+        return {"/".join(names) for names in found if names[0].startswith("day=") and names[-1].startswith(own)}
 
     def source(self, name: str) -> Any:
         """Open a file for pyarrow.
 
         Raises:
-            FileNotFoundError: There is none.
+            FileNotFoundError: It does not exist.
             OSError: It cannot be read.
         """
         if self._is_local:
             return pa.OSFile(self._path(name))
-        # Whole, so that it stays what it is when another takes its place meanwhile; such files are some megabytes.
+        # Read completely, so that a concurrent replacement does not matter; such files have some megabytes.
         return pa.BufferReader(self._files.cat_file(self._path(name)))
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Any]:
-        """Write a file: in the end it exists under its name, durably, or is as it was before.
+        """Write a file. Afterwards it exists under its name, durably, or nothing has changed.
 
         Raises:
             OSError: It cannot be written.
         """
         if not self._is_local:
-            # What is put into such a place is there when it is complete.
+            # Object stores show a file only when it is complete.
             sink = pa.BufferOutputStream()
             yield sink
             self._files.makedirs(self._path(name).rpartition("/")[0], exist_ok=True)
@@ -140,7 +140,7 @@ class Archive:
         _make_folder(path.parent)
         unfinished = path.with_suffix(_UNFINISHED)
         try:
-            # One that a killed process left may have another mode.
+            # A file of a killed process may have another mode.
             unfinished.unlink(missing_ok=True)
             unfinished.touch(_OWNER_ONLY_FILE)
             with unfinished.open("wb") as file:
@@ -155,12 +155,12 @@ class Archive:
             raise
 
     def size(self, name: str) -> int:
-        """Return the number of bytes of a file."""
+        """Return the size of a file in bytes."""
         self._files.invalidate_cache()
         return int(self._files.size(self._path(name)))
 
     def delete(self, name: str) -> None:
-        """Delete a file; does nothing if there is none.
+        """Delete a file, if it exists.
 
         Raises:
             OSError: It cannot be deleted.
@@ -178,7 +178,7 @@ def _begin_of(name: str, members: int) -> str:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make a folder below the archive's own, which must exist: it may be on a disk that is not mounted."""
+    """Make a folder in the archive's own, which must exist: if it does not, its disk may not be mounted."""
     if not folder.exists():
         folder.mkdir(_OWNER_ONLY_FOLDER)
         _make_durable(folder.parent)

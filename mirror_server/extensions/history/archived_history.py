@@ -18,17 +18,17 @@ from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
 _SERVER_SECONDS = 20
-"""Time to wait for a running server, which looks every five seconds for rows to delete."""
+"""Time to wait for a running server, which deletes erased rows every five seconds."""
 _RETRY_SECONDS = 0.1
 
 _LEFT_BY_SERVER = (
-    "of the history that was put away this device is told no more, and a server with --keep-history deletes it within"
-    " seconds; none did: see in its log what it cannot read, or start one, and run this again until it says that"
-    " nothing is stored"
+    f"this device's archived history is no longer returned, but no server deleted it within {_SERVER_SECONDS} seconds;"
+    " start a server with --keep-history, or check its log for parts that it cannot read, and run this again until it"
+    " says that nothing is stored"
 )
 _UNREADABLE = (
-    "of the history that was put away this device is told no more, and what can be read of it is deleted; a part cannot"
-    " be ({reason}): 'mirror-server check' names it; bring it back from a backup, and run this again until it says that"
+    "this device's archived history is no longer returned, and its readable parts are deleted; a part cannot be read"
+    " ({reason}): 'mirror-server check' names it; restore it from a backup, and run this again until it says that"
     " nothing is stored"
 )
 
@@ -38,11 +38,11 @@ class ArchivedHistory:
 
     Args:
         database: Where the history is.
-        location: The archive, as ``--history-archive`` names it; ``None`` for none.
+        location: The value of ``--history-archive``; ``None`` without an archive.
 
     Raises:
-        CannotServe: There are any, and a package that reads them is not installed.
-        ClickException: There are files and no location, or nothing opens such a location.
+        CannotServe: There are segments or files, and a package that reads them is not installed.
+        ClickException: There are files and no location, or no installed package opens the location.
     """
 
     def __init__(self, database: Database, location: str | None) -> None:
@@ -64,7 +64,7 @@ class ArchivedHistory:
             from mirror_server.extensions.history.archive import Archive  # noqa: PLC0415
         except ImportError as error:
             cure = "pip install 'device-state-mirror[history]'"
-            raise CannotServe(f"cannot look at the history of this database: {error}; {cure}") from error
+            raise CannotServe(f"cannot read the history of this database: {error}; {cure}") from error
         self._checking, self._erasing = checking, erasing
         try:
             self._archive = None if location is None else Archive(location)
@@ -72,8 +72,8 @@ class ArchivedHistory:
             raise click.ClickException(str(error)) from error
 
     def erasure(self, device_id: str) -> Erasure:
-        """Return how a device is erased from it."""
-        # Once it is erased, it is told no more, and what is sealed meanwhile would be counted in neither place.
+        """Return the operation that erases a device from segments and files."""
+        # Counted before: afterwards its rows are not returned, and rows compacted in between would be counted nowhere.
         count = 0 if self._is_empty else self._erasing.count_rows(self._database, self._archive, device_id)
         return Erasure({"history": count}, self._is_current, self._delete_erased)
 
@@ -81,13 +81,13 @@ class ArchivedHistory:
         return history.state(session).compacted_revision == self._compacted_revision
 
     def violations(self) -> list[Violation]:
-        """Read all of it, and return what is wrong."""
+        """Read all segments and files, and return what is wrong."""
         return [] if self._is_empty else list(self._checking.violations(self._database, self._archive))
 
     def _delete_erased(self, is_alone: bool) -> str | None:
-        """Delete erased rows, or wait until the server has done that; return the reason if it was not done.
+        """Delete erased rows, or wait until the server has done that; return the reason if that failed.
 
-        A server that keeps a history may be rewriting the same parts at this moment.
+        A running server with a history may be rewriting the same segments, so only that server deletes them.
         """
         with self._database.read() as session:
             erased = segments.erasures(session)

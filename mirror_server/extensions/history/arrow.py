@@ -1,6 +1,6 @@
 """The history, and the fleet as of an earlier instant, as Arrow IPC streams. Source: wire.md 10.
 
-The rows of the history are one for each thing that happened. The fleet has the columns of a snapshot.
+The history has one row per event. The fleet has the columns of a snapshot.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mirror_server.extensions.history.service import OpenQuery
 from mirror_server.store.resources import ResourceRow
 
 SCHEMA = pa.schema([columns.SCHEMA.field(name) for name in COLUMNS])
-"""The columns of the stream: those of the wire; a text is a word of a dictionary."""
+"""The columns of the stream, as in the wire format. Strings are encoded as dictionaries."""
 
 _MOST_ROWS = 32_768
 _MOST_BYTES = 4 * 1024 * 1024
@@ -36,16 +36,16 @@ _Numbers: TypeAlias = npt.NDArray[np.int32]
 
 
 class HistoryPage:
-    """The rows of one response in parts, and after the last one the facts for its end.
+    """The rows of one response in batches, and afterwards the data for its end.
 
     Args:
-        past: The rows.
+        query: The rows.
         app_id: The application that reads them.
-        limit: How many rows there are at most; ``None`` for all.
+        limit: The maximum number of rows; ``None`` for all.
 
     Attributes:
-        past: The rows.
-        row_count: How many there were so far.
+        query: The rows.
+        row_count: The number of rows so far.
         position: The position of the last of them.
         has_more: Whether there are more than the limit.
     """
@@ -58,16 +58,16 @@ class HistoryPage:
         self._app_id = app_id
         self._limit = limit
 
-    def parts(self) -> Iterator[tuple[pa.RecordBatch, Position]]:
-        """Return some rows at a time, as the application may see them, and the position of the last of them."""
+    def batches(self) -> Iterator[tuple[pa.RecordBatch, Position]]:
+        """Return batches of rows, as the application may see them, each with the position of its last row."""
         for batch in self.query.batches():
-            kept = batch if self._limit is None else batch.slice(0, self._limit - self.row_count)
-            places = np.arange(kept.num_rows, dtype=np.int32)
-            for part in _bounded(kept, places, most_rows=_MOST_ROWS, most_bytes=_MOST_BYTES):
+            limited = batch if self._limit is None else batch.slice(0, self._limit - self.row_count)
+            indices = np.arange(limited.num_rows, dtype=np.int32)
+            for part in _bounded(limited, indices, most_rows=_MOST_ROWS, most_bytes=_MOST_BYTES):
                 self.row_count += part.num_rows
                 self.position = position(part, part.num_rows - 1)
-                yield _shown(part, self._app_id), self.position
-            self.has_more = kept.num_rows < batch.num_rows
+                yield _visible_to(part, self._app_id), self.position
+            self.has_more = limited.num_rows < batch.num_rows
             if self.has_more:
                 return
 
@@ -75,19 +75,19 @@ class HistoryPage:
 def arrow_stream(
     page: HistoryPage, compression: Compression, cursor: Callable[[Position], str], end: Callable[[], bytes]
 ) -> Generator[bytes]:
-    """Return the stream piece by piece: each batch with the cursor behind its rows, the last one, empty, with the end.
+    """Return the stream. Each batch has the cursor after its rows; the last one is empty and has the end.
 
     Args:
         page: The rows.
         compression: The compression of the buffers.
-        cursor: Makes the cursor that continues behind a position.
+        cursor: Makes the cursor that continues after a position.
         end: Makes the end, after the last row.
     """
-    pieces = Pieces(SCHEMA, compression)
-    yield pieces.head
-    for batch, last in page.parts():
-        yield pieces.batch(batch, {AFTER_KEY: cursor(last).encode("ascii")})
-    yield pieces.tail(end())
+    stream = Pieces(SCHEMA, compression)
+    yield stream.head
+    for batch, last in page.batches():
+        yield stream.batch(batch, {AFTER_KEY: cursor(last).encode("ascii")})
+    yield stream.tail(end())
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
@@ -97,22 +97,25 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
 
 
 def _bounded(
-    rows: pa.RecordBatch, begins: _Numbers, *, most_rows: float = math.inf, most_bytes: int
+    rows: pa.RecordBatch, starts: _Numbers, *, most_rows: float = math.inf, most_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """Split rows into parts that are small, unless what is between two of ``begins`` is large."""
+    """Split rows at ``starts`` into small batches. The rows between two starts stay together."""
     if not rows.num_rows:
         return
-    if len(begins) == 1 or (rows.num_rows <= most_rows and rows.nbytes <= most_bytes):
+    if len(starts) == 1 or (rows.num_rows <= most_rows and rows.nbytes <= most_bytes):
         yield rows
         return
-    middle = len(begins) // 2
-    half = int(begins[middle])
-    yield from _bounded(rows.slice(0, half), begins[:middle], most_rows=most_rows, most_bytes=most_bytes)
-    yield from _bounded(rows.slice(half), begins[middle:] - half, most_rows=most_rows, most_bytes=most_bytes)
+    middle = len(starts) // 2
+    half = int(starts[middle])
+    yield from _bounded(rows.slice(0, half), starts[:middle], most_rows=most_rows, most_bytes=most_bytes)
+    yield from _bounded(rows.slice(half), starts[middle:] - half, most_rows=most_rows, most_bytes=most_bytes)
 
 
-def _shown(batch: pa.RecordBatch, app_id: str) -> pa.RecordBatch:
-    """Hide why a write failed from all applications but the one that placed it. Source: specification 3.1, 7."""
+def _visible_to(batch: pa.RecordBatch, app_id: str) -> pa.RecordBatch:
+    """Return the columns of the stream, with the category of a failed write only for its application.
+
+    Source: specification 3.1, 7.
+    """
     own = {"category": _of_issuer(batch.column("category"), batch.column("app_id"), app_id)}
     return pa.RecordBatch.from_arrays([own.get(name, batch.column(name)) for name in COLUMNS], schema=SCHEMA)
 
@@ -127,48 +130,48 @@ def _of_issuer(categories: pa.DictionaryArray, app_ids: pa.DictionaryArray, app_
 
 
 class FleetState:
-    """The state of the fleet as flat rows: one for each resource, or one without a path for a device without any.
+    """The state of the fleet as flat rows: one per resource. A device without resources has one row without a path.
 
     Args:
-        past: The rows.
+        query: The rows.
 
     Attributes:
-        device_count: How many devices there were so far.
+        device_count: The number of devices so far.
     """
 
     def __init__(self, query: OpenQuery) -> None:
         self._query = query
         self.device_count = 0
 
-    def parts(self) -> Iterator[tuple[pa.RecordBatch, _Numbers]]:
-        """Return the rows of some devices at a time, the start of each device in them, and behind these the end."""
+    def batches(self) -> Iterator[tuple[pa.RecordBatch, _Numbers]]:
+        """Return batches of rows, each with the start of every device in it, followed by the end of the batch."""
         for rows in self._query.batches():
-            for part in _bounded(rows, _begins(rows), most_bytes=_MOST_BYTES_OF_DEVICES):
-                begins = np.append(_begins(part), np.int32(part.num_rows))
-                self.device_count += len(begins) - 1
-                yield part, begins
+            for part in _bounded(rows, _starts(rows), most_bytes=_MOST_BYTES_OF_DEVICES):
+                starts = np.append(_starts(part), np.int32(part.num_rows))
+                self.device_count += len(starts) - 1
+                yield part, starts
 
 
 def fleet_stream(fleet: FleetState, compression: Compression, end: Callable[[], bytes]) -> Generator[bytes]:
-    """Return the stream piece by piece, with the columns of a snapshot; its last batch is empty and has the end.
+    """Return the stream with the columns of a snapshot. Its last batch is empty and has the end.
 
     Args:
         fleet: The rows.
         compression: The compression of the buffers.
         end: Makes the end, after the last row.
     """
-    # It may be left out of the server; then nobody requests this.
+    # The extension may be left out of the server, and then nothing calls this.
     from mirror_server.extensions.snapshots.arrow import SCHEMA as SNAPSHOT  # noqa: PLC0415
 
-    pieces = Pieces(SNAPSHOT, compression)
-    yield pieces.head
-    for rows, begins in fleet.parts():
-        yield pieces.batch(_nested(rows, begins, SNAPSHOT))
-    yield pieces.tail(end())
+    stream = Pieces(SNAPSHOT, compression)
+    yield stream.head
+    for rows, starts in fleet.batches():
+        yield stream.batch(_nested(rows, starts, SNAPSHOT))
+    yield stream.tail(end())
 
 
-def devices_of(rows: pa.RecordBatch, begins: _Numbers) -> Iterator[tuple[str, str, list[ResourceRow]]]:
-    """Return id, endpoint name and resources of each device. Facts that the history does not have are ``None``."""
+def devices_of(rows: pa.RecordBatch, starts: _Numbers) -> Iterator[tuple[str, str, list[ResourceRow]]]:
+    """Return id, endpoint name and resources of each device. Fields that the history does not have are ``None``."""
     columns = {name: to_values(rows.column(name)) for name in rows.schema.names}
     columns["desired_updated_at"] = [
         None if status in {None, DesiredStatus.PENDING} else at
@@ -176,46 +179,46 @@ def devices_of(rows: pa.RecordBatch, begins: _Numbers) -> Iterator[tuple[str, st
     ]
     nothing = [None] * rows.num_rows
     resources = list(map(ResourceRow, *(columns.get(name, nothing) for name in ResourceRow._fields)))
-    for begin, end in pairwise(begins.tolist()):
-        own = [resources[place] for place in range(begin, end) if columns["path"][place] is not None]
+    for begin, end in pairwise(starts.tolist()):
+        own = [resources[index] for index in range(begin, end) if columns["path"][index] is not None]
         yield columns["device_id"][begin], columns["endpoint_name"][begin], own
 
 
-def _begins(rows: pa.RecordBatch) -> _Numbers:
+def _starts(rows: pa.RecordBatch) -> _Numbers:
     """Return where the rows of each device start."""
     codes = rows.column("device_id").indices.to_numpy()
     return np.concatenate([[0], np.flatnonzero(codes[1:] != codes[:-1]) + 1]).astype(np.int32)
 
 
-def _nested(rows: pa.RecordBatch, begins: _Numbers, schema: pa.Schema) -> pa.RecordBatch:
+def _nested(rows: pa.RecordBatch, starts: _Numbers, schema: pa.Schema) -> pa.RecordBatch:
     """Return a row for each device, with its resources in a list, as in a snapshot."""
     is_resource = rows.column("path").is_valid()
     resources = rows.filter(is_resource)
-    boundaries = _passed(is_resource)[begins]
+    boundaries = _counts_before(is_resource)[starts]
     is_written = resources.column("desired_status").is_valid()
-    # The place of each resource among those of its device.
-    places = np.arange(resources.num_rows, dtype=np.int32) - np.repeat(boundaries[:-1], np.diff(boundaries))
-    written = resources.append_column("resource", _int32(places)).filter(is_written)
-    devices = rows.take(_int32(begins[:-1]))
+    # The index of each resource among those of its device.
+    indices = np.arange(resources.num_rows, dtype=np.int32) - np.repeat(boundaries[:-1], np.diff(boundaries))
+    written = resources.append_column("resource", _int32(indices)).filter(is_written)
+    devices = rows.take(_int32(starts[:-1]))
     return pa.RecordBatch.from_arrays(
         [
             devices.column("device_id").cast(pa.string()),
             devices.column("endpoint_name").cast(pa.string()),
             _lists(boundaries, resources, schema.field("resources").type),
-            _lists(_passed(is_written)[boundaries], written, schema.field("desired").type),
+            _lists(_counts_before(is_written)[boundaries], written, schema.field("desired").type),
         ],
         schema=schema,
     )
 
 
-def _passed(flags: pa.BooleanArray) -> _Numbers:
-    """Return how many flags are set before each place, and in total."""
+def _counts_before(flags: pa.BooleanArray) -> _Numbers:
+    """Return how many flags are set before each index, and in total."""
     return np.concatenate([[0], np.cumsum(flags.to_numpy(zero_copy_only=False))]).astype(np.int32)
 
 
 def _lists(boundaries: _Numbers, rows: pa.RecordBatch, kind: pa.ListType) -> pa.ListArray:
     names, members = rows.schema.names, list(kind.value_type)
-    # The history does not tell everything.
+    # The history does not have all of these columns.
     arrays = [rows.column(each.name) if each.name in names else pa.nulls(rows.num_rows, each.type) for each in members]
     items = pa.StructArray.from_arrays(arrays, fields=members)
     offsets = pa.py_buffer(boundaries)

@@ -1,11 +1,11 @@
 """The state at an instant: the last value and the last write of each resource, the last registration of each device.
 
-The last value is the one that changed last by the device's own clock; of several at one instant the one that was
-received last. The last write is the one that was requested last; of several at one instant one that waits is the last.
+The last value is the one that changed last by the device's own clock; of several at one instant, the one that was
+received last. The last write is the one that was requested last; of several at one instant, a pending one is the last.
 
-A *checkpoint* is the state that all rows up to an instant and a revision lead to, so that not all of them are read. The
-first one is made from the mirror itself when a history is started, since earlier values have no rows. The oldest one is
-what remains of the rows that were trimmed.
+A *checkpoint* is the state after all rows up to an instant and a revision, so that not all of them have to be read. The
+first one is made from the mirror itself when a history is started, since earlier values have no rows. The oldest one
+replaces the rows that were trimmed.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from mirror_server.extensions.history.columns import (
     NO_ROWS,
     Flags,
     Integers,
+    concat,
+    has_value,
     in_order,
-    is_known,
     is_one_of,
     not_after,
     numbered,
     numbers,
     of_rows,
-    taken,
+    take_rows,
     to_flags,
-    together,
 )
 from mirror_server.extensions.history.filters import RowFilter
-from mirror_server.extensions.history.parquet import parts
+from mirror_server.extensions.history.parquet import regroup
 from mirror_server.extensions.history.reading import LAST_DEVICE, HistoryTransaction, Source, merged, runs_of, sources
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.store import history, segments
@@ -49,7 +49,7 @@ _ROWS_MERGED_AT_ONCE = 16_384
 _BYTES_MERGED_AT_ONCE = 1024 * 1024
 
 _ORIGINS = {word: origin for origin, word in ORIGINS.items()} | {"registration": "auto_observation"}
-"""The origins of values: words of the history, and for each that of the mirror."""
+"""The origins of values in the mirror, by the word of the history."""
 
 
 @dataclass(eq=False)
@@ -58,55 +58,58 @@ class RowsUpTo(RowFilter):
 
     Attributes:
         instant: The instant.
-        behind: Instant and revision of the checkpoint that has all rows up to both; ``None`` without one.
+        checkpoint: Instant and revision of the checkpoint with all rows up to both; ``None`` without one.
     """
 
     instant: Instant
-    behind: tuple[Instant, int] | None
+    checkpoint: tuple[Instant, int] | None
 
-    def is_about(self, bounds: Bounds) -> bool:
+    def may_match(self, bounds: Bounds) -> bool:
         """Return whether any row within these bounds may have been known, and is not in the checkpoint."""
         requested_at = bounds.first_requested_at
         return (
             (bounds.first_changed_at <= self.instant or (requested_at is not None and requested_at <= self.instant))
             and (
-                self.behind is None or bounds.last_changed_at > self.behind[0] or bounds.last_revision > self.behind[1]
+                self.checkpoint is None
+                or bounds.last_changed_at > self.checkpoint[0]
+                or bounds.last_revision > self.checkpoint[1]
             )
-            and super().is_about(bounds)
+            and super().may_match(bounds)
         )
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows of a batch, which is in order, that determine the state."""
+        """Return the rows of a sorted batch that determine the state."""
         changed_at = numbers(batch.column("changed_at"))
         is_write = is_one_of(batch.column("what"), "desired")
-        # A write was known from when it was placed; how it ended, from then on.
+        # A write was known since it was requested, its result since it ended.
         known_at = np.where(is_write, numbers(batch.column("requested_at")), changed_at)
         flags = known_at <= self.instant
-        if self.behind is not None:
-            flags &= (changed_at > self.behind[0]) | (numbers(batch.column("revision")) > self.behind[1])
+        if self.checkpoint is not None:
+            at, revision = self.checkpoint
+            flags &= (changed_at > at) | (numbers(batch.column("revision")) > revision)
         return latest_rows(batch, flags & self.flags(batch))
 
 
 def latest_rows(batch: pa.RecordBatch, flags: Flags | None = None) -> pa.RecordBatch:
-    """Return the rows of a batch, which is in order, that determine the final state; optionally only flagged rows.
+    """Return the rows of a sorted batch that determine the final state; optionally only flagged rows.
 
-    The latest_rows of latest_rows and more rows are those of all of them.
+    Results can be combined: the latest rows of a result and more rows are the latest rows of all of them.
     """
-    what = batch.column("what")
+    kinds = batch.column("what")
     known = np.ones(batch.num_rows, np.bool_) if flags is None else flags
-    is_write = is_one_of(what, "desired")
-    others = np.flatnonzero(known & ~is_write & ~is_one_of(what, "gap"))
+    is_write = is_one_of(kinds, "desired")
+    others = np.flatnonzero(known & ~is_write & ~is_one_of(kinds, "gap"))
     series = numbered(batch, "device_id", "path")
-    places = [others[_is_last(series[others])]]
+    indices = [others[_is_last(series[others])]]
     if is_write.any():
-        places.append(_last_writes(batch, series, np.flatnonzero(known & is_write)))
-    return taken(batch, np.sort(np.concatenate(places)))
+        indices.append(_last_writes(batch, series, np.flatnonzero(known & is_write)))
+    return take_rows(batch, np.sort(np.concatenate(indices)))
 
 
-def _last_writes(batch: pa.RecordBatch, series: Integers, places: Integers) -> Integers:
+def _last_writes(batch: pa.RecordBatch, series: Integers, indices: Integers) -> Integers:
     requested_at, revision = numbers(batch.column("requested_at")), numbers(batch.column("revision"))
     waits = is_waiting(batch)
-    order = places[np.lexsort((revision[places], waits[places], requested_at[places], series[places]))]
+    order = indices[np.lexsort((revision[indices], waits[indices], requested_at[indices], series[indices]))]
     return order[_is_last(series[order])]
 
 
@@ -126,51 +129,52 @@ def _is_last(series: Integers) -> Flags:
 
 
 def states(batches: Iterable[pa.RecordBatch], instant: Instant) -> Iterator[pa.RecordBatch]:
-    """Return the state that rows in order led to: a row for each resource that was known; no batch is empty.
+    """Return the state after sorted rows, with a row for each known resource. No batch is empty.
 
-    The columns are ``device_id``, ``endpoint_name``, ``registered`` of the device, null if it is not known, and
-    those of :class:`mirror_server.store.resources.ResourceRow` that the history knows. A device of which nothing else
-    was known has one row without a path. ``reported_at`` is the row's ``changed_at``, so never behind the instant, and
-    ``reported_origin`` the word of the mirror; a write that had not ended has neither revision nor category.
+    The columns are ``device_id``, ``endpoint_name``, ``registered`` of the device, null if it is unknown, and those
+    columns of :class:`mirror_server.store.resources.ResourceRow` that the history has. A device without known resources
+    has one row without a path. ``reported_at`` is the row's ``changed_at``, so it is never after the instant.
+    ``reported_origin`` is the word of the mirror. A write that had not ended has neither revision nor category.
     """
-    for some in whole_devices(batches):
-        state = _state(some, instant)
+    for rows in device_batches(batches):
+        state = _state(rows, instant)
         if state.num_rows:
             yield state
 
 
-def whole_devices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Return the latest_rows of all rows in order, those of a device in one batch."""
-    held = NO_ROWS
+def device_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Return the latest rows of sorted batches, with all rows of a device in one batch."""
+    pending = NO_ROWS
     for batch in batches:
-        some = latest_rows(together([held, batch]))
-        devices = numbered(some, "device_id")
-        behind = int(np.searchsorted(devices, devices[-1])) if len(devices) else 0
-        if behind:
-            yield some.slice(0, behind)
-        held = some.slice(behind)
-    if held.num_rows:
-        yield held
+        latest = latest_rows(concat([pending, batch]))
+        devices = numbered(latest, "device_id")
+        # The next batch may have more rows of the last device.
+        end = int(np.searchsorted(devices, devices[-1])) if len(devices) else 0
+        if end:
+            yield latest.slice(0, end)
+        pending = latest.slice(end)
+    if pending.num_rows:
+        yield pending
 
 
 def _state(rows: pa.RecordBatch, instant: Instant) -> pa.RecordBatch:
-    """Return the state of whole devices from their latest_rows."""
-    is_write, has_path = is_one_of(rows.column("what"), "desired"), is_known(rows.column("path"))
+    """Return the state of complete devices from their latest rows."""
+    is_write, has_path = is_one_of(rows.column("what"), "desired"), has_value(rows.column("path"))
     series, devices = numbered(rows, "device_id", "path"), numbered(rows, "device_id")
     heads = np.flatnonzero(np.diff(series, prepend=-1))
-    reported = _places(series, has_path & ~is_write, len(heads))
-    written = _places(series, is_write, len(heads))
-    told = has_path[heads] | _is_alone(devices[heads])
-    registered = _registered(rows, np.searchsorted(devices, devices[heads[told]]))
-    return _table(rows, heads[told], reported[told], written[told], registered, instant)
+    reported = _row_indices(series, has_path & ~is_write, len(heads))
+    written = _row_indices(series, is_write, len(heads))
+    is_included = has_path[heads] | _is_alone(devices[heads])
+    registered = _registered(rows, np.searchsorted(devices, devices[heads[is_included]]))
+    return _table(rows, heads[is_included], reported[is_included], written[is_included], registered, instant)
 
 
-def _places(series: Integers, flags: Flags, count: int) -> Integers:
-    """Return for each series the row with a flag, of which there is at most one; -1 without one."""
-    places = np.full(count, -1, np.int64)
+def _row_indices(series: Integers, flags: Flags, count: int) -> Integers:
+    """Return the index of the flagged row of each series, which has at most one; -1 without one."""
+    indices = np.full(count, -1, np.int64)
     found = np.flatnonzero(flags)
-    places[series[found]] = found
-    return places
+    indices[series[found]] = found
+    return indices
 
 
 def _is_alone(devices: Integers) -> Flags:
@@ -181,10 +185,10 @@ def _is_alone(devices: Integers) -> Flags:
 
 
 def _registered(rows: pa.RecordBatch, firsts: Integers) -> pa.Array:
-    """Return whether devices were registered, from the first row of each, which is that of a registration if any."""
+    """Return whether devices were registered. The first row of a device is its registration, if it has one."""
     is_in = is_one_of(rows.column("what"), "registration", "reg_update")
-    is_told = ~is_known(rows.column("path"))
-    return pc.if_else(to_flags(is_told[firsts]), to_flags(is_in[firsts]), pa.scalar(None, pa.bool_()))
+    has_registration = ~has_value(rows.column("path"))
+    return pc.if_else(to_flags(has_registration[firsts]), to_flags(is_in[firsts]), pa.scalar(None, pa.bool_()))
 
 
 def _table(
@@ -192,9 +196,9 @@ def _table(
 ) -> pa.RecordBatch:
     waits = is_waiting(rows)
     is_over = (written >= 0) & ~waits[written] & (numbers(rows.column("changed_at"))[written] <= instant)
-    head, value, write = (_at(rows, places) for places in (heads, reported, written))
+    head, value, write = (_at(rows, indices) for indices in (heads, reported, written))
     end = _at(rows, np.where(is_over, written, -1))
-    placed = _at(rows, np.where(is_over | waits[written], written, -1))
+    revised = _at(rows, np.where(is_over | waits[written], written, -1))
     status = pc.if_else(to_flags(is_over), end.column("status"), pa.scalar(int(DesiredStatus.PENDING), pa.int8()))
     columns = {
         "device_id": head.column("device_id"),
@@ -203,7 +207,7 @@ def _table(
         "registered": registered,
         "reported_value": value.column("value"),
         "reported_content_type": value.column("content_type"),
-        # By the same clock as the selection: a receipt may lie behind the instant.
+        # The clock of the selection: the time of receipt may be after the instant.
         "reported_at": value.column("changed_at"),
         "reported_revision": value.column("revision"),
         "reported_origin": _origins(value.column("origin")),
@@ -212,17 +216,17 @@ def _table(
         "desired_status": pc.if_else(to_flags(written >= 0), status, pa.scalar(None, pa.int8())),
         "desired_at": pc.coalesce(end.column("changed_at"), write.column("requested_at")),
         "requested_at": write.column("requested_at"),
-        "desired_revision": placed.column("revision"),
+        "desired_revision": revised.column("revision"),
         "desired_category": end.column("category"),
         "desired_app_id": write.column("app_id"),
     }
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
-def _at(rows: pa.RecordBatch, places: Integers) -> pa.RecordBatch:
+def _at(rows: pa.RecordBatch, indices: Integers) -> pa.RecordBatch:
     """Return the rows with these indices; for -1 a row of nulls."""
-    validity = to_flags(places >= 0).buffers()[1]
-    return rows.take(pa.Array.from_buffers(pa.int64(), len(places), [validity, pa.py_buffer(np.maximum(places, 0))]))
+    validity = to_flags(indices >= 0).buffers()[1]
+    return rows.take(pa.Array.from_buffers(pa.int64(), len(indices), [validity, pa.py_buffer(np.maximum(indices, 0))]))
 
 
 def _origins(column: pa.DictionaryArray) -> pa.DictionaryArray:
@@ -231,61 +235,62 @@ def _origins(column: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def oldest_at(session: Session, now: Instant) -> Instant:
-    """Return the oldest instant of which the history knows everything."""
+    """Return the oldest instant at which the state is completely known."""
     instant = segments.oldest_state_at(session)
-    return _begun_at(session, now) if instant is None else instant
+    return _started_at(session, now) if instant is None else instant
 
 
 def rows_up_to(
-    reading: HistoryTransaction, wanted: RowFilter, instant: Instant, *, compacted_only: bool = False
+    reading: HistoryTransaction, where: RowFilter, instant: Instant, *, compacted_only: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Return the rows in order that lead to the state at an instant: those of a checkpoint and those behind it.
+    """Return the sorted rows that determine the state at an instant: those of a checkpoint and later ones.
 
     Args:
-        reading: Where the rows are.
-        wanted: Selects devices and paths.
+        reading: The transaction.
+        where: Selects devices and paths.
         instant: The instant.
-        compacted_only: Whether rows of the tail and writes that wait are left out.
+        compacted_only: Whether rows of the tail and pending writes are left out.
     """
     last = max((each for each in segments.checkpoints(reading.session) if each.at <= instant), default=None)
-    behind = None if last is None else (last.at, last.revision)
     every = segments.blocks(reading.session, STATE)
-    checkpoint = [block for block in every if last is not None and block.segment_id == last.segment_id]
-    known = RowsUpTo(wanted.selection, wanted.device_ids, wanted.erased, None, instant, None)
-    behind_it = replace(known, base_at=wanted.base_at, behind=behind)
-    places = [*sources(runs_of(reading.session, checkpoint), known), *reading.sources(behind_it)]
+    blocks = [block for block in every if last is not None and block.segment_id == last.segment_id]
+    known = RowsUpTo(where.selection, where.device_ids, where.erased, None, instant, None)
+    checkpoint = None if last is None else (last.at, last.revision)
+    after_checkpoint = replace(known, base_at=where.base_at, checkpoint=checkpoint)
+    found = [*sources(runs_of(reading.session, blocks), known), *reading.sources(after_checkpoint)]
     if not compacted_only:
         waiting = known.apply(in_order(of_rows(history.waiting_writes(reading.session))))
-        places += [reading.tail(behind_it), Source("", LAST_DEVICE, iter([waiting]))]
-    # The latest_rows of one group are few: several groups are merged at once.
+        found += [reading.tail(after_checkpoint), Source("", LAST_DEVICE, iter([waiting]))]
+    # A group has few latest rows, so several groups are merged at once.
     return merged(
-        place._replace(batches=parts(place.batches, _ROWS_MERGED_AT_ONCE, _BYTES_MERGED_AT_ONCE)) for place in places
+        source._replace(batches=regroup(source.batches, _ROWS_MERGED_AT_ONCE, _BYTES_MERGED_AT_ONCE))
+        for source in found
     )
 
 
 def is_needed(session: Session) -> bool:
-    """Return whether a history is kept that has no checkpoint since it was last started."""
+    """Return whether the history is enabled and has no checkpoint since it was last started."""
     state = history.state(session)
     return state.is_enabled and all(each.revision < state.started_revision for each in segments.checkpoints(session))
 
 
 def of_mirror(session: Session, now: Instant) -> tuple[tuple[Instant, int], Iterator[pa.RecordBatch]]:
     """Return instant, revision and rows of the first checkpoint of a history."""
-    at, revision = _begun_at(session, now), history.state(session).started_revision
+    at, revision = _started_at(session, now), history.state(session).started_revision
     mirror = [iter([history.registrations(session)]), *history.mirror(session, _ROWS_AT_A_TIME)]
     rows = merged(Source("", LAST_DEVICE, (in_order(of_rows(some)) for some in each)) for each in mirror)
     known = RowFilter(HistorySelection(revision=revision), None, {}, None)
     return (at, revision), (not_after(known.apply(batch), at) for batch in rows)
 
 
-def _begun_at(session: Session, now: Instant) -> Instant:
-    """Return when the history was started that is kept now: it has no earlier rows."""
+def _started_at(session: Session, now: Instant) -> Instant:
+    """Return when the current history was started. It has no earlier rows."""
     state = history.state(session)
-    first_at = history.first_behind(session, max(state.started_revision, state.compacted_revision))
+    first_at = history.first_received_after(session, max(state.started_revision, state.compacted_revision))
     return now if first_at is None else min(now, first_at)
 
 
 def state_rows(reading: HistoryTransaction, instant: Instant) -> Iterator[pa.RecordBatch]:
-    """Return the rows of a checkpoint at an instant, made from all that is sealed."""
-    wanted = reading.filter(HistorySelection(revision=reading.state.compacted_revision))
-    return whole_devices(rows_up_to(reading, wanted, instant, compacted_only=True))
+    """Return the rows of a checkpoint at an instant, made from all compacted rows."""
+    where = reading.filter(HistorySelection(revision=reading.state.compacted_revision))
+    return device_batches(rows_up_to(reading, where, instant, compacted_only=True))

@@ -8,60 +8,60 @@ import numpy as np
 import pyarrow as pa
 
 from mirror_server.extensions.history.archive import Archive
-from mirror_server.extensions.history.columns import Integers, in_order, numbers, together
+from mirror_server.extensions.history.columns import Integers, concat, in_order, numbers
 from mirror_server.extensions.history.parquet import bounds
-from mirror_server.extensions.history.reading import OrderedRows, batches_of, file_piece, runs_of
+from mirror_server.extensions.history.reading import OrderedRows, batches_of, file_chunk, runs_of
 from mirror_server.extensions.history.store import history, segments
 from mirror_server.extensions.history.store.segments import ROWS, STATE, ArchivedFile
 from mirror_server.store.backend import MOST_EXAMPLES, Violation
 from mirror_server.store.database import Database
 
 _DAMAGED = "a part of the history cannot be read"
-_OTHER = "a part of the history does not hold what the database says"
-_TWICE = "a row of the history stands in two places"
+_OTHER = "a part of the history differs from what the database says"
+_TWICE = "a row of the history is stored twice"
 
 
 def violations(database: Database, archive: Archive | None) -> Iterator[Violation]:
-    """Read all segments and files, and return what is wrong with them.
+    """Read all segments and files, and return what differs from the database.
 
     Args:
         database: Where the history is.
-        archive: Where its files are; ``None`` where it has none.
+        archive: The archive with its files; ``None`` without an archive.
 
     Raises:
         StorageFailed: The database cannot be reached.
     """
     with database.read() as session:
         erased = frozenset(segments.erasures(session))
-        sealed = history.state(session).compacted_revision
-        states = [piece for run in runs_of(session, segments.blocks(session, STATE)) for piece in run]
-        pieces = [piece for run in runs_of(session, segments.blocks(session, ROWS)) for piece in run]
+        compacted_revision = history.state(session).compacted_revision
+        states = [chunk for run in runs_of(session, segments.blocks(session, STATE)) for chunk in run]
+        chunks = [chunk for run in runs_of(session, segments.blocks(session, ROWS)) for chunk in run]
         named = {file.file_name: file for file in segments.files(session)}
         found: dict[str, list[str]] = {_DAMAGED: [], _OTHER: [], _TWICE: []}
         if archive is None:
             found[_DAMAGED] = [f"{name}: it is in an archive; name it with --history-archive" for name in named]
         else:
-            pieces += [file_piece(archive, database, file) for file in named.values()]
+            chunks += [file_chunk(archive, database, file) for file in named.values()]
         revisions = []
-        for piece in [*states, *pieces]:
+        for chunk in [*states, *chunks]:
             try:
-                rows = together(batches_of(piece))
+                rows = concat(batches_of(chunk))
             except (OSError, pa.ArrowException) as error:
-                if not _has_changed(database, named.get(piece.name)):
-                    found[_DAMAGED].append(f"{piece.name}: {str(error).partition(chr(10))[0]}")
+                if not _has_changed(database, named.get(chunk.name)):
+                    found[_DAMAGED].append(f"{chunk.name}: {str(error).partition(chr(10))[0]}")
                 continue
             if (
-                bounds(rows) != piece.bounds
-                # One that is being erased may be ahead of the database.
-                and not any(_has(piece, device_id) for device_id in erased.union(database.query(segments.erasures)))
-                and not _has_changed(database, named.get(piece.name))
+                bounds(rows) != chunk.bounds
+                # Erasure may have rewritten it before the database records that.
+                and not any(_has(chunk, device_id) for device_id in erased.union(database.query(segments.erasures)))
+                and not _has_changed(database, named.get(chunk.name))
             ):
-                found[_OTHER].append(f"{piece.name}: its rows are not those it was written with")
+                found[_OTHER].append(f"{chunk.name}: its rows are not those it was written with")
             elif not in_order(rows).equals(rows):
-                found[_OTHER].append(f"{piece.name}: its rows are not in order")
-            if piece not in states:
+                found[_OTHER].append(f"{chunk.name}: its rows are not in order")
+            if chunk not in states:
                 revisions.append(numbers(rows.column("revision")))
-        found[_TWICE] += _repeated(revisions, sealed)
+        found[_TWICE] += _repeated(revisions, compacted_revision)
     yield from (Violation(kind, len(where), where[:MOST_EXAMPLES]) for kind, where in found.items() if where)
 
 
@@ -70,13 +70,13 @@ def _has_changed(database: Database, file: ArchivedFile | None) -> bool:
     return file is not None and file not in database.query(segments.files)
 
 
-def _has(piece: OrderedRows, device_id: str) -> bool:
-    return piece.bounds.first_device <= device_id <= piece.bounds.last_device
+def _has(chunk: OrderedRows, device_id: str) -> bool:
+    return chunk.bounds.first_device <= device_id <= chunk.bounds.last_device
 
 
-def _repeated(revisions: Sequence[Integers], sealed: int) -> Iterator[str]:
+def _repeated(revisions: Sequence[Integers], compacted_revision: int) -> Iterator[str]:
     """Return rows that are in two segments or files, or also in the tail."""
     every = np.concatenate([np.zeros(0, np.int64), *revisions])
     values, counts = np.unique(every, return_counts=True)
     yield from (f"revision {value}" for value in values[counts > 1].tolist())
-    yield from (f"revision {value}, which is not sealed" for value in values[values > sealed].tolist())
+    yield from (f"revision {value}, which is not compacted" for value in values[values > compacted_revision].tolist())

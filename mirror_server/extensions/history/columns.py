@@ -56,7 +56,7 @@ def tail_batch(rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-def together(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
+def concat(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
     """Concatenate batches."""
     some = [batch for batch in batches if batch.num_rows]
     if len(some) < 2:
@@ -72,7 +72,7 @@ def numbers(column: pa.Array) -> Integers:
     )
 
 
-def is_known(column: pa.Array) -> Flags:
+def has_value(column: pa.Array) -> Flags:
     """Return which rows have a value in a column."""
     if not column.null_count:
         return np.ones(len(column), np.bool_)
@@ -85,11 +85,11 @@ def is_one_of(column: pa.DictionaryArray, *words: str) -> Flags:
 
 
 def of_words(column: pa.DictionaryArray, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return for each row the value of its word; the last of the values is for rows without one."""
+    """Return the value of each row's word. The last of the values is for rows without a word."""
     indices = column.indices.fill_null(len(column.dictionary))
     codes = np.frombuffer(indices.buffers()[1], np.int32, len(indices), indices.offset * 4)
-    taken: npt.NDArray[Any] = values[codes]
-    return taken
+    row_values: npt.NDArray[Any] = values[codes]
+    return row_values
 
 
 def used_words(column: pa.DictionaryArray) -> pa.DictionaryArray:
@@ -99,28 +99,28 @@ def used_words(column: pa.DictionaryArray) -> pa.DictionaryArray:
     is_used[codes] = True
     if is_used[:-1].all():
         return column
-    places = np.cumsum(is_used, dtype=np.int32) - 1
+    new_codes = np.cumsum(is_used, dtype=np.int32) - 1
     validity = column.is_valid().buffers()[1] if column.null_count else None
-    indices = pa.Array.from_buffers(pa.int32(), len(column), [validity, pa.py_buffer(places[codes])])
+    indices = pa.Array.from_buffers(pa.int32(), len(column), [validity, pa.py_buffer(new_codes[codes])])
     return pa.DictionaryArray.from_arrays(indices, column.dictionary.filter(to_flags(is_used[:-1])))
 
 
 def ranks(column: pa.DictionaryArray) -> Integers:
-    """Return for each row the rank of its word among those of the column; 0 without a word."""
-    places = np.zeros(len(column.dictionary) + 1, np.int64)
+    """Return the rank of each row's word among those of the column; 0 without a word."""
+    ranks_of_words = np.zeros(len(column.dictionary) + 1, np.int64)
     if len(column.dictionary):
         dense = pc.rank(column.dictionary, sort_keys="ascending", tiebreaker="dense")
-        places[:-1] = np.frombuffer(dense.buffers()[1], np.uint64, len(dense), dense.offset * 8)
-    return of_words(column, places)
+        ranks_of_words[:-1] = np.frombuffer(dense.buffers()[1], np.uint64, len(dense), dense.offset * 8)
+    return of_words(column, ranks_of_words)
 
 
 def in_order(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Sort rows by device, path, instant and revision; missing words come first."""
-    place = _order(batch)
-    return batch if place is None else taken(batch, place)
+    order = _sort_order(batch)
+    return batch if order is None else take_rows(batch, order)
 
 
-def _order(batch: pa.RecordBatch) -> Integers | None:
+def _sort_order(batch: pa.RecordBatch) -> Integers | None:
     """Return the indices that sort the rows; ``None`` if they are sorted."""
     series = _series_of(batch)
     changed_at, revision = numbers(batch.column("changed_at")), numbers(batch.column("revision"))
@@ -132,8 +132,8 @@ def _order(batch: pa.RecordBatch) -> Integers | None:
     if _is_sorted(key, revision):
         return None
     # The batch consists of sorted runs: a stable sort merges them.
-    place = np.argsort(key, kind="stable")
-    return place if _is_sorted(key[place], revision[place]) else np.lexsort((revision, key))
+    order = np.argsort(key, kind="stable")
+    return order if _is_sorted(key[order], revision[order]) else np.lexsort((revision, key))
 
 
 def _series_of(batch: pa.RecordBatch) -> Integers:
@@ -143,7 +143,7 @@ def _series_of(batch: pa.RecordBatch) -> Integers:
 
 
 def numbered(batch: pa.RecordBatch, *names: str) -> Integers:
-    """Return a number for each row, starting at 0; it grows where any of these columns differs from the row before."""
+    """Return a number for each row, from 0. It increases if one of these columns differs from the previous row."""
     differs = np.zeros(batch.num_rows, np.bool_)
     for name in names:
         column = batch.column(name)
@@ -168,7 +168,7 @@ def position(batch: pa.RecordBatch, index: int) -> Position:
 
 def reverse(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Reverse the order of the rows."""
-    return taken(batch, np.arange(batch.num_rows)[::-1])
+    return take_rows(batch, np.arange(batch.num_rows)[::-1])
 
 
 def _flags(column: pa.BooleanArray) -> Flags:
@@ -180,24 +180,24 @@ def to_flags(flags: Flags) -> pa.BooleanArray:
     return pa.Array.from_buffers(pa.int8(), len(flags), [None, pa.py_buffer(flags.view(np.int8))]).cast(pa.bool_())
 
 
-def taken(batch: pa.RecordBatch, places: npt.NDArray[np.intp]) -> pa.RecordBatch:
+def take_rows(batch: pa.RecordBatch, indices: npt.NDArray[np.intp]) -> pa.RecordBatch:
     """Return the rows with these indices."""
-    indices = np.ascontiguousarray(places, np.int64)
-    return batch.take(pa.Array.from_buffers(pa.int64(), len(indices), [None, pa.py_buffer(indices)]))
+    buffer = pa.py_buffer(np.ascontiguousarray(indices, np.int64))
+    return batch.take(pa.Array.from_buffers(pa.int64(), len(indices), [None, buffer]))
 
 
-def kept(batch: pa.RecordBatch, flags: Flags) -> pa.RecordBatch:
+def filter_rows(batch: pa.RecordBatch, flags: Flags) -> pa.RecordBatch:
     """Return the flagged rows."""
-    return batch if flags.all() else taken(batch, np.flatnonzero(flags))
+    return batch if flags.all() else take_rows(batch, np.flatnonzero(flags))
 
 
 def value_sizes(batch: pa.RecordBatch) -> Integers:
-    """Return for each row the number of bytes of its value."""
+    """Return the number of bytes of each row's value."""
     return numbers(pc.binary_length(batch.column("value")).fill_null(0).cast(pa.int64()))
 
 
 def not_after(batch: pa.RecordBatch, instant: Instant) -> pa.RecordBatch:
-    """Return the rows with no ``changed_at`` after an instant: later ones are set to it."""
+    """Return the rows with every ``changed_at`` after an instant set to that instant."""
     changed_at = np.minimum(numbers(batch.column("changed_at")), instant)
     index = SCHEMA.get_field_index("changed_at")
     column = pa.Array.from_buffers(INSTANT, batch.num_rows, [None, pa.py_buffer(changed_at)])

@@ -1,7 +1,7 @@
 """Moves rows from the tail to segments, merges small segments, and makes the checkpoints between them.
 
-Each step ends with one transaction, which is committed or not: contents that were stored before do not count. Only one
-process at a time does this, the leader, one step after the other. Each step checks whether what it read is unchanged.
+Only the leader does this, one operation at a time. Each operation ends with one transaction, which makes the contents
+valid that were stored before. That transaction checks whether the rows that the operation read are unchanged.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from mirror_server.core.instants import Instant
 from mirror_server.extensions.history.as_of import is_needed, of_mirror, state_rows
-from mirror_server.extensions.history.columns import NO_ROWS, in_order, numbers, tail_batch, together, value_sizes
-from mirror_server.extensions.history.parquet import QUICK, bounds, encoded, parts
+from mirror_server.extensions.history.columns import NO_ROWS, concat, in_order, numbers, tail_batch, value_sizes
+from mirror_server.extensions.history.parquet import QUICK, bounds, encoded, regroup
 from mirror_server.extensions.history.reading import HistoryTransaction, merged, runs_of, sources
 from mirror_server.extensions.history.store import history, segments
 from mirror_server.extensions.history.store.segments import ROWS, STATE, Block
@@ -42,12 +42,12 @@ _BYTES_OF_A_BLOCK = 4 * 1024 * 1024
 def store_segment(
     database: Database, batches: Iterable[pa.RecordBatch], state: tuple[Instant, int] | None = None
 ) -> list[Block]:
-    """Store the contents of a new segment, a block at a time. It counts once :func:`.segments.put` names its blocks.
+    """Store the contents of a new segment, a block at a time. It is valid after :func:`.segments.put`.
 
     Args:
-        database: Where it is stored.
-        batches: The rows, in order.
-        state: Instant and revision of a checkpoint; ``None`` for rows of what happened.
+        database: The database that stores it.
+        batches: The sorted rows.
+        state: Instant and revision of a checkpoint; ``None`` for rows of events.
 
     Raises:
         StorageFailed: It cannot be stored.
@@ -55,10 +55,10 @@ def store_segment(
     with database.read() as session:
         segment_id = segments.next_segment_id(session)
     made: list[Block] = []
-    for rows in parts(batches, _ROWS_OF_A_BLOCK, _BYTES_OF_A_BLOCK):
+    for rows in regroup(batches, _ROWS_OF_A_BLOCK, _BYTES_OF_A_BLOCK):
         made.append(_store_block(database, segment_id, len(made), rows, state))
     if state is not None and not made:
-        # There is a checkpoint even where nothing was known.
+        # There is a checkpoint even if no rows were known.
         made.append(_store_block(database, segment_id, 0, NO_ROWS, state))
     return made
 
@@ -75,11 +75,11 @@ def _store_block(
 
 
 class Compaction:
-    """Seals the tail, merges segments, makes checkpoints.
+    """Compacts the tail, merges segments and makes checkpoints.
 
     Args:
-        database: Where the history is.
-        rows: How many rows of the tail make a segment.
+        database: The database of the history.
+        rows: The number of rows of a segment.
     """
 
     def __init__(self, database: Database, rows: int = ROWS_OF_A_SEGMENT) -> None:
@@ -91,19 +91,19 @@ class Compaction:
         """Make the first checkpoint of a history; return false if there is one.
 
         If all checkpoints are in the future for an hour, the clock was ahead when they were made, and the history is
-        restarted. Until then the clock may be behind, like that of a machine without a battery, and the history right.
+        restarted. Until then the history may be right and the clock slow, like that of a machine without a battery.
 
         Args:
             now: The present.
             sure_now: The present without recent jumps of the clock.
         """
         with self._database.read() as session:
-            is_begun = history.state(session).is_enabled
-        if not is_begun:
-            # The transaction that starts it is queued, and done when this one is.
+            is_enabled = history.state(session).is_enabled
+        if not is_enabled:
+            # The transaction that starts the history is queued, and precedes this one.
             self._database.submit_durable(lambda _: None).result()
         with self._database.read() as session:
-            is_ahead = history.state(session).is_enabled and _is_ahead(session, now)
+            is_ahead = history.state(session).is_enabled and _is_clock_ahead(session, now)
         if not is_ahead:
             self._ahead_since = None
         elif self._ahead_since is None or sure_now < self._ahead_since:
@@ -115,48 +115,48 @@ class Compaction:
                 return False
             state, rows = of_mirror(session, now)
             blocks = store_segment(self._database, rows, state)
-        return self._put(blocks, is_still_so=is_needed)
+        return self._put(blocks, is_unchanged=is_needed)
 
-    def seal(self, now: Instant, base_at: Instant) -> bool:
-        """Make a segment of rows of the tail if they are many, old or of a day that is over; else return false.
+    def compact(self, now: Instant, base_at: Instant) -> bool:
+        """Make a segment of rows of the tail if they are many, old or of a completed day; else return false.
 
         Args:
             now: The present.
-            base_at: Rows that were received before are old.
+            base_at: Rows that were received earlier are old.
         """
         with self._database.read() as session:
-            sealed = history.state(session).compacted_revision
-            if not self._is_due(session, max(base_at, now // DAY * DAY)):
+            compacted_revision = history.state(session).compacted_revision
+            if not self._is_needed(session, max(base_at, now // DAY * DAY)):
                 return False
-            rows = self._oldest(session, sealed)
+            rows = self._oldest(session, compacted_revision)
             revision = int(numbers(rows.column("revision"))[-1])
             blocks = store_segment(self._database, [in_order(rows)])
 
-        def is_still_so(session: Session) -> bool:
-            return history.state(session).compacted_revision == sealed
+        def is_unchanged(session: Session) -> bool:
+            return history.state(session).compacted_revision == compacted_revision
 
-        return self._put(blocks, is_still_so=is_still_so, then=partial(history.seal, revision=revision))
+        return self._put(blocks, is_unchanged=is_unchanged, then=partial(history.compact, revision=revision))
 
     def merge(self, now: Instant) -> bool:
         """Merge the small segments between two checkpoints of a day; return false if there are too few.
 
-        Then the state at an instant needs few rows besides the checkpoint, and one resource is in few segments.
+        This keeps the rows of a resource in few segments, and limits the rows after a checkpoint that are read.
         """
         with self._database.read() as session:
             runs = self._to_merge(session, now)
             if runs is None:
                 return False
             old = {block.segment_id for run in runs for block in run}
-            pieces = runs_of(session, [block for run in runs for block in run])
-            blocks = store_segment(self._database, merged(sources(pieces)))
+            chunks = runs_of(session, [block for run in runs for block in run])
+            blocks = store_segment(self._database, merged(sources(chunks)))
 
-        def is_still_so(session: Session) -> bool:
+        def is_unchanged(session: Session) -> bool:
             return old <= {block.segment_id for block in segments.blocks(session, ROWS)}
 
-        return self._put(blocks, is_still_so=is_still_so, then=partial(segments.forget, segment_ids=old))
+        return self._put(blocks, is_unchanged=is_unchanged, then=partial(segments.invalidate, segment_ids=old))
 
     def checkpoint(self, reading: HistoryTransaction, now: Instant) -> bool:
-        """Make a checkpoint if many rows were sealed since the last one; else return false."""
+        """Make a checkpoint if many rows were compacted since the last one; else return false."""
         made = segments.checkpoints(reading.session)
         last = max((each.revision for each in made), default=0)
         new = [block for block in segments.blocks(reading.session, ROWS) if block.bounds.last_revision > last]
@@ -164,25 +164,25 @@ class Compaction:
         if sum(block.bounds.row_count for block in new) < max(_REPORTS_BETWEEN_CHECKPOINTS * rows_of_last, 1):
             return False
         blocks = store_segment(self._database, state_rows(reading, now), (now, reading.state.compacted_revision))
-        return self._put(blocks, is_still_so=lambda session: segments.checkpoints(session) == made)
+        return self._put(blocks, is_unchanged=lambda session: segments.checkpoints(session) == made)
 
     def delete_left(self) -> None:
-        """Delete sealed rows of the tail and contents that do not count, in short transactions."""
+        """Delete compacted rows of the tail and contents that are not valid, in short transactions."""
         while self._database.submit_durable(partial(history.delete_compacted, most=_DELETED_AT_A_TIME)).result():
             pass
         while self._database.submit_durable(partial(segments.delete_contents, most=1)).result():
             pass
 
-    def _is_due(self, session: Session, over_at: Instant) -> bool:
+    def _is_needed(self, session: Session, over_at: Instant) -> bool:
         count, first_at, size = history.measure_tail(session)
         return first_at is not None and (count >= self._rows or first_at < over_at or size >= _BYTES_OF_A_SEGMENT)
 
-    def _oldest(self, session: Session, sealed: int) -> pa.RecordBatch:
-        """Return the first rows of the tail that are not sealed, for one segment and of one day, by revision."""
+    def _oldest(self, session: Session, compacted_revision: int) -> pa.RecordBatch:
+        """Return the first rows of the tail that are not compacted, for one segment and of one day, by revision."""
         found: list[pa.RecordBatch] = []
         count = size = 0
-        for some in history.stored_tail(session, sealed, _ROWS_AT_A_TIME):
-            rows = tail_batch(some[: self._rows - count])
+        for batch in history.stored_tail(session, compacted_revision, _ROWS_AT_A_TIME):
+            rows = tail_batch(batch[: self._rows - count])
             days = numbers(rows.column("received_at")) // DAY
             first = days[0] if not found else numbers(found[0].column("received_at"))[0] // DAY
             others = np.flatnonzero(days != first)
@@ -190,9 +190,9 @@ class Compaction:
             found.append(of_day)
             count += of_day.num_rows
             size += int(value_sizes(of_day).sum())
-            if of_day.num_rows < len(some) or count >= self._rows or size >= _BYTES_OF_A_SEGMENT:
+            if of_day.num_rows < len(batch) or count >= self._rows or size >= _BYTES_OF_A_SEGMENT:
                 break
-        return together(found)
+        return concat(found)
 
     def _to_merge(self, session: Session, now: Instant) -> list[list[Block]] | None:
         ends = sorted({each.revision for each in segments.checkpoints(session)})
@@ -202,10 +202,10 @@ class Compaction:
 
         runs = sorted(segments.runs(segments.blocks(session, ROWS)), key=interval)
         for (day, number), found in groupby(runs, key=interval):
-            some = list(found)
-            if len(some) > 1 and (day < now // DAY or number < len(ends)):
-                return some
-            small = [run for run in some if sum(block.bounds.row_count for block in run) <= self._rows]
+            batch = list(found)
+            if len(batch) > 1 and (day < now // DAY or number < len(ends)):
+                return batch
+            small = [run for run in batch if sum(block.bounds.row_count for block in run) <= self._rows]
             if len(small) >= _MOST_SMALL:
                 return small
         return None
@@ -214,13 +214,13 @@ class Compaction:
         self,
         blocks: Sequence[Block],
         *,
-        is_still_so: Callable[[Session], bool],
+        is_unchanged: Callable[[Session], bool],
         then: Callable[[Session], object] = lambda _: None,
     ) -> bool:
-        """Have blocks count, if what they were made of is still so; gives whether it was."""
+        """Make blocks valid if the rows that they were made of are unchanged; return whether they were."""
 
         def work(session: Session) -> bool:
-            if not is_still_so(session):
+            if not is_unchanged(session):
                 return False
             then(session)
             segments.put(session, blocks)
@@ -229,20 +229,20 @@ class Compaction:
         return self._database.submit_durable(work).result()
 
 
-def _is_ahead(session: Session, now: Instant) -> bool:
+def _is_clock_ahead(session: Session, now: Instant) -> bool:
     """Return whether all checkpoints are in the future, because the clock was ahead when they were made."""
     oldest_at = segments.oldest_state_at(session)
     return oldest_at is not None and oldest_at > now
 
 
 def _restart(session: Session, now: Instant) -> None:
-    """Restart the history with the mirror as it is. Earlier rows were trimmed, or are in no checkpoint.
+    """Restart the history with the current mirror. Earlier rows were trimmed, or are in no checkpoint.
 
-    Otherwise each request about the present is rejected.
+    Otherwise every request about the present would be rejected.
     """
-    if not _is_ahead(session, now):
+    if not _is_clock_ahead(session, now):
         return
-    segments.forget(session, {each.segment_id for each in segments.checkpoints(session)})
+    segments.invalidate(session, {each.segment_id for each in segments.checkpoints(session)})
     base_at = history.state(session).base_at
     if base_at is not None and base_at > now:
         segments.put_base(session, now)
@@ -250,5 +250,5 @@ def _restart(session: Session, now: Instant) -> None:
 
 
 def day_of(run: Sequence[Block]) -> int:
-    """Return the day at which its rows were received, as the number of days since 1970."""
+    """Return the day on which the rows of a run were received, as the number of days since 1970."""
     return max(block.bounds.last_received_at for block in run) // DAY

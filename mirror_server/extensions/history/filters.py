@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from mirror_server.core.instants import Instant
-from mirror_server.extensions.history.columns import Flags, is_known, kept, numbers, of_words, position
+from mirror_server.extensions.history.columns import Flags, filter_rows, has_value, numbers, of_words, position
 from mirror_server.extensions.history.selection import HistorySelection, Position
 from mirror_server.extensions.history.store.segments import Bounds, RowRange
 
@@ -22,11 +22,11 @@ class RowFilter:
     """Selects rows of batches.
 
     Attributes:
-        selection: Which rows; of its conditions only ``device_ids`` is used.
-        device_ids: Ids of the devices that meet its conditions, sorted; ``None`` for all there are and ever were.
-        erased: Ids of erased devices, and for each the last revision that is not returned any more.
-        base_at: Up to when rows were trimmed; ``None`` if none were.
-        paths: The paths, if they are named one by one; else empty.
+        selection: The selection. ``device_ids`` replaces its conditions.
+        device_ids: Sorted ids of the devices that meet the conditions; ``None`` for all devices, also deleted ones.
+        erased: The last revision that is not returned any more, by the id of the erased device.
+        base_at: The instant up to which rows were trimmed; ``None`` if none were.
+        paths: The paths if none is a pattern; else empty.
     """
 
     selection: HistorySelection
@@ -37,24 +37,24 @@ class RowFilter:
     def __post_init__(self) -> None:
         patterns = self.selection.patterns
         self.paths = () if any(pattern.endswith("*") for pattern in patterns) else patterns
-        self._known = None if self.device_ids is None else frozenset(self.device_ids)
+        self._device_set = None if self.device_ids is None else frozenset(self.device_ids)
 
     @property
     def span(self) -> RowRange:
-        """Bounds of these rows."""
+        """The bounds of the selected rows."""
         first, last = (
             (None, None) if self.device_ids is None else ((*self.device_ids, "")[0], ("", *self.device_ids)[-1])
         )
         return RowRange(first, last, self.selection.begin, self.selection.end)
 
-    def is_about(self, bounds: Bounds) -> bool:
+    def may_match(self, bounds: Bounds) -> bool:
         """Return whether any row within these bounds may be selected."""
         begin, end, revision = self.selection.begin, self.selection.end, self.selection.revision
         return (
             self.has_device(bounds.first_device, bounds.last_device)
-            and (self.base_at is None or kept_until(bounds.last_received_at, bounds.last_changed_at) >= self.base_at)
+            and (self.base_at is None or age_starts_at(bounds.last_received_at, bounds.last_changed_at) >= self.base_at)
             and (revision is None or bounds.first_revision <= revision)
-            # Of gaps, which belong to no device, the end counts.
+            # Gaps have no device, and are selected by their end.
             and (begin is None or bounds.first_device == "" or bounds.last_changed_at >= begin)
             and (end is None or bounds.first_changed_at < end)
         )
@@ -74,14 +74,14 @@ class RowFilter:
         )
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the selected rows of a batch, which is in order."""
-        return kept(batch, self.flags(batch))
+        """Return the selected rows of a sorted batch."""
+        return filter_rows(batch, self.flags(batch))
 
     def flags(self, batch: pa.RecordBatch) -> Flags:
-        """Return which rows of a batch, which is in order, are selected."""
+        """Return which rows of a sorted batch are selected."""
         flags = self._of_time(batch) & self._of_revision(batch)
-        if self._known is not None:
-            flags &= _where(batch.column("device_id"), self._known.__contains__)
+        if self._device_set is not None:
+            flags &= _where(batch.column("device_id"), self._device_set.__contains__)
         if self.selection.patterns:
             flags &= _where(batch.column("path"), self._matches)
         if self.erased:
@@ -89,7 +89,7 @@ class RowFilter:
             last = np.array([self.erased.get(word, -1) for word in column.dictionary.to_pylist()] + [-1], np.int64)
             flags &= numbers(batch.column("revision")) > of_words(column, last)
         if self.selection.after is not None:
-            flags &= _is_behind(batch, self.selection.after, descending=self.selection.descending)
+            flags &= _is_after(batch, self.selection.after, descending=self.selection.descending)
         return flags
 
     def _matches(self, path: str) -> bool:
@@ -102,7 +102,7 @@ class RowFilter:
         changed_at, flags = numbers(batch.column("changed_at")), np.ones(batch.num_rows, np.bool_)
         if begin is not None:
             until = batch.column("until")
-            flags = (changed_at >= begin) | (is_known(until) & (numbers(until) > begin))
+            flags = (changed_at >= begin) | (has_value(until) & (numbers(until) > begin))
         if end is not None:
             flags &= changed_at < end
         if self.base_at is not None:
@@ -117,20 +117,20 @@ class RowFilter:
         return is_stored
 
 
-def kept_until(received_at: Instant, changed_at: Instant) -> Instant:
-    """Return from when on a row counts as old: if its clock is ahead, at most a day after it was received."""
+def age_starts_at(received_at: Instant, changed_at: Instant) -> Instant:
+    """Return the instant from which the age of a row counts, at most a day after its receipt."""
     return max(received_at, min(changed_at, received_at + _CLOCK_AHEAD))
 
 
 def _where(column: pa.DictionaryArray, matches: Callable[[str], bool]) -> Flags:
-    """Return which rows have a word that matches, or none."""
+    """Return which rows have a matching word or no word."""
     return of_words(column, np.array([*map(matches, column.dictionary.to_pylist()), True]))
 
 
-def _is_behind(batch: pa.RecordBatch, after: Position, *, descending: bool) -> Flags:
-    """Return which rows of a batch, which is in order, are behind a position in the order of the response."""
-    places = range(batch.num_rows)
+def _is_after(batch: pa.RecordBatch, after: Position, *, descending: bool) -> Flags:
+    """Return which rows of a sorted batch come after a position in the order of the response."""
+    indices = range(batch.num_rows)
     find = bisect_left if descending else bisect_right
-    boundary = find(places, after.key, key=lambda place: position(batch, place).key)
-    behind: Flags = (np.arange(batch.num_rows) < boundary) == descending
-    return behind
+    boundary = find(indices, after.key, key=lambda index: position(batch, index).key)
+    is_after: Flags = (np.arange(batch.num_rows) < boundary) == descending
+    return is_after

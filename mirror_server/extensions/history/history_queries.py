@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 class HistoryQueries:
-    """Opens the past for applications, a few at once: each keeps the database from tidying up its log.
+    """Opens queries for applications. Their number is limited, because each delays the cleanup of the database's log.
 
     Args:
-        history: The history; ``None`` if none is kept.
-        database: Where it is, or was.
+        history: The history; ``None`` if it is disabled.
+        database: The database, which may have an earlier history.
         clock: Domain time.
         slots: The slots of downloads.
 
     Attributes:
-        history: The history; ``None`` if none is kept.
+        history: The history; ``None`` if it is disabled.
     """
 
     def __init__(self, history: HistoryService | None, database: Database, clock: Clock, slots: Slots) -> None:
@@ -41,7 +41,7 @@ class HistoryQueries:
 
     @extends
     def lead(self) -> None:
-        """Without a history, record that changes have no rows from now on."""
+        """If the history is disabled, record that changes have no rows from now on."""
         if self.history is None:
             self._database.submit_durable(history.end)
 
@@ -57,10 +57,10 @@ class HistoryQueries:
         ]
 
     def open_history(self, app_id: str, selection: HistorySelection) -> OpenQuery:
-        """Open what happened, as known now; the caller closes it.
+        """Open rows, as known now. The caller closes the query.
 
         Raises:
-            ApiError: No history is kept (404), the selection is before it (400), or too much is open (429).
+            ApiError: There is no history (404), the selection is before it (400), or too many queries are open (429).
         """
         query = self._open(app_id, "from", selection)
         if selection.end is not None and selection.end < query.oldest_at:
@@ -69,21 +69,23 @@ class HistoryQueries:
         return query
 
     def open_as_of(self, app_id: str, selection: HistorySelection, instant: Instant) -> OpenQuery:
-        """Open the fleet as of an instant, as far as it is known now; the caller closes it.
+        """Open the fleet as of an instant, as known now. The caller closes the query.
 
         Raises:
-            ApiError: No history is kept (404), the instant is before it or in the future (400), or too much is open
-                (429).
+            ApiError: There is no history (404), the instant is before it or in the future (400), or too many
+                queries are open (429).
         """
         now = self._clock.now()
         if instant > now:
-            message = f"is yet to come: here it is {_shown(now)}; leave it out for the fleet as it is"
+            message = (
+                f"the instant is in the future; the server's time is {_format(now)}. Omit it for the current state"
+            )
             raise ApiError.of_field("as_of", message, reason=YET_TO_COME)
         return self._open(app_id, "as_of", selection, instant)
 
     def _open(self, app_id: str, field: str, selection: HistorySelection, instant: Instant | None = None) -> OpenQuery:
         if self.history is None:
-            message = "this server keeps no history; its operator may switch it on with --keep-history"
+            message = "this server keeps no history; its operator can enable it with --keep-history"
             raise ApiError(404, message, reason=NO_HISTORY)
         api_error = self._slots.acquire(app_id)
         if api_error is not None:
@@ -96,9 +98,12 @@ class HistoryQueries:
 
 def _before_history(field: str, oldest_at: Instant) -> ApiError:
     """Return the 400 of an instant before the history."""
-    message, more = f"the history begins at {_shown(oldest_at)}; ask from then on", {"oldest_at": _shown(oldest_at)}
+    message, more = (
+        f"the instant is before the history, which begins at {_format(oldest_at)}",
+        {"oldest_at": _format(oldest_at)},
+    )
     return ApiError(400, f"{field}: {message}", reason=BEFORE_HISTORY, fields=[(field, message)], more=more)
 
 
-def _shown(instant: Instant) -> str:
+def _format(instant: Instant) -> str:
     return write_timestamp(to_datetime(instant))

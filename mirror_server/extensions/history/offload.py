@@ -1,4 +1,4 @@
-"""Moves rows of days that are over to the archive, and deletes rows that were kept long enough."""
+"""Moves rows of completed days to the archive, and deletes rows after the retention period."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pyarrow as pa
 from mirror_server.core.instants import Instant, to_datetime
 from mirror_server.extensions.history.archive import OTHER_DAY, Archive, name_of_file
 from mirror_server.extensions.history.as_of import state_rows
-from mirror_server.extensions.history.columns import kept, numbers
+from mirror_server.extensions.history.columns import filter_rows, numbers
 from mirror_server.extensions.history.compaction import DAY, day_of, store_segment
-from mirror_server.extensions.history.filters import kept_until
-from mirror_server.extensions.history.parquet import SMALL, ParquetRows, bounds, encoded, parts
+from mirror_server.extensions.history.filters import age_starts_at
+from mirror_server.extensions.history.parquet import SMALL, ParquetRows, bounds, encoded, regroup
 from mirror_server.extensions.history.reading import HistoryTransaction, Run, merged, runs_of, sources
 from mirror_server.extensions.history.store import segments
 from mirror_server.extensions.history.store.segments import ROWS, ArchivedFile, Block, Bounds
@@ -29,10 +29,10 @@ _log = logging.getLogger(__name__)
 _NAME_SETTING = "history_archive_name"
 
 _MOST_DAYS = 40
-"""The most days that one move has files for: clocks that are far off could have one for each of their rows."""
+"""The maximum number of days that one move makes files for: wrong clocks could have a day for each of their rows."""
 
 _LAST_AT = 253_402_300_800_000
-"""The end of the year 9999: later days have no name."""
+"""The end of the year 9999. Later days have no name."""
 
 _ROWS_OF_A_FILE = 500_000
 _BYTES_OF_A_FILE = 32 * 1024 * 1024
@@ -42,8 +42,8 @@ class Offload:
     """Moves rows to the archive.
 
     Args:
-        database: Where the rows are.
-        archive: Where they go.
+        database: The database of the history.
+        archive: The archive.
     """
 
     def __init__(self, database: Database, archive: Archive) -> None:
@@ -51,10 +51,10 @@ class Offload:
         self._archive = archive
 
     def prepare(self) -> None:
-        """Make the archive if it has no files, so that one that cannot be written to is reported before a day is over.
+        """Make the archive if it has no files, so that an archive that is not writable is reported early.
 
         Raises:
-            OSError: It cannot be made, or not written to.
+            OSError: It cannot be made or written to.
         """
         with self._database.read() as session:
             is_new = not segments.files(session)
@@ -62,7 +62,7 @@ class Offload:
             self._archive.make()
 
     def move(self, now: Instant) -> bool:
-        """Move the rows of the first day that is over; return false if there is none.
+        """Move the rows of the first completed day; return false if there is none.
 
         Raises:
             OSError: The archive cannot be written.
@@ -78,14 +78,14 @@ class Offload:
         def work(session: Session) -> bool:
             if not old <= {block.segment_id for block in segments.blocks(session, ROWS)}:
                 return False
-            segments.forget(session, old)
+            segments.invalidate(session, old)
             segments.put_files(session, files)
             return True
 
         return self._database.submit_durable(work).result()
 
-    def delete_unknown(self, held: Collection[str] = ()) -> None:
-        """Delete files that do not count, which a killed process left, but not those that are still being read.
+    def delete_unknown(self, in_use: Collection[str] = ()) -> None:
+        """Delete files of killed processes, which are not valid, unless they are still being read.
 
         Raises:
             OSError: The archive cannot be read or written.
@@ -95,19 +95,19 @@ class Offload:
         found = self._archive.names(self._mirror())
         with self._database.read() as session:
             known = {file.file_name for file in segments.files(session)}
-            # Else some of them may be those of another leader, who is about to tell the database of them.
+            # Otherwise another leader may have written some of them, and is about to record them in the database.
             if not self._is_own(leader) or session.setting(LEADER) != leader:
                 return
-        for name in sorted(found - known - set(held)):
-            _log.info("deleting %s, which is no part of the history", name)
+        for name in sorted(found - known - set(in_use)):
+            _log.info("deleting the file %s, which is not part of the history", name)
             self._archive.delete(name)
 
     def _is_own(self, leader: str | None) -> bool:
-        """Return whether this process leads; it may have waited so long that another one does."""
+        """Return whether this process is still the leader."""
         return leader is None or leader.startswith(f"{self._database.process_id}-")
 
     def _mirror(self) -> str:
-        """Return the part of file names that tells this mirror from others."""
+        """Return the part of file names that identifies this mirror."""
         with self._database.read() as session:
             name = session.setting(_NAME_SETTING)
         if name is None:
@@ -119,23 +119,23 @@ class Offload:
         days = _days(runs)
         for run in runs:
             # No other run has the same last row.
-            number = max(piece.bounds.last_revision for piece in run)
+            number = max(chunk.bounds.last_revision for chunk in run)
             for day in [*days, None]:
                 rows = (_of_day(batch, day, days) for batch in merged(sources([run])))
                 day_name = OTHER_DAY if day is None else to_datetime(day * DAY).strftime("%Y-%m-%d")
-                for part, some in enumerate(parts(rows, _ROWS_OF_A_FILE, _BYTES_OF_A_FILE)):
+                for part, rows_of_file in enumerate(regroup(rows, _ROWS_OF_A_FILE, _BYTES_OF_A_FILE)):
                     name = name_of_file(self._mirror(), day_name, number, part, leader)
                     with self._archive.writing(name) as file:
-                        file.write(encoded(some, SMALL))
-                    yield ArchivedFile(name, day_name, self._archive.size(name), bounds(some))
+                        file.write(encoded(rows_of_file, SMALL))
+                    yield ArchivedFile(name, day_name, self._archive.size(name), bounds(rows_of_file))
 
 
 class Trimming:
-    """Deletes rows that were kept long enough; the state they led to remains as the oldest checkpoint.
+    """Deletes rows after the retention period. The state after them remains as the oldest checkpoint.
 
     Args:
-        database: Where the rows are.
-        keep_seconds: How long rows are kept after they were received.
+        database: The database of the history.
+        keep_seconds: The retention period, from the receipt of a row.
     """
 
     def __init__(self, database: Database, keep_seconds: float) -> None:
@@ -144,18 +144,18 @@ class Trimming:
         self._step = min(DAY, self._keep_milliseconds // 10)
 
     def base_at(self, now: Instant) -> Instant:
-        """Return the instant before which received rows are not kept any more."""
+        """Return the start of the retention period: rows that were received earlier are trimmed."""
         return now - self._keep_milliseconds
 
     def trim(self, reading: HistoryTransaction, now: Instant) -> set[str] | None:
-        """Delete rows that are old enough; all rows of that age must be sealed.
+        """Delete the rows before the retention period, all of which must be compacted.
 
         Returns:
-            The names of files that do not count any more; ``None`` if there was nothing to delete.
+            The names of files that are not valid any more; ``None`` if there was nothing to delete.
         """
         base_at = self.base_at(now)
-        begun_at = segments.oldest_state_at(reading.session)
-        if begun_at is None or base_at < begun_at + self._step:
+        oldest_at = segments.oldest_state_at(reading.session)
+        if oldest_at is None or base_at < oldest_at + self._step:
             return None
         runs = segments.runs(segments.blocks(reading.session, ROWS))
         files = segments.files(reading.session)
@@ -168,7 +168,7 @@ class Trimming:
 
         def work(session: Session) -> None:
             before = {each.segment_id for each in segments.checkpoints(session) if each.at < base_at}
-            segments.forget(session, old | before)
+            segments.invalidate(session, old | before)
             segments.forget_files(session, names)
             segments.put(session, state)
             segments.put_base(session, base_at)
@@ -178,17 +178,17 @@ class Trimming:
 
 
 def _of_first_day(session: Session, now: Instant) -> list[Block]:
-    """Return the blocks of the first day that is over."""
+    """Return the blocks of the first completed day."""
     runs = [run for run in segments.runs(segments.blocks(session, ROWS)) if day_of(run) < now // DAY]
     day = min(map(day_of, runs), default=None)
     return [block for run in runs if day_of(run) == day for block in run]
 
 
 def _days(runs: Iterable[Run]) -> list[int]:
-    """Return the days with most of the rows, as numbers of days since 1970."""
+    """Return the days with the most rows, as numbers of days since 1970."""
     found: Counter[int] = Counter()
-    for piece in (piece for run in runs for piece in run):
-        with ParquetRows(piece.source()) as rows:
+    for chunk in (chunk for run in runs for chunk in run):
+        with ParquetRows(chunk.source()) as rows:
             for instants in rows.instants():
                 days, counts = np.unique(instants[(instants >= 0) & (instants < _LAST_AT)] // DAY, return_counts=True)
                 found.update(dict(zip(days.tolist(), counts.tolist(), strict=True)))
@@ -196,10 +196,10 @@ def _days(runs: Iterable[Run]) -> list[int]:
 
 
 def _of_day(batch: pa.RecordBatch, day: int | None, days: Sequence[int]) -> pa.RecordBatch:
-    """Return the rows of a day; ``None`` stands for all but these days."""
+    """Return the rows of a day, or with ``None`` those of all other days."""
     found = numbers(batch.column("changed_at")) // DAY
-    return kept(batch, ~np.isin(found, days) if day is None else found == day)
+    return filter_rows(batch, ~np.isin(found, days) if day is None else found == day)
 
 
 def _newest(bounds: Bounds) -> Instant:
-    return kept_until(bounds.last_received_at, bounds.last_changed_at)
+    return age_starts_at(bounds.last_received_at, bounds.last_changed_at)

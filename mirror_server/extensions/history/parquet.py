@@ -1,7 +1,7 @@
 """The history as Parquet: the contents of segments and of the archive's files.
 
-pandas, DuckDB, Dask, Spark and Polars read it as it is, so only common encodings are used. A value is in
-``value`` where it is a text, in ``value_binary`` where not; times are UTC, in milliseconds; ``status`` is a word.
+pandas, DuckDB, Dask, Spark and Polars read the files directly, so only common encodings are used. A value is in
+``value`` if it is a text, otherwise in ``value_binary``. Times are UTC, in milliseconds. ``status`` is a word.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from mirror_server.extensions.history.columns import (
     SCHEMA,
     Flags,
     Integers,
+    concat,
     numbers,
     of_words,
     to_flags,
-    together,
     used_words,
     value_sizes,
 )
@@ -45,30 +45,30 @@ STORED_SCHEMA = (
 _WORDS = [field.name for field in STORED_SCHEMA if field.type == WORD]
 
 _RISING = ("revision", "changed_at", "received_at")
-"""Columns whose values differ little from the one before."""
+"""Columns whose values differ little from the previous row."""
 
 _ROWS_OF_A_GROUP = 8_192
 _BYTES_OF_A_GROUP = 4 * 1024 * 1024
 
 QUICK, SMALL = 3, 15
-"""Compression levels for rows that are read again soon, and for rows that are kept for long."""
+"""Compression levels for rows that are read again soon, and for archived rows."""
 
 
 _MARK = b"sum:"
-"""Precedes the checksum of a file's footer, behind all rows, where other programs do not read."""
+"""Precedes the checksum of a file's footer. It is after all rows, in a region that other programs do not read."""
 _MARK_BYTES = len(_MARK) + 4
 _END_BYTES = 8
 """The length of the footer, in four bytes, and the word that ends a Parquet file."""
 
 
 def encoded(batch: pa.RecordBatch, level: int = QUICK) -> bytes:
-    """Return a whole Parquet file with these rows.
+    """Return a complete Parquet file with these rows.
 
-    It has checksums of each page and of the footer, so that damaged values are not returned as reported ones.
+    It has checksums of each page and of the footer, so that damage is an error and not a wrong value.
 
     Args:
-        batch: The rows, in order.
-        level: The level of compression, :data:`QUICK` or :data:`SMALL`.
+        batch: The sorted rows.
+        level: The compression level, :data:`QUICK` or :data:`SMALL`.
     """
     sink = pa.BufferOutputStream()
     writer = pq.ParquetWriter(
@@ -79,10 +79,10 @@ def encoded(batch: pa.RecordBatch, level: int = QUICK) -> bytes:
         use_dictionary=[name for name in STORED_SCHEMA.names if name not in _RISING],
         column_encoding=dict.fromkeys(_RISING, "DELTA_BINARY_PACKED"),
         write_page_checksum=True,
-        # Words are texts to everybody else: categories of several files do not go together.
+        # Other programs read strings, because categories of several files cannot be combined.
         store_schema=False,
     )
-    # In groups that are not too large to be held.
+    # The size of a group is limited, because readers load it completely.
     for group in groups(batch):
         writer.write_batch(_stored(group), row_group_size=group.num_rows)
     writer.close()
@@ -95,11 +95,11 @@ class ParquetRows:
     """The rows of a Parquet file that :func:`encoded` made.
 
     Args:
-        source: The bytes, or where they are, as a file of pyarrow.
+        source: The bytes, or a file of pyarrow.
 
     Raises:
         OSError: They cannot be read.
-        pyarrow.ArrowInvalid: They are no such file, or damaged.
+        pyarrow.ArrowInvalid: They are not such a file, or damaged.
     """
 
     def __init__(self, source: Any) -> None:
@@ -107,10 +107,10 @@ class ParquetRows:
         try:
             self._file = pq.ParquetFile(source, read_dictionary=_WORDS, page_checksum_verification=True)
         except KeyError as error:
-            raise pa.ArrowInvalid(f"it is no file of a history: it has no column {error}") from error
+            raise pa.ArrowInvalid(f"it is not a history file: the column {error} is missing") from error
         if not self._file.schema_arrow.equals(STORED_SCHEMA):
             self._file.close(force=True)
-            raise pa.ArrowInvalid("it is no file of a history: it has other columns")
+            raise pa.ArrowInvalid("it is not a history file: it has other columns")
         self.groups = range(self._file.num_row_groups)
 
     def __enter__(self) -> Self:
@@ -123,47 +123,48 @@ class ParquetRows:
 
     def devices(self, group: int) -> tuple[str, str]:
         """Return the first and last device of a group, '' if rows have none."""
-        about = self._statistics(group, "device_id")
-        if about is None or not about.has_min_max:
+        found = self._statistics(group, "device_id")
+        if found is None or not found.has_min_max:
             return "", ""
-        return "" if about.null_count else about.min, about.max
+        return "" if found.null_count else found.min, found.max
 
     def paths(self, group: int) -> tuple[str, str] | None:
         """Return the least and greatest path of a group; ``None`` if rows have none."""
-        about = self._statistics(group, "path")
-        return None if about is None or about.null_count or not about.has_min_max else (about.min, about.max)
+        found = self._statistics(group, "path")
+        return None if found is None or found.null_count or not found.has_min_max else (found.min, found.max)
 
     def read(self, group: int) -> pa.RecordBatch:
         """Return the rows of a group."""
-        return _told(self._file.read_row_group(group, use_threads=False))
+        return _decoded(self._file.read_row_group(group, use_threads=False))
 
     def instants(self) -> Iterator[Integers]:
         """Return ``changed_at`` of the rows, group by group."""
         for group in self.groups:
-            yield numbers(_whole(self._file.read_row_group(group, columns=["changed_at"], use_threads=False).column(0)))
+            table = self._file.read_row_group(group, columns=["changed_at"], use_threads=False)
+            yield numbers(_contiguous(table.column(0)))
 
     def _statistics(self, group: int, name: str) -> Any:
         return self._file.metadata.row_group(group).column(STORED_SCHEMA.get_field_index(name)).statistics
 
 
 def _check_footer(source: Any) -> None:
-    """Reject a damaged footer: reading it may crash the process."""
+    """Reject a damaged footer. Reading it could crash the process."""
     size = source.size()
     begin = _footer_at(source.read_at(_END_BYTES, max(0, size - _END_BYTES)), size)
     mark = source.read_at(_MARK_BYTES, max(0, begin - _MARK_BYTES))
     if mark != _MARK + _sum(source.read_at(size - begin, begin)):
-        raise pa.ArrowInvalid("it is no file of a history, or its footer is damaged")
+        raise pa.ArrowInvalid("it is not a history file, or its footer is damaged")
 
 
 def _footer_at(end: bytes, size: int) -> int:
     """Return where the footer of a file starts, from its last bytes and its size.
 
     Raises:
-        pyarrow.ArrowInvalid: It is no Parquet file, or cut off.
+        pyarrow.ArrowInvalid: It is not a Parquet file, or truncated.
     """
     begin = size - _END_BYTES - int.from_bytes(end[:4], "little")
     if not end.endswith(b"PAR1") or begin < 0:
-        raise pa.ArrowInvalid("it is no Parquet file, or cut off")
+        raise pa.ArrowInvalid("it is not a Parquet file, or truncated")
     return begin
 
 
@@ -182,23 +183,23 @@ def groups(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         begin = end
 
 
-def parts(batches: Iterable[pa.RecordBatch], rows: int, size_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Regroup rows into batches of about this many rows, or fewer if they are large."""
-    held: list[pa.RecordBatch] = []
+def regroup(batches: Iterable[pa.RecordBatch], rows: int, size_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Regroup rows into batches of about this many rows, or fewer large rows."""
+    pending: list[pa.RecordBatch] = []
     row_count = byte_count = 0
-    for some in chain.from_iterable(map(groups, batches)):
-        held.append(some)
-        row_count += some.num_rows
-        byte_count += int(value_sizes(some).sum())
+    for group in chain.from_iterable(map(groups, batches)):
+        pending.append(group)
+        row_count += group.num_rows
+        byte_count += int(value_sizes(group).sum())
         if row_count >= rows or byte_count >= size_bytes:
-            yield together(held)
-            held, row_count, byte_count = [], 0, 0
-    if held:
-        yield together(held)
+            yield concat(pending)
+            pending, row_count, byte_count = [], 0, 0
+    if pending:
+        yield concat(pending)
 
 
 def bounds(batch: pa.RecordBatch) -> Bounds:
-    """Return the bounds of rows, which are in order."""
+    """Return the bounds of sorted rows."""
     if not batch.num_rows:
         return Bounds("", "", 0, 0, 0, 0, 0, 0, None, 0)
     device_ids = batch.column("device_id")
@@ -221,7 +222,7 @@ def _stored(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _is_text(batch: pa.RecordBatch) -> Flags:
-    """Return which values are texts: by their content type, and in UTF-8."""
+    """Return which values are texts, by their content type and valid UTF-8."""
     content_type, value = batch.column("content_type"), batch.column("value")
     names = content_type.dictionary.to_pylist()
     named = of_words(content_type, np.array([*map(_is_of_texts, names), False]))
@@ -245,17 +246,17 @@ def _is_utf8(value: bytes) -> bool:
     return True
 
 
-def _told(table: pa.Table) -> pa.RecordBatch:
+def _decoded(table: pa.Table) -> pa.RecordBatch:
     """Return stored rows with the columns of :data:`.columns.SCHEMA`."""
-    columns = {name: _whole(table.column(name)) for name in STORED_SCHEMA.names}
+    columns = {name: _contiguous(table.column(name)) for name in STORED_SCHEMA.names}
     texts, others = columns["value"].cast(pa.binary()), columns.pop("value_binary")
     columns["value"] = texts if others.null_count == len(others) else pc.coalesce(texts, others)
     status = columns["status"]
-    places = {word: number for number, word in enumerate(_STATUS_WORDS.to_pylist())}
-    numbers_of = to_array([places[word] for word in status.dictionary.to_pylist()], pa.int8())
+    codes = {word: number for number, word in enumerate(_STATUS_WORDS.to_pylist())}
+    numbers_of = to_array([codes[word] for word in status.dictionary.to_pylist()], pa.int8())
     columns["status"] = numbers_of.take(status.indices)
     return pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
+def _contiguous(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -1,6 +1,6 @@
 """Reads the rows of one moment from the tail, the segments and the archive's files, and merges them in order.
 
-Memory holds one batch of each place that is being read, whatever the number of rows.
+Memory holds one batch of each source that is being read, independent of the number of rows.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from mirror_server.extensions.history.archive import Archive, part_of, run_of
-from mirror_server.extensions.history.columns import NO_ROWS, in_order, position, reverse, tail_batch, together
+from mirror_server.extensions.history.archive import Archive, part_prefix, run_prefix
+from mirror_server.extensions.history.columns import NO_ROWS, concat, in_order, position, reverse, tail_batch
 from mirror_server.extensions.history.filters import RowFilter
 from mirror_server.extensions.history.parquet import ParquetRows
 from mirror_server.extensions.history.selection import HistorySelection
@@ -29,20 +29,20 @@ _log = logging.getLogger(__name__)
 
 _ROWS_AT_A_TIME = 5000
 _MOST_NAMED = 500
-"""The database selects up to this many devices itself."""
+"""Up to this many devices are selected by the database itself."""
 
 LAST_DEVICE = "\U0010ffff"
-"""An id behind those of all devices."""
+"""An id after those of all devices."""
 
 _Key = tuple[str, str, int, int]
 
 
 class Source(NamedTuple):
-    """Rows of one place.
+    """Rows of one segment, file or tail.
 
     Attributes:
-        first_device: No row is before this device; '' for rows without one.
-        last_device: No row is behind this device.
+        first_device: The first device; '' for rows without one.
+        last_device: No row is after this device.
         batches: The rows, each batch in ascending order. In descending order the last batch comes first.
     """
 
@@ -51,12 +51,12 @@ class Source(NamedTuple):
     batches: Iterator[pa.RecordBatch]
 
 
-class NoPartAnyMore(FileNotFoundError):
-    """A file was deleted because its rows are no part of the history any more."""
+class FileRemoved(FileNotFoundError):
+    """A file was deleted because its rows are not part of the history any more."""
 
 
 class OrderedRows(NamedTuple):
-    """Rows in order, in a block of a segment or in a file."""
+    """A chunk of sorted rows: a block of a segment, or a file."""
 
     name: str
     bounds: Bounds
@@ -65,7 +65,7 @@ class OrderedRows(NamedTuple):
 
 
 Run = list[OrderedRows]
-"""Pieces whose rows are in order, one piece after the other."""
+"""Chunks whose rows are sorted, one chunk after the other."""
 
 
 class HistoryTransaction:
@@ -73,8 +73,8 @@ class HistoryTransaction:
 
     Args:
         session: The transaction.
-        database: The database of the session; it is queried again if a file is missing.
-        archive: Where files are; ``None`` if there is no archive.
+        database: The database of the session, which is queried again if a file is missing.
+        archive: The archive; ``None`` if there is none.
     """
 
     def __init__(self, session: Session, database: Database, archive: Archive | None) -> None:
@@ -85,36 +85,36 @@ class HistoryTransaction:
         self._archive = archive
 
     def filter(self, selection: HistorySelection) -> RowFilter:
-        """Return the filter of a selection, which finds the devices that meet its conditions."""
+        """Return the filter of a selection, with the devices that meet its conditions."""
         conditions = selection.conditions
         ids = sorted(history.device_ids(self.session, conditions)) if conditions else None
         return RowFilter(selection, ids, self.erased, self.state.base_at)
 
-    def sources(self, wanted: RowFilter, *, descending: bool = False) -> Iterator[Source]:
+    def sources(self, where: RowFilter, *, descending: bool = False) -> Iterator[Source]:
         """Return the selected rows of segments and files."""
-        runs = [*runs_of(self.session, segments.blocks(self.session, ROWS, wanted.span)), *self.files(wanted.span)]
-        return sources(runs, wanted, descending=descending)
+        runs = [*runs_of(self.session, segments.blocks(self.session, ROWS, where.span)), *self.files(where.span)]
+        return sources(runs, where, descending=descending)
 
-    def tail(self, wanted: RowFilter) -> Source:
-        """Return the selected rows that are not sealed, sorted in memory."""
-        return Source("", LAST_DEVICE, self._read_tail(wanted))
+    def tail(self, where: RowFilter) -> Source:
+        """Return the selected rows that are not compacted, sorted in memory."""
+        return Source("", LAST_DEVICE, self._read_tail(where))
 
-    def _read_tail(self, wanted: RowFilter) -> Iterator[pa.RecordBatch]:
-        few = wanted.device_ids is not None and len(wanted.device_ids) <= _MOST_NAMED
+    def _read_tail(self, where: RowFilter) -> Iterator[pa.RecordBatch]:
+        few = where.device_ids is not None and len(where.device_ids) <= _MOST_NAMED
         rows = history.stored_tail(
             self.session,
             self.state.compacted_revision,
             _ROWS_AT_A_TIME,
-            device_ids=wanted.device_ids if few else None,
-            paths=wanted.paths,
+            device_ids=where.device_ids if few else None,
+            paths=where.paths,
         )
-        yield in_order(together([wanted.apply(in_order(tail_batch(some))) for some in rows]))
+        yield in_order(concat([where.apply(in_order(tail_batch(some))) for some in rows]))
 
     def files(self, span: RowRange) -> list[Run]:
-        """Return the files of the archive with rows in this span.
+        """Return the files of the archive with rows in this range.
 
         Raises:
-            StorageFailed: There are some, and no archive is open.
+            StorageFailed: There are such files, and no archive is open.
         """
         files, archive = segments.files(self.session, span), self._archive
         if not files:
@@ -124,32 +124,32 @@ class HistoryTransaction:
                 f"cannot read its history: {len(files)} files of it are in an archive; its operator has to start it"
                 " with --history-archive"
             )
-        runs = groupby(files, key=lambda file: run_of(file.file_name))
-        return [[file_piece(archive, self._database, file) for file in run] for _, run in runs]
+        runs = groupby(files, key=lambda file: run_prefix(file.file_name))
+        return [[file_chunk(archive, self._database, file) for file in run] for _, run in runs]
 
 
-def sources(runs: Iterable[Run], wanted: RowFilter | None = None, *, descending: bool = False) -> Iterator[Source]:
+def sources(runs: Iterable[Run], where: RowFilter | None = None, *, descending: bool = False) -> Iterator[Source]:
     """Return the selected rows of runs that may have any.
 
     Args:
         runs: The runs.
-        wanted: Selects rows; ``None`` for all.
+        where: Selects rows; ``None`` for all.
         descending: Whether the last row comes first.
     """
     for run in runs:
-        if pieces := [piece for piece in run if wanted is None or wanted.is_about(piece.bounds)]:
-            batches = _batches(pieces, wanted, descending=descending)
-            yield Source(pieces[0].bounds.first_device, pieces[-1].bounds.last_device, batches)
+        if chunks := [chunk for chunk in run if where is None or where.may_match(chunk.bounds)]:
+            batches = _batches(chunks, where, descending=descending)
+            yield Source(chunks[0].bounds.first_device, chunks[-1].bounds.last_device, batches)
 
 
-def _batches(pieces: Sequence[OrderedRows], wanted: RowFilter | None, *, descending: bool) -> Iterator[pa.RecordBatch]:
-    for piece in reversed(pieces) if descending else pieces:
+def _batches(chunks: Sequence[OrderedRows], where: RowFilter | None, *, descending: bool) -> Iterator[pa.RecordBatch]:
+    for chunk in reversed(chunks) if descending else chunks:
         try:
-            yield from batches_of(piece, wanted, descending=descending)
-        except NoPartAnyMore:
-            _log.info("%s was deleted while it was read", piece.name)
+            yield from batches_of(chunk, where, descending=descending)
+        except FileRemoved:
+            _log.info("%s was deleted while it was read", chunk.name)
         except (OSError, pa.ArrowException) as error:
-            name, advice = piece.name, "'mirror-server check' tells what is damaged"
+            name, advice = chunk.name, "run 'mirror-server check' for a list of damaged parts"
             _log.error("%s of the history cannot be read: %s; %s", name, error, advice)
             raise StorageFailed("cannot read a part of its history") from error
 
@@ -157,7 +157,7 @@ def _batches(pieces: Sequence[OrderedRows], wanted: RowFilter | None, *, descend
 def runs_of(session: Session, blocks: Iterable[Block]) -> list[Run]:
     """Return segments, each as a run of its blocks."""
 
-    def piece(block: Block) -> OrderedRows:
+    def chunk(block: Block) -> OrderedRows:
         name = f"block {block.block} of segment {block.segment_id}"
         return OrderedRows(
             name,
@@ -165,19 +165,19 @@ def runs_of(session: Session, blocks: Iterable[Block]) -> list[Run]:
             lambda: pa.BufferReader(segments.content(session, block.segment_id, block.block)),
         )
 
-    return [[piece(block) for block in run] for run in segments.runs(blocks)]
+    return [[chunk(block) for block in run] for run in segments.runs(blocks)]
 
 
-def file_piece(archive: Archive, database: Database, file: ArchivedFile) -> OrderedRows:
-    """Return a file of the archive; if another one has replaced it, that one is read."""
+def file_chunk(archive: Archive, database: Database, file: ArchivedFile) -> OrderedRows:
+    """Return the chunk of an archived file. If another file has replaced it, that one is read."""
     return OrderedRows(file.file_name, file.bounds, partial(_open_file, archive, database, file.file_name))
 
 
 def _open_file(archive: Archive, database: Database, name: str) -> object:
-    """Open a file, or the one that replaced it, which has the rows that are left of it.
+    """Open a file, or the one that replaced it and has its remaining rows.
 
     Raises:
-        NoPartAnyMore: Its rows were deleted.
+        FileRemoved: Its rows were deleted.
         FileNotFoundError: It is part of the history, and missing.
         OSError: It cannot be read.
     """
@@ -186,26 +186,26 @@ def _open_file(archive: Archive, database: Database, name: str) -> object:
     except FileNotFoundError as missing:
         with database.read() as session:
             names = [file.file_name for file in segments.files(session)]
-        now = next((other for other in names if part_of(other) == part_of(name)), None)
+        now = next((other for other in names if part_prefix(other) == part_prefix(name)), None)
         if now == name:
             raise
         if now is None:
-            raise NoPartAnyMore(*missing.args) from None
+            raise FileRemoved(*missing.args) from None
     return _open_file(archive, database, now)
 
 
 def batches_of(
-    piece: OrderedRows, wanted: RowFilter | None = None, *, descending: bool = False
+    chunk: OrderedRows, where: RowFilter | None = None, *, descending: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Return the selected rows of a piece, or all, group by group; errors are those of pyarrow."""
-    with ParquetRows(piece.source()) as rows:
+    """Return the selected rows of a chunk, or all, group by group. Errors are those of pyarrow."""
+    with ParquetRows(chunk.source()) as rows:
         for group in reversed(rows.groups) if descending else rows.groups:
-            if wanted is None:
+            if where is None:
                 yield rows.read(group)
                 continue
             paths = rows.paths(group)
-            if wanted.has_device(*rows.devices(group)) and (paths is None or wanted.has_path(*paths)):
-                yield wanted.apply(rows.read(group))
+            if where.has_device(*rows.devices(group)) and (paths is None or where.has_path(*paths)):
+                yield where.apply(rows.read(group))
 
 
 def merged(sources: Iterable[Source], *, descending: bool = False) -> Iterator[pa.RecordBatch]:
@@ -226,24 +226,24 @@ def merged(sources: Iterable[Source], *, descending: bool = False) -> Iterator[p
         boundary = _start_all_up_to_boundary(waiting, heads, descending=descending)
         if boundary is not None:
             ready = [head.cut(boundary) for head in heads]
-            rows = ready[0] if len(ready) == 1 else in_order(together(ready))
+            rows = ready[0] if len(ready) == 1 else in_order(concat(ready))
             heads = [head for head in heads if head.load()]
             yield reverse(rows) if descending else rows
 
 
 def _start_all_up_to_boundary(waiting: list[Source], heads: list[_Head], *, descending: bool) -> _Key | None:
-    """Start each source that may have rows up to the border; all rows up to it are in memory then."""
+    """Start each source that may have rows up to the boundary. All rows up to it are in memory then."""
     while True:
         boundaries = [head.boundary for head in heads]
         boundary = (max(boundaries) if descending else min(boundaries)) if boundaries else None
-        if not waiting or (boundary is not None and _is_behind(waiting[-1], boundary[0], descending=descending)):
+        if not waiting or (boundary is not None and _is_after(waiting[-1], boundary[0], descending=descending)):
             return boundary
         head = _Head(waiting.pop().batches, descending=descending)
         if head.load():
             heads.append(head)
 
 
-def _is_behind(source: Source, device_id: str, *, descending: bool) -> bool:
+def _is_after(source: Source, device_id: str, *, descending: bool) -> bool:
     return source.last_device < device_id if descending else source.first_device > device_id
 
 
@@ -269,14 +269,14 @@ class _Head:
 
     def cut(self, boundary: _Key) -> pa.RecordBatch:
         """Remove the rows up to this position and return them."""
-        places = range(self._batch.num_rows)
+        indices = range(self._batch.num_rows)
         if boundary == self.boundary:
             ready, self._batch = self._batch, NO_ROWS
         elif self._descending:
-            index = bisect_left(places, boundary, key=self._key)
+            index = bisect_left(indices, boundary, key=self._key)
             ready, self._batch = self._batch.slice(index), self._batch.slice(0, index)
         else:
-            index = bisect_right(places, boundary, key=self._key)
+            index = bisect_right(indices, boundary, key=self._key)
             ready, self._batch = self._batch.slice(0, index), self._batch.slice(index)
         return ready
 

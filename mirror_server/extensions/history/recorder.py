@@ -22,7 +22,7 @@ class HistoryRecorder:
     """Writes rows of the history.
 
     Args:
-        database: Where the history is.
+        database: The database of the history.
         clock: Domain time.
     """
 
@@ -33,8 +33,8 @@ class HistoryRecorder:
 
     @extends(specname="lead")
     def start(self) -> None:
-        """Record the gap since the last server that kept a history, if there was one, and start the heartbeat."""
-        self._database.submit_durable(self._begin)
+        """Record the gap since the last server with a history, if there was one, and start the heartbeat."""
+        self._database.submit_durable(self._start)
         self._repeat_heartbeat()
 
     @extends(specname="resign")
@@ -45,7 +45,7 @@ class HistoryRecorder:
 
     @extends(specname="stop")
     def end(self) -> None:
-        """Record until when every change has its row."""
+        """Stop the heartbeat, and record that every change until now has its row."""
         self.stop()
         self.heartbeat()
 
@@ -99,7 +99,7 @@ class HistoryRecorder:
         """Delete their rows."""
         history.erase(session, device_ids)
 
-    def _begin(self, session: Session) -> None:
+    def _start(self, session: Session) -> None:
         now = self._clock.now()
         covered_until = history.covered_until(session)
         if covered_until is not None and covered_until < now:
@@ -113,7 +113,7 @@ class HistoryRecorder:
 
     def _repeat_heartbeat(self) -> None:
         self.heartbeat()
-        # A manual clock stands still; the simulator reports when it is advanced.
+        # A manual clock stands still until it is advanced, which calls ``heartbeat``.
         if not self._clock.is_manual:
             due_at = after_seconds(self._clock.now(), _HEARTBEAT_SECONDS)
             self._next_heartbeat = self._clock.call_at(due_at, self._repeat_heartbeat)

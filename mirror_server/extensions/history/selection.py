@@ -1,6 +1,6 @@
-"""Which rows of the history are requested, and the cursor that continues a request. Source: wire.md 10.
+"""Selections of rows of the history, and the cursor that continues a request. Source: wire.md 10.
 
-A cursor is a text that contains all that is needed to continue: it survives restarts, and any process takes it.
+A cursor contains all data that is needed to continue, so it survives restarts and is valid in every process.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from mirror_server.core.errors import ApiError
 from mirror_server.core.instants import Instant
 from mirror_server.store.conditions import Condition
 
-_CURE = "give what the answer before told, or leave it out"
+_CURE = "send the cursor of the previous response, or leave it out"
 
-# Well beyond what there is of either, and so that one less the other is a number too.
+# Beyond all real instants, and so small that differences do not overflow.
 _Instant = Annotated[Instant, Field(ge=-(2**53), le=2**53)]
 
 
@@ -31,9 +31,9 @@ def _checked(path: str) -> str:
 
 
 class Position(NamedTuple):
-    """Where a row is among all: rows are in this order, and ``None`` comes before every text."""
+    """The position of a row in the order of all rows. ``None`` comes before every text."""
 
-    # Not every database has texts with a zero byte in them.
+    # Not every database supports texts with a zero byte.
     device_id: Annotated[str, Field(pattern=r"^[^\x00]*$")] | None
     path: Annotated[str, AfterValidator(_checked)] | None
     changed_at: _Instant
@@ -54,9 +54,9 @@ class HistorySelection:
         patterns: Only resources whose path is one of these, or begins with what precedes a final ``*``; all if empty.
             Rows without a resource, such as registrations and gaps, are always included. Without them, a value that
             did not change looks the same as one that could not be received.
-        begin: Only what happened then or later; of gaps, those that ended later.
-        end: Only what happened before.
-        after: Only rows behind this position, in the order of the response.
+        begin: Only events at this instant or later, and gaps that ended later.
+        end: Only earlier events.
+        after: Only rows after this position, in the order of the response.
         descending: Whether the last row comes first.
         revision: Only rows that were stored up to this revision.
     """
@@ -88,7 +88,7 @@ class PagedRequest(NamedTuple):
     Attributes:
         request: Identifies the request.
         taken_at: When the first page was started.
-        revision: Number of the mirror's last change then: rows that were stored later are in none of the pages.
+        revision: Number of the mirror's last change at that time. No page has rows that were stored later.
     """
 
     request: str
@@ -101,26 +101,26 @@ _CURSOR: TypeAdapter[tuple[PagedRequest, Position]] = TypeAdapter(tuple[PagedReq
 
 def request_of(selection: HistorySelection) -> str:
     """Return a digest of a request that is the same for all of its pages."""
-    whole = replace(selection, after=None, revision=None)
-    return hashlib.blake2b(repr(whole).encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
+    all_pages = replace(selection, after=None, revision=None)
+    return hashlib.blake2b(repr(all_pages).encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
 
 
 def write_cursor(pages: PagedRequest, position: Position) -> str:
-    """Return the cursor that continues behind a position."""
+    """Return the cursor that continues after a position."""
     return base64.urlsafe_b64encode(_CURSOR.dump_json((pages, position))).decode("ascii").rstrip("=")
 
 
 def read_cursor(text: str, selection: HistorySelection) -> tuple[PagedRequest, Position]:
-    """Return what :func:`write_cursor` wrote for an earlier page of the same request.
+    """Return the values that :func:`write_cursor` wrote for an earlier page of the same request.
 
     Raises:
-        ApiError: It is no cursor, or that of another request (400).
+        ApiError: The text is not a cursor, or the cursor of another request (400).
     """
     try:
         decoded = base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)
         pages, position = _CURSOR.validate_json(decoded, strict=True)
     except (binascii.Error, ValueError):
-        raise ApiError.of_field("after", f"that is no cursor; {_CURE}") from None
+        raise ApiError.of_field("after", f"this is not a cursor; {_CURE}") from None
     if pages.request != request_of(selection):
-        raise ApiError.of_field("after", f"that is the cursor of a request with other parameters; {_CURE}")
+        raise ApiError.of_field("after", f"this cursor is of a request with other parameters; {_CURE}")
     return pages, position

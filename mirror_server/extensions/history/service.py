@@ -23,7 +23,7 @@ class OpenQuery:
     Attributes:
         taken_at: When it was opened.
         oldest_at: The oldest instant of which the history knows everything.
-        revision: Number of the last change that it can show; rows that are stored later have larger ones.
+        revision: Number of the last change that it can contain. Rows that are stored later have larger ones.
         resources: Closed with it.
     """
 
@@ -32,31 +32,31 @@ class OpenQuery:
     ) -> None:
         self.taken_at = taken_at
         self.oldest_at = oldest_at(reading.session, taken_at)
-        # Requests that are under way hold up the first of these, and no row.
+        # Open transactions delay the first of these numbers, but no row.
         self.revision = max(reading.session.last_revision(), history.newest(reading.session))
         self._reading = reading
-        self._wanted = reading.filter(selection)
+        self._filter = reading.filter(selection)
         self._descending = selection.descending
         self._instant = instant
         self.resources = ExitStack()
         begin = selection.begin if instant is None else instant
         if begin is not None and begin < self.oldest_at:
             raise TooOld(self.oldest_at)
-        # A missing archive is reported now: once the response has started, it could only be cut off.
-        reading.files(self._wanted.span)
+        # A missing archive is reported now, because a response that has started could only be cut off.
+        reading.files(self._filter.span)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Return the rows in order, with the columns of :data:`.columns.SCHEMA` or :func:`.as_of.states`.
 
-        No batch is empty. Of the fleet as of an instant, all rows of a device are in one batch.
+        No batch is empty. For the fleet as of an instant, all rows of a device are in one batch.
 
         Raises:
             StorageFailed: The database or the archive cannot be read.
         """
-        reading, wanted, descending = self._reading, self._wanted, self._descending
+        reading, where, descending = self._reading, self._filter, self._descending
         if self._instant is not None:
-            return states(rows_up_to(reading, wanted, self._instant), self._instant)
-        rows = merged([*reading.sources(wanted, descending=descending), reading.tail(wanted)], descending=descending)
+            return states(rows_up_to(reading, where, self._instant), self._instant)
+        rows = merged([*reading.sources(where, descending=descending), reading.tail(where)], descending=descending)
         return (batch for batch in rows if batch.num_rows)
 
     def close(self) -> None:
@@ -68,9 +68,9 @@ class HistoryService:
     """Opens the history.
 
     Args:
-        database: Where it is.
+        database: The database of the history.
         clock: Domain time.
-        archive: Where older days are; ``None`` without an archive.
+        archive: The archive with older days; ``None`` without an archive.
     """
 
     def __init__(self, database: Database, clock: Clock, archive: Archive | None = None) -> None:
@@ -86,21 +86,21 @@ class HistoryService:
         *,
         release: Callable[[], object] | None = None,
     ) -> OpenQuery:
-        """Open rows, or the fleet as of an instant, as known now; the caller closes it.
+        """Open rows, or the fleet as of an instant, as known now. The caller closes the query.
 
         Args:
-            selection: Which rows; as of an instant which devices and paths.
+            selection: The rows. For the state at an instant, the devices and paths.
             instant: The instant; ``None`` for rows.
-            release: Called when it is closed, or cannot be opened.
+            release: Called when the query is closed or cannot be opened.
 
         Raises:
-            TooOld: It begins before the history.
+            TooOld: The selection begins before the history.
             StorageFailed: The database cannot be reached, or the archive is needed and not open.
         """
         with ExitStack() as stack:
             if release is not None:
                 stack.callback(release)
-            # Before anything is read, so that no row is older than the history says it is, and no file is deleted.
+            # Before the first read, so that no returned row is older than ``oldest_at``, and no file is deleted.
             taken_at = self._clock.now()
             reader = object()
             self._readers.add(reader)
@@ -116,5 +116,5 @@ class HistoryService:
             yield HistoryTransaction(session, self._database, self._archive)
 
     def readers(self) -> frozenset[object]:
-        """Return one object for each part of the past that is open."""
+        """Return one object for each open query."""
         return frozenset(self._readers)

@@ -29,15 +29,15 @@ class HistorySettings:
     )
 
     def check(self) -> None:
-        """Check that a history can be kept as configured.
+        """Check that the history can be stored as configured.
 
         Raises:
-            CannotServe: There is an archive but no history, or nothing opens such an archive.
+            CannotServe: There is an archive but no history, or no installed package opens the archive.
         """
         if self.history_archive is None:
             return
         if self.keep_history_seconds is None:
-            raise CannotServe("--history-archive is for days of a history; add --keep-history 30d, or leave it out")
+            raise CannotServe("--history-archive needs a history; add --keep-history 30d, or remove --history-archive")
         from mirror_server.extensions.history.archive import Archive  # noqa: PLC0415 - needs an extra
 
         try:

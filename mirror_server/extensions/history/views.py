@@ -1,6 +1,6 @@
 """The history, and the fleet snapshot as of an earlier instant [an extension]. Source: wire.md 10.
 
-What loads pyarrow is imported where it is used: without a history it may not be installed.
+Modules that import pyarrow are imported where they are used, because it may not be installed without a history.
 """
 
 from __future__ import annotations
@@ -72,23 +72,25 @@ if TYPE_CHECKING:
 _INSTANTS = {"changed_at", "received_at", "requested_at", "until"}
 _ORDERS = ("ASC", "DESC")
 _PARAMETERS = (
-    Parameter("from", "Only what happened then or later, and gaps that ended later; absent, all there is.", INSTANT),
-    Parameter("to", "Only what happened before then, not before `from`.", INSTANT),
+    Parameter("from", "Only events at this instant or later, and gaps that ended later. All if absent.", INSTANT),
+    Parameter("to", "Only earlier events. Must not be before `from`.", INSTANT),
     PATTERNS,
     Parameter(
         "device_id",
-        "Only this device; may be given several times. Devices are selected by the directory's filters too.",
+        "Only this device; may be repeated. The filters of the directory select devices too.",
         {"type": "array", "items": TEXT, "maxItems": MAX_DEVICES},
         is_repeated=True,
     ),
     Parameter(
         "order",
-        "In which order of device, path, `changed_at` and `revision`. What has no device or no path comes first, with"
-        " `DESC` last.",
+        "The order of the rows, by device, path, `changed_at` and `revision`. Rows without a device or path come first,"
+        " with `DESC` last.",
         words(*_ORDERS, default="ASC"),
     ),
-    Parameter("limit", "How many rows at most; absent, all.", integer(1, MAX_ROWS)),
-    Parameter("after", "What the answer before told as `after`, with the same other parameters but `limit`.", TEXT),
+    Parameter("limit", "The maximum number of rows. All if absent.", integer(1, MAX_ROWS)),
+    Parameter(
+        "after", "The cursor `after` of the previous response, with the same other parameters except `limit`.", TEXT
+    ),
     COMPRESSION,
 )
 _OWN = tuple(one.name for one in _PARAMETERS)
@@ -102,25 +104,25 @@ _LINES = (
     '"row_count":1,"revision":483113}\n'
 )
 _COLUMNS = """\
-An Arrow IPC stream, a row for each thing that happened, null where something is not known or does not apply:
+An Arrow IPC stream with a row for each event. A column that is unknown or does not apply is null:
 
-- `device_id` string, null where it happened to all devices
+- `device_id` string, null for an event of all devices
 - `endpoint_name` string
-- `path` string, null where it happened to a device as a whole
-- `changed_at` timestamp[ms, tz=UTC], by the device's own clock where it told the time; of a gap where it begins
-- `received_at` timestamp[ms, tz=UTC], when the service took it in
+- `path` string, null for an event of a device
+- `changed_at` timestamp[ms, tz=UTC], by the device's own clock if it sent a time; the start of a gap
+- `received_at` timestamp[ms, tz=UTC], the time of receipt
 - `what` string: `reported`, `desired` (a write ended), `registration`, `reg_update`, `deregistration`, `expired`, `gap`
 - `origin` string: `read`, `observation`, `auto_observation`, `registration`, `write`
-- `value` binary, the payload as it came, or as it was to be written
+- `value` binary, the payload that was reported or written
 - `content_type` string
-- `status` int8, how a write ended: 1 success, 2 failure
-- `category` string, why a write failed; told to the application that placed it alone
-- `requested_at` timestamp[ms, tz=UTC], when a write was issued
-- `until` timestamp[ms, tz=UTC], where a gap ends
+- `status` int8, the result of a write: 1 success, 2 failure
+- `category` string, why a write failed; only for the application that submitted it
+- `requested_at` timestamp[ms, tz=UTC], the time of the request of a write
+- `until` timestamp[ms, tz=UTC], the end of a gap
 - `revision` int64, the number of the row
 
-Strings are encoded as dictionaries with int32 indices. Each batch has in its metadata `mirror.after` what goes on
-behind its rows; the last one has no rows, and the end in its metadata `mirror.end`."""
+Strings are encoded as dictionaries with int32 indices. The metadata `mirror.after` of a batch is the cursor that
+continues after its rows. The last batch has no rows, and the end in its metadata `mirror.end`."""
 _FORMS = (text_of(NDJSON, _LINES), text_of(ARROW, "an Arrow IPC stream", _COLUMNS))
 
 routes = Blueprint("history", __name__)
@@ -138,15 +140,18 @@ routes = Blueprint("history", __name__)
     is_extension=True,
 )
 def get_history() -> Response:
-    """What happened: every value that was reported, every write that ended, every registration.
+    """Return the history: every reported value, every completed write and every registration.
 
-    As NDJSON, a row a line, or as an Arrow IPC stream, as the header ``Accept`` asks; NDJSON by default. It shows what
-    was known when the first page was begun. The last line, or the metadata ``mirror.end`` of the last batch, tells how
-    many rows there were: an answer without it has broken off, and goes on with the last ``after`` it told. Rows without
-    a path, registrations and gaps, come whatever ``path`` asks for: without them a value that did not change could not
-    be told from one that could not be heard. How many rows come is known at the end alone, so there is no
-    ``Mirror-Total``. 404 where the operator keeps no history, 400 with ``oldest_at`` where an instant lies before what
-    is kept. Any other parameter is taken for a filter, as in ``GET /v3/devices``.
+    The header ``Accept`` selects NDJSON, with a row per line, or an Arrow IPC stream. The default is NDJSON. All pages
+    show the history as known when the first page was started. The last line, or the metadata ``mirror.end`` of the last
+    batch, has the number of rows. A response without it is incomplete; continue it with its last ``after``.
+
+    Rows without a path, which are registrations and gaps, are returned for every ``path``. Without them, an unchanged
+    value looks the same as one that could not be received. The number of rows is known only at the end, so there is no
+    ``Mirror-Total``.
+
+    If the operator keeps no history, the response is 404. If an instant is before the oldest data, it is 400 with
+    ``oldest_at``. Any other parameter is a filter, as in ``GET /v3/devices``.
     """
     form, compression = accepted_format("the history"), query_compression()
     selection, limit, after = _selection(), query_integer("limit", low=1, high=MAX_ROWS), query_text("after")
@@ -173,7 +178,7 @@ def _download(
     conditions: Sequence[Condition],
     form: str,
 ) -> Response:
-    """Respond with what is read of the past; it is closed when the response was sent."""
+    """Respond with the rows of a query, which is closed after the response was sent."""
     is_admitted = g.still_admits
 
     def download(query: OpenQuery) -> Response:
@@ -184,10 +189,10 @@ def _download(
 
 
 def _selection() -> HistorySelection:
-    """Read the query of the request, but for its page."""
+    """Read the selection of the request without its page."""
     begin, end = query_instant("from"), query_instant("to")
     if begin is not None and end is not None and end < begin:
-        raise ApiError.of_field("to", "lies before 'from'; the rows told are those from 'from' on and before 'to'")
+        raise ApiError.of_field("to", "is before 'from'; 'to' must be the same instant or a later one")
     return HistorySelection(
         conditions=(*query_conditions(_OWN), *_query_devices()),
         patterns=query_patterns(),
@@ -201,13 +206,13 @@ def _query_devices() -> tuple[Condition, ...]:
     """Return the condition that ``device_id`` is one of those in the query, if there are any."""
     device_ids = request.args.getlist("device_id")
     if len(device_ids) > MAX_DEVICES:
-        raise ApiError.of_field("device_id", f"given {len(device_ids)} times; {MAX_DEVICES} is the limit")
+        raise ApiError.of_field("device_id", f"{len(device_ids)} values; at most {MAX_DEVICES} are allowed")
     return (Condition("device_id", "IN", tuple(device_ids), is_unique=True),) if device_ids else ()
 
 
 def _end(page: HistoryPage, pages: PagedRequest) -> bytes:
     """Return the last object of a response."""
-    told = {
+    members = {
         "object": "history-end",
         "taken_at": timestamp(pages.taken_at),
         "oldest_at": timestamp(page.query.oldest_at),
@@ -215,14 +220,14 @@ def _end(page: HistoryPage, pages: PagedRequest) -> bytes:
         "revision": pages.revision,
     }
     after = {"after": write_cursor(pages, page.position)} if page.has_more and page.position else {}
-    return orjson.dumps(told | after)
+    return orjson.dumps(members | after)
 
 
 def _ndjson(page: HistoryPage, cursor: Callable[[Position], str], end: Callable[[], bytes]) -> Generator[bytes]:
-    """Return a row a line, between them cursors that continue behind the rows so far, and as the last line the end."""
+    """Return a row per line, with cursors that continue after the rows so far, and the end as the last line."""
     from mirror_server.extensions.history.arrow import rows_of  # noqa: PLC0415
 
-    for batch, position in page.parts():
+    for batch, position in page.batches():
         after = orjson.dumps({"object": "history-cursor", "after": cursor(position)})
         yield from in_chunks(chain(map(_row, rows_of(batch)), [after]))
     yield end() + b"\n"
@@ -230,12 +235,12 @@ def _ndjson(page: HistoryPage, cursor: Callable[[Position], str], end: Callable[
 
 def _row(row: Mapping[str, Any]) -> bytes:
     """Return a row of the history without the members it does not have."""
-    told = {"object": "history-row"} | {name: value for name, value in row.items() if value is not None}
-    for name in _INSTANTS & told.keys():
-        told[name] = timestamp(told[name])
-    if "value" in told:
-        told["value"] = encode(told["value"])
-    return orjson.dumps(told)
+    members = {"object": "history-row"} | {name: value for name, value in row.items() if value is not None}
+    for name in _INSTANTS & members.keys():
+        members[name] = timestamp(members[name])
+    if "value" in members:
+        members["value"] = encode(members["value"])
+    return orjson.dumps(members)
 
 
 def snapshot_at(
@@ -248,7 +253,7 @@ def snapshot_at(
     """Return the fleet as of an earlier instant, in the forms of a snapshot.
 
     Args:
-        instant: When.
+        instant: The instant.
         conditions: Only devices that meet every condition.
         patterns: Only resources with these paths; all if empty.
         form: The content type.
@@ -265,9 +270,9 @@ def snapshot_at(
         fleet = FleetState(query)
 
         def end() -> bytes:
-            # Nothing continues from there, so there is neither a revision nor a position in the log.
-            told = {"object": "snapshot-end", "taken_at": timestamp(instant), "device_count": fleet.device_count}
-            return orjson.dumps(told)
+            # A refresh cannot continue from there, so there is neither a revision nor a position in the log.
+            members = {"object": "snapshot-end", "taken_at": timestamp(instant), "device_count": fleet.device_count}
+            return orjson.dumps(members)
 
         if form == ARROW:
             return fleet_stream(fleet, compression, end)
@@ -278,16 +283,16 @@ def snapshot_at(
 
 
 def _lines(fleet: FleetState, reader: str, instant: Instant, end: Callable[[], bytes]) -> Generator[bytes]:
-    """Return a device object a line, and as the last line the end."""
+    """Return a device object per line, and the end as the last line."""
     from mirror_server.extensions.history.arrow import devices_of  # noqa: PLC0415
 
-    for rows, begins in fleet.parts():
-        for device_id, endpoint_name, resources in devices_of(rows, begins):
-            told = {
+    for rows, starts in fleet.batches():
+        for device_id, endpoint_name, resources in devices_of(rows, starts):
+            members = {
                 "object": "device-echo",
                 "created_at": timestamp(instant),
                 "device_id": device_id,
                 "endpoint_name": endpoint_name,
             }
-            yield orjson.dumps(told | resources_content(resources, reader))
+            yield orjson.dumps(members | resources_content(resources, reader))
     yield end()

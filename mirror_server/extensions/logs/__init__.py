@@ -15,7 +15,7 @@ does not block the server. It queues 10,000 lines, then drops further ones and c
 writing is possible again.
 
 Under gunicorn or waitress, the log is theirs, and requests are records of the logger ``mirror_server.requests``.
-Without this extension, the log is that of Python's ``logging``, without lines for requests.
+Without this extension, the server logs with Python's ``logging``, without lines for requests.
 """
 
 # Start reading with ``handler``.

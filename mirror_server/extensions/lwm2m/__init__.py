@@ -1,7 +1,7 @@
 """Real devices by LwM2M 1.0 and 1.1 over CoAP, with and without DTLS: setup, keys, network, monitoring.
 
-Any LwM2M client can register, appears in the directory, and is read, written, executed and observed like the simulated
-devices. Both kinds can be used together::
+Any LwM2M client can register. It appears in the directory, and is read, written, executed and observed like a simulated
+device. Both kinds can be used together::
 
     pip install "device-state-mirror[lwm2m]"
     mirror-server run --coap 127.0.0.1:5683
@@ -13,9 +13,10 @@ If you have no device at hand, ``mirror-device`` plays one. It also registers wi
 Keys and DTLS
 -------------
 
-Plain CoAP is for this machine only. On any other address ``--coap`` is rejected without ``--coap-insecure``: anyone on
-such a network can impersonate any device, and read and change messages. With DTLS, each device authenticates with its
-own pre-shared key::
+Use plain CoAP on this machine only. On any other network anyone could impersonate a device, and read and change
+messages. So the server rejects ``--coap`` with another address, unless you add ``--coap-insecure``.
+
+With DTLS, each device authenticates with its own pre-shared key::
 
     pip install "device-state-mirror[lwm2m-dtls]"
     mirror-server devices add my-sensor
@@ -36,20 +37,22 @@ register only its own endpoint name. These commands work while a server runs::
 - A revoked device is disconnected within a second.
 - A renamed device can register only under its new name. In the mirror it is the same device with the same id. If a
   device of the new name exists already, the two remain separate. The registration under the old name accepts no updates
-  and expires after its lifetime.
-- Over plain CoAP no one can register a name that has a key. A device that registered such a name before the key was
-  made is rejected (4.03) when it updates or ends its registration.
-- A name with a revoked key is free over plain CoAP, and any device that takes it is that device to the mirror. So a
-  server for devices with keys should not have ``--coap``.
+  and expires after its lifetime. Presubscription rules belong to the applications and do not change: a rule for the old
+  name does not apply to the new one.
+- Over plain CoAP no device can register a name that has a key. If a device registered the name before the key was made,
+  its next update or deregistration is rejected (4.03).
+- A name with a revoked key is free over plain CoAP. The mirror takes any device that registers it for the same device.
+  So a server for devices with keys should not have ``--coap``.
+- ``mirror-server erase`` also deletes the registration and the key of a device.
 
 DTLS handshakes need the keys themselves, so the database contains them in plain form. The file and its backups are
 readable by their owner only. If others can read the file, ``devices add`` is rejected and a server with ``--coaps``
-logs a warning, both with the ``chmod`` that fixes it.
+logs a warning. Both messages contain the ``chmod`` that fixes it.
 
-You have to protect a PostgreSQL database yourself: anyone who can read its tables, dumps or replicas can impersonate
-the devices. Give no other user access, connect over TLS, and do not log statement parameters. Keys appear in no log and
-no response of the mirror. ``mirror-device`` reads its key from the variable ``MIRROR_DEVICE_PSK``, because command
-lines are visible to all users of a machine.
+Protect a PostgreSQL database yourself: anyone who can read its tables, dumps or replicas can impersonate the devices.
+Give no other user access, connect over TLS, and do not log statement parameters. Logs and responses of the mirror
+contain no keys. ``mirror-device`` reads its key from the variable ``MIRROR_DEVICE_PSK``, because all users of a machine
+can see command lines.
 
 Network
 -------
@@ -57,9 +60,10 @@ Network
 - Devices use UDP port 5683, or 5684 with DTLS: open that port in the firewall. HTTP proxies do not forward it. A
   systemd service needs ``MIRROR_COAPS=0.0.0.0:5684`` in its ``Environment`` and no further rights.
 - Behind a router (NAT), a device is reachable at the address of its last message while the router keeps the mapping.
-  That is often 30 seconds to a few minutes. A device that is silent for longer should register in queue mode (binding
-  ``UQ`` or ``Q``). The server then sends to it only for ``--coap-awake-seconds`` (93) after its last message. Otherwise
-  requests wait for the next contact, as for any device that cannot be reached.
+  That is often 30 seconds to a few minutes.
+- A device that sleeps, or is silent for longer than that, should register in queue mode (binding ``UQ`` or ``Q``). It
+  is awake for ``--coap-awake-seconds`` (93) after its last message. After that, requests wait for its next contact, as
+  for any device that cannot be reached.
 - A request that a device has not acknowledged is sent again at once when the device makes contact.
 - An execute is repeated only as the same CoAP message, which a device recognizes. If a device registers in between, it
   may have restarted because of the execute, which then ends with 504 ``TIMEOUT``.
@@ -94,12 +98,17 @@ Monitoring
 - The log has one line per registration, also if it was rejected, and one per failed request. Rejections, notifications
   without a value, and unreadable responses are limited to 60 lines per minute; ``/metrics`` counts all of them.
 
-Restarts
---------
+Restarts of the server
+----------------------
 
 Registrations are stored with the address. After a restart of the server a device continues with its updates, and the
-server requests its observations again. DTLS sessions are in memory only. After a restart a device needs a new
-handshake, and requests wait until then:
+server requests its observations again. ``mirror-server help operate`` lists what else a restart keeps.
+
+A registration does not expire because the server was down. After a start, it gets the time that it had left when the
+server stopped. It gets at least its lifetime, but no less than two minutes and no more than ten. This applies to
+registrations that expired during the downtime, or would expire within ten minutes of the start.
+
+DTLS sessions are in memory only. After a restart a device needs a new handshake, and requests wait until then:
 
 - A server that is stopped properly ends its sessions, and devices reconnect at once. ``mirror-device`` was reachable
   0.6 to 8 s after the server was up again.
@@ -107,24 +116,17 @@ handshake, and requests wait until then:
   alert makes a handshake with its next message. ``mirror-device`` sends one after at most 30 s of silence, and was
   reachable after 22 s.
 - The alert cannot be protected, so many libraries ignore it, including OpenSSL and tinydtls. Devices with these
-  libraries notice when an update of their registration gets no response, which takes one or two minutes more. They send
+  libraries notice the restart when an update of their registration gets no response for one or two minutes. They send
   the update before the lifetime ends, often after half of it. The usual lifetime is a day: configure minutes for such
   devices.
-
-A registration does not expire because the service was down. If it expired while the service was down, or would expire
-within ten minutes of the start, it gets the time that it had left when the service stopped. The minimum is its
-lifetime, if that is two to ten minutes. A shorter lifetime counts as two minutes, a longer one as ten.
-
-``mirror-server erase`` also deletes the registration and the key of a device. Presubscription rules name devices by
-endpoint name and belong to the applications: ``rename`` does not change them.
 
 Several processes
 -----------------
 
 With several processes on PostgreSQL (``mirror-server help processes``), set the same ``--coap`` and ``--coaps`` for
-all. The leader listens. If another process on the same machine takes over, it listens as soon as the port is free, and
-devices are reachable again at their next contact. Another machine has another address, so devices have to connect by a
-name or address that moves with the leader. ``mirror_leader`` in ``/metrics`` shows the leader.
+all. Only the leader listens. If another process on the same machine takes over, it listens as soon as the port is free,
+and devices are reachable again at their next contact. Another machine has another address, so devices have to connect
+by a name or address that moves with the leader. ``mirror_leader`` in ``/metrics`` shows the leader.
 """
 
 # Read ``real_devices`` first, then ``registrar`` and ``device_session``. ``coap`` is the transport below them.
@@ -186,7 +188,7 @@ def check_settings(settings: Settings) -> None:
 
 
 @extends
-def in_common(settings: Settings) -> str:
+def shared_settings(settings: Settings) -> str:
     """Name the options that all processes of one database need."""
     chosen = settings.of(LwM2MSettings)
     # Empty without real devices: the text must equal that of versions that had no real devices.

@@ -268,7 +268,7 @@ def _check_name(name: str) -> None:
 def _check_visible(kind: str, text: str) -> None:
     if not text.isprintable() or not text.strip():
         raise InvalidDeviceKey(
-            f"{kind} must have at least one visible and only printable characters; remove the others"
+            f"{kind} must have only printable characters, at least one of them visible; remove the others"
         )
 
 

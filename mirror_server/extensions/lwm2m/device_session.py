@@ -132,7 +132,9 @@ class DeviceSession:
         if command.accept is None or result.outcome is not Outcome.DONE:
             return result
         # Return the payload unchanged, in the requested format.
-        return DeviceResponse(Outcome.DONE, _as_reported(command.path, response), result.responded_at, result.parts)
+        return DeviceResponse(
+            Outcome.DONE, _as_reported(command.path, response), result.responded_at, result.instance_values
+        )
 
     async def _get(self, device: RegisteredDevice, path: str, requested_type: str | None) -> Response:
         """Request a value in one format after the other until the device supports one."""
@@ -232,8 +234,8 @@ class DeviceSession:
         doubtful = [each.path for each in values if is_doubtful(each)]
         for each in doubtful:
             self._note_unreadable(device, each, BadPayload("an integer where a float is declared; it is not stored"))
-        parts = tuple((each.path, each.content) for each in values if each.path not in doubtful)
-        return DeviceResponse(Outcome.DONE, _as_reported(path, response), parts=parts)
+        instance_values = tuple((each.path, each.content) for each in values if each.path not in doubtful)
+        return DeviceResponse(Outcome.DONE, _as_reported(path, response), instance_values=instance_values)
 
     def _values(self, device: RegisteredDevice, path: str, response: Response) -> list[ReportedPayload] | None:
         """Return the values in a response; ``None`` if it cannot be decoded."""

@@ -229,8 +229,8 @@ class RealFleet:
         self.registrar.move(device, peer)
         self._message_received(device, now)
         query = partial(resources.announced, device_id=device.device_id)
-        known = {each.path for each in await asyncio.to_thread(self._database.query, query)}
-        accepted_values = [each for each in values if each.path in known]
+        announced_paths = {each.path for each in await asyncio.to_thread(self._database.query, query)}
+        accepted_values = [each for each in values if each.path in announced_paths]
         if values and not accepted_values:
             raise RequestRejected("4.04", "none of these resources is registered; register them under /rd")
         self._collect(device, accepted_values, self._clock.now(), is_unsolicited=True)
@@ -285,12 +285,12 @@ class RealFleet:
         device = self.registry.by_id(device_id)
         if device is None:
             return DeviceResponse(Outcome.NOT_SENT)
-        is_about_observation = isinstance(command, Observe | CancelObservation)
+        is_observation_command = isinstance(command, Observe | CancelObservation)
         async with device.turn:
             device_session = self._device_session
             # A device that did not respond to the last request gets no observe requests, because each would wait for
             # its timeout and delay the commands of applications.
-            is_postponed = is_about_observation and device.is_silent
+            is_postponed = is_observation_command and device.is_silent
             if device_session is None or is_postponed or not self._is_current(device):
                 return DeviceResponse(Outcome.NOT_SENT)
             delivery.is_sent = True
@@ -302,7 +302,7 @@ class RealFleet:
             finally:
                 device.is_executing = False
         has_reregistered = self.registry.by_id(device_id) is not device
-        return DeviceResponse(Outcome.NOT_SENT) if is_about_observation and has_reregistered else response
+        return DeviceResponse(Outcome.NOT_SENT) if is_observation_command and has_reregistered else response
 
     def _is_current(self, device: RegisteredDevice) -> bool:
         is_awake = device.is_awake(self._clock.now(), self._awake_seconds)
@@ -330,7 +330,7 @@ class RealFleet:
             device.is_silent = True
             if device.queue_mode:
                 device.last_seen_at = 0
-            if not device.is_known_address:
+            if not device.is_address_fresh:
                 device.is_reachable = False
             raise
         except Unreachable:
@@ -342,9 +342,9 @@ class RealFleet:
         self._message_received(device, self._clock.now())
         return result
 
-    def _note_failure(self, device: RegisteredDevice, path: str, what: str) -> None:
+    def _note_failure(self, device: RegisteredDevice, path: str, failure: str) -> None:
         self.counts.failed_exchanges += 1
-        _log.warning("device %s at %s: a request for %s %s", device.device_id, device.peer.address, path, what)
+        _log.warning("device %s at %s: a request for %s %s", device.device_id, device.peer.address, path, failure)
 
     def _note_unreadable(self, device: RegisteredDevice, path: str, error: BadPayload | BadLinks) -> None:
         self.counts.unreadable_responses += 1
@@ -352,7 +352,7 @@ class RealFleet:
 
     def _message_received(self, device: RegisteredDevice, now: Instant) -> None:
         """Record a message of a device. Send its waiting commands if it was not known to listen."""
-        was_listening = device.is_known_address and not device.is_silent and device.is_awake(now, self._awake_seconds)
+        was_listening = device.is_address_fresh and not device.is_silent and device.is_awake(now, self._awake_seconds)
         self._note_contact(device, now)
         if not was_listening:
             self._send_waiting_commands(device)
@@ -361,7 +361,7 @@ class RealFleet:
         if self._device_session is not None:
             self._device_session.endpoint.retransmit(device.peer)
         device.last_seen_at = now
-        device.is_silent, device.is_known_address, device.is_reachable = False, True, True
+        device.is_silent, device.is_address_fresh, device.is_reachable = False, True, True
 
     def _send_waiting_commands(self, device: RegisteredDevice) -> None:
         # On a thread, because it reads the database.
@@ -493,5 +493,5 @@ def _outcome_without_response(
     """
     if isinstance(command, Execute):
         is_certainly_lost = isinstance(error, Unreachable) and not error.may_have_arrived
-        return Outcome.NOT_SENT if is_certainly_lost else Outcome.NO_ANSWER
-    return Outcome.NO_ANSWER if isinstance(error, NoResponse) and device.is_reachable else Outcome.NOT_SENT
+        return Outcome.NOT_SENT if is_certainly_lost else Outcome.NO_RESPONSE
+    return Outcome.NO_RESPONSE if isinstance(error, NoResponse) and device.is_reachable else Outcome.NOT_SENT

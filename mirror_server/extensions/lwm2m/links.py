@@ -110,35 +110,35 @@ def read_links(
     return replace(_structure(list(_below(prefix, links))), content_formats=formats, prefix=prefix)
 
 
-def structure_of(links: Links, links_hash: bytes, known: Sequence[AnnouncedResource]) -> Structure:
-    """Return the resources of a device: those in its links, and known ones below the paths to discover."""
+def structure_of(links: Links, links_hash: bytes, stored: Sequence[AnnouncedResource]) -> Structure:
+    """Return the resources of a device: those in its links, and stored ones below the paths to discover."""
     announced = {each.announced.path: each.announced for each in links.resources}
     unknown = []
     for path in links.to_discover:
-        stored = [each for each in known if is_within(each.path, path)]
-        announced |= {each.path: each for each in stored if each.path not in announced}
-        if not stored:
+        below = [each for each in stored if is_within(each.path, path)]
+        announced |= {each.path: each for each in below if each.path not in announced}
+        if not below:
             unknown.append(path)
     return Structure(links, links_hash, tuple(announced.values()), tuple(unknown))
 
 
 def with_discovered(
-    known: Mapping[str, AnnouncedResource], path: str, links: Links | None
+    stored: Mapping[str, AnnouncedResource], path: str, links: Links | None
 ) -> dict[str, AnnouncedResource]:
-    """Return the known resources, updated by those discovered below a path.
+    """Return the stored resources, updated by those discovered below a path.
 
     Args:
-        known: The known resources of the device, by path.
+        stored: The stored resources of the device, by path.
         path: The discovered path.
         links: The links of the response; ``None`` if the device returned none.
     """
     if links is not None:
-        outside = {each: resource for each, resource in known.items() if not is_within(each, path)}
+        outside = {each: resource for each, resource in stored.items() if not is_within(each, path)}
         return outside | {each.announced.path: each.announced for each in links.resources}
-    if parse_path(path).instance_id is None or any(is_within(each, path) for each in known):
-        return dict(known)
-    # Announce the instance itself: it can be read as a whole. While it is known, it is not discovered again.
-    return {**known, path: AnnouncedResource(path, observable=False)}
+    if parse_path(path).instance_id is None or any(is_within(each, path) for each in stored):
+        return dict(stored)
+    # Announce the instance itself: it can be read as a whole. While it is stored, it is not discovered again.
+    return {**stored, path: AnnouncedResource(path, observable=False)}
 
 
 def hash_of(links: bytes) -> bytes:

@@ -53,8 +53,8 @@ def content_type(content_format: int | None, path: str) -> str:
     if content_format is None:
         return OCTET_STREAM if is_opaque(path) else TEXT_PLAIN
     if content_format not in CONTENT_FORMATS:
-        known = ", ".join(map(str, CONTENT_FORMATS))
-        raise BadPayload(f"unknown content format {content_format}; known formats are {known}")
+        supported = ", ".join(map(str, CONTENT_FORMATS))
+        raise BadPayload(f"unknown content format {content_format}; supported formats are {supported}")
     return CONTENT_FORMATS[content_format]
 
 
@@ -115,11 +115,11 @@ def written_values(path: str, content: Content) -> list[tuple[str, Content]]:
         BadPayload: The content type is unknown or cannot represent an object instance, or the payload is not valid.
     """
     name = media_type(content.content_type)
-    number = next((number for number, known in CONTENT_FORMATS.items() if known == name), None)
+    number = next((number for number, other in CONTENT_FORMATS.items() if other == name), None)
     if number is None:
         raise BadPayload(f"{content.content_type} cannot represent an object instance; use {LWM2M_TLV}")
-    milliseconds = contents(content.payload, number, path, 0)
-    return list({each.path: each.content for each in milliseconds}.items())
+    values = contents(content.payload, number, path, 0)
+    return list({each.path: each.content for each in values}.items())
 
 
 def _check(path: str, parts: Sequence[Part]) -> None:

@@ -79,7 +79,7 @@ class RealDevices:
         return [f"{scheme}://{ListenAddress(*address)}" for scheme, address in addresses if address is not None]
 
     @extends
-    def devices_come_to(self) -> str:
+    def device_address(self) -> str:
         """Describe the URLs for devices, or when they will be available."""
         return f"Real devices: {', '.join(self.urls()) or 'as soon as this process leads and their port is free'}"
 
@@ -245,7 +245,7 @@ def _measurements(fleet: RealFleet, endpoint: CoapEndpoint) -> list[Measurement]
         "registered": lwm2m.registrations,
         "updated": lwm2m.updates,
         "deregistered": lwm2m.deregistrations,
-        "refused": lwm2m.refused,
+        "refused": lwm2m.rejected,
     }
     notifications_by_outcome = {
         "taken": lwm2m.notifications - lwm2m.unreadable_notifications,
@@ -291,7 +291,7 @@ def _measurements(fleet: RealFleet, endpoint: CoapEndpoint) -> list[Measurement]
         _count("mirror_coap_duplicates", "Duplicate CoAP messages.", coap.duplicates),
         _count("mirror_coap_unanswered", "Requests that ended without a response.", coap.unanswered),
         _count("mirror_coap_unreachable", "Messages that could not be sent to an address.", coap.unreachable),
-        _count("mirror_coap_refused", "Requests rejected before they were handled.", coap.refused),
+        _count("mirror_coap_refused", "Requests rejected before they were handled.", coap.rejected),
         _count("mirror_coap_dropped", "Ignored datagrams, including those that the kernel dropped.", coap.dropped),
     ]
 

@@ -18,7 +18,7 @@ from mirror_server.clock import Clock
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.link import (
     Content,
-    NameTaken,
+    NameInUse,
     NotRegistered,
     Observation,
     Registration,
@@ -83,7 +83,7 @@ class LwM2MCounts:
     registrations: int = 0
     updates: int = 0
     deregistrations: int = 0
-    refused: int = 0
+    rejected: int = 0
     notifications: int = 0
     unreadable_notifications: int = 0
     unknown_notifications: int = 0
@@ -265,7 +265,7 @@ class Registrar:
 
     def _log_rejection(self, peer: Peer, request: str, response: Response) -> Response:
         if not response.is_success:
-            self.counts.refused += 1
+            self.counts.rejected += 1
             # A device that registers too often would use up the lines of other devices.
             if response.code != _TOO_MANY:
                 self._rejections.warn("%s from %s rejected: %s", request, peer.address, error_text(response))
@@ -352,7 +352,7 @@ class Registrar:
         )
         try:
             return await asyncio.wrap_future(self._events.registered(registration))
-        except NameTaken:
+        except NameInUse:
             reason = f"ep={parameters.endpoint_name} is the name of a simulated device; use another name"
             raise RequestRejected("4.03", reason) from None
 
@@ -413,11 +413,11 @@ class Registrar:
         return Response("2.04")
 
     async def _structure(
-        self, links: Links, payload: bytes, read_known: Callable[[Session], list[AnnouncedResource]]
+        self, links: Links, payload: bytes, read_stored: Callable[[Session], list[AnnouncedResource]]
     ) -> Structure:
-        """Return the resources of a device. ``read_known`` reads the stored ones if the links are incomplete."""
-        known = await self._query(read_known) if links.to_discover else ()
-        return structure_of(links, hash_of(payload), known)
+        """Return the resources of a device. ``read_stored`` reads the stored ones if the links are incomplete."""
+        stored = await self._query(read_stored) if links.to_discover else ()
+        return structure_of(links, hash_of(payload), stored)
 
     async def _apply_structure(self, device: RegisteredDevice, structure: Structure) -> None:
         previous = device.tokens

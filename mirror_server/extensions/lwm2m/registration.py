@@ -23,7 +23,7 @@ _SECONDS = re.compile(r"[0-9]{1,10}")
 _VERSION = re.compile(r"(1\.[01])(?:\.[0-9]{1,3})?")
 _TRANSPORTS = {"U": "UDP", "T": "TCP", "S": "SMS", "N": "non-IP"}
 _BINDING = re.compile(r"[UTSNQ]{1,5}")
-_KNOWN = frozenset({"ep", "et", "lt", "b", "Q", "lwm2m"})
+_PARAMETERS = frozenset({"ep", "et", "lt", "b", "Q", "lwm2m"})
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ def _parameters(query: Sequence[str]) -> Mapping[str, str]:
     parameters: dict[str, str] = {}
     for option in query:
         key, _, value = option.partition("=")
-        if key not in _KNOWN:
+        if key not in _PARAMETERS:
             continue
         if key in parameters:
             raise RequestRejected("4.00", f"duplicate parameter {key}; send it once")

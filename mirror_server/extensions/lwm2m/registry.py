@@ -43,7 +43,7 @@ class RegisteredDevice(RegistrationParameters):
         to_discover: The paths that it registered without resources and that were not discovered yet.
         tokens: Paths of auto-observed resources, by the hexadecimal tokens of their notifications.
         last_seen_at: The time of its last message, or 0 if it is in queue mode and known to sleep.
-        is_known_address: Whether a message arrived from its address since the service started.
+        is_address_fresh: Whether a message arrived from its address since the service started.
         is_silent: Whether it did not respond to the last request and has sent nothing since.
         is_reachable: False if nothing can be sent to it before its next message.
         observed: The observed resources, by path.
@@ -65,7 +65,7 @@ class RegisteredDevice(RegistrationParameters):
     links_hash: bytes = b""
     to_discover: tuple[str, ...] = ()
     tokens: Mapping[str, str] = field(default_factory=dict)
-    is_known_address: bool = True
+    is_address_fresh: bool = True
     is_silent: bool = False
     is_reachable: bool = True
     observed: dict[str, ObservedResource] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class RegisteredDevice(RegistrationParameters):
             structured=tuple(map(int, row["structured"].split())),
             to_discover=tuple(row["to_discover"].split()),
             tokens=orjson.loads(row["tokens"]),
-            is_known_address=False,
+            is_address_fresh=False,
             # DTLS sessions do not survive a restart, and only devices can start a new one.
             is_reachable=not row["is_secure"],
         )
@@ -204,7 +204,7 @@ class Registry:
         self._by_id: dict[str, RegisteredDevice] = {}
         self._by_location: dict[str, RegisteredDevice] = {}
         self._by_name: dict[str, RegisteredDevice] = {}
-        # Several devices may share one socket, for example behind a gateway.
+        # Several devices may share one socket, for example that of a gateway.
         self._by_peer: dict[Peer, dict[str, RegisteredDevice]] = {}
         self._by_identity: dict[str, RegisteredDevice] = {}
         # Tokens chosen by the server are unique. Those chosen by devices are short and unique per peer only.
@@ -239,7 +239,7 @@ class Registry:
                 del self._by_name[device.endpoint_name]
             if self._by_identity.get(device.peer.identity or "") is device:
                 del self._by_identity[device.peer.identity or ""]
-            self._leave_peer(device)
+            self._remove_from_peer(device)
 
     def rename(self, device: RegisteredDevice, endpoint_name: str) -> None:
         """Change the endpoint name of a device. Another device of that name is then found by id and location only."""
@@ -250,7 +250,7 @@ class Registry:
 
     def move(self, device: RegisteredDevice, peer: Peer) -> None:
         """Change the address of a device. Its observations continue."""
-        self._leave_peer(device)
+        self._remove_from_peer(device)
         auto_observed = [observed for observed in device.observed.values() if not observed.is_requested]
         for observed in auto_observed:
             self._forget(observed)
@@ -259,7 +259,7 @@ class Registry:
             self._auto_observed[peer, observed.token] = observed
         self._by_peer.setdefault(peer, {})[device.device_id] = device
 
-    def _leave_peer(self, device: RegisteredDevice) -> None:
+    def _remove_from_peer(self, device: RegisteredDevice) -> None:
         at_peer = self._by_peer.get(device.peer, {})
         at_peer.pop(device.device_id, None)
         if not at_peer:

@@ -29,7 +29,7 @@ _DECIMAL = re.compile(r"[+-]?[0-9]{1,20}(?:\.[0-9]{1,20})?")
 _ATTRIBUTES = {"pmin": _SECONDS, "pmax": _SECONDS, "epmin": _SECONDS, "epmax": _SECONDS} | dict.fromkeys(
     ("gt", "lt", "st"), _DECIMAL
 )
-_MAX_SHOWN_CHARACTERS = 80
+_MAX_LOGGED_CHARACTERS = 80
 _OUTCOMES = {
     "4.00": Outcome.BAD_VALUE,
     "4.04": Outcome.NOT_FOUND,
@@ -66,8 +66,8 @@ def error_text(response: Response) -> str:
     """Return the code and text of an error response for the log, printable and short."""
     if response.is_success or not response.payload:
         return response.code
-    text = response.payload[: 2 * _MAX_SHOWN_CHARACTERS].decode("utf-8", errors="backslashreplace")
-    return f"{response.code} {text[:_MAX_SHOWN_CHARACTERS]!a}"
+    text = response.payload[: 2 * _MAX_LOGGED_CHARACTERS].decode("utf-8", errors="backslashreplace")
+    return f"{response.code} {text[:_MAX_LOGGED_CHARACTERS]!a}"
 
 
 def structured_formats(version: Version, declared: Collection[int]) -> tuple[int, ...]:
@@ -150,8 +150,8 @@ def attribute_options(query: str) -> tuple[str, ...]:
     for part in query.split("&"):
         name, equals, value = part.partition("=")
         if name not in _ATTRIBUTES:
-            known = ", ".join(_ATTRIBUTES)
-            raise NotSendable(bad, f"unknown notification attribute {reprlib.repr(name)}; use one of {known}")
+            supported = ", ".join(_ATTRIBUTES)
+            raise NotSendable(bad, f"unknown notification attribute {reprlib.repr(name)}; use one of {supported}")
         if name in values:
             raise NotSendable(bad, f"duplicate attribute {name}; send it once")
         if equals and not _ATTRIBUTES[name].fullmatch(value):
@@ -168,7 +168,7 @@ def attribute_options(query: str) -> tuple[str, ...]:
 def _number(content_type: str, structured: Collection[int]) -> int:
     """Return the content format of a content type. If there are two, prefer the one that the device supports."""
     name = media_type(content_type)
-    numbers = [number for number, known in CONTENT_FORMATS.items() if known == name]
+    numbers = [number for number, other in CONTENT_FORMATS.items() if other == name]
     if not numbers:
         reason = f"CoAP has no content format for {reprlib.repr(content_type)}; use {TEXT_PLAIN}"
         raise NotSendable(Outcome.UNSUPPORTED_CONTENT_TYPE, reason)

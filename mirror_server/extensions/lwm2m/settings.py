@@ -135,7 +135,7 @@ def _problems(settings: LwM2MSettings) -> Iterator[str]:
         yield f"--coap and --coaps cannot both listen on {coap}; give one of them another port"
     for option, address in (("--coap", coap), ("--coaps", coaps)):
         if address and not _resolved(address.host):
-            yield f"cannot listen on {address}: {address.host!r} is no address of this machine; set another {option}"
+            yield f"cannot listen on {address}: {address.host!r} is not an address of this machine; set {option}"
     if coap and not settings.coap_insecure and not is_loopback(coap):
         yield (
             f"plain CoAP on {coap} is rejected: anyone on that network could impersonate any device, and read and"

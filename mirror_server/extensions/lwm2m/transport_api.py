@@ -149,7 +149,7 @@ class Counts:
     duplicates: int = 0
     unanswered: int = 0
     unreachable: int = 0
-    refused: int = 0
+    rejected: int = 0
     dropped: int = 0
     handshakes: int = 0
     handshake_failures: int = 0

@@ -67,7 +67,7 @@ class Metrics:
             CannotServe: Two metrics have the same name.
         """
         services = self._services
-        measured = [(SERVER, own_of(services)), *services.extensions.each("measurements")]
+        measured = [(SERVER, own_of(services)), *services.extensions.results("measurements")]
         names = [(name, SERVER) for name in self._own]
         names += [(each.name, owner) for owner, measurements in measured for each in measurements]
         require_distinct((f"metric {name}", owner) for name, owner in names)
@@ -123,8 +123,8 @@ def own_of(services: Services) -> list[Measurement]:
 def _family(measurement: Measurement) -> Metric:
     kind = CounterMetricFamily if measurement.is_count else GaugeMetricFamily
     if not isinstance(measurement.value, Mapping):
-        return kind(measurement.name, measurement.meaning, measurement.value)
-    family = kind(measurement.name, measurement.meaning, labels=measurement.labels)
+        return kind(measurement.name, measurement.description, measurement.value)
+    family = kind(measurement.name, measurement.description, labels=measurement.labels)
     for labels, value in measurement.value.items():
         family.add_metric(labels, value)
     return family

@@ -22,7 +22,7 @@ routes = Blueprint("description", __name__)
 
 
 Additions: TypeAlias = Mapping[str, tuple[Sequence[ResponseSpec], Sequence[Parameter]]]
-"""Responses and parameters that an extension adds, by view name: see :func:`mirror_server.hooks.described_besides`."""
+"""Responses and parameters that an extension adds, by view name: see :func:`mirror_server.hooks.openapi_additions`."""
 
 
 class Route(NamedTuple):
@@ -39,13 +39,13 @@ class Route(NamedTuple):
 def get_description() -> Response:
     """Return this document."""
     hooks = services().extensions
-    undescribed_prefixes = tuple(chain(*hooks.hook.undescribed(settings=services().settings)))
+    undescribed_prefixes = tuple(chain(*hooks.hook.openapi_exclusions(settings=services().settings)))
     described_routes = (route for route in each_route(current_app) if not route.path.startswith(undescribed_prefixes))
     content = _document(
         tuple(described_routes),
-        hooks.collected("device_filters"),
-        hooks.collected("described_besides"),
-        hooks.collected("interface_described"),
+        hooks.implementations("device_filters"),
+        hooks.implementations("openapi_additions"),
+        hooks.implementations("extend_openapi"),
     )
     response = Response(content, content_type="application/json")
     make_conditional(response)

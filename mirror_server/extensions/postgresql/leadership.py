@@ -122,7 +122,7 @@ class Leadership:
         self._election.listen()
         if self._holds_lock:
             self._lead()
-        self._services.catch_up()
+        self._services.resync()
         self._forwarder.look_again()
         while not self._is_closing.is_set():
             if not self._holds_lock and time.monotonic() >= self._try_at:
@@ -143,7 +143,7 @@ class Leadership:
         """The lock is held: go on as the leader of before, or take over."""
         if self.is_leader:
             if self._election.leader_token() == self._election.token:
-                self._services.go_on_leading()
+                self._services.resume_leading()
                 self._forwarder.tell_resumed()
                 return
             self._stop_leading()
@@ -156,7 +156,7 @@ class Leadership:
 
         try:
             self._database.write(work)
-            self._services.begin_to_lead()
+            self._services.become_leader()
             self._forwarder.tell_leader()
         except BaseException:
             self._stop_leading()

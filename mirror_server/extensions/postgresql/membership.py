@@ -41,7 +41,7 @@ class Membership(Coordinator):
             cast("PostgresBackend", self._database.backend).election(),
             shown(settings.database_url),
             self._database,
-            options=_in_common(settings, services.extensions.hook.in_common(settings=settings)),
+            options=_shared_settings(settings, services.extensions.hook.shared_settings(settings=settings)),
             is_alone=settings.manual_clock,
         )
 
@@ -87,8 +87,8 @@ class Membership(Coordinator):
         self.leadership.close()
 
 
-def _in_common(settings: Settings, of_extensions: Sequence[str]) -> str:
-    """What all processes on one database must have in common."""
+def _shared_settings(settings: Settings, of_extensions: Sequence[str]) -> str:
+    """Return the settings that must be the same for all processes on one database."""
     clock = "with --clock manual" if settings.manual_clock else "by the clock of the system"
     more = [each for each in of_extensions if each.startswith(",")]
     first = [each for each in of_extensions if each and each not in more]

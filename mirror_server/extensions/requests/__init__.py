@@ -42,7 +42,7 @@ def blueprints() -> list[Blueprint]:
 
 
 @extends
-def described_besides() -> dict[str, tuple[Sequence[ResponseSpec], Sequence[Parameter]]]:
+def openapi_additions() -> dict[str, tuple[Sequence[ResponseSpec], Sequence[Parameter]]]:
     """Add the two headers to the description of a device request."""
     from mirror_server.extensions.requests import conditional, waits
 

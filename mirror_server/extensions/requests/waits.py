@@ -17,7 +17,7 @@ from mirror_sdk.wire.device_requests import MAX_WAIT_SECONDS, DeviceRequestAccep
 from mirror_sdk.wire.routes import PREFER_HEADER, PREFERENCE_APPLIED_HEADER
 from mirror_server.core.commands import Command
 from mirror_server.core.instants import Instant
-from mirror_server.core.messages import ASYNC_RESPONSES, CURSOR_EXTRAS, LogEntry, shown
+from mirror_server.core.messages import ASYNC_RESPONSES, CURSOR_EXTRAS, LogEntry, entry_json
 from mirror_server.extensions.descriptions import OF_ACCEPTED
 from mirror_server.hooks import Handling, extends
 from mirror_server.service.commands import CommandSubmission
@@ -84,7 +84,7 @@ class PendingResponses:
                 if entry is None or not is_admitted():
                     # An invalid key does not get the result, but still the 202, so that the request is not repeated.
                     return accepted(stored.result())
-                response = accepted(stored.result(), **{"async-response": shown(entry, CURSOR_EXTRAS)})
+                response = accepted(stored.result(), **{"async-response": entry_json(entry, CURSOR_EXTRAS)})
                 response.headers[PREFERENCE_APPLIED_HEADER] = f"wait={seconds}"
                 return response
 

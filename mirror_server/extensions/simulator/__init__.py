@@ -69,7 +69,7 @@ def storage() -> Storage:
 
 
 @extends
-def in_common(settings: Settings) -> str:
+def shared_settings(settings: Settings) -> str:
     """All processes have some, or none."""
     return "without --simulate" if settings.of(SimulatorSettings).simulate is None else "with --simulate"
 
@@ -104,7 +104,7 @@ def blueprints() -> list[Blueprint]:
 
 
 @extends
-def undescribed(settings: Settings) -> Sequence[str]:
+def openapi_exclusions(settings: Settings) -> Sequence[str]:
     """The routes of the simulator, in a server without simulated devices."""
     from mirror_server.extensions.simulator.views import PREFIX
 

@@ -114,7 +114,7 @@ class SimulatorBackend:
         """Add a device, which registers at once; gives its device id.
 
         Raises:
-            SimulatorError: A simulated device has this name, a path is no resource path or stands there twice, or a
+            SimulatorError: A simulated device has this name, a path is not a resource path or stands there twice, or a
                 resource is executable and observable.
         """
         for index, resource in enumerate(resources):
@@ -188,7 +188,7 @@ class SimulatorBackend:
 
         Raises:
             UnknownSimulatedDevice: There is no such device.
-            SimulatorError: The path is no resource path, or the resource would be executable and observable.
+            SimulatorError: The path is not a resource path, or the resource would be executable and observable.
         """
         _check_path(path)
         flags = {

@@ -22,7 +22,7 @@ from mirror_server.config import Settings, options_of
 from mirror_server.extensions.options import stop_with_stdin
 from mirror_server.extensions.simulator import demo_key
 from mirror_server.extensions.simulator.demo_key import DemoKey
-from mirror_server.hooks import of_all, read_settings
+from mirror_server.hooks import call_installed, read_settings
 from mirror_server.notifications.webhooks import LOOPBACK
 from mirror_server.service import keys as access_keys
 from mirror_server.service.keys import Scope
@@ -55,7 +55,7 @@ def _check_key(_context: click.Context, _parameter: click.Parameter, key: str | 
     help="Store the state in this database, sqlite:///FILE, and the key in FILE.key. By default both are lost at the"
     " end.",
 )
-@options_of("demo", Settings, *of_all("settings"))
+@options_of("demo", Settings, *call_installed("settings"))
 @click.option(
     "--key",
     callback=_check_key,
@@ -108,7 +108,7 @@ def demo(
             database_url=url,
             simulate=devices,
             callback_networks=LOOPBACK,
-            **dict(chain.from_iterable(each.items() for each in of_all("demo_settings"))),
+            **dict(chain.from_iterable(each.items() for each in call_installed("demo_settings"))),
         )
         serve_until_stopped(made, "127.0.0.1", port, announce=partial(_announce_demo, key, database_url))
 
@@ -124,7 +124,7 @@ def _demo_database(url: str | None) -> Iterator[str]:
 
 
 def _announce_demo(given_key: str | None, database_url: str | None, url: str, services: Services) -> None:
-    for line in services.extensions.hook.devices_come_to():
+    for line in services.extensions.hook.device_address():
         click.echo(f"# {line}")
     if given_key is not None:
         access_keys.store_key(services.database, given_key, demo_key.NAME, tuple(Scope), wall_time())

@@ -163,7 +163,7 @@ def _read(file: Path) -> str | None:
 def distrusted(status: os.stat_result) -> str:
     """Why others than the one who runs this may know what stands in a file, and what to do; empty if they do not."""
     if not stat.S_ISREG(status.st_mode):
-        return "it is no file; move it away"
+        return "it is not a file; move it away"
     if os.name != "posix":
         return ""
     if status.st_uid != os.geteuid():

@@ -55,7 +55,7 @@ class UnknownSimulatedDevice(LookupError):
     """No simulated device has this id."""
 
     def __init__(self, device_id: str) -> None:
-        super().__init__(f"{device_id!r} is no simulated device; GET /sim/v1/devices lists them")
+        super().__init__(f"{device_id!r} is not a simulated device; GET /sim/v1/devices lists them")
         self.device_id = device_id
 
 

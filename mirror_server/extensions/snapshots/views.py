@@ -184,10 +184,10 @@ def _snapshot_at(instant: Instant, form: str, compression: Compression) -> Respo
     """Respond with the fleet as of an earlier instant."""
     selected = {"conditions": query_conditions(_OWN), "patterns": query_patterns()}
     response: Response | None = services().extensions.hook.snapshot_at(
-        instant=instant, form=form, compression=compression, **selected
+        instant=instant, content_type=form, compression=compression, **selected
     )
     if response is None:
-        message = "this server stores no history; its operator can switch it on with --keep-history"
+        message = "this server stores no history; its operator can enable it with --keep-history"
         raise ApiError(404, message, reason=NO_HISTORY)
     return response
 

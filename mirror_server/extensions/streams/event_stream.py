@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from mirror_server.core.errors import ApiError
-from mirror_server.core.messages import CURSOR_EXTRAS, LogEntry, shown
+from mirror_server.core.messages import CURSOR_EXTRAS, LogEntry, entry_json
 from mirror_server.notifications.log import EntryWaiter, NotificationLog
 from mirror_server.store.backend import StorageFailed
 from mirror_server.views.deferred import Streamed, until_done, wait_for
@@ -68,7 +68,7 @@ class EventStream(Streamed):
 
     def more(self) -> EntryWaiter:
         """Return a future that is done when there are new events. Call this before :meth:`next_events`."""
-        return self._log.more(self._app_id)
+        return self._log.entry_waiter(self._app_id)
 
     def next_events(self) -> bytes:
         """Return the next events, up to a limit; empty if there are none."""
@@ -134,7 +134,7 @@ class EventStream(Streamed):
 
 
 def _event_of(entry: LogEntry) -> bytes:
-    return _event(entry.seq, entry.kind, shown(entry, CURSOR_EXTRAS))
+    return _event(entry.seq, entry.kind, entry_json(entry, CURSOR_EXTRAS))
 
 
 def _event(seq: int, name: str, data: object) -> bytes:

@@ -123,7 +123,7 @@ class ReaderSocket:
 
     def more(self) -> EntryWaiter:
         """See :class:`StreamSocket`."""
-        return self._log.more(self._app_id)
+        return self._log.entry_waiter(self._app_id)
 
     def next_frame(self, more: EntryWaiter | None) -> Frame | None:
         """See :class:`StreamSocket`. The first message is sent even without entries, for the position."""

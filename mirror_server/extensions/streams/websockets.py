@@ -153,7 +153,7 @@ class Websockets:
                 websockets.disconnect(session, app_id, row.connection, self._clock.now())
         websockets.delete_unused(session, unused_since)
 
-    @extends(specname="caught_up")
+    @extends(specname="resync")
     def refresh_all(self) -> None:
         """Refresh all channels, because messages of other processes may have been missed."""
         with self._lock:
@@ -274,7 +274,7 @@ class ChannelSocket:
 
     def more(self) -> EntryWaiter:
         """See :class:`~mirror_server.extensions.streams.sockets.StreamSocket`."""
-        return self._log.more(self.app_id)
+        return self._log.entry_waiter(self.app_id)
 
     def check(self) -> None:
         """See :class:`~mirror_server.extensions.streams.sockets.StreamSocket`."""

@@ -23,7 +23,7 @@ can open it.
 Limits and proxies
 ------------------
 
-Limits on connections and heads are those of the WSGI server and of the proxy in front. Under gunicorn, each incomplete
+The WSGI server and the proxy in front limit connections and heads. Under gunicorn, each incomplete
 request body holds a thread, even without a key. Put a proxy in front that buffers requests (nginx does,
 ``proxy_request_buffering on``). ``MIRROR_TRUST_PROXY`` applies here too; waitress forwards the header only with
 ``--no-clear-untrusted-proxy-headers``.

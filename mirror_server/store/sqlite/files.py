@@ -44,7 +44,7 @@ _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 IN_USE = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM})
 
-DAMAGED_CURE = "'mirror-server check' tells what is damaged; restore a backup, or name another file"
+DAMAGED_CURE = "'mirror-server check' lists the damage; restore a backup, or name another file"
 
 
 _served_here: set[Path] = set()
@@ -243,8 +243,8 @@ def copy(source: Path, path: Path, branches: Sequence[Branch]) -> None:
     """Copy the database in a file, which is only read, into a new file.
 
     Raises:
-        DatabaseError: It is no database, a damaged one or one of a version that is not known, or the new file is there
-            already or cannot be written.
+        DatabaseError: It is not a database, a damaged one or one of a version that is not known, or the new file
+            exists already or cannot be written.
     """
     reject_other_name(source)
     try:
@@ -254,7 +254,7 @@ def copy(source: Path, path: Path, branches: Sequence[Branch]) -> None:
                 raise DatabaseError(f"{source} is damaged: {complaints[0]}; name another backup")
             copy_of(connection, path)
     except sqlite3.Error as error:
-        raise DatabaseError(f"{source} is no backup of a mirror: {error}; name one that 'backup' wrote") from error
+        raise DatabaseError(f"{source} is not a backup of a mirror: {error}; name one that 'backup' wrote") from error
 
 
 def copy_of(source: sqlite3.Connection, path: Path) -> None:
@@ -279,7 +279,7 @@ def copy_of(source: sqlite3.Connection, path: Path) -> None:
 
 def _reject_locked(path: Path) -> None:
     if path.exists() or path.is_symlink():
-        raise DatabaseError(f"{path} is there already; name a file that is not")
+        raise DatabaseError(f"{path} exists already; name a new file")
 
 
 def _unwritable(path: Path, error: Exception) -> DatabaseError:

@@ -1,7 +1,7 @@
 """The older calls of the public API, and paths without a version. Source: wire.md 9."""
 
 import pytest
-from bridge_requests import check_beside_the_loop
+from bridge_requests import check_off_the_loop
 from resource_paths import TEMPERATURE
 
 from mirror_sdk.wire.legacy_calls import Endpoint, Limits
@@ -38,7 +38,7 @@ def test_limits_count_what_the_key_was_told_and_the_devices_that_are_registered(
     before = limits(server, key)
     assert (before["transaction-count"], before["endpoint-count"]) == (0, 0)
     device = server.add_device(key, "d")
-    server.place(key, device, "r", "GET", TEMPERATURE)
+    server.submit(key, device, "r", "GET", TEMPERATURE)
     mine = limits(server, key)
     assert (mine["transaction-count"], mine["endpoint-count"]) == (2, 1)
     assert limits(server, other)["transaction-count"] == 1
@@ -92,7 +92,7 @@ def test_a_list_has_no_head_and_so_many_are_sent_at_once(server, key, refused):
 
 @pytest.mark.anyio
 async def test_the_loop_answers_others_while_limits_are_counted(server, bridge, key):
-    await check_beside_the_loop(server, bridge, key, "/v2/limits")
+    await check_off_the_loop(server, bridge, key, "/v2/limits")
 
 
 @pytest.mark.with_extension("openapi")

@@ -57,7 +57,7 @@ def place(server, bridge, key, device, body=READ, query=b"", *, ends="taken"):
     async def serve():
         placed = Placed(bridge, key, f"/v2/device-requests/{device}", query, "POST", body)
         if ends == "gone":
-            placed.gone.set()
+            placed.disconnected.set()
         with suppress(OSError):
             await placed.task
         for _ in range(3):
@@ -89,7 +89,7 @@ def test_a_device_gets_a_request_when_who_named_it_was_told(server, key, light):
 
     server.services.database.wait_for_responses = wait
     for name in ("first", "second"):
-        server.place(key, light, name, "GET", TEMPERATURE)
+        server.submit(key, light, name, "GET", TEMPERATURE)
         assert waits(server, key) == 0
     # And behind each answer, before the next request is looked for.
     assert found == [["first"], [], ["second"], []]
@@ -100,7 +100,7 @@ def test_a_server_that_runs_waits_for_its_loop_to_tell(server, key, light, monke
     waited = []
     monkeypatch.setattr(Bridge, "wait_for_responses", lambda _self, seconds: waited.append(seconds))
     _server_of(server.services)
-    server.place(key, light, "mine", "GET", TEMPERATURE)
+    server.submit(key, light, "mine", "GET", TEMPERATURE)
     assert waits(server, key) == 0
     # No longer than a request would notice, however busy the loop.
     assert set(waited) == {0.001}
@@ -122,8 +122,8 @@ def test_a_client_has_a_moment_to_read_its_202_but_who_places_many_is_refused_no
 def test_one_that_is_refused_holds_up_nothing(server, bridge, key, light):
     place(server, bridge, key, light, READ.replace(b"3303", b"3304"))
     place(server, bridge, key, "0" * 32)
-    assert not server.services.dispatcher.held
-    assert server.place(key, light, "next", "GET", TEMPERATURE).status_code == 202
+    assert not server.services.dispatcher.delayed
+    assert server.submit(key, light, "next", "GET", TEMPERATURE).status_code == 202
     assert server.responses(key) == {"next": (200, None)}
 
 
@@ -141,11 +141,11 @@ def test_nothing_that_wakes_a_device_gives_it_one_that_is_untold(server, key, li
     assert waits(server, key) == 1
     other = server.key()
     # What others place stands behind it, since a device gets all in their order.
-    server.place(other, light, "behind", "PUT", SWITCH, value="1")
+    server.submit(other, light, "behind", "PUT", SWITCH, value="1")
     assert (waits(server, key), waits(server, other)) == (1, 1)
     assert server.responses(key) == server.responses(other) == {}
     free = server.add_device(key, "free")
-    assert server.place(key, free, "elsewhere", "GET", TEMPERATURE).status_code == 202
+    assert server.submit(key, free, "elsewhere", "GET", TEMPERATURE).status_code == 202
     assert server.responses(key) == {"elsewhere": (200, None)}
 
 

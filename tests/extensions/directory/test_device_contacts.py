@@ -40,9 +40,9 @@ def test_registrations_responses_and_values_are_contacts(server, key):
     contacts = [
         lambda: server.registration(key, device, "PUT"),
         lambda: server.registration(key, device, "POST"),
-        lambda: server.place(key, device, "write", "PUT", LEVEL, value="2"),
-        lambda: server.place(key, device, "failed", "PUT", TEMPERATURE, value="2"),
-        lambda: server.place(key, device, "not-executed", "POST", TEMPERATURE),
+        lambda: server.submit(key, device, "write", "PUT", LEVEL, value="2"),
+        lambda: server.submit(key, device, "failed", "PUT", TEMPERATURE, value="2"),
+        lambda: server.submit(key, device, "not-executed", "POST", TEMPERATURE),
         lambda: server.set_value(key, device, "22", TEMPERATURE),
         lambda: server.registration(key, device, "DELETE"),
     ]
@@ -55,7 +55,7 @@ def test_registrations_responses_and_values_are_contacts(server, key):
 
 def test_only_what_the_device_does_is_a_contact(server, key, device):
     """Not a request that expires, a subscription that waits, or a registration that ends by itself."""
-    server.place(key, device, "write", "PUT", LEVEL, value="2", expiry_seconds=60)
+    server.submit(key, device, "write", "PUT", LEVEL, value="2", expiry_seconds=60)
     server.subscribe(key, device)
     server.advance(key, HOUR)
     assert hours(server, key, device) == 0
@@ -102,7 +102,7 @@ def test_contacts_are_those_of_the_application_and_the_device_the_newest_last(se
     other = server.add_device(key, "other", *RESOURCES)
     server.subscribe(key, other)
     report(server, key, other, times=2)
-    server.place(key, observed, "read", "GET", TEMPERATURE)
+    server.submit(key, observed, "read", "GET", TEMPERATURE)
     server.registration(key, observed, "PUT")
     assert minutes(server, key, observed) == [0, 1, 2, 3, 4, 5, 6]
     assert minutes(server, key, other) == [6, 7, 8]

@@ -76,7 +76,7 @@ def test_description_of_any_application_changes_the_etag_alone_and_lasts(server,
 def test_whole_device_may_be_sent_back(server, key, device, say):
     undescribed = server.call(key, "GET", f"{DEVICES}/{device}").json
     server.advance(key, 60)
-    assert say(device, **undescribed) == undescribed, "its endpoint name is no name of its own"
+    assert say(device, **undescribed) == undescribed, "its endpoint name is not a name of its own"
     say(device, **LAMP)
     whole = server.call(key, "GET", f"{DEVICES}/{device}").json
     in_microseconds = {name: whole[name].replace("Z", "000Z") for name in ("created_at", "updated_at", "etag")}
@@ -137,11 +137,11 @@ def test_member_that_cannot_be_changed_is_400_with_its_name(refused_as):
 
 def test_invalid_custom_attribute_is_400_with_its_name(refused_as):
     cases = [
-        ({"1a": "x"}, "1a", "begin with no digit"),
+        ({"1a": "x"}, "1a", "'1a' is not a valid attribute name; start with a letter"),
         ({"": "x"}, "''", "must not be empty"),
         ({"a" * 129: "x"}, "aaa", "takes at most 128 characters"),
         ({"a": "x" * 129}, "a", "takes at most 128 characters"),
-        ({"a\n": "x"}, "a", "is no name of an attribute"),
+        ({"a\n": "x"}, "a", "is not a valid attribute name; start with a letter"),
         ({"a": None}, "a", "must be a text"),
         ({"a": "\0"}, "a", "U+0000"),
     ]

@@ -34,7 +34,7 @@ def test_each_event_of_a_registration_is_there_in_order(server, key, device, eve
     # Neither values nor writes nor restarts are events.
     server.subscribe(key, device)
     server.set_value(key, device, "22")
-    server.place(key, device, "r1", "GET", "/3303/0/5700")
+    server.submit(key, device, "r1", "GET", "/3303/0/5700")
     server.restart()
     server.patch(key, device, online=False)
     server.advance(key, 2 * 86400)
@@ -127,7 +127,7 @@ def test_old_events_go_after_a_month_or_the_time_of_the_setting(server, key, dev
 def test_invalid_setting_is_a_usage_error():
     cases = {
         ("--keep-device-events", "59s"): "59s is too short",
-        ("--keep-device-events", "a month"): "is no time",
+        ("--keep-device-events", "a month"): "is not a duration",
         ("--max-device-events", "999"): "not in the range",
     }
     for words, told in cases.items():

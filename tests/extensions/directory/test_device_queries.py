@@ -153,7 +153,7 @@ from mirror_server.hooks import DeviceField, extends
 
 def read_length(name, text):
     if not text.isdecimal():
-        raise ApiError.of_field(name, f"{text!r} is no length")
+        raise ApiError.of_field(name, f"{text!r} is not a length")
     return int(text)
 
 
@@ -181,8 +181,8 @@ def test_fields_of_an_extension_filter_as_those_of_the_directory(new_server, ins
     query = {"name": "short", "query": "length__lt=5&color=red"}
     assert server.call(key, "POST", "/v3/device-queries", json=query).status_code == 201
     wrong = {"name": "wrong", "query": "length=long"}
-    assert "no length" in refused(server.call(key, "POST", "/v3/device-queries", json=wrong), 400, "query").message
-    assert "no length" in refused(server.call(key, "GET", "/v3/devices?length=long"), 400, "length").message
+    assert "not a length" in refused(server.call(key, "POST", "/v3/device-queries", json=wrong), 400, "query").message
+    assert "not a length" in refused(server.call(key, "GET", "/v3/devices?length=long"), 400, "length").message
     assert ", color, length," in refused(server.call(key, "GET", "/v3/devices?x=1"), 400, "x").message
     many = "&".join(["color__neq=x"] * 11)
     assert (

@@ -3,7 +3,7 @@
 from urllib.parse import quote
 
 import pytest
-from bridge_requests import check_beside_the_loop
+from bridge_requests import check_off_the_loop
 
 from mirror_sdk.wire.directory import FILTER_FIELDS, FILTER_OPERATORS, Device, DevicePage
 from mirror_server.config import Settings
@@ -189,4 +189,4 @@ async def test_the_loop_answers_others_while_something_is_looked_for(server, key
     bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=100))
     paths = [f"{DEVICES}?{query}" for query in ("name__neq=x", "description=by the door", f"etag__gte={quote(FIRST)}")]
     for path in [*paths, "/v3/device-events?event_type=expired"]:
-        await check_beside_the_loop(server, bridge, key, path)
+        await check_off_the_loop(server, bridge, key, path)

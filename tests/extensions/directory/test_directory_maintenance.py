@@ -2,7 +2,7 @@
 
 import databases
 import pytest
-from operator_commands import done, erased_rows, is_nothing_left, refused
+from operator_commands import assert_fails, done, erased_rows, is_nothing_left
 
 from mirror_server.extensions.directory.service import DirectoryService
 from mirror_server.extensions.directory.store.descriptions import Description
@@ -45,7 +45,7 @@ def test_check_finds_what_is_wrong(server, damage, told):
     url = server.settings.database_url
     done(url, "check")
     databases.execute(url, damage)
-    refused(url, "check", told=told)
+    assert_fails(url, "check", message=told)
 
 
 def test_erasing_takes_the_device_and_what_was_said_of_it_out_of_saved_filters(server, key, tmp_path):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from databases import new_database_url
-from histories import Kept, Told
+from histories import RecordedRows, StoredHistory
 
 from mirror_server.extensions.history import compaction, offload, parquet
 
@@ -32,15 +32,15 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def new_history(tmp_path: Path) -> Iterator[Callable[[], Kept]]:
-    made: list[Kept] = []
+def new_history(tmp_path: Path) -> Iterator[Callable[[], StoredHistory]]:
+    made: list[StoredHistory] = []
 
-    def make(**more: Any) -> Kept:
+    def make(**more: Any) -> StoredHistory:
         folder = tmp_path / str(len(made))
         folder.mkdir()
-        made.append(Kept(Told(new_database_url(folder)), folder, **more))
+        made.append(StoredHistory(RecordedRows(new_database_url(folder)), folder, **more))
         return made[-1]
 
     yield make
     for each in made:
-        each.told.database.close()
+        each.recorded.database.close()

@@ -1,4 +1,4 @@
-"""Histories for tests: rows of any kind, the naive answers to what is asked of them, and what is really told."""
+"""Histories for tests: rows of any kind, the naive results of queries of them, and the real results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mirror_server.clock import ManualClock
 from mirror_server.extensions.history.archive import Archive
 from mirror_server.extensions.history.checking import violations
 from mirror_server.extensions.history.columns import tail_batch
-from mirror_server.extensions.history.filters import kept_until
+from mirror_server.extensions.history.filters import age_starts_at
 from mirror_server.extensions.history.retention import Retention
 from mirror_server.extensions.history.selection import HistorySelection, Position
 from mirror_server.extensions.history.service import HistoryService
@@ -40,7 +40,7 @@ def key_of(row: StoredHistoryRow) -> tuple[str, str, int, int]:
 
 
 @st.composite
-def happenings(draw: st.DrawFn, instants: st.SearchStrategy[int]) -> StoredHistoryRow:
+def event_rows(draw: st.DrawFn, instants: st.SearchStrategy[int]) -> StoredHistoryRow:
     """A row without its revision and the time of its receipt."""
     what, origin = draw(st.sampled_from(KINDS))
     changed_at = draw(instants)
@@ -59,8 +59,8 @@ def happenings(draw: st.DrawFn, instants: st.SearchStrategy[int]) -> StoredHisto
     return row
 
 
-class Told:
-    """A database with a history, and beside it a plain list of the same rows."""
+class RecordedRows:
+    """A database with a history, and a plain list of the same rows."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -70,13 +70,13 @@ class Told:
         self.database.write(lambda session: history.record_heartbeat(session, NOW))
         self.database.write(lambda session: history.begin(session, 0))
 
-    def tell(self, rows: Iterable[StoredHistoryRow], received_at: int) -> None:
+    def record(self, rows: Iterable[StoredHistoryRow], received_at: int) -> None:
         def work(session: Any) -> None:
             for row in rows:
                 name, revision = row.device_id and f"ep-{row.device_id}", session.note_change(())
-                told = row._replace(revision=revision, received_at=received_at, endpoint_name=name)
-                history.add(session, [told])
-                self.rows.append(told)
+                found_rows = row._replace(revision=revision, received_at=received_at, endpoint_name=name)
+                history.add(session, [found_rows])
+                self.rows.append(found_rows)
 
         self.database.write(work)
 
@@ -86,10 +86,10 @@ class Told:
 
 
 @dataclass
-class Kept:
-    """A history with all its places, and beside it the rows that are to be told of it."""
+class StoredHistory:
+    """A history with tail, segments and archive, and the rows that it should return."""
 
-    told: Told
+    recorded: RecordedRows
     folder: Path
     keep_seconds: float = 40 * 86_400
     now: int = NOW
@@ -105,10 +105,10 @@ class Kept:
         self.round()
 
     def open(self) -> None:
-        self.service = HistoryService(self.told.database, self.clock, self.archive())
-        self.retention = self.new_keeper(self.told.database, self.archive())
+        self.service = HistoryService(self.recorded.database, self.clock, self.archive())
+        self.retention = self.new_retention(self.recorded.database, self.archive())
 
-    def new_keeper(self, database: Any, archive: Archive | None) -> Retention:
+    def new_retention(self, database: Any, archive: Archive | None) -> Retention:
         limits: dict[str, Any] = {"keep_seconds": self.keep_seconds, "segment_rows": 5}
         return Retention(database=database, clock=self.clock, service=self.service, archive=archive, **limits)
 
@@ -116,17 +116,17 @@ class Kept:
         return None if self.location is None else Archive(self.location or str(self.folder / "archive"))
 
     def violations(self) -> list[Violation]:
-        return list(violations(self.told.database, self.archive()))
+        return list(violations(self.recorded.database, self.archive()))
 
     def pass_time(self, milliseconds: int) -> None:
         self.now = self.clock.advance(milliseconds)
 
-    def tell(self, *rows: StoredHistoryRow) -> None:
-        self.told.tell(rows, self.now)
+    def record(self, *rows: StoredHistoryRow) -> None:
+        self.recorded.record(rows, self.now)
 
     def erase(self, *device_ids: str) -> None:
-        self.told.database.write(lambda session: history.erase(session, device_ids))
-        self.told.rows = [row for row in self.told.rows if row.device_id not in device_ids]
+        self.recorded.database.write(lambda session: history.erase(session, device_ids))
+        self.recorded.rows = [row for row in self.recorded.rows if row.device_id not in device_ids]
         self.folded = [row for row in self.folded if row.device_id not in device_ids]
 
     def round(self) -> None:
@@ -147,35 +147,35 @@ class Kept:
 
     def named_files(self) -> list[str]:
         """What the history knows to be in the archive."""
-        return [file.file_name for file in self.told.database.query(segments.files)]
+        return [file.file_name for file in self.recorded.database.query(segments.files)]
 
     def forget_trimmed(self) -> None:
-        base_at = self.told.database.query(history.state).base_at or 0
-        old = [row for row in self.told.rows if kept_until(row.received_at, row.changed_at) < base_at]
-        # Nobody knows what a clock that is far ahead said, once it is trimmed.
+        base_at = self.recorded.database.query(history.state).base_at or 0
+        old = [row for row in self.recorded.rows if age_starts_at(row.received_at, row.changed_at) < base_at]
+        # The time of a clock that was far ahead is lost when the row is trimmed.
         self.folded += [row for row in old if row.changed_at <= base_at]
-        self.told.rows = [row for row in self.told.rows if row not in old]
+        self.recorded.rows = [row for row in self.recorded.rows if row not in old]
 
     def state(self, instant: int) -> list[tuple[Any, ...]]:
         """The naive state at an instant: device, path, registered, the last value, the last write."""
-        told: dict[tuple[str, str], tuple[StoredHistoryRow | None, StoredHistoryRow | None]] = {}
+        found_rows: dict[tuple[str, str], tuple[StoredHistoryRow | None, StoredHistoryRow | None]] = {}
         for key in sorted({(row.device_id, row.path or "") for row in self._of_devices()}):
             of_key = [row for row in self._of_devices() if (row.device_id, row.path or "") == key]
             last, write = _state_of(of_key, instant)
             if last or write:
-                told[key] = last, write
+                found_rows[key] = last, write
         answers = []
-        for (device_id, path), (last, write) in told.items():
-            of_device, _ = told.get((device_id, ""), (None, None))
+        for (device_id, path), (last, write) in found_rows.items():
+            of_device, _ = found_rows.get((device_id, ""), (None, None))
             registered = of_device and of_device.what in ("registration", "reg_update")
             if path:
-                answers.append((device_id, path, registered, *_told_of(last, write, instant)))
-            elif not any(other == device_id and of for other, of in told):
-                answers.append((device_id, None, registered, *_told_of(None, None, instant)))
+                answers.append((device_id, path, registered, *_state_row(last, write, instant)))
+            elif not any(other == device_id and of for other, of in found_rows):
+                answers.append((device_id, None, registered, *_state_row(None, None, instant)))
         return answers
 
     def _of_devices(self) -> list[Any]:
-        return [row for row in [*self.folded, *self.told.rows] if row.device_id is not None]
+        return [row for row in [*self.folded, *self.recorded.rows] if row.device_id is not None]
 
 
 def _state_of(rows: list[StoredHistoryRow], instant: int) -> tuple[StoredHistoryRow | None, StoredHistoryRow | None]:
@@ -185,7 +185,7 @@ def _state_of(rows: list[StoredHistoryRow], instant: int) -> tuple[StoredHistory
     return last, max(writes, key=lambda row: (row.requested_at, row.revision), default=None)
 
 
-def _told_of(value: Any, write: StoredHistoryRow | None, instant: int) -> tuple[Any, ...]:
+def _state_row(value: Any, write: StoredHistoryRow | None, instant: int) -> tuple[Any, ...]:
     of_value = (None,) * 5
     if value is not None:
         origins = {"observation": "subscription", "registration": "auto_observation"}
@@ -200,7 +200,7 @@ def _told_of(value: Any, write: StoredHistoryRow | None, instant: int) -> tuple[
 
 
 def found_at(service: HistoryService, instant: int, *, named: bool = True, **selection: Any) -> list[tuple[Any, ...]]:
-    """The state that is told, without the names of the devices."""
+    """The state that the service returns, without the names of the devices."""
     with closing(service.open(HistorySelection(**selection), instant)) as opened:
         rows = [row for batch in opened.batches() for row in zip(*map(_plain, batch.columns), strict=True)]
     assert not named or all(name == f"ep-{device_id}" for device_id, name, *_ in rows)
@@ -208,20 +208,20 @@ def found_at(service: HistoryService, instant: int, *, named: bool = True, **sel
 
 
 def expected(
-    rows: Iterable[StoredHistoryRow], is_asked: Callable[[StoredHistoryRow], bool] = lambda _: True
+    rows: Iterable[StoredHistoryRow], is_selected: Callable[[StoredHistoryRow], bool] = lambda _: True
 ) -> list[StoredHistoryRow]:
-    """The naive answer."""
-    return sorted(filter(is_asked, rows), key=key_of)
+    """The naive result."""
+    return sorted(filter(is_selected, rows), key=key_of)
 
 
 def found(service: HistoryService, limit: int | None = None, **selection: Any) -> list[StoredHistoryRow]:
-    """What is told."""
+    """The rows that the service returns."""
     with closing(service.open(HistorySelection(**selection))) as opened:
         return list(islice(rows_of(opened.batches()), limit))
 
 
 def tail(session: Session) -> list[StoredHistoryRow]:
-    """The rows of the tail, sealed ones too, by revision."""
+    """The rows of the tail, compacted ones too, by revision."""
     return list(rows_of(map(tail_batch, history.stored_tail(session, 0, 100))))
 
 

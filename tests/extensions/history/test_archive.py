@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from histories import DAY, NOW, PATHS, Kept, expected, found, rows_of
+from histories import DAY, NOW, PATHS, StoredHistory, expected, found, rows_of
 
 from mirror_server.extensions.history import checking, erasing
 from mirror_server.extensions.history.archive import Archive
@@ -36,7 +36,7 @@ GAP = StoredHistoryRow(0, None, None, None, NOW, 0, "gap", until=NOW + 5)
 
 
 @pytest.fixture
-def kept(new_history: Callable[..., Kept]) -> Kept:
+def stored(new_history: Callable[..., StoredHistory]) -> StoredHistory:
     """A history with an archived day."""
     earlier = (TEXT._replace(changed_at=NOW - hours * 3_600_000) for hours in range(0, 40, 2))
     made = with_an_archived_day(new_history(), TEXT, BYTES, WRITE, GAP, *earlier)
@@ -44,16 +44,16 @@ def kept(new_history: Callable[..., Kept]) -> Kept:
     return made
 
 
-def with_an_archived_day(kept: Kept, *rows: StoredHistoryRow) -> Kept:
-    kept.tell(*rows)
-    kept.pass_time(DAY)
-    kept.round()
-    return kept
+def with_an_archived_day(stored: StoredHistory, *rows: StoredHistoryRow) -> StoredHistory:
+    stored.record(*rows)
+    stored.pass_time(DAY)
+    stored.round()
+    return stored
 
 
-def test_other_programs_read_it_as_it_is(kept):
-    folder = kept.folder / "archive"
-    count = len(kept.told.rows)
+def test_archive_is_readable_by_other_programs(stored):
+    folder = stored.folder / "archive"
+    count = len(stored.recorded.rows)
     arrow = ds.dataset(folder, partitioning="hive").to_table()
     assert (arrow.num_rows, str(arrow.schema.field("changed_at").type)) == (count, "timestamp[ms, tz=UTC]")
     frame = pd.read_parquet(folder)
@@ -67,171 +67,171 @@ def test_other_programs_read_it_as_it_is(kept):
     told, last_at, texts = duckdb.sql(query).fetchall()[0]
     assert (told, round(last_at.timestamp() * 1000), texts) == (count, NOW, count - 2)
     lazy = pl.scan_parquet(folder).filter(pl.col("device_id") == "a").select("revision").collect()
-    assert sorted(lazy["revision"]) == sorted(row.revision for row in kept.told.rows if row.device_id == "a")
+    assert sorted(lazy["revision"]) == sorted(row.revision for row in stored.recorded.rows if row.device_id == "a")
 
 
-def test_who_reads_ends_with_what_was_there(kept):
-    """Trimmed files are deleted when nobody reads them any more."""
-    before, files = expected(kept.told.rows), kept.named_files()
-    with closing(kept.service.open(HistorySelection())) as opened:
+def test_open_query_reads_files_that_were_trimmed(stored):
+    """Trimmed files are deleted when their last reader ends."""
+    before, files = expected(stored.recorded.rows), stored.named_files()
+    with closing(stored.service.open(HistorySelection())) as opened:
         batches = opened.batches()
         first = list(rows_of([next(batches)]))
-        kept.pass_time(60 * DAY)
-        kept.tell(TEXT._replace(changed_at=kept.now))
-        kept.round()
-        kept.round()
-        assert kept.named_files() == []
-        assert kept.files() == files
+        stored.pass_time(60 * DAY)
+        stored.record(TEXT._replace(changed_at=stored.now))
+        stored.round()
+        stored.round()
+        assert stored.named_files() == []
+        assert stored.files() == files
         assert first + list(rows_of(batches)) == before
-    kept.round()
-    assert kept.files() == []
-    assert found(kept.service) == expected(kept.told.rows)
+    stored.round()
+    assert stored.files() == []
+    assert found(stored.service) == expected(stored.recorded.rows)
 
 
-def test_a_file_that_goes_meanwhile_is_passed_over(kept):
+def test_file_deleted_during_read_is_skipped(stored):
     """Another process has trimmed it."""
-    count = len(kept.told.rows)
-    with closing(kept.service.open(HistorySelection())) as opened:
+    count = len(stored.recorded.rows)
+    with closing(stored.service.open(HistorySelection())) as opened:
         batches = opened.batches()
-        kept.pass_time(60 * DAY)
-        kept.open()
+        stored.pass_time(60 * DAY)
+        stored.open()
         for _ in range(3):
-            kept.round()
-        assert kept.files() == []
+            stored.round()
+        assert stored.files() == []
         assert len(list(rows_of(batches))) < count
 
 
-def test_a_file_that_is_missing_or_damaged_is_named(kept, caplog):
-    name = kept.named_files()[0]
-    path = kept.folder / "archive" / name
+def test_missing_or_damaged_file_is_named(stored, caplog):
+    name = stored.named_files()[0]
+    path = stored.folder / "archive" / name
     content = path.read_bytes()
     path.unlink()
     with pytest.raises(StorageFailed):
-        found(kept.service)
+        found(stored.service)
     assert name in caplog.text
-    (missing,) = map(str, kept.violations())
+    (missing,) = map(str, stored.violations())
     assert missing.startswith(f"a part of the history cannot be read: 1\n  {name}: [Errno 2] Failed to open local file")
     path.write_bytes(content[:100] + bytes(20) + content[120:])
-    assert [each.kind for each in kept.violations()] == ["a part of the history cannot be read"]
+    assert [each.kind for each in stored.violations()] == ["a part of the history cannot be read"]
     path.write_bytes(content)
-    assert kept.violations() == []
+    assert stored.violations() == []
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_an_archive_that_fails_leaves_the_rows_in_the_database(kept, is_there, caplog, monkeypatch):
-    folder, aside = kept.folder / "archive", kept.folder / "aside"
-    kept.tell(TEXT, BYTES)
-    kept.pass_time(DAY)
+def test_failing_archive_leaves_rows_in_database(stored, is_there, caplog, monkeypatch):
+    folder, aside = stored.folder / "archive", stored.folder / "aside"
+    stored.record(TEXT, BYTES)
+    stored.pass_time(DAY)
     if is_there:
         monkeypatch.setattr(Path, "open", Mock(side_effect=OSError(errno.ENOSPC, "refused")))
     else:
         folder.rename(aside)
-    fails_to_archive(kept, caplog)
+    fails_to_archive(stored, caplog)
     monkeypatch.undo()
     if not is_there:
         aside.rename(folder)
-    assert found(kept.service) == expected(kept.told.rows)
-    kept.round()
+    assert found(stored.service) == expected(stored.recorded.rows)
+    stored.round()
     assert "could archive the history again" in caplog.text
-    assert found(kept.service) == expected(kept.told.rows)
+    assert found(stored.service) == expected(stored.recorded.rows)
 
 
-def fails_to_archive(kept: Kept, caplog: pytest.LogCaptureFixture) -> None:
+def fails_to_archive(stored: StoredHistory, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(2):
-        kept.retention.round()
-    assert list(kept.retention.failures) == ["archive the history"]
+        stored.retention.round()
+    assert list(stored.retention.failures) == ["archive the history"]
     assert caplog.text.count("cannot archive the history") == 1
 
 
-def test_an_archive_that_cannot_be_written_to_is_told_before_a_day_is_over(new_history, tmp_path, caplog, monkeypatch):
+def test_unwritable_archive_is_logged_before_first_completed_day(new_history, tmp_path, caplog, monkeypatch):
     folder = tmp_path / "named"
     monkeypatch.setattr("os.access", lambda path, mode: Path(path) != folder)
-    kept = new_history(location=None)
-    kept.location = str(folder)
-    kept.open()
-    fails_to_archive(kept, caplog)
+    stored = new_history(location=None)
+    stored.location = str(folder)
+    stored.open()
+    fails_to_archive(stored, caplog)
     assert str(folder) in caplog.text
     monkeypatch.undo()
-    kept.retention.round()
-    assert kept.retention.failures == {}
+    stored.retention.round()
+    assert stored.retention.failures == {}
 
 
-def test_what_a_killed_process_left_is_deleted(new_history, tmp_path):
+def test_files_of_killed_process_are_deleted(new_history, tmp_path):
     folder = tmp_path / "house [1] *"
-    kept = with_an_archived_day(new_history(location=str(folder)), TEXT, BYTES)
-    ours = folder / f"{kept.named_files()[0].rpartition('-')[0]}-0077.parquet"
+    stored = with_an_archived_day(new_history(location=str(folder)), TEXT, BYTES)
+    ours = folder / f"{stored.named_files()[0].rpartition('-')[0]}-0077.parquet"
     unfinished, theirs = ours.with_suffix(".unfinished"), ours.with_name("devices-0badcafe-000001-0000.parquet")
     left = ours, unfinished, theirs
     for path in left:
         path.write_bytes(b"left")
-    kept.open()
-    kept.round()
+    stored.open()
+    stored.round()
     assert [path.exists() for path in left] == [False, False, True]
-    assert found(kept.service) == expected(kept.told.rows)
+    assert found(stored.service) == expected(stored.recorded.rows)
 
 
-def test_an_erased_device_is_in_no_file_that_cannot_be_deleted(kept, monkeypatch):
-    """Who erases again is told that nothing is left, so that nothing may be."""
-    kept.erase("a", "b")
-    eraser = Erasing(kept.told.database, kept.archive())
+def test_failed_deletion_of_file_keeps_device_recorded_as_erased(stored, monkeypatch):
+    """A second erasure reports that nothing is left, so nothing may be."""
+    stored.erase("a", "b")
+    eraser = Erasing(stored.recorded.database, stored.archive())
     with monkeypatch.context() as patched:
         patched.setattr(Archive, "delete", Mock(side_effect=OSError(errno.EACCES, "refused")))
         for _ in range(2):
             with pytest.raises(OSError, match="refused"):
                 eraser.erase()
-            assert set(kept.told.database.query(segments.erasures)) == {"a", "b"}
-    assert found(kept.service) == expected(kept.told.rows)
-    assert kept.archived_devices() == {"a", "b"}
+            assert set(stored.recorded.database.query(segments.erasures)) == {"a", "b"}
+    assert found(stored.service) == expected(stored.recorded.rows)
+    assert stored.archived_devices() == {"a", "b"}
     eraser.erase()
-    assert kept.files() == kept.named_files()
-    assert kept.archived_devices() == set()
-    assert kept.told.database.query(segments.erasures) == {}
-    assert kept.told.database.query(segments.replaced_files) == []
+    assert stored.files() == stored.named_files()
+    assert stored.archived_devices() == set()
+    assert stored.recorded.database.query(segments.erasures) == {}
+    assert stored.recorded.database.query(segments.replaced_files) == []
 
 
-def test_what_is_erased_is_in_nothing_that_a_killed_process_left(kept, monkeypatch):
-    """Who erases is told that nothing is left, also without a server that tidies up."""
-    kept.erase("a")
+def test_erasure_deletes_files_of_killed_process(stored, monkeypatch):
+    """An erasure reports that nothing is left, also without a running server."""
+    stored.erase("a")
     with monkeypatch.context() as killed:
         killed.setattr(segments, "put_files", lambda _, files: files and 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            Erasing(kept.told.database, kept.archive()).erase()
-    assert set(kept.files()) - set(kept.named_files())
-    kept.erase("b")
-    Erasing(kept.told.database, kept.archive()).erase()
-    assert "b" not in kept.archived_devices()
-    assert kept.files() == kept.named_files()
-    assert found(kept.service) == expected(kept.told.rows)
+            Erasing(stored.recorded.database, stored.archive()).erase()
+    assert set(stored.files()) - set(stored.named_files())
+    stored.erase("b")
+    Erasing(stored.recorded.database, stored.archive()).erase()
+    assert "b" not in stored.archived_devices()
+    assert stored.files() == stored.named_files()
+    assert found(stored.service) == expected(stored.recorded.rows)
 
 
 @pytest.mark.parametrize("holds", [True, False])
-def test_a_trimmed_file_that_somebody_reads_is_left_to_be_read_by_who_erases(kept, holds):
-    name = kept.named_files()[0]
-    kept.told.database.write(lambda session: segments.forget_files(session, [name]))
-    kept.erase("a")
-    Erasing(kept.told.database, kept.archive(), lambda: {name} if holds else ()).erase()
-    assert (name in kept.files()) == holds
+def test_erasure_keeps_trimmed_file_with_open_reader(stored, holds):
+    name = stored.named_files()[0]
+    stored.recorded.database.write(lambda session: segments.forget_files(session, [name]))
+    stored.erase("a")
+    Erasing(stored.recorded.database, stored.archive(), lambda: {name} if holds else ()).erase()
+    assert (name in stored.files()) == holds
 
 
-def test_what_is_damaged_holds_up_the_erasing_of_nothing_else(kept):
-    names = kept.named_files()
-    damaged = kept.folder / "archive" / names[0]
+def test_damaged_part_does_not_prevent_erasure_of_others(stored):
+    names = stored.named_files()
+    damaged = stored.folder / "archive" / names[0]
     content = damaged.read_bytes()
-    kept.told.database.write(lambda session: history.erase(session, ["a", "b"]))
+    stored.recorded.database.write(lambda session: history.erase(session, ["a", "b"]))
     damaged.write_bytes(content[:-1])
-    kept.retention.round()
-    kept.retention.round()
-    assert list(kept.retention.failures) == ["delete what was erased from the history"]
-    for name in set(kept.named_files()) - {names[0]}:
-        assert set(pd.read_parquet(kept.folder / "archive" / name)["device_id"].dropna()) == set()
-    assert set(kept.told.database.query(segments.erasures)) == {"a", "b"}
+    stored.retention.round()
+    stored.retention.round()
+    assert list(stored.retention.failures) == ["delete what was erased from the history"]
+    for name in set(stored.named_files()) - {names[0]}:
+        assert set(pd.read_parquet(stored.folder / "archive" / name)["device_id"].dropna()) == set()
+    assert set(stored.recorded.database.query(segments.erasures)) == {"a", "b"}
 
 
 @pytest.mark.parametrize("change", ["trimmed", "erased"])
-def test_a_file_that_changes_while_it_is_checked_is_not_damaged(kept, monkeypatch, change):
+def test_file_changed_during_check_is_not_damaged(stored, monkeypatch, change):
     """Checking a database that is served says nothing of what the server does meanwhile."""
-    other = HistoryService(kept.told.database, kept.clock, kept.archive())
-    kept.open()
+    other = HistoryService(stored.recorded.database, stored.clock, stored.archive())
+    stored.open()
     changed: list[bool] = []
     read = checking.batches_of
 
@@ -239,78 +239,78 @@ def test_a_file_that_changes_while_it_is_checked_is_not_damaged(kept, monkeypatc
         if not changed:
             changed.append(True)
             if change == "trimmed":
-                kept.pass_time(60 * DAY)
+                stored.pass_time(60 * DAY)
             else:
-                kept.erase("a")
+                stored.erase("a")
             for _ in range(3):
-                kept.retention.round()
+                stored.retention.round()
         return read(*arguments)
 
     monkeypatch.setattr(checking, "batches_of", changed_before)
-    assert kept.violations() == []
+    assert stored.violations() == []
     assert changed
-    assert kept.violations() == []
-    assert found(other) == found(kept.service)
+    assert stored.violations() == []
+    assert found(other) == found(stored.service)
 
 
-def test_who_reads_while_devices_are_erased_is_told_of_the_others(kept):
+def test_read_during_erasure_returns_other_devices(stored):
     """A file that was there when the reading began has gone since, and the one that took its place as well."""
-    files = set(kept.named_files())
+    files = set(stored.named_files())
     with (
-        closing(kept.service.open(HistorySelection())) as opened,
-        closing(kept.service.open(HistorySelection(), kept.now)) as state,
+        closing(stored.service.open(HistorySelection())) as opened,
+        closing(stored.service.open(HistorySelection(), stored.now)) as state,
     ):
-        kept.erase("b")
-        kept.round()
-        between = set(kept.named_files())
-        kept.erase("a")
-        kept.round()
-        assert between - files - set(kept.files())
-        # A gap of the service is no device's, and left.
-        assert list(rows_of(opened.batches())) == expected(kept.told.rows) != []
+        stored.erase("b")
+        stored.round()
+        between = set(stored.named_files())
+        stored.erase("a")
+        stored.round()
+        assert between - files - set(stored.files())
+        # A gap of the service has no device, and stays.
+        assert list(rows_of(opened.batches())) == expected(stored.recorded.rows) != []
         assert list(state.batches())
-    assert kept.archived_devices() == set()
+    assert stored.archived_devices() == set()
 
 
-def test_a_file_that_is_missing_where_another_took_its_place_is_named(kept, caplog):
-    with closing(kept.service.open(HistorySelection())) as opened:
-        kept.erase("a")
-        kept.round()
-        (kept.folder / "archive" / kept.named_files()[0]).unlink()
+def test_missing_replacement_file_is_named(stored, caplog):
+    with closing(stored.service.open(HistorySelection())) as opened:
+        stored.erase("a")
+        stored.round()
+        (stored.folder / "archive" / stored.named_files()[0]).unlink()
         with pytest.raises(StorageFailed):
             list(opened.batches())
     assert "of the history cannot be read" in caplog.text
 
 
-def test_what_somebody_wrote_who_led_before_is_deleted_within_an_hour(kept):
-    left = kept.folder / "archive" / f"{kept.named_files()[0].rpartition('.')[0]}-0123456789ab.parquet"
+def test_files_of_former_leader_are_deleted_within_an_hour(stored):
+    left = stored.folder / "archive" / f"{stored.named_files()[0].rpartition('.')[0]}-0123456789ab.parquet"
     left.write_bytes(b"rows of a device that was erased")
-    kept.round()
-    kept.pass_time(3_600_000)
-    kept.round()
-    assert kept.files() == kept.named_files()
+    stored.round()
+    stored.pass_time(3_600_000)
+    stored.round()
+    assert stored.files() == stored.named_files()
 
 
-def test_a_place_that_nothing_opens_is_named_without_its_password():
+def test_unsupported_archive_url_is_named_without_password():
     with pytest.raises(ValueError, match="cannot open the archive nothing://user@bucket/mirror") as caught:
         Archive("nothing://user:very-secret@bucket/mirror")
     assert "very-secret" not in str(caught.value)
 
 
-def test_any_place_that_fsspec_opens(new_history):
+def test_archive_in_any_fsspec_location(new_history):
     location = f"memory://history-{id(new_history)}"
-    kept = with_an_archived_day(new_history(location=location), TEXT, BYTES, WRITE, GAP)
-    kept.erase("a")
-    kept.round()
-    (name,) = kept.named_files()
-    with fsspec.open(f"{kept.location}/{name}") as file:
+    stored = with_an_archived_day(new_history(location=location), TEXT, BYTES, WRITE, GAP)
+    stored.erase("a")
+    stored.round()
+    (name,) = stored.named_files()
+    with fsspec.open(f"{stored.location}/{name}") as file:
         assert pq.ParquetFile(file).metadata.num_rows == 2
-    assert found(kept.service) == expected(kept.told.rows)
-    assert kept.violations() == []
-    kept.pass_time(60 * DAY)
-    kept.round()
-    kept.round()
-    assert not fsspec.filesystem("memory").exists(f"{kept.location}/{name}")
+    assert found(stored.service) == expected(stored.recorded.rows)
+    assert stored.violations() == []
+    stored.pass_time(60 * DAY)
+    stored.round()
+    stored.round()
+    assert not fsspec.filesystem("memory").exists(f"{stored.location}/{name}")
 
 
 class OfLeader:
@@ -333,54 +333,54 @@ class OfLeader:
 
 @pytest.mark.sqlite
 @pytest.mark.parametrize(("place", "then"), [("file", "leads again"), ("block", "leads no more")])
-def test_a_leader_of_before_brings_back_nothing_that_was_erased(kept, monkeypatch, place, then):
+def test_former_leader_restores_nothing_erased(stored, monkeypatch, place, then):
     """It slept between reading what is left and writing it, while another one led and erased."""
-    database, archive, token = kept.told.database, kept.archive(), own(kept, 1)
+    database, archive, token = stored.recorded.database, stored.archive(), own(stored, 1)
     if place == "block":
-        # The gap is no device's, so that the block stays.
-        kept.tell(TEXT, BYTES, GAP)
-        Compaction(database, 3).seal(kept.now, 0)
+        # The gap has no device, so the block stays.
+        stored.record(TEXT, BYTES, GAP)
+        Compaction(database, 3).compact(stored.now, 0)
     slow = Erasing(OfLeader(database, token) if then == "leads no more" else database, archive)  # type: ignore[arg-type] # what it needs of one
     quick = Erasing(database, archive)
-    lead(kept, token)
-    kept.erase("b")
+    lead(stored, token)
+    stored.erase("b")
     encode, erased = erasing.encoded, []
 
     def encoded(rows: Any, *more: Any) -> bytes:
         content = encode(rows, *more)
-        # Blocks come first, and of one of them the most is known: that of the last file has nobody behind it.
+        # Blocks are erased first. The last file is a special case, because no operation follows it.
         if not erased and (place == "block" or more):
             erased.append("a")
-            lead(kept, "another process-2 options")
-            kept.erase("a")
+            lead(stored, "another process-2 options")
+            stored.erase("a")
             assert quick.erase()
             if then == "leads again":
-                lead(kept, own(kept, 3))
+                lead(stored, own(stored, 3))
         return content
 
     monkeypatch.setattr(erasing, "encoded", encoded)
     with pytest.raises(NotLeader) if then == "leads no more" else nullcontext():
         slow.erase()
     assert erased
-    assert kept.archived_devices() == set()
-    assert kept.files() == kept.named_files()
-    assert found(kept.service) == expected(kept.told.rows)
+    assert stored.archived_devices() == set()
+    assert stored.files() == stored.named_files()
+    assert found(stored.service) == expected(stored.recorded.rows)
     with database.read() as session:
         assert segments.erasures(session) == {}
         blocks = session.rows("SELECT segment_id, block FROM history_blocks")
         assert not any(b"21.5" in segments.content(session, *at) for at in blocks)
-    assert kept.violations() == []
+    assert stored.violations() == []
 
 
 @pytest.mark.sqlite
 @pytest.mark.parametrize("location", ["", None], ids=["file", "block"])
-def test_of_two_who_erase_none_says_so_before_all_is_gone(new_history, monkeypatch, location):
+def test_concurrent_erasures_finish_after_all_is_deleted(new_history, monkeypatch, location):
     """The other one knows of one device alone, and replaces what this one has read to erase two."""
-    # The gap is no device's, so that something is left.
-    kept = with_an_archived_day(new_history(location=location), TEXT, BYTES, GAP)
-    eraser = Erasing(kept.told.database, kept.archive())
-    kept.erase("a", "b")
-    of_a = {"a": kept.told.database.query(segments.erasures)["a"]}
+    # The gap has no device, so one row is left.
+    stored = with_an_archived_day(new_history(location=location), TEXT, BYTES, GAP)
+    eraser = Erasing(stored.recorded.database, stored.archive())
+    stored.erase("a", "b")
+    of_a = {"a": stored.recorded.database.query(segments.erasures)["a"]}
     encode = erasing.encoded
 
     def encoded(rows: Any, *more: Any) -> bytes:
@@ -394,74 +394,74 @@ def test_of_two_who_erase_none_says_so_before_all_is_gone(new_history, monkeypat
     monkeypatch.setattr(erasing, "encoded", encoded)
     assert eraser.erase()
     assert erasing.encoded is encode
-    assert kept.archived_devices() == set()
-    assert found(kept.service) == expected(kept.told.rows)
+    assert stored.archived_devices() == set()
+    assert found(stored.service) == expected(stored.recorded.rows)
 
 
-def lead(kept: Kept, token: str) -> None:
-    kept.told.database.write(lambda session: session.put_setting(LEADER, token))
+def lead(stored: StoredHistory, token: str) -> None:
+    stored.recorded.database.write(lambda session: session.put_setting(LEADER, token))
 
 
-def own(kept: Kept, number: int) -> str:
+def own(stored: StoredHistory, number: int) -> str:
     """A token of the process of this test, which leads for another time."""
-    return f"{kept.told.database.process_id}-{number} options"
+    return f"{stored.recorded.database.process_id}-{number} options"
 
 
 @pytest.mark.sqlite
-def test_a_leader_of_before_writes_no_file_of_the_one_that_took_over(new_history, monkeypatch):
-    kept = new_history()
-    kept.tell(TEXT, BYTES, WRITE)
-    kept.pass_time(DAY)
-    slow, quick = (Offload(kept.told.database, kept.archive()) for _ in range(2))
+def test_former_leader_writes_no_file_of_new_leader(new_history, monkeypatch):
+    stored = new_history()
+    stored.record(TEXT, BYTES, WRITE)
+    stored.pass_time(DAY)
+    slow, quick = (Offload(stored.recorded.database, stored.archive()) for _ in range(2))
     names: list[str] = []
     write = Archive.writing
 
     def writing(self: Archive, name: str) -> Any:
         names.append(name)
         if len(names) == 1:
-            lead(kept, own(kept, 2))
-            assert quick.move(kept.now)
+            lead(stored, own(stored, 2))
+            assert quick.move(stored.now)
         return write(self, name)
 
-    Compaction(kept.told.database, 5).seal(kept.now, 0)
-    lead(kept, own(kept, 1))
+    Compaction(stored.recorded.database, 5).compact(stored.now, 0)
+    lead(stored, own(stored, 1))
     monkeypatch.setattr(Archive, "writing", writing)
-    assert not slow.move(kept.now)
-    named = kept.named_files()
+    assert not slow.move(stored.now)
+    named = stored.named_files()
     assert named
     assert len(names) == len(set(names)) == 2 * len(named)
-    assert set(kept.files()) == set(names)
-    assert found(kept.service) == expected(kept.told.rows)
+    assert set(stored.files()) == set(names)
+    assert found(stored.service) == expected(stored.recorded.rows)
     # What the first one wrote counts for nothing, and the leader removes it.
     quick.delete_unknown()
-    assert kept.files() == sorted(named)
-    assert found(kept.service) == expected(kept.told.rows)
+    assert stored.files() == sorted(named)
+    assert found(stored.service) == expected(stored.recorded.rows)
 
 
 @pytest.mark.sqlite
-def test_who_leads_no_more_deletes_and_moves_nothing(kept, monkeypatch):
-    moving = Offload(kept.told.database, kept.archive())
-    folder = kept.folder / "archive" / "day=2026-01-05"
-    left = folder / f"{Path(kept.named_files()[-1]).name.rpartition('-')[0]}-0077.parquet"
+def test_former_leader_deletes_and_moves_nothing(stored, monkeypatch):
+    moving = Offload(stored.recorded.database, stored.archive())
+    folder = stored.folder / "archive" / "day=2026-01-05"
+    left = folder / f"{Path(stored.named_files()[-1]).name.rpartition('-')[0]}-0077.parquet"
     left.write_bytes(b"about to be told to the database")
-    lead(kept, own(kept, 1))
+    lead(stored, own(stored, 1))
     listed = Archive.names
 
     def names(self: Archive, mirror: str) -> set[str]:
         found_names = listed(self, mirror)
-        lead(kept, own(kept, 2))
+        lead(stored, own(stored, 2))
         return found_names
 
     with monkeypatch.context() as patched:
         patched.setattr(Archive, "names", names)
         moving.delete_unknown()
     assert left.exists()
-    lead(kept, "another process-3 options")
-    kept.tell(TEXT)
-    kept.pass_time(DAY)
-    Compaction(kept.told.database, 5).seal(kept.now, 0)
-    assert not moving.move(kept.now)
-    lead(kept, own(kept, 4))
+    lead(stored, "another process-3 options")
+    stored.record(TEXT)
+    stored.pass_time(DAY)
+    Compaction(stored.recorded.database, 5).compact(stored.now, 0)
+    assert not moving.move(stored.now)
+    lead(stored, own(stored, 4))
     moving.delete_unknown()
     assert not left.exists()
-    assert moving.move(kept.now)
+    assert moving.move(stored.now)

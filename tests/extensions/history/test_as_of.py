@@ -1,4 +1,4 @@
-"""The fleet as of an earlier instant: the snapshot as it was then, as far as a history tells. Source: wire.md 10."""
+"""The fleet as of an earlier instant: the snapshot as it was then, as far as the history has it. Source: wire.md 10."""
 
 import pytest
 from device_resources import control, sensor
@@ -25,14 +25,14 @@ def server(new_server):
 
 @pytest.fixture
 def device(server, key):
-    """A device that tells what it measures; at once, so that nothing comes late."""
+    """A device that reports its measurements without delay."""
     device_id = server.add_device(key, "a", sensor(TEMPERATURE), LEVEL)
     server.subscribe(key, device_id)
     return device_id
 
 
 def as_of(server, key, at, query=""):
-    """The devices at an instant, of which both forms tell the same; their end says that instant, and no more."""
+    """The devices at an instant, which are equal in both formats. The end has only that instant."""
     devices, end = lines_of(server, key, f"as_of={instant(at)}&{query}")
     assert (instant(at), None, None) == (end.to_wire()["taken_at"], end.revision, end.seq)
     rows, of_rows = arrow_of(server, key, f"as_of={instant(at)}&{query}")
@@ -41,35 +41,35 @@ def as_of(server, key, at, query=""):
     return devices
 
 
-def kept(devices):
-    """Of a snapshot's devices what a history tells: the resources of which something was known, by path."""
-    told = {}
+def stored_values(devices):
+    """The part of a snapshot that a history has: the resources with a known value, by path."""
+    values_by_resource = {}
     for device in devices:
         for resource in device["resources"]:
             values = {
                 part: {name: value for name, value in resource[part].items() if name not in NOT_KEPT}
                 for part in ("reported", "desired")
             }
-            # What is known of a write that had not ended is when it was issued, not as which change of the mirror.
+            # A pending write has the time of its request, but no revision.
             if values["desired"].get("status") == 0:
                 values["desired"].pop("revision", None)
             if any(values.values()):
-                told[device["endpoint_name"], resource["resource_path"]] = values
-    return told
+                values_by_resource[device["endpoint_name"], resource["resource_path"]] = values
+    return values_by_resource
 
 
 MOMENTS = [
-    # Of a value that is read its device tells since when it has it: that, too, is now.
-    lambda server, key, one: (server.set_value(key, one, "21.6"), server.place(key, one, "read", "GET", TEMPERATURE)),
+    # The device reports the time of a value that is read, which is the current time too.
+    lambda server, key, one: (server.set_value(key, one, "21.6"), server.submit(key, one, "read", "GET", TEMPERATURE)),
     lambda server, key, one: server.set_value(key, one, "22"),
     lambda server, key, one: server.add_device(key, "b", sensor(TEMPERATURE, "5")),
-    lambda server, key, one: server.place(key, one, "write", "PUT", LEVEL["path"], value="20"),
+    lambda server, key, one: server.submit(key, one, "write", "PUT", LEVEL["path"], value="20"),
     lambda server, key, one: server.patch(key, one, answer="reject"),
-    lambda server, key, one: server.place(key, one, "rejected", "PUT", LEVEL["path"], value="30"),
+    lambda server, key, one: server.submit(key, one, "rejected", "PUT", LEVEL["path"], value="30"),
     lambda server, key, one: server.patch(key, one, answer="normal", online=False),
-    lambda server, key, one: server.place(key, one, "waits", "PUT", LEVEL["path"], value="40", expiry_seconds=200),
+    lambda server, key, one: server.submit(key, one, "waits", "PUT", LEVEL["path"], value="40", expiry_seconds=200),
     lambda server, key, one: None,
-    lambda server, key, one: server.place(key, one, "later", "PUT", LEVEL["path"], value="50", expiry_seconds=3000),
+    lambda server, key, one: server.submit(key, one, "later", "PUT", LEVEL["path"], value="50", expiry_seconds=3000),
     lambda server, key, one: server.advance(key, 300),
     lambda server, key, one: server.patch(key, one, online=True),
     lambda server, key, one: server.set_value(key, one, "23"),
@@ -89,27 +89,27 @@ def past_of_a_fleet(server, key, device):
     return taken
 
 
-def test_at_every_instant_it_is_the_snapshot_that_was_taken_then(server, key, past_of_a_fleet):
+def test_as_of_equals_snapshot_at_every_instant(server, key, past_of_a_fleet):
     for at, devices in past_of_a_fleet.items():
-        assert kept(as_of(server, key, at)) == kept(devices), instant(at)
+        assert stored_values(as_of(server, key, at)) == stored_values(devices), instant(at)
     for compression in COMPRESSIONS:
-        assert kept(as_of(server, key, at, f"compression={compression}")) == kept(devices)
+        assert stored_values(as_of(server, key, at, f"compression={compression}")) == stored_values(devices)
     server.restart()
     for at, devices in past_of_a_fleet.items():
-        assert kept(as_of(server, key, at + 59_999)) == kept(devices), instant(at)
+        assert stored_values(as_of(server, key, at + 59_999)) == stored_values(devices), instant(at)
 
 
-def test_device_without_values_is_there_from_its_registration_on(server, key, device):
+def test_device_without_values_is_returned_from_registration_on(server, key, device):
     server.advance(key, 60)
     before = server.now
     server.advance(key, 60)
     server.add_device(key, "later", {"path": TEMPERATURE, "value": "1"})
     assert [(one["device_id"], one["endpoint_name"]) for one in as_of(server, key, before)] == [(device, "a")]
-    told = {each["endpoint_name"]: len(each["resources"]) for each in as_of(server, key, server.now)}
-    assert told == {"a": 1, "later": 0}
+    values_by_resource = {each["endpoint_name"]: len(each["resources"]) for each in as_of(server, key, server.now)}
+    assert values_by_resource == {"a": 1, "later": 0}
 
 
-def test_reported_at_is_the_devices_time_and_never_after_the_instant(server, key, device):
+def test_reported_at_is_device_time_and_never_after_instant(server, key, device):
     measured_at = server.now
     server.advance(key, 3600)
     late = Observation(device, TEMPERATURE, Content(b"23"), measured_at + 60_000)
@@ -129,17 +129,17 @@ def test_devices_and_resources_are_selected(server, key, past_of_a_fleet):
     assert {each["resource_path"] for one in some for each in one["resources"]} == {TEMPERATURE}
 
 
-def test_instant_in_the_future_is_400_yet_to_come(server, key, device, refused):
+def test_future_instant_is_400(server, key, device, refused):
     body = refused(get(server, key, f"{SNAPSHOT}?as_of={instant(server.now + 1)}"), 400, "as_of")
     assert body.reason == "YET_TO_COME"
-    # A client does not take it for the answer of a version that knows no such parameter.
+    # So a client can distinguish it from a server version without this parameter.
     assert not isinstance(error_without_history(BadRequest(400, body)), NoHistory)
     older = refused(get(server, key, f"{SNAPSHOT}?asof={instant(server.now)}"), 400, "asof")
     renamed = older.model_copy(update={"fields": [FieldError(name="as_of", message=older.fields[0].message)]})
     assert isinstance(error_without_history(BadRequest(400, renamed)), NoHistory)
 
 
-def test_batches_are_bounded_and_hold_whole_devices(server, key, device, monkeypatch):
+def test_batches_are_bounded_and_contain_complete_devices(server, key, device, monkeypatch):
     # Of two devices each would come in a batch of its own anyway.
     others = [server.add_device(key, name) for name in "bcd"]
     whole = as_of(server, key, server.now)
@@ -150,13 +150,13 @@ def test_batches_are_bounded_and_hold_whole_devices(server, key, device, monkeyp
         assert as_of(server, key, server.now) == whole
 
 
-def test_instant_whose_rows_were_archived_since_is_shown_as_before(new_server, tmp_path):
+def test_as_of_is_unchanged_after_archiving(new_server, tmp_path):
     server = new_server(keep_history_seconds=7 * 86_400, history_archive=str(tmp_path / "archive"))
     key, other = server.key(), server.key()
     device_id = server.add_device(key, "a", sensor(TEMPERATURE), LEVEL)
     server.subscribe(key, device_id)
     server.patch(key, device_id, answer="reject")
-    server.place(key, device_id, "mine", "PUT", LEVEL["path"], value="30")
+    server.submit(key, device_id, "mine", "PUT", LEVEL["path"], value="30")
     at = server.now
     before = {reader: as_of(server, reader, at) for reader in (key, other)}
     server.advance(key, 2 * 86_400)

@@ -1,4 +1,4 @@
-"""Why a write failed is told to the application that placed it, and to no other: in reads of the fleet."""
+"""Reads of the fleet have the category of a failed write only for the application that submitted it."""
 
 import itertools
 
@@ -29,13 +29,11 @@ def device(server, issuer):
     """A device with one write that failed, of the issuer."""
     resources = [sensor(READ_ONLY), setting(LEVEL)]
     device_id = server.add_device(issuer, "sensor-1", *resources)
-    server.place(issuer, device_id, "w", "PUT", READ_ONLY, value="30")
+    server.submit(issuer, device_id, "w", "PUT", READ_ONLY, value="30")
     return device_id
 
 
-def test_reads_of_the_fleet_have_it_for_the_issuer_alone_and_snapshots_as_tables_for_nobody(
-    server, device, issuer, other
-):
+def test_category_is_in_fleet_reads_of_issuer_only_and_never_in_arrow_snapshots(server, device, issuer, other):
     """A held page of a table is the same for all: nothing in it belongs to one application."""
     reader = server.key(Scope.READ)
     server.advance(issuer, 1)
@@ -52,8 +50,8 @@ def test_reads_of_the_fleet_have_it_for_the_issuer_alone_and_snapshots_as_tables
         assert [desired["desired_status"] for desired in rows[0]["desired"]] == [2]
 
 
-def test_the_history_has_it_for_the_issuer_of_each_write(server, device, issuer, other):
-    server.place(other, device, "w", "PUT", READ_ONLY, value="31")
+def test_category_is_in_history_of_issuer_only(server, device, issuer, other):
+    server.submit(other, device, "w", "PUT", READ_ONLY, value="31")
     for key, read in itertools.product((issuer, other), (lines_of, arrow_of)):
         failed = [row for row in read(server, key, path=HISTORY)[0] if row.get("status") == 2]
         assert [row.get("category") for row in failed] == [

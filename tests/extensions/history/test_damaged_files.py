@@ -1,4 +1,4 @@
-"""Files that are not what they were: each damage is told as one, and what reads them goes on."""
+"""Damaged files: each damage is detected, and readers continue."""
 
 import zlib
 
@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from histories import NOW, PATHS
 
-from mirror_server.extensions.history.columns import in_order, of_rows, together
+from mirror_server.extensions.history.columns import concat, in_order, of_rows
 from mirror_server.extensions.history.parquet import STORED_SCHEMA, ParquetRows, encoded
 from mirror_server.extensions.history.store.history import StoredHistoryRow
 
@@ -20,7 +20,7 @@ ROWS = in_order(
 def read(content: bytes) -> pa.RecordBatch:
     with ParquetRows(pa.BufferReader(content)) as file:
         _ = [(file.devices(group), file.paths(group)) for group in file.groups]
-        return together(file.read(group) for group in file.groups)
+        return concat(file.read(group) for group in file.groups)
 
 
 def footer_of(content: bytes) -> range:
@@ -28,8 +28,8 @@ def footer_of(content: bytes) -> range:
     return range(len(content) - 8 - length, len(content) - 8)
 
 
-def test_every_damage_of_a_footer_is_told():
-    """Of some pyarrow tells nothing: the process ends, and with it the server."""
+def test_every_damage_of_footer_is_detected():
+    """Some damage would crash pyarrow, and with it the server."""
     content = encoded(ROWS)
     for place in footer_of(content):
         damaged = bytearray(content)
@@ -38,7 +38,7 @@ def test_every_damage_of_a_footer_is_told():
             read(bytes(damaged))
 
 
-def test_a_damaged_value_is_not_told():
+def test_damaged_value_is_not_returned():
     content = encoded(ROWS)
     told = refused = 0
     # Not each byte, but each bit of a byte: reading the file for all of them takes half a minute.
@@ -50,14 +50,14 @@ def test_a_damaged_value_is_not_told():
             told += 1
         except (OSError, pa.ArrowException):
             refused += 1
-    # What says how pages are stored has no checksum, and much of that nobody needs.
+    # The description of the pages has no checksum, and most of it is not used.
     assert refused > told
 
 
-@pytest.mark.parametrize("kept", [0, 1, 4, 7, 8, 11, 100, -1, -8, -100])
-def test_what_is_cut_off_is_told(kept):
+@pytest.mark.parametrize("stored", [0, 1, 4, 7, 8, 11, 100, -1, -8, -100])
+def test_truncated_file_is_detected(stored):
     with pytest.raises(pa.ArrowInvalid):
-        read(encoded(ROWS)[:kept])
+        read(encoded(ROWS)[:stored])
 
 
 def with_checksum(content: bytes) -> bytes:
@@ -65,7 +65,7 @@ def with_checksum(content: bytes) -> bytes:
     return content[:begin] + b"sum:" + zlib.crc32(content[begin:]).to_bytes(4, "little") + content[begin:]
 
 
-def test_a_file_of_others_is_none_of_a_history():
+def test_parquet_file_of_other_program_is_rejected():
     for table in (
         pa.table({"x": [1]}),
         STORED_SCHEMA.empty_table().drop_columns("path"),
@@ -76,5 +76,5 @@ def test_a_file_of_others_is_none_of_a_history():
         pq.write_table(table, sink, store_schema=False)
         content = sink.getvalue().to_pybytes()
         for written in (content, with_checksum(content)):
-            with pytest.raises(pa.ArrowInvalid, match="no file of a history"):
+            with pytest.raises(pa.ArrowInvalid, match="not a history file"):
                 read(written)

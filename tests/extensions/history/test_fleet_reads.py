@@ -35,7 +35,7 @@ def devices(server, key):
     return made
 
 
-def test_form_is_the_accepted_one_and_another_is_406(server, key, refused, monkeypatch):
+def test_format_follows_accept_and_other_is_406(server, key, refused, monkeypatch):
     forms = {None: NDJSON, "": NDJSON, "*/*": NDJSON, ARROW: ARROW, f"{NDJSON};q=0.5, {ARROW}": ARROW}
     for url in (SNAPSHOT, f"{SNAPSHOT}?as_of={instant(server.now)}", HISTORY):
         assert {accept: get(server, key, url, accept).mimetype for accept in forms} == forms, url
@@ -78,8 +78,8 @@ def test_invalid_parameter_is_400_with_its_name(server, key, refused):
         (HISTORY, "from=2026-01-05T08:00:00", "from", "has no time zone"),
         (HISTORY, "to=yesterday", "to", "is not a time"),
         (HISTORY, "from=2026-01-05T09:00:00Z&to=2026-01-05T08:59:59.999Z", "to", "before 'from'"),
-        (HISTORY, "after=%C3%A9", "after", "no cursor"),
-        (HISTORY, "after=W10", "after", "no cursor"),
+        (HISTORY, "after=%C3%A9", "after", "not a cursor"),
+        (HISTORY, "after=W10", "after", "not a cursor"),
     ]
     for path, query, field, word in cases:
         body = refused(get(server, key, f"{path}?{query}"), 400, field)
@@ -89,7 +89,7 @@ def test_invalid_parameter_is_400_with_its_name(server, key, refused):
     assert get(server, key, HISTORY).status_code == 200
 
 
-def test_server_without_history_is_404_that_says_how_to_keep_one(new_server, refused):
+def test_disabled_history_is_404_with_option(new_server, refused):
     server = new_server()
     key = server.key()
     for url in (HISTORY, f"{SNAPSHOT}?as_of={instant(server.now)}"):
@@ -120,14 +120,14 @@ def in_pieces(monkeypatch):
 
 @pytest.mark.parametrize("form", [ARROW, NDJSON])
 @pytest.mark.parametrize("path", [SNAPSHOT, HISTORY])
-def test_response_shows_one_moment_whatever_changes_while_it_is_sent(server, key, devices, in_pieces, path, form):
+def test_response_is_consistent_during_changes(server, key, devices, in_pieces, path, form):
     whole = get(server, key, path, form).get_data()
     with get(server, key, path, form, buffered=False) as answer:
         chunks = iter(answer.response)
         begin = next(chunks)
         for device in devices:
             server.set_value(key, device, "99")
-            server.place(key, device, f"later-{device}", "GET", TEMPERATURE)
+            server.submit(key, device, f"later-{device}", "GET", TEMPERATURE)
         server.registration(key, devices[1], "DELETE")
         server.add_device(key, "later")
         server.services.database.write(partial(history.erase, device_ids=devices))
@@ -136,7 +136,7 @@ def test_response_shows_one_moment_whatever_changes_while_it_is_sent(server, key
 
 
 @pytest.mark.parametrize(("path", "form"), [(f"{SNAPSHOT}?as_of=", ARROW), (HISTORY, ARROW), (HISTORY, NDJSON)])
-def test_response_breaks_off_without_its_end_when_the_key_is_revoked(server, key, devices, in_pieces, path, form):
+def test_response_is_cut_off_when_key_is_revoked(server, key, devices, in_pieces, path, form):
     url = path + instant(server.now) if path != HISTORY else path
     reader = server.key(Scope.READ)
     with get(server, reader, url, form, buffered=False) as answer:
@@ -150,7 +150,7 @@ def test_response_breaks_off_without_its_end_when_the_key_is_revoked(server, key
     assert get(server, reader, url).status_code == 401
 
 
-def test_only_some_are_sent_at_once_and_an_ended_one_makes_room(server, key, devices, refused):
+def test_number_of_concurrent_responses_is_limited(server, key, devices, refused):
     most, open_ones, paths = long_reads._MAX_DOWNLOADS, [], (SNAPSHOT, HISTORY)
     for one in (key, server.key()):
         open_ones += [get(server, one, path, buffered=False) for path in paths * (most // 4)]

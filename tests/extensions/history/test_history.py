@@ -1,4 +1,4 @@
-"""The history over HTTP: rows in two forms, in pages, with an end, and all that is refused. Source: wire.md 10."""
+"""The history over HTTP: rows in two formats, in pages, with an end, and all errors. Source: wire.md 10."""
 
 import base64
 import json
@@ -41,18 +41,18 @@ def add_history(server, key):
     for value in ("22", "23"):
         server.advance(key, 60)
         server.set_value(key, device_id, value)
-    server.place(key, device_id, "read", "GET", LEVEL["path"])
-    server.place(key, device_id, "write", "PUT", LEVEL["path"], value="20")
+    server.submit(key, device_id, "read", "GET", LEVEL["path"])
+    server.submit(key, device_id, "write", "PUT", LEVEL["path"], value="20")
     return device_id
 
 
-def told(rows):
+def facts_of(rows):
     values = [base64.b64decode(row["value"]).decode() if "value" in row else None for row in rows]
     return [(row["what"], row.get("path"), value) for row, value in zip(rows, values, strict=True)]
 
 
 def pages_of(server, key, query, limit, read=lines_of):
-    """The rows of each page, asked for one after another."""
+    """The rows of each page, requested one after another."""
     rows, end = read(server, key, f"{query}&limit={limit}")
     yield rows
     while end.after is not None:
@@ -70,9 +70,9 @@ EXPECTED = [
 ]
 
 
-def test_lines_are_rows_and_the_last_one_counts_them(server, key, device):
+def test_ndjson_has_rows_and_final_count(server, key, device):
     rows, end = lines_of(server, key)
-    assert told(rows) == EXPECTED
+    assert facts_of(rows) == EXPECTED
     assert {(row["device_id"], row["endpoint_name"]) for row in rows} == {(device, "a")}
     assert [row.get("origin") for row in rows] == [None, *["observation"] * 3, "read", "write"]
     assert rows[-1]["status"] == 1
@@ -89,8 +89,8 @@ def test_arrow_stream_has_the_same_rows_as_the_lines(server, key):
         assert arrow_of(server, key, f"compression={compression}") == lines_of(server, key)
     assert arrow_history.SCHEMA.names == list(COLUMNS)
     assert all(
-        part.num_rows and AFTER_KEY in told
-        for part, told in batches_of(get(server, key, HISTORY, ARROW).get_data())[:-1]
+        part.num_rows and AFTER_KEY in metadata
+        for part, metadata in batches_of(get(server, key, HISTORY, ARROW).get_data())[:-1]
     )
 
 
@@ -117,18 +117,18 @@ def test_devices_resources_and_times_are_selected(server, key, device):
             assert {(row["endpoint_name"], row.get("path")) for row in rows} == expected, query
 
 
-def test_pages_together_are_the_whole_in_either_order(server, key, device):
+def test_pages_together_are_complete_in_either_order(server, key, device):
     for query in ("order=ASC", "order=DESC"):
         for read in (lines_of, arrow_of):
             whole, _ = read(server, key, query)
-            assert told(whole) == EXPECTED[:: 1 if query == "order=ASC" else -1]
+            assert facts_of(whole) == EXPECTED[:: 1 if query == "order=ASC" else -1]
             for limit in (4, len(EXPECTED)):
                 pages = list(pages_of(server, key, query, limit, read))
                 assert [row for page in pages for row in page] == whole
                 assert [len(page) for page in pages] == ([4, 2] if limit == 4 else [6])
 
 
-def test_pages_show_what_was_known_at_the_first_one_to_every_key_also_after_a_restart(server, key, device):
+def test_later_pages_are_as_of_first_page_after_restart(server, key, device):
     whole, first = lines_of(server, key)
     rows, end = lines_of(server, key, "limit=2")
     server.advance(key, 60)
@@ -149,7 +149,7 @@ def test_interrupted_response_continues_after_its_last_cursor(server, key, devic
     lines = get(server, key, HISTORY).get_data().splitlines()
     of_lines = [json.loads(line)["after"] for line in lines if b"history-cursor" in line]
     content = get(server, key, HISTORY, ARROW).get_data()
-    of_arrow = [told[AFTER_KEY].decode() for _, told in batches_of(content) if AFTER_KEY in told]
+    of_arrow = [metadata[AFTER_KEY].decode() for _, metadata in batches_of(content) if AFTER_KEY in metadata]
     for cursors in (of_lines, of_arrow):
         assert len(cursors) >= 3
         rests = [lines_of(server, key, f"after={cursor}")[0] for cursor in cursors]
@@ -176,15 +176,15 @@ def test_cursor_of_another_request_is_400(server, key, device, refused):
     others = ["order=DESC", "path=/3303/*", "device_id=x", "named=a", f"from={now}", f"to={now}"]
     for query in others:
         assert "other parameters" in refused(get(server, key, f"{HISTORY}?{query}&after={after}"), 400, "after").message
-    # How many rows a page has, and how it is sent, are no other request.
+    # Page size and format may differ between the pages of a request.
     rows = arrow_of(server, key, f"compression=zstd&limit=1&after={after}")[0]
     assert lines_of(server, key, f"limit=1&after={after}")[0] == rows
 
 
-def test_value_that_is_no_text_is_unchanged(server, key, device):
+def test_binary_value_is_unchanged(server, key, device):
     payload = base64.b64encode(b"\xff\x00\xfe").decode()
     body = {"content-type": "application/octet-stream", "payload-b64": payload}
-    server.place(key, device, "bytes", "PUT", LEVEL["path"], **body)
+    server.submit(key, device, "bytes", "PUT", LEVEL["path"], **body)
     for read in (lines_of, arrow_of):
         row = read(server, key)[0][-1]
         assert (row["value"], row["content_type"]) == (payload, "application/octet-stream")
@@ -211,8 +211,8 @@ def test_batches_are_bounded(server, key, device, monkeypatch):
         monkeypatch.setattr(arrow_history, "_MOST_BYTES", size)
         monkeypatch.setattr("mirror_server.extensions.downloads._CHUNK_BYTES", size)
         assert arrow_of(server, key) == whole == lines_of(server, key)
-        parts = [part.num_rows for part, _ in batches_of(get(server, key, HISTORY, ARROW).get_data())]
-        assert max(parts) == largest
+        batch_sizes = [part.num_rows for part, _ in batches_of(get(server, key, HISTORY, ARROW).get_data())]
+        assert max(batch_sizes) == largest
 
 
 def test_erased_device_has_no_rows(server, key, device):
@@ -225,12 +225,12 @@ def test_erased_device_has_no_rows(server, key, device):
         assert {row["device_id"] for row in read(server, key, f"after={end.after}")[0]} <= {other}
 
 
-def test_rows_that_were_archived_between_two_pages_are_shown_as_before(new_server, tmp_path):
+def test_pages_are_unchanged_by_archiving(new_server, tmp_path):
     server = new_server(keep_history_seconds=7 * DAY_SECONDS, history_archive=str(tmp_path / "archive"))
     key, other = server.key(), server.key()
     device = add_history(server, key)
     server.patch(key, device, answer="reject")
-    server.place(key, device, "mine", "PUT", LEVEL["path"], value="30")
+    server.submit(key, device, "mine", "PUT", LEVEL["path"], value="30")
     before = {}
     for reader in (key, other):
         rows, end = lines_of(server, reader, "limit=2")

@@ -1,4 +1,4 @@
-"""What the history has of what happens: each thing once, with its own time, and nothing where none is kept."""
+"""Rows of the history: one per event, with its own time, and none if the history is disabled."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +30,7 @@ def device(server: Any, key: str) -> str:
     return server.add_device(key, "sensor-1", sensor(PATH), setting("/3303/0/5603", "1"))
 
 
-def test_off_writes_nothing(new_server: Callable[..., Any]) -> None:
+def test_disabled_history_writes_nothing(new_server: Callable[..., Any]) -> None:
     server = new_server()
     key = server.key()
     device = server.add_device(key, "sensor-1")
@@ -58,12 +58,12 @@ def test_registrations_are_rows(server: Any, key: str, device: str) -> None:
     assert found[1].changed_at == found[0].changed_at + 1000 == found[1].received_at
 
 
-def test_ends_of_writes_are_rows_also_superseded_and_failed_ones(server: Any, key: str, device: str) -> None:
-    server.place(key, device, "failed", "PUT", PATH, value="30")
+def test_finished_superseded_and_failed_writes_are_rows(server: Any, key: str, device: str) -> None:
+    server.submit(key, device, "failed", "PUT", PATH, value="30")
     server.patch(key, device, online=False)
     for value in ("1", "2", "3"):
         server.advance(key, 1)
-        server.place(key, device, f"write-{value}", "PUT", "/3303/0/5603", value=value)
+        server.submit(key, device, f"write-{value}", "PUT", "/3303/0/5603", value=value)
     server.advance(key, 10)
     server.patch(key, device, online=True)
     server.advance(key, 120)
@@ -75,7 +75,7 @@ def test_ends_of_writes_are_rows_also_superseded_and_failed_ones(server: Any, ke
     assert server.resource(key, device, "/3303/0/5603")["desired"]["revision"] == found[-1].revision
 
 
-def test_all_of_one_group_are_told_with_their_own_times(server: Any, key: str, device: str) -> None:
+def test_values_of_one_group_have_their_own_times(server: Any, key: str, device: str) -> None:
     now = server.now
     told = [
         Observation(device, PATH, Content(b"1"), now - 5000),
@@ -85,7 +85,7 @@ def test_all_of_one_group_are_told_with_their_own_times(server: Any, key: str, d
         Observation(device, PATH, Content(b"3"), now),
     ]
     server.services.devices.observed(told).result(60)
-    server.place(key, device, "read", "GET", PATH)
+    server.submit(key, device, "read", "GET", PATH)
     *found, read = rows_of(server)[1:]
     assert (read.value, read.origin, read.content_type) == (b"21.5", "read", "text/plain")
     assert [(row.value, row.changed_at, row.origin) for row in found] == [
@@ -103,7 +103,7 @@ def test_all_of_one_group_are_told_with_their_own_times(server: Any, key: str, d
         assert session.last_revision() == read.revision
 
 
-def test_an_answer_stands_at_the_time_the_device_tells(server: Any, key: str, device: str) -> None:
+def test_read_response_has_time_of_device(server: Any, key: str, device: str) -> None:
     told_at = server.now - 7000
     answer = DeviceResponse(Outcome.DONE, Content(b"20"), told_at)
     services = server.services

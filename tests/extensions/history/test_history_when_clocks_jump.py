@@ -36,10 +36,10 @@ class WithHistory:
     def read(self, *paths: str) -> None:
         for path in paths:
             self._read += 1
-            self.server.place(self.key, self.device_id, f"r{self._read}", "GET", path)
+            self.server.submit(self.key, self.device_id, f"r{self._read}", "GET", path)
 
     def steps(self, *steps: tuple[Callable[[Machine, float], None], float]) -> None:
-        """Let the clocks do this, and the history be looked after behind each step."""
+        """Let the clocks jump, and run a round of maintenance after each step."""
         for change, seconds in steps:
             change(self.machine, seconds)
             self.server.services.part(Retention).round()
@@ -62,8 +62,8 @@ def with_history(new_server: Callable[..., Any], machine: Machine, monkeypatch: 
 
 
 @pytest.mark.parametrize("ahead_seconds", [DAY_SECONDS, 40 * DAY_SECONDS])
-def test_the_history_knows_the_present_when_a_clock_that_was_ahead_is_right_again(with_history, machine, ahead_seconds):
-    """All that was known of states was yet to come, and each question about the present was refused."""
+def test_present_is_returned_after_clock_that_was_ahead_is_corrected(with_history, machine, ahead_seconds):
+    """Otherwise all checkpoints would be in the future, and each query of the present would be rejected."""
     with_history.read(TEMPERATURE, HUMIDITY)
     with_history.steps((RUN, 0))
     machine.set_clock(ahead_seconds)
@@ -78,14 +78,14 @@ def test_the_history_knows_the_present_when_a_clock_that_was_ahead_is_right_agai
         assert with_history.as_of() == {TEMPERATURE: 21, HUMIDITY: 40}
 
 
-def test_the_history_is_not_trimmed_by_a_clock_that_was_ahead_for_a_while(with_history, machine):
+def test_clock_temporarily_ahead_does_not_trim_history(with_history, machine):
     with_history.read(TEMPERATURE)
     then, ahead = machine.clocks[0], 400 * DAY_SECONDS
     with_history.steps((RUN, DAY_SECONDS), (SET, ahead), (RUN, HOUR_SECONDS - 1), (SET, -ahead))
     assert with_history.as_of(then) == {TEMPERATURE: 21}
 
 
-def test_the_history_is_kept_where_the_clock_was_behind_for_a_while(with_history, machine):
+def test_clock_temporarily_slow_keeps_history(with_history, machine):
     """As that of a machine which does not keep it while it is off, until NTP sets it right."""
     with_history.read(HUMIDITY)
     for _ in range(20):

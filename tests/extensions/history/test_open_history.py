@@ -1,4 +1,4 @@
-"""What happened is told in order, as of one moment, and only what is asked for."""
+"""Rows are returned in order, as of one moment, and only those of the selection."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from databases import new_database_url
-from histories import DEVICES, NOW, PATHS, Told, expected, found, happenings, position
+from histories import DEVICES, NOW, PATHS, RecordedRows, event_rows, expected, found, position
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -17,51 +17,51 @@ from mirror_server.extensions.history.store.history import StoredHistoryRow
 from mirror_server.store.devices import Condition
 
 INSTANTS = st.one_of(st.integers(NOW, NOW + 20), st.sampled_from([0, NOW - 10**9, 4_070_908_800_000]))
-ROWS = st.lists(happenings(INSTANTS), max_size=60)
+ROWS = st.lists(event_rows(INSTANTS), max_size=60)
 REUSED = [HealthCheck.function_scoped_fixture]
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Iterator[Told]:
-    made = Told(new_database_url(tmp_path))
+def recorded(tmp_path: Path) -> Iterator[RecordedRows]:
+    made = RecordedRows(new_database_url(tmp_path))
     yield made
     made.database.close()
 
 
 @pytest.fixture
-def service(told: Told) -> HistoryService:
-    return HistoryService(told.database, ManualClock(NOW))
+def service(recorded: RecordedRows) -> HistoryService:
+    return HistoryService(recorded.database, ManualClock(NOW))
 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=REUSED)
 @given(rows=ROWS, data=st.data())
-def test_what_is_asked_for(told, service, rows, data):
-    told.tell(rows, NOW)
+def test_rows_match_selection(recorded, service, rows, data):
+    recorded.record(rows, NOW)
     begin, end = sorted(data.draw(st.tuples(st.integers(NOW, NOW + 21), st.integers(NOW, NOW + 21))))
     ids = data.draw(st.lists(st.sampled_from(DEVICES[1:]), min_size=1))
     pattern = data.draw(st.sampled_from([PATHS[0], "/3303/1*", "/33*", "*"]))
     limit = data.draw(st.integers(1, 70))
 
-    def is_asked(row: StoredHistoryRow) -> bool:
+    def is_selected(row: StoredHistoryRow) -> bool:
         is_in = row.until > begin or row.changed_at >= begin if row.until is not None else row.changed_at >= begin
         of_path = row.path is None or row.path == pattern or (pattern[-1] == "*" and row.path.startswith(pattern[:-1]))
         return is_in and row.changed_at < end and of_path and (row.device_id is None or row.device_id in ids)
 
     conditions = (Condition("device_id", "IN", tuple(ids)),)
     asked = {"begin": begin, "end": end, "conditions": conditions, "patterns": (pattern,)}
-    assert found(service, limit=limit, **asked) == expected(told.rows, is_asked)[:limit]
-    assert found(service, limit=limit, descending=True, **asked) == expected(told.rows, is_asked)[::-1][:limit]
+    assert found(service, limit=limit, **asked) == expected(recorded.rows, is_selected)[:limit]
+    assert found(service, limit=limit, descending=True, **asked) == expected(recorded.rows, is_selected)[::-1][:limit]
 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=REUSED)
 @given(rows=ROWS, size=st.integers(1, 7), descending=st.booleans())
-def test_pages_behind_one_another(told, service, rows, size, descending):
-    told.tell(rows, NOW)
+def test_consecutive_pages(recorded, service, rows, size, descending):
+    recorded.record(rows, NOW)
     with closing(service.open(HistorySelection())) as first:
         revision = first.revision
-    whole, pages = expected(told.rows), []
+    whole, pages = expected(recorded.rows), []
     # What comes between two pages is not theirs.
-    told.tell(rows[:5], NOW + 1)
+    recorded.record(rows[:5], NOW + 1)
     after = None
     while page := found(service, limit=size, after=after, descending=descending, revision=revision):
         pages += page

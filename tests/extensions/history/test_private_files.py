@@ -1,4 +1,4 @@
-"""Everything that the server writes is readable by its owner only, whatever the umask."""
+"""Everything that the server writes is readable by its owner only, for every umask."""
 
 import os
 import stat
@@ -31,7 +31,7 @@ def exposed(folder: Path) -> dict[str, str]:
     return {name: oct(mode) for name, mode in modes.items() if mode & 0o077}
 
 
-def test_files_of_a_database_and_of_its_commands_are_private(folder):
+def test_files_of_database_and_commands_are_private(folder):
     database_url = f"sqlite:///{folder / 'mirror.db'}"
     keeping = {"keep_history_seconds": DAY, "history_archive": str(folder / "archive")}
     services = Services(read_settings(database_url=database_url, **keeping))
@@ -50,7 +50,7 @@ def test_files_of_a_database_and_of_its_commands_are_private(folder):
     assert exposed(folder) == {}
 
 
-def test_a_file_of_an_archive_is_private_while_it_is_written(folder):
+def test_archive_file_is_private_while_written(folder):
     archive = Archive(str(folder / "far" / "archive"))
     archive.make()
     with archive.writing("day=2026-11-22/devices-a-000001-0001.parquet"):

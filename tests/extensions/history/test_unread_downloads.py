@@ -1,7 +1,7 @@
 """Snapshots and histories of clients that take nothing of them."""
 
 import pytest
-from bridge_requests import small_room
+from bridge_requests import limited_bridge
 from unread_responses import check_made_no_further
 
 from mirror_server.extensions.history.store import history
@@ -11,9 +11,9 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("path", ["/v3/device-echo", "/v3/device-echo/history"])
-async def test_snapshot_or_history_that_no_client_takes_is_made_no_further(new_server, monkeypatch, path):
+async def test_unread_snapshot_or_history_is_suspended(new_server, monkeypatch, path):
     server = new_server(keep_history_seconds=86_400)
-    bridge, key = small_room(server)
+    bridge, key = limited_bridge(server)
     device = server.add_device(key, "many", *({"path": f"/3303/{number}/5700", "value": "1"} for number in range(4000)))
     values = [
         StoredHistoryRow(

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
-from devices_on_loopback import DeviceSide, listed, until
+from devices_on_loopback import DeviceSide, find_device, until
 from ports import free_port
 
 from mirror_server.config import ListenAddress
@@ -23,47 +23,47 @@ def device_side() -> Iterator[DeviceSide]:
 
 @pytest.fixture
 def real(new_server: Any, device_side: DeviceSide) -> Any:
-    """A server to which real devices come, on a clock that stands still."""
+    """A server that listens for real devices, with a manual clock."""
     return new_server(coap=ListenAddress("127.0.0.1", device_side.port))
 
 
 @pytest.fixture
 def key(real: Any) -> str:
-    """The key of an application, whose log begins now."""
+    """The key of a new application."""
     return real.key()
 
 
 @pytest.fixture
 def register(real: Any, key: str, device_side: DeviceSide) -> Callable[..., tuple[Any, str]]:
-    """Registers a device; gives it and its id. It is a thermometer with a switch where no resources are given."""
+    """Registers a device, and returns it with its id. By default it is a thermometer with a switch."""
 
     def register(name: str = "sensor-1", *resources: Any, **options: Any) -> tuple[Any, str]:
         device = device_side.device(name, *resources, **options)
         device_side.run(device.register())
-        return device, listed(real, key, name)["id"]
+        return device, find_device(real, key, name)["id"]
 
     return register
 
 
 @pytest.fixture
-def ask(real: Any, key: str) -> Callable[..., tuple[int, str | None]]:
-    """Places a device request and waits for its async response; gives status and category."""
+def command(real: Any, key: str) -> Callable[..., tuple[int, str | None]]:
+    """Submits a device request, waits for its async response, and returns status and category."""
     async_ids = (f"asked-{number}" for number in itertools.count(1))
 
-    def ask(device_id: str, method: str, path: str, **body: Any) -> tuple[int, str | None]:
+    def command(device_id: str, method: str, path: str, **body: Any) -> tuple[int, str | None]:
         async_id = next(async_ids)
-        real.place(key, device_id, async_id, method, path, **body)
+        real.submit(key, device_id, async_id, method, path, **body)
         return until(lambda: real.responses(key).get(async_id))
 
-    return ask
+    return command
 
 
 @pytest.fixture
-def registry() -> Any:
-    """The handler of the endpoint, which writes down what comes."""
-    from coap_device import Registry  # noqa: PLC0415 - needs an extra
+def handler() -> Any:
+    """The handler of the endpoint, which records its calls."""
+    from coap_device import RecordingHandler  # noqa: PLC0415 - needs an extra
 
-    return Registry()
+    return RecordingHandler()
 
 
 @pytest.fixture
@@ -73,11 +73,11 @@ def options() -> dict[str, Any]:
 
 
 @pytest.fixture
-async def endpoint(registry: Any, options: dict[str, Any]) -> AsyncIterator[Any]:
-    """An endpoint on a port of its own."""
+async def endpoint(handler: Any, options: dict[str, Any]) -> AsyncIterator[Any]:
+    """An endpoint on a free port."""
     from coap_device import listening  # noqa: PLC0415 - needs an extra
 
-    async with listening(registry, **options) as endpoint:
+    async with listening(handler, **options) as endpoint:
         yield endpoint
 
 
@@ -93,7 +93,7 @@ async def device(endpoint: Any) -> AsyncIterator[Any]:
 
 @pytest.fixture
 async def server() -> AsyncIterator[Any]:
-    """A server of devices that does nothing by itself."""
+    """A plain UDP socket as the server of devices."""
     from udp_server import udp_server  # noqa: PLC0415 - needs an extra
 
     async with udp_server() as server:

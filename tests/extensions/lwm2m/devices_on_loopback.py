@@ -1,4 +1,4 @@
-"""Devices of ours on a loop of their own."""
+"""Our own devices on a separate event loop."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ LIMIT_SECONDS = 60
 
 
 def until(condition: Callable[[], T]) -> T:
-    """Wait until something is so; gives what it is."""
+    """Wait until a condition is true, and return its value."""
     ends_at = time.monotonic() + LIMIT_SECONDS
     while not (found := condition()):
-        assert time.monotonic() < ends_at, "it did not come to be"
+        assert time.monotonic() < ends_at, "the condition did not become true"
         time.sleep(0.005)
     return found
 
 
-def listed(server: Any, key: str, name: str = "sensor-1") -> Any:
-    """A device of the directory, by its name."""
+def find_device(server: Any, key: str, name: str = "sensor-1") -> Any:
+    """Return a device of the directory by its name."""
     devices = server.call(key, "GET", "/v3/devices").json["data"]
     return next(device for device in devices if device["endpoint_name"] == name)
 
 
 def connection(server: Any, key: str, name: str = "sensor-1") -> Any:
-    """How a device is connected, and how long its registration lasts."""
-    backends, device_id = server.services.backends, listed(server, key, name)["id"]
+    """Return the connection and the registration times of a device."""
+    backends, device_id = server.services.backends, find_device(server, key, name)["id"]
     device, found = server.services.devices.device(device_id), backends.describe(device_id)
     return {
         **({} if found is None else asdict(found)),
@@ -48,26 +48,26 @@ def connection(server: Any, key: str, name: str = "sensor-1") -> Any:
 
 
 def reported(server: Any, key: str, device_id: str, path: str = "/3303/0/5700") -> str | None:
-    """The reported value of a resource, as a text."""
+    """Return the reported value of a resource as text."""
     value = server.resource(key, device_id, path)["reported"].get("value")
     return None if value is None else base64.b64decode(value).decode()
 
 
-def hears(server: Any, key: str, device_id: str, *values: str) -> None:
-    """Wait until the application was told of these values of a device, and of no others."""
+def wait_for_values(server: Any, key: str, device_id: str, *values: str) -> None:
+    """Wait until the application has received exactly these values of a device."""
     until(lambda: server.observed(key) == [(device_id, value) for value in values])
 
 
 def registered(server: Any, key: str, device: BareDevice, **parameters: str) -> str:
-    """Make one more full registration of a device of raw datagrams; gives the id of the device."""
+    """Send a full registration of a device of raw datagrams, and return the id of the device."""
     before = device.created
     send_until(device, device.registration(**parameters), lambda: device.created > before)
-    found: str = listed(server, key, device.name)["id"]
+    found: str = find_device(server, key, device.name)["id"]
     return found
 
 
 class DeviceSide:
-    """Where the devices live; what is asked of them is done on their loop."""
+    """An event loop on a separate thread, with devices."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -86,7 +86,7 @@ class DeviceSide:
         return self.run(called())
 
     def device(self, name: str = "sensor-1", *resources: Any, **options: Any) -> Any:
-        """A device that is not registered yet; a thermometer with a switch where no resources are given."""
+        """Return a device that is not registered yet. By default it is a thermometer with a switch."""
         # They need an extra.
         from udp_server import thermometer  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Where real devices come in: how it is written, what is refused before anything starts, and with which sentence."""
+"""The options for CoAP addresses: their syntax, and the errors before a server starts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pkgutil import resolve_name
 import click
 import pytest
 from click.testing import CliRunner
-from operator_commands import refused, refused_in_one_line
+from operator_commands import assert_fails, assert_fails_in_one_line
 from ports import free_port
 
 from mirror_server.config import ListenAddress, Settings, options_of
 from mirror_server.extensions.lwm2m.real_devices import RealDevices
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings, check_listening, is_loopback
 from mirror_server.extensions.lwm2m.transport_api import CannotListen
-from mirror_server.hooks import of_all, read_settings
+from mirror_server.hooks import call_installed, read_settings
 from mirror_server.server import Services
 from mirror_server.web.serve import listen
 
@@ -30,7 +30,7 @@ def read(*arguments: str, **environment: str) -> LwM2MSettings:
     found: list[Settings] = []
 
     @click.command()
-    @options_of("run", Settings, *of_all("settings"))
+    @options_of("run", Settings, *call_installed("settings"))
     def command(**settings: object) -> None:
         found.append(read_settings(**settings))
 
@@ -40,7 +40,7 @@ def read(*arguments: str, **environment: str) -> LwM2MSettings:
     return found[0].of(LwM2MSettings)
 
 
-def test_an_address_is_read_from_the_option_and_from_the_environment():
+def test_address_is_read_from_option_and_environment():
     for text, address in (
         ("127.0.0.1:5683", ("127.0.0.1", 5683)),
         ("127.0.0.1", ("127.0.0.1", 5683)),
@@ -54,7 +54,7 @@ def test_an_address_is_read_from_the_option_and_from_the_environment():
         assert str(ListenAddress(*address)).startswith(text.removesuffix("]"))
 
 
-def test_without_the_options_no_real_device_comes_and_without_a_port_each_has_its_own():
+def test_default_settings_do_not_listen_and_ports_have_defaults():
     settings = read()
     assert (settings.coap, settings.coaps, settings.coap_insecure) == (None, None, False)
     assert settings.coap_awake_seconds == 93
@@ -63,31 +63,31 @@ def test_without_the_options_no_real_device_comes_and_without_a_port_each_has_it
 
 
 @pytest.mark.parametrize("text", ["", ":5683", "::1:5683", "1.2.3.4:", "1.2.3.4:x", "coap://h", "[::1", "*"])
-def test_what_is_no_address_is_told_how_to_write_one(text):
+def test_invalid_address_fails_with_the_syntax(text):
     with pytest.raises(ValueError, match=r"is not an address to listen on; write it like 127\.0\.0\.1:5683 or \[::1\]"):
         read("--coap", text)
     with pytest.raises(ValueError, match=r"65536 is not a port; use one up to 65535, or 0 for a free one"):
         read("--coaps", "127.0.0.1:65536")
 
 
-def test_an_address_is_loopback_if_only_this_machine_reaches_it():
+def test_address_is_loopback_if_only_this_machine_reaches_it():
     for host in ("127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1", "localhost"):
         assert is_loopback(ListenAddress(host, 5683)), host
     for host in ("0.0.0.0", "::", "::ffff:192.0.2.1"):
         assert not is_loopback(ListenAddress(host, 5683)), host
 
 
-def test_what_is_refused_is_told_in_one_sentence_and_nothing_is_made(tmp_path):
+def test_invalid_listen_options_fail_in_one_line_and_create_nothing(tmp_path):
     for arguments, sentence in (
         (["--coap=0.0.0.0"], "Error: plain CoAP on 0.0.0.0:5683 is rejected: "),
         (["--coap=[::]:5700"], "Error: plain CoAP on [::]:5700 is rejected: "),
         (["--coap=no.such.name.invalid"], "Error: cannot listen on no.such.name.invalid:5683: "),
     ):
-        refused_in_one_line(f"sqlite:///{tmp_path}/mirror.db", "run", "--port=0", *arguments, told=sentence)
+        assert_fails_in_one_line(f"sqlite:///{tmp_path}/mirror.db", "run", "--port=0", *arguments, message=sentence)
         assert not list(tmp_path.iterdir())
 
 
-def test_plain_coap_beyond_this_machine_is_allowed_to_who_says_so():
+def test_plain_coap_on_other_addresses_needs_coap_insecure():
     pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
     beyond = ListenAddress("0.0.0.0", 5683)
     with pytest.raises(
@@ -107,7 +107,7 @@ COMPILED = "it is compiled, which needs (on Debian) apt-get install autoconf aut
         ("DTLSSocket", f"pip install 'device-state-mirror[lwm2m-dtls]'; {COMPILED}\n"),
     ],
 )
-def test_a_missing_extra_is_named(tmp_path, hidden, cure):
+def test_missing_extra_is_named(tmp_path, hidden, cure):
     arguments = ["run", "--port=0", f"--database=sqlite:///{tmp_path}/mirror.db", "--coaps=127.0.0.1:0"]
     program = [sys.executable, "-c", HIDING.format(name=hidden), *arguments]
     ended = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
@@ -118,7 +118,7 @@ def test_a_missing_extra_is_named(tmp_path, hidden, cure):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_port_that_is_taken_is_told_and_nothing_of_the_server_stays(tmp_path):
+def test_port_in_use_fails_and_releases_everything(tmp_path):
     pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
     url = f"sqlite:///{tmp_path}/mirror.db"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
@@ -127,24 +127,24 @@ def test_a_port_that_is_taken_is_told_and_nothing_of_the_server_stays(tmp_path):
         told = (
             f"Error: UDP port {port} of 127.0.0.1 is in use: stop the program that listens there, or use another port\n"
         )
-        result = refused(url, "run", f"--port={http_port}", f"--coap=127.0.0.1:{port}", told=told)
+        result = assert_fails(url, "run", f"--port={http_port}", f"--coap=127.0.0.1:{port}", message=told)
     assert "Serving" not in result.output
     listen("127.0.0.1", http_port).close()
     with closing(Services(read_settings(database_url=url))) as services:
         services.start()
 
 
-def test_a_server_says_where_real_devices_come_in_and_they_do(tmp_path):
+def test_server_prints_coap_url_and_listens_there(tmp_path):
     pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
     settings = read_settings(
         database_url=f"sqlite:///{tmp_path}/mirror.db", coap=ListenAddress("::", 0), coap_insecure=True
     )
     with closing(Services(settings)) as services:
         later = "Real devices: as soon as this process leads and their port is free"
-        assert services.extensions.hook.devices_come_to() == [later]
+        assert services.extensions.hook.device_address() == [later]
         services.start()
         (url,) = services.part(RealDevices).urls()
-        assert services.extensions.hook.devices_come_to() == [f"Real devices: {url}"]
+        assert services.extensions.hook.device_address() == [f"Real devices: {url}"]
         found = re.fullmatch(r"coap://\[::\]:(\d+)", url)
         assert found
         for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
@@ -152,7 +152,7 @@ def test_a_server_says_where_real_devices_come_in_and_they_do(tmp_path):
                 pinging.settimeout(60)
                 pinging.connect((address, int(found[1])))
                 pinging.send(b"\x40\x00\x12\x34")
-                assert pinging.recv(100) == b"\x70\x00\x12\x34", "a ping of CoAP is answered by a reset"
+                assert pinging.recv(100) == b"\x70\x00\x12\x34", "the response to a ping is a reset"
     assert services.part(RealDevices).urls() == []
 
 
@@ -162,12 +162,13 @@ def test_a_server_says_where_real_devices_come_in_and_they_do(tmp_path):
     [
         ({"MIRROR_COAP": "0.0.0.0"}, "Error: plain CoAP on 0.0.0.0:5683 is rejected: "),
         ({"MIRROR_COAP": "here:there"}, "'here:there' is not an address to listen on; write it like 127.0.0.1:5683 or"),
-        ({"MIRROR_COAP": "192.0.2.7", "MIRROR_COAP_INSECURE": "1"}, "Error: 192.0.2.7 is no address of this machine"),
+        (
+            {"MIRROR_COAP": "192.0.2.7", "MIRROR_COAP_INSECURE": "1"},
+            "Error: 192.0.2.7 is not an address of this machine",
+        ),
     ],
 )
-def test_under_another_server_the_environment_is_refused_in_the_same_words(
-    tmp_path, monkeypatch, capsys, environment, sentence
-):
+def test_wsgi_server_rejects_environment_with_the_same_errors(tmp_path, monkeypatch, capsys, environment, sentence):
     pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
     url = f"sqlite:///{tmp_path}/mirror.db"
     for name, value in {"MIRROR_DATABASE": url, **environment}.items():
@@ -175,6 +176,6 @@ def test_under_another_server_the_environment_is_refused_in_the_same_words(
     with pytest.raises(SystemExit, match=r"^3$"):
         resolve_name("mirror_server.extensions.wsgi.app:create")()
     assert sentence in capsys.readouterr().err
-    # Nothing of it goes on: another server can have the database.
+    # Everything is closed: another server can open the database.
     with closing(Services(read_settings(database_url=url))) as services:
         services.start()

@@ -1,4 +1,4 @@
-"""How a LwM2M device behaves, well and badly: blocks, rules, sleep, lost networks, restarts."""
+"""The behavior of a LwM2M device: blocks, attributes, sleep, lost networks, restarts."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ CON, NON, ACK, RST = range(4)
 GET, POST, PUT, DELETE = 1, 2, 3, 4
 
 
-class WatchedClock(ManualClock):
-    """Refuses timers that are due at once, which would come again and again."""
+class StrictClock(ManualClock):
+    """A clock that rejects timers for the current time, which would repeat endlessly."""
 
     def call_at(self, due_at: Instant, action: Callable[[], None]) -> Timer:
         assert due_at > self.now()
@@ -43,7 +43,7 @@ class WatchedClock(ManualClock):
 
 @pytest.fixture
 def clock() -> ManualClock:
-    return WatchedClock(0)
+    return StrictClock(0)
 
 
 @pytest.fixture
@@ -57,22 +57,22 @@ async def next_message(server: UdpServer) -> Message:
 
 
 async def observe(server: UdpServer, path: str = TEMPERATURE, **options: Any) -> None:
-    await ask(server, GET, path, **{"accept": 0, "observe": 0} | options)
+    await send_request(server, GET, path, **{"accept": 0, "observe": 0} | options)
 
 
-async def tells(server: UdpServer, payload: bytes) -> Message:
-    """The device tells this next."""
-    told = await next_message(server)
-    assert told.payload == payload
-    return told
+async def expect_notification(server: UdpServer, payload: bytes) -> Message:
+    """Check the payload of the next message of the device, and return the message."""
+    notification = await next_message(server)
+    assert notification.payload == payload
+    return notification
 
 
-async def refuses(server: UdpServer, code: str, method: int, path: str, **options: Any) -> None:
-    assert (await ask(server, method, path, **options)).code.dotted == code, (method, path)
+async def expect_error(server: UdpServer, code: str, method: int, path: str, **options: Any) -> None:
+    assert (await send_request(server, method, path, **options)).code.dotted == code, (method, path)
 
 
-async def ask(server: UdpServer, method: int, path: str, **options: Any) -> Message:
-    """A confirmable request with token aa; gives what comes back."""
+async def send_request(server: UdpServer, method: int, path: str, **options: Any) -> Message:
+    """Send a confirmable request with token aa, and return the next message."""
     message_id = server.message_id = getattr(server, "message_id", 0) + 1
     message = Message(code=method, _mid=message_id, _mtype=CON, _token=options.pop("token", b"\xaa"), **options)
     message.opt.uri_path = tuple(path.strip("/").split("/"))
@@ -80,16 +80,16 @@ async def ask(server: UdpServer, method: int, path: str, **options: Any) -> Mess
     return await next_message(server)
 
 
-async def nothing_came(server: UdpServer) -> None:
-    """What the device sent before a ping arrived before the answer to it."""
-    assert await server.ask("40 00 fefe") == "70 00 fe fe"
+async def expect_nothing(server: UdpServer) -> None:
+    """Check that the device sends nothing before the reset of a ping."""
+    assert await server.exchange("40 00 fefe") == "70 00 fe fe"
 
 
-async def accept(server: UdpServer, coming: Any, answer: bytes = ACK_CREATED + b"\x82rd\x02b2") -> bytes:
-    """Answer what the device asks next: by itself with 2.01 and the location ``/rd/b2``."""
-    task = asyncio.ensure_future(coming)
+async def respond_created(server: UdpServer, pending: Any, response: bytes = ACK_CREATED + b"\x82rd\x02b2") -> bytes:
+    """Respond to the next request of the device. By default with 2.01 and the location ``/rd/b2``."""
+    task = asyncio.ensure_future(pending)
     request = await server.next()
-    server.send(answer[:2] + request[2:8] + answer[2:])
+    server.send(response[:2] + request[2:8] + response[2:])
     await asyncio.wait_for(task, LIMIT_SECONDS)
     return request
 
@@ -97,95 +97,97 @@ async def accept(server: UdpServer, coming: Any, answer: bytes = ACK_CREATED + b
 CHANGED = b"\x64\x44"
 
 
-async def test_a_large_value_is_read_block_by_block_and_does_not_change_on_the_way(server):
+async def test_large_value_is_consistent_across_blocks(server):
     text = "0123456789" * 512
     async with registered(server, resources=[DeviceResource("/3/0/0", text)]) as device:
-        parts = []
+        blocks = []
         for number in range(5):
-            answer = await ask(server, GET, "/3/0/0", accept=0, **({"block2": (number, False, 6)} if number else {}))
-            assert answer.opt.block2 == (number, number < 4, 6)
-            parts.append(answer.payload)
+            response = await send_request(
+                server, GET, "/3/0/0", accept=0, **({"block2": (number, False, 6)} if number else {})
+            )
+            assert response.opt.block2 == (number, number < 4, 6)
+            blocks.append(response.payload)
             device.set_value("/3/0/0", f"changed after block {number}")
-        assert b"".join(parts).decode() == text
-        assert (await ask(server, GET, "/3/0/0", block2=(99, False, 6))).code.dotted == "4.02"
+        assert b"".join(blocks).decode() == text
+        assert (await send_request(server, GET, "/3/0/0", block2=(99, False, 6))).code.dotted == "4.02"
 
 
-async def test_it_never_answers_or_answers_later_in_a_message_of_its_own(server):
-    hasty = Tuning(empty_ack_seconds=0.001)
-    async with registered(server, tuning=hasty) as device:
-        device.behavior.answers = False
+async def test_device_can_withhold_response_or_respond_separately(server):
+    quick = Tuning(empty_ack_seconds=0.001)
+    async with registered(server, tuning=quick) as device:
+        device.behavior.responds = False
         server.send("41 01 0009 aa  b4 33333033 01 30 04 35373030 60")
-        await nothing_came(server)
-        device.behavior.answers = True
-        device.behavior.hold = asyncio.Event()
-        acknowledgement = await ask(server, GET, TEMPERATURE, accept=0)
+        await expect_nothing(server)
+        device.behavior.responds = True
+        device.behavior.respond_after = asyncio.Event()
+        acknowledgement = await send_request(server, GET, TEMPERATURE, accept=0)
         assert (acknowledgement.code, acknowledgement.mtype) == (0, ACK)
-        device.behavior.hold.set()
-        answer = Message.decode(await server.next())
-        assert (answer.mtype, answer.token, answer.payload) == (CON, b"\xaa", b"21.5")
-        server.send(b"\x60\x00" + answer.mid.to_bytes(2, "big"))
+        device.behavior.respond_after.set()
+        response = Message.decode(await server.next())
+        assert (response.mtype, response.token, response.payload) == (CON, b"\xaa", b"21.5")
+        server.send(b"\x60\x00" + response.mid.to_bytes(2, "big"))
 
 
-async def test_without_text_plain_a_server_gets_4_06_and_then_tlv(server, device):
+async def test_device_without_text_plain_responds_4_06_and_supports_tlv(server, device):
     device.behavior.formats = frozenset({11542})
-    assert (await ask(server, GET, TEMPERATURE, accept=0)).code.dotted == "4.06"
-    tlv = await ask(server, GET, TEMPERATURE, accept=11542)
+    assert (await send_request(server, GET, TEMPERATURE, accept=0)).code.dotted == "4.06"
+    tlv = await send_request(server, GET, TEMPERATURE, accept=11542)
     assert tlv.payload == bytes.fromhex("e4 1644 41ac0000")
-    usual = await ask(server, GET, TEMPERATURE)
-    assert (int(usual.opt.content_format), usual.payload) == (11542, tlv.payload)
+    default = await send_request(server, GET, TEMPERATURE)
+    assert (int(default.opt.content_format), default.payload) == (11542, tlv.payload)
 
 
-async def test_version_1_1_speaks_senml(server):
+async def test_version_1_1_supports_senml(server):
     clock = ManualClock(1_700_000_000_500)
     async with registered(server, version="1.1", clock=clock) as device:
-        text = await ask(server, GET, "/3311/0", accept=110)
+        text = await send_request(server, GET, "/3311/0", accept=110)
         assert text.payload == b'[{"n":"/3311/0/5850","vb":false},{"n":"/3311/0/5851","v":40}]'
-        assert (await ask(server, GET, "/3311", accept=110)).payload == text.payload
-        binary = await ask(server, GET, TEMPERATURE, accept=112)
+        assert (await send_request(server, GET, "/3311", accept=110)).payload == text.payload
+        binary = await send_request(server, GET, TEMPERATURE, accept=112)
         assert cbor2.loads(binary.payload) == [{0: TEMPERATURE, 2: 21.5}]
         body = b'[{"n":"/3311/0/5850","vb":true},{"n":"/3311/0/5999","v":1}]'
-        assert (await ask(server, PUT, "/3311/0", payload=body, content_format=110)).code.dotted == "4.04"
+        assert (await send_request(server, PUT, "/3311/0", payload=body, content_format=110)).code.dotted == "4.04"
         assert device.value(SWITCH) is False
         body = b'[{"bn":"/3311/0/","n":"5850","vb":true}]'
-        assert (await ask(server, PUT, SWITCH, payload=body, content_format=110)).code.dotted == "2.04"
+        assert (await send_request(server, PUT, SWITCH, payload=body, content_format=110)).code.dotted == "2.04"
         assert device.value(SWITCH) is True
         device.set_value(TEMPERATURE, 22.5)
-        sent = Message.decode(await accept(server, device.send(TEMPERATURE), CHANGED))
+        sent = Message.decode(await respond_created(server, device.send(TEMPERATURE), CHANGED))
         assert (int(sent.code), sent.opt.uri_path, int(sent.opt.content_format)) == (POST, ("dp",), 110)
         assert sent.payload == b'[{"n":"/3303/0/5700","v":22.5,"t":1700000000.5}]'
-        # A text holds one resource, and a TLV no object of several instances.
+        # Text represents one resource. TLV cannot represent an object.
         for path, accepted in (("/3311", 11542), ("/3311/0", 0), (TEMPERATURE, 42)):
-            await refuses(server, "4.06", GET, path, accept=accepted)
-        await refuses(server, "4.05", POST, SWITCH)
-        await refuses(server, "4.05", DELETE, "/3311/0")
+            await expect_error(server, "4.06", GET, path, accept=accepted)
+        await expect_error(server, "4.05", POST, SWITCH)
+        await expect_error(server, "4.05", DELETE, "/3311/0")
 
 
-async def test_discover_tells_the_resources_and_the_attributes_written_to_them(server, device):
-    written = await ask(server, PUT, TEMPERATURE, uri_query=("pmin=5", "pmax=60"))
+async def test_discover_returns_resources_with_written_attributes(server, device):
+    written = await send_request(server, PUT, TEMPERATURE, uri_query=("pmin=5", "pmax=60"))
     assert written.code.dotted == "2.04"
-    assert (await ask(server, PUT, TEMPERATURE, uri_query=("pmin=soon",))).code.dotted == "4.00"
-    links = await ask(server, GET, "/3303/0", accept=40)
+    assert (await send_request(server, PUT, TEMPERATURE, uri_query=("pmin=soon",))).code.dotted == "4.00"
+    links = await send_request(server, GET, "/3303/0", accept=40)
     assert int(links.opt.content_format) == 40
     assert links.payload == b"</3303/0>,</3303/0/5700>;pmin=5;pmax=60"
 
 
-async def test_pmin_holds_a_change_back_and_pmax_tells_a_value_that_did_not_change(server, device, clock):
-    # The attributes of a resource come before those of its instance, and these before those of its object.
-    await ask(server, PUT, "/3303", uri_query=("pmin=8",))
-    await ask(server, PUT, "/3303/0", uri_query=("pmin=5", "pmax=9"))
-    await ask(server, PUT, TEMPERATURE, uri_query=("pmax=60",))
+async def test_pmin_delays_change_and_pmax_repeats_unchanged_value(server, device, clock):
+    # Attributes of a resource override those of its instance, and these override those of its object.
+    await send_request(server, PUT, "/3303", uri_query=("pmin=8",))
+    await send_request(server, PUT, "/3303/0", uri_query=("pmin=5", "pmax=9"))
+    await send_request(server, PUT, TEMPERATURE, uri_query=("pmax=60",))
     await observe(server)
     for value in (22.0, 23.0):
         device.set_value(TEMPERATURE, value)
     for milliseconds in (5_000, 60_000):
         clock.advance(milliseconds - 1)
-        await nothing_came(server)
+        await expect_nothing(server)
         clock.advance(1)
-        await tells(server, b"23.0")
+        await expect_notification(server, b"23.0")
 
 
-async def test_what_is_due_while_it_sleeps_waits_for_the_next_contact(server, device, clock):
-    await ask(server, PUT, TEMPERATURE, uri_query=("pmax=60",))
+async def test_notifications_due_during_sleep_are_sent_at_next_contact(server, device, clock):
+    await send_request(server, PUT, TEMPERATURE, uri_query=("pmax=60",))
     await observe(server)
     port = device.port
     device.sleep()
@@ -193,35 +195,35 @@ async def test_what_is_due_while_it_sleeps_waits_for_the_next_contact(server, de
     for _ in range(3):
         clock.advance(60_000)
         await asyncio.sleep(0)
-    await accept(server, device.wake(), CHANGED)
-    await tells(server, b"21.5")
-    await nothing_came(server)
+    await respond_created(server, device.wake(), CHANGED)
+    await expect_notification(server, b"21.5")
+    await expect_nothing(server)
     clock.advance(60_000)
-    await tells(server, b"21.5")
+    await expect_notification(server, b"21.5")
     device.sleep()
-    # What is sent to it meanwhile is lost, and it tells its changes when it wakes.
+    # Messages to a sleeping device are lost. It sends its changes when it wakes up.
     server.send("40 00 0001")
     await until(lambda: device.lost_datagrams)
     device.set_value(TEMPERATURE, 25.0)
-    update = Message.decode(await accept(server, device.wake(), CHANGED))
+    update = Message.decode(await respond_created(server, device.wake(), CHANGED))
     assert update.opt.uri_path == ("rd", "a1")
-    await tells(server, b"25.0")
+    await expect_notification(server, b"25.0")
     assert device.port == port
-    await nothing_came(server)
+    await expect_nothing(server)
 
 
-async def test_a_pmax_that_is_over_already_is_told_at_once(server, device, clock):
+async def test_elapsed_pmax_notifies_at_once(server, device, clock):
     await observe(server)
     clock.advance(10_000)
-    told = await ask(server, PUT, TEMPERATURE, uri_query=("pmax=5",))
-    assert (told.token, told.payload) == (b"\xaa", b"21.5")
+    notification = await send_request(server, PUT, TEMPERATURE, uri_query=("pmax=5",))
+    assert (notification.token, notification.payload) == (b"\xaa", b"21.5")
     assert (await next_message(server)).code.dotted == "2.04"
     device.remove(TEMPERATURE)
     clock.advance(5_000)
-    await nothing_came(server)
+    await expect_nothing(server)
 
 
-async def test_notifications_as_a_test_wants_them(server, device):
+async def test_notify_with_custom_token_sequence_and_type(server, device):
     device.notify(b"\x99", b"1", sequence=7)
     unknown = await next_message(server)
     assert (unknown.mtype, unknown.token, unknown.opt.observe) == (NON, b"\x99", 7)
@@ -230,15 +232,15 @@ async def test_notifications_as_a_test_wants_them(server, device):
     device.observations.sequence = 2**24 - 2
     for value, sequence in ((1.0, 2**24 - 1), (2.0, 0)):
         device.set_value(TEMPERATURE, value)
-        told = Message.decode(await server.next())
-        assert (told.mtype, told.opt.observe or 0) == (CON, sequence)
-        server.send(b"\x60\x00" + told.mid.to_bytes(2, "big"))
+        notification = Message.decode(await server.next())
+        assert (notification.mtype, notification.opt.observe or 0) == (CON, sequence)
+        server.send(b"\x60\x00" + notification.mid.to_bytes(2, "big"))
     device.behavior.notifies = False
     device.set_value(TEMPERATURE, 3.0)
-    await nothing_came(server)
+    await expect_nothing(server)
 
 
-async def test_a_request_that_is_reset_fails(server, device):
+async def test_reset_request_fails(server, device):
     updating = asyncio.ensure_future(device.update())
     request = await server.next()
     server.send(b"\x70\x00" + request[2:4])
@@ -246,17 +248,17 @@ async def test_a_request_that_is_reset_fails(server, device):
         await updating
 
 
-async def test_an_observation_of_an_instance_takes_the_place_of_that_of_its_resource(server, device):
+async def test_observation_of_instance_replaces_that_of_its_resource(server, device):
     await observe(server, SWITCH, token=b"\x01")
     await observe(server, "/3311/0", accept=11542, token=b"\x02")
     device.set_value(SWITCH, True)
-    assert (await tells(server, bytes.fromhex("e1 16da 01  e1 16db 28"))).token == b"\x02"
-    await nothing_came(server)
+    assert (await expect_notification(server, bytes.fromhex("e1 16da 01  e1 16db 28"))).token == b"\x02"
+    await expect_nothing(server)
 
 
-async def test_a_device_that_is_cut_off_neither_answers_nor_tells(server):
-    hasty = Tuning(ack_timeout_seconds=0.1, retransmissions=1)
-    async with registered(server, tuning=hasty) as device:
+async def test_cut_off_device_sends_no_responses_and_notifications(server):
+    quick = Tuning(ack_timeout_seconds=0.1, retransmissions=1)
+    async with registered(server, tuning=quick) as device:
         await observe(server)
         device.cut_off()
         device.set_value(TEMPERATURE, 25.0)
@@ -264,43 +266,43 @@ async def test_a_device_that_is_cut_off_neither_answers_nor_tells(server):
             await device.update()
         device.restore()
         device.set_value(TEMPERATURE, 26.0)
-        await tells(server, b"26.0")
+        await expect_notification(server, b"26.0")
 
 
-async def test_a_restart_begins_with_other_message_ids_a_new_port_and_no_observations(server, device):
+async def test_restart_uses_new_port_and_drops_observations(server, device):
     port = device.port
     await observe(server)
-    update = Message.decode(await accept(server, device.restart(keeps_registration=True), CHANGED))
+    update = Message.decode(await respond_created(server, device.restart(keeps_registration=True), CHANGED))
     assert (update.opt.uri_path, len(device.observations)) == (("rd", "a1"), 0)
     assert device.port != port
 
 
-async def test_a_device_that_wakes_elsewhere_and_registers_has_no_observations(server):
+async def test_wake_from_new_port_with_registration_drops_observations(server):
     async with registered(server, queue_mode=True) as device:
         port = device.port
         await observe(server)
         device.sleep()
-        registration = await accept(server, device.wake(from_new_port=True, registers=True))
+        registration = await respond_created(server, device.wake(from_new_port=True, registers=True))
         assert b"b=UQ" in registration
         assert (device.registration_id, len(device.observations)) == ("b2", 0)
         assert device.port == server.peer[1] != port
-        update = Message.decode(await accept(server, device.update(lifetime_seconds=30, binding="U"), CHANGED))
+        update = Message.decode(await respond_created(server, device.update(lifetime_seconds=30, binding="U"), CHANGED))
         assert (update.opt.uri_query, update.payload, update.opt.content_format) == (("lt=30", "b=U"), b"", None)
-        await accept(server, device.deregister(), b"\x64\x42")
+        await respond_created(server, device.deregister(), b"\x64\x42")
         assert not device.is_registered
 
 
-async def test_a_callback_that_fails_is_an_internal_error_and_the_next_request_is_answered(server, caplog):
+async def test_failing_callback_responds_5_00_and_next_request_succeeds(server, caplog):
     def fail(_: bytes) -> None:
         raise RuntimeError("out of order")
 
     with caplog.at_level(logging.CRITICAL):
         async with registered(server, resources=[DeviceResource("/3/0/4", on_execute=fail)]):
-            await refuses(server, "5.00", POST, "/3/0/4")
-            await refuses(server, "4.04", POST, "/3/0/5")
+            await expect_error(server, "5.00", POST, "/3/0/4")
+            await expect_error(server, "4.04", POST, "/3/0/5")
 
 
-async def test_a_closed_device_asks_nobody(server):
+async def test_closed_device_cannot_send_requests(server):
     device = LwM2MDevice(server.url, "probe", thermometer(), clock=ManualClock(0))
     with pytest.raises(Unreachable, match="has to register first"):
         await device.deregister()
@@ -310,8 +312,8 @@ async def test_a_closed_device_asks_nobody(server):
             await task
 
 
-def test_what_a_device_cannot_have_is_refused() -> None:
-    with pytest.raises(ValueError, match="no path of a resource"):
+def test_invalid_path_key_or_value_is_rejected() -> None:
+    with pytest.raises(ValueError, match="not the path of a resource"):
         LwM2MDevice("coap://127.0.0.1", "probe", [DeviceResource("/3303/0")], clock=ManualClock(0))
     with pytest.raises(ValueError, match="needs a pre-shared key"):
         LwM2MDevice("coaps://127.0.0.1", "probe", clock=ManualClock(0))
@@ -321,7 +323,7 @@ def test_what_a_device_cannot_have_is_refused() -> None:
     assert device.value(TEMPERATURE) == 21.5
 
 
-def test_links_tell_what_can_be_observed_and_what_is_sent_unasked() -> None:
+def test_links_announce_observable_and_auto_observed_resources() -> None:
     resources = [
         DeviceResource("/3303/0/5700", 1.5),
         DeviceResource("/3/0/0", "a", observable=False),
@@ -331,7 +333,7 @@ def test_links_tell_what_can_be_observed_and_what_is_sent_unasked() -> None:
     assert write_links(resources) == '</3/0/0>,</3/0/4>,</3200/0/5500>;obs;aobs="513",</3303/0/5700>;obs'
 
 
-def test_an_address_of_a_server():
+def test_server_address_is_parsed_with_default_ports():
     for url, address in {
         "coap://192.0.2.1": ServerAddress("192.0.2.1", 5683),
         "coaps://mirror.example": ServerAddress("mirror.example", 5684, is_secure=True),
@@ -341,7 +343,7 @@ def test_an_address_of_a_server():
 
 
 def _mutated(chance: random.Random) -> bytes:
-    """A request with some bytes changed, cut off or put in."""
+    """Return a request with some bytes changed, removed or added."""
     request = bytearray.fromhex("41 01 0001 aa  60 54 33333033 01 30 04 35373030 60 ff 31")
     request[2:4] = chance.randbytes(2)
     for _ in range(chance.randrange(4)):
@@ -349,22 +351,22 @@ def _mutated(chance: random.Random) -> bytes:
     return bytes(request[: chance.randrange(1, len(request) + 1)]) + chance.randbytes(chance.choice((0, 0, 3, 40)))
 
 
-async def test_whatever_comes_the_device_goes_on(server, device, caplog):
+async def test_mutated_datagrams_do_not_stop_device(server, device, caplog):
     chance = random.Random(7)
     for number in range(300):
         server.send(_mutated(chance))
         server.send(b"\x40\x00" + number.to_bytes(2, "big"))
         while await server.next() != b"\x70\x00" + number.to_bytes(2, "big"):
             pass
-    device.observations.forget()
-    answer = await ask(server, GET, TEMPERATURE, accept=0, token=b"\x99")
-    while answer.token != b"\x99":
-        answer = Message.decode(await server.next())
-    assert answer.payload == b"21.5"
+    device.observations.clear()
+    response = await send_request(server, GET, TEMPERATURE, accept=0, token=b"\x99")
+    while response.token != b"\x99":
+        response = Message.decode(await server.next())
+    assert response.payload == b"21.5"
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-async def test_what_is_written_in_blocks_is_read_in_blocks_of_any_size(server):
+async def test_value_written_in_blocks_is_read_in_blocks_of_any_size(server):
     written: list[Any] = []
     package = DeviceResource(FIRMWARE, b"", writable=True, on_write=written.append)
     async with registered(server, resources=[package]) as device:
@@ -372,17 +374,17 @@ async def test_what_is_written_in_blocks_is_read_in_blocks_of_any_size(server):
             body, block = random.Random(size).randbytes(size), 16 << exponent
             for begin in range(0, max(size, 1), block):
                 last = begin + block >= size
-                place = (begin // block, not last, exponent)
-                part = {"payload": body[begin : begin + block], "content_format": 42, "block1": place}
-                answer = await ask(server, PUT, FIRMWARE, **part)
-                assert (answer.code.dotted, answer.opt.block1[0]) == ("2.04" if last else "2.31", place[0])
+                block_option = (begin // block, not last, exponent)
+                block_request = {"payload": body[begin : begin + block], "content_format": 42, "block1": block_option}
+                response = await send_request(server, PUT, FIRMWARE, **block_request)
+                assert (response.code.dotted, response.opt.block1[0]) == ("2.04" if last else "2.31", block_option[0])
             assert device.value(FIRMWARE) == written.pop() == body
             read, more = b"", True
             while more:
-                place = (len(read) // block, False, exponent)
-                answer = await ask(server, GET, FIRMWARE, accept=42, block2=place)
-                read += answer.payload
-                more = answer.opt.block2 is not None and answer.opt.block2.more
+                block_option = (len(read) // block, False, exponent)
+                response = await send_request(server, GET, FIRMWARE, accept=42, block2=block_option)
+                read += response.payload
+                more = response.opt.block2 is not None and response.opt.block2.more
             assert read == body
-        gap = await ask(server, PUT, FIRMWARE, payload=b"x" * 1024, content_format=42, block1=(1, True, 6))
+        gap = await send_request(server, PUT, FIRMWARE, payload=b"x" * 1024, content_format=42, block1=(1, True, 6))
         assert (gap.code.dotted, device.value(FIRMWARE), written) == ("4.08", body, [])

@@ -1,4 +1,4 @@
-"""The command mirror-device: its errors, and a process that registers, answers and says farewell."""
+"""The command mirror-device: its errors, and a process that registers, responds and deregisters."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ LIMIT_SECONDS = 60
 needs_kinds = pytest.mark.skipif(not kinds_by_name(), reason="its kinds are those of the simulated devices")
 
 
-def test_what_cannot_be_is_told_with_the_cure():
+def test_invalid_options_fail_with_the_cure():
     for words, told in (
         (["--server", "http://127.0.0.1"], "write it like coap://127.0.0.1:5683"),
         (["--server", "coap://127.0.0.1:99999"], "write it like coap://127.0.0.1:5683"),
         (["--server", "coaps://127.0.0.1"], "MIRROR_DEVICE_PSK"),
         (["--server", "coaps://127.0.0.1", "--psk", "secret"], "hexadecimal digits"),
-        (["--server", "coaps://127.0.0.1", "--psk", "00ff", "--count", "2"], "a key of its own"),
+        (["--server", "coaps://127.0.0.1", "--psk", "00ff", "--count", "2"], "its own key"),
         (["--server", "coaps://127.0.0.1", "--psk", "00" * 17], "1 to 16 bytes"),
         (["--server", "coaps://127.0.0.1", "--psk", "00ff", "--identity", "x" * 33], "1 to 32 bytes"),
-        (["--server", "coap://127.0.0.1", "--psk", "00ff"], "--psk is for coaps:// alone"),
+        (["--server", "coap://127.0.0.1", "--psk", "00ff"], "--psk is for coaps:// only"),
         (["--server", "coap://127.0.0.1", "--format", "senml-json"], "add --version 1.1"),
         (["--server", "coap://127.0.0.1", "--name", "a\nb"], "printable characters"),
     ):
@@ -41,14 +41,14 @@ def test_what_cannot_be_is_told_with_the_cure():
         assert "secret'" not in ended.output
 
 
-def test_without_aiocoap_the_extra_is_named(monkeypatch):
+def test_missing_aiocoap_error_names_the_extra(monkeypatch):
     monkeypatch.setattr(command, "find_spec", lambda name: None)
     ended = CliRunner().invoke(command.main, ["--name", "probe", "--server", "coap://127.0.0.1"])
     assert ended.exit_code == 1
     assert "pip install 'device-state-mirror[lwm2m]'" in ended.output
 
 
-def test_without_the_simulated_devices_whose_kinds_it_is_of_the_cure_is_told():
+def test_missing_simulator_error_has_the_cure():
     program = (
         "import sys; sys.modules['mirror_server.extensions.simulator'] = None\n"
         "from mirror_server.extensions.lwm2m.device.command import main; main()"
@@ -57,11 +57,11 @@ def test_without_the_simulated_devices_whose_kinds_it_is_of_the_cure_is_told():
         words = [sys.executable, "-c", program, "--name", "probe", "--server", "coap://127.0.0.1", *kind]
         ended = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
         assert ended.returncode == 1
-        assert ended.stderr.startswith("Error: what this device measures is of the simulated devices")
+        assert ended.stderr.startswith("Error: mirror-device needs the models of the simulated devices")
         assert "pip install --force-reinstall 'device-state-mirror[lwm2m]'" in ended.stderr
 
 
-def test_the_help_needs_no_extra():
+def test_help_works_without_extras():
     program = (
         "import sys; sys.modules['aiocoap'] = sys.modules['DTLSSocket'] = None\n"
         "from mirror_server.extensions.lwm2m.device.command import main; main(['--help'])"
@@ -91,9 +91,9 @@ def server() -> socket.socket:
 
 @needs_kinds
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_registers_answers_and_deregisters_at_the_end(server, number):
+def test_device_registers_responds_and_deregisters_on_signal(server, number):
     with _start(server, "--kind", "door-contact", "--lifetime", "60") as process:
-        # Before anything was answered.
+        # Printed before any response.
         assert process.stdout.readline() == f"probe: registering with coap://127.0.0.1:{server.getsockname()[1]}\n"
         request, peer = server.recvfrom(2000)
         assert request[1] == 2
@@ -113,7 +113,7 @@ def test_it_registers_answers_and_deregisters_at_the_end(server, number):
         assert (told, process.returncode) == ("probe: deregistered\n", 0)
 
 
-def test_more_devices_than_files_may_be_open_are_refused_before_anything_is_sent(server):
+def test_count_above_open_file_limit_fails_before_sending(server):
     url = f"coap://127.0.0.1:{server.getsockname()[1]}"
     program = (
         "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (100, 200))\n"
@@ -122,11 +122,11 @@ def test_more_devices_than_files_may_be_open_are_refused_before_anything_is_sent
     words = [sys.executable, "-c", program, "--server", url, "--name", "probe", "--count", "1000"]
     ended = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
     assert ended.returncode == 2
-    assert "--count 1000 needs 1064 open files, and 'ulimit -Hn' allows 200: have fewer devices" in ended.stderr
+    assert "--count 1000 needs 1064 open files, and 'ulimit -Hn' allows 200: use fewer devices" in ended.stderr
 
 
 @needs_kinds
-def test_several_devices_to_whose_server_nobody_listens_end_with_one_line_and_the_reason():
+def test_devices_without_a_listening_server_exit_with_one_error_line():
     port = free_port(socket.SOCK_DGRAM)
     with _start(port, "--count", "3") as process:
         told, _ = process.communicate(timeout=LIMIT_SECONDS)

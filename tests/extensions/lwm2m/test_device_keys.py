@@ -1,4 +1,4 @@
-"""Pre-shared keys of real devices: made once, moved, revoked, beside a running server; no secret is shown again."""
+"""Pre-shared keys of real devices: created, renamed and revoked while a server runs. No secret is shown again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import closing
 from unittest.mock import Mock
 
 import pytest
-from operator_commands import done, refused, refused_in_one_line
+from operator_commands import assert_fails, assert_fails_in_one_line, done
 
 from mirror_server.devices.link import Registration
 from mirror_server.extensions.lwm2m import device_keys
@@ -62,13 +62,13 @@ def names_with_a_key(database: Database) -> list[str]:
 
 
 def new_key(database: Database, identities: Identities) -> bytes:
-    """Give the device a key, and let it come by it."""
+    """Create the key of the device, and use it in a handshake."""
     key = device_keys.add(database, NAME, None, BEGIN)
     assert identities.secret(NAME) == key.secret
     return key.secret
 
 
-def test_a_key_is_printed_once_with_how_to_use_it_and_the_handshake_finds_it(url, database, identities):
+def test_added_key_is_printed_once_with_instructions_and_found_by_handshake(url, database, identities):
     made = done(url, "devices", "add", NAME)
     secret = secret_in(made)
     assert f"mirror-device --server coaps://127.0.0.1:5684 --name {NAME}" in made
@@ -82,7 +82,7 @@ def test_a_key_is_printed_once_with_how_to_use_it_and_the_handshake_finds_it(url
     assert secret not in listed
 
 
-def test_two_keys_differ_and_an_identity_may_be_another_than_the_name_quoted_for_a_shell(url, identities):
+def test_keys_are_unique_and_custom_identity_is_quoted_for_the_shell(url, identities):
     one, other = done(url, "devices", "add", "one", "--identity", "sim-1"), done(url, "devices", "add", "other")
     assert secret_in(one) != secret_in(other)
     assert "--name one --identity sim-1" in one
@@ -91,27 +91,27 @@ def test_two_keys_differ_and_an_identity_may_be_another_than_the_name_quoted_for
     assert "--name 'a $(b)' --identity 'c d'" in done(url, "devices", "add", "a $(b)", "--identity", "c d")
 
 
-def test_what_cannot_be_a_device_is_refused_with_what_to_do(url, database):
+def test_add_with_invalid_or_existing_name_fails_with_the_cure(url, database):
     done(url, "devices", "add", "known")
     for arguments, reason in (
         (["known"], "'known' already has a key, which is not shown again; to replace it, run 'mirror-server devices"),
         (["new", "--identity", "known"], "the identity 'known' belongs to 'known'; set another one with --identity"),
-        (["a\x1b[2J"], "an endpoint name must have at least one visible and only printable characters"),
-        ([" "], "an endpoint name must have at least one visible"),
-        (["a", "--identity", "b\n"], "an identity must have at least one visible and only printable characters"),
+        (["a\x1b[2J"], "an endpoint name must have only printable characters, at least one of them visible"),
+        ([" "], "an endpoint name must have only printable"),
+        (["a", "--identity", "b\n"], "an identity must have only printable characters, at least one of them visible"),
         (["ä" * 17], "has 34 bytes, the maximum is 32; set a shorter one with --identity"),
         (["n" * 253, "--identity", "short"], "an endpoint name has at most 252 bytes, got 253"),
     ):
-        told = refused_in_one_line(url, "devices", "add", *arguments, told=reason)
+        told = assert_fails_in_one_line(url, "devices", "add", *arguments, message=reason)
         assert told.rstrip("\n").isprintable()
         assert names_with_a_key(database) == ["known"]
 
 
-def test_the_longest_names_are_taken(database):
+def test_longest_allowed_name_and_identity_are_accepted(database):
     assert device_keys.add(database, "n" * 252, LONGEST_IDENTITY, BEGIN).identity == LONGEST_IDENTITY
 
 
-def test_of_two_that_add_the_same_device_at_once_one_is_refused(url):
+def test_concurrent_adds_of_one_device_create_one_key(url):
     def add(number: int) -> bool:
         try:
             with closing(open_database(url)) as own:
@@ -124,14 +124,14 @@ def test_of_two_that_add_the_same_device_at_once_one_is_refused(url):
         assert sorted(threads.map(add, range(2))) == [False, True]
 
 
-@pytest.mark.parametrize("command", [["revoke", "nobody"], ["rename", "nobody", "somebody"]])
-def test_a_device_without_a_key_is_named_with_what_shows_the_others(url, database, command):
-    told = "device 'nobody' has no key; 'mirror-server devices list' shows the devices with a key"
-    refused(url, "devices", *command, told=told)
+@pytest.mark.parametrize("command", [["revoke", "unknown"], ["rename", "unknown", "other"]])
+def test_revoke_or_rename_without_key_fails_and_points_to_list(url, database, command):
+    told = "device 'unknown' has no key; 'mirror-server devices list' shows the devices with a key"
+    assert_fails(url, "devices", *command, message=told)
 
 
 @pytest.mark.parametrize("change", [["revoke", NAME], ["rename", NAME, "other"]])
-def test_the_sessions_of_a_key_that_is_changed_are_to_end_once(url, identities, change):
+def test_changed_key_ends_its_sessions_once(url, identities, change):
     for name in (NAME, "bystander"):
         done(url, "devices", "add", name)
     assert ended(identities) == set()
@@ -144,29 +144,29 @@ def test_the_sessions_of_a_key_that_is_changed_are_to_end_once(url, identities, 
     assert (identities.secret(NAME) is not None) is (change[0] == "rename")
 
 
-def test_a_mistyped_database_is_told_and_not_made(tmp_path, monkeypatch):
+def test_mistyped_database_fails_and_is_not_created(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    refused("sqlite:///mirorr.db", "devices", "revoke", "d", told="there is no database mirorr.db")
+    assert_fails("sqlite:///mirorr.db", "devices", "revoke", "d", message="there is no database mirorr.db")
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("shakes_hands_first", [False, True])
-def test_a_session_of_a_revoked_key_does_not_go_on_with_the_new_one(database, identities, shakes_hands_first):
+@pytest.mark.parametrize("handshakes_first", [False, True])
+def test_session_of_revoked_key_ends_although_a_new_key_exists(database, identities, handshakes_first):
     new_key(database, identities)
     assert ended(identities) == set()
     device_keys.revoke(database, NAME)
     new = device_keys.add(database, NAME, None, BEGIN)
-    if shakes_hands_first:
+    if handshakes_first:
         assert identities.secret(NAME) == new.secret
     assert ended(identities) == {NAME}
     assert identities.secret(NAME) == new.secret
     assert ended(identities) == set()
 
 
-def test_who_comes_with_a_new_key_while_it_is_looked_for_changes_is_held_on_to(database, identities, monkeypatch):
+def test_session_with_new_key_during_change_check_continues_and_stays_watched(database, identities, monkeypatch):
     read = database.read
 
-    def read_behind_a_handshake():
+    def read_after_handshake():
         assert identities.secret(NAME) == new.secret
         return read()
 
@@ -174,15 +174,13 @@ def test_who_comes_with_a_new_key_while_it_is_looked_for_changes_is_held_on_to(d
     device_keys.revoke(database, NAME)
     new = device_keys.add(database, NAME, None, BEGIN)
     with monkeypatch.context() as slow:
-        slow.setattr(database, "read", read_behind_a_handshake)
+        slow.setattr(database, "read", read_after_handshake)
         assert ended(identities) == {NAME}
     device_keys.revoke(database, NAME)
-    assert ended(identities) == {NAME}, "the session that came between goes on"
+    assert ended(identities) == {NAME}, "the session with the new key is still watched"
 
 
-def test_while_the_database_does_not_answer_nobody_comes_in_and_sessions_go_on(
-    database, identities, monkeypatch, caplog
-):
+def test_unavailable_database_blocks_handshakes_and_keeps_sessions(database, identities, monkeypatch, caplog):
     secret = new_key(database, identities)
     device_keys.revoke(database, NAME)
     with monkeypatch.context() as down, caplog.at_level(logging.WARNING):
@@ -194,13 +192,13 @@ def test_while_the_database_does_not_answer_nobody_comes_in_and_sessions_go_on(
     assert ended(identities) == {NAME}
 
 
-def test_unknown_identities_are_not_held_in_memory(identities):
+def test_unknown_identities_use_no_memory(identities):
     for number in range(100):
-        assert identities.secret(f"nobody-{number}") is None
+        assert identities.secret(f"unknown-{number}") is None
     assert not identities._in_use
 
 
-def test_a_renamed_device_keeps_its_key_and_in_the_mirror_its_id(url, services):
+def test_renamed_device_keeps_key_and_device_id(url, services):
     device_id = register(services, "old")
     key = device_keys.add(services.database, "old", "identity", BEGIN)
     assert done(url, "devices", "rename", "old", "new") == "renamed old to new\n"
@@ -212,7 +210,7 @@ def test_a_renamed_device_keeps_its_key_and_in_the_mirror_its_id(url, services):
     assert register(services, "old") != device_id
 
 
-def test_a_device_of_the_new_name_keeps_what_the_mirror_has_of_it(url, services):
+def test_rename_to_existing_name_keeps_both_devices(url, services):
     old, new = register(services, "old"), register(services, "new")
     device_keys.add(services.database, "old", None, BEGIN)
     told = "No device was renamed in the mirror: it has none with the old name, or one with the new name too"
@@ -220,19 +218,19 @@ def test_a_device_of_the_new_name_keeps_what_the_mirror_has_of_it(url, services)
     assert (register(services, "old"), register(services, "new")) == (old, new)
 
 
-def test_a_name_that_cannot_be_had_changes_nothing(database):
+def test_rename_to_invalid_or_used_name_changes_nothing(database):
     keys = [device_keys.add(database, name, None, BEGIN) for name in ("old", "taken")]
     for new_name, reason in (
         ("taken", "'taken' already has a key; revoke that key first, or use another name"),
         ("old", "'old' already has a key"),
-        ("a\tb", "at least one visible and only printable characters"),
+        ("a\tb", "only printable characters, at least one of them visible"),
     ):
         with pytest.raises(InvalidDeviceKey, match=re.escape(reason)):
             device_keys.rename(database, "old", new_name)
         assert [stored(database, name) for name in ("old", "taken")] == keys
 
 
-def test_erasing_a_device_takes_its_key_along_and_ends_its_session(services):
+def test_erased_device_loses_key_and_session(services):
     device_id = register(services, "here")
     for name in ("here", "other"):
         device_keys.add(services.database, name, None, BEGIN)
@@ -246,13 +244,13 @@ def test_erasing_a_device_takes_its_key_along_and_ends_its_session(services):
 
 
 @pytest.mark.sqlite
-def test_no_key_is_put_where_others_can_read_it(tmp_path):
+def test_add_to_database_readable_by_others_fails(tmp_path):
     path = tmp_path / "a mirror.db"
     url = f"sqlite:///{path}"
     done(url, "devices", "add", "first")
     with closing(open_database(url)):
         for exposed in (path, path.with_name(f"{path.name}-wal")):
             exposed.chmod(0o640)
-            refused(url, "devices", "add", "second", told=f"first: chmod 600 '{exposed}'\n")
+            assert_fails(url, "devices", "add", "second", message=f"first: chmod 600 '{exposed}'\n")
             exposed.chmod(0o600)
         done(url, "devices", "add", "second")

@@ -1,4 +1,4 @@
-"""Links of registrations and of answers to Discover: what stacks send, and what nobody should."""
+"""Links of registrations and Discover responses: those of real stacks, and malformed ones."""
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +15,7 @@ def paths(links):
     return [resource.announced.path for resource in links.resources]
 
 
-def test_a_registration_by_resources():
+def test_links_to_resources_are_parsed():
     links = read_links(b'</3303/0/5700>;obs;rt="temperature",</3/0/0>,</5/0/0>')
     announced = (
         AnnouncedResource(TEMPERATURE, "temperature", observable=True),
@@ -25,7 +25,7 @@ def test_a_registration_by_resources():
     assert links == Links(tuple(map(LinkedResource, announced)))
 
 
-def test_where_the_objects_are_and_which_formats_are_spoken():
+def test_root_link_sets_prefix_and_content_formats():
     for text, formats, prefix in (
         ('</>;rt="oma.lwm2m";ct="110 112",</1/0>', {110, 112}, ""),
         ("</>;rt=oma.lwm2m;ct=11542,</1/0>", {11542}, ""),
@@ -39,7 +39,7 @@ def test_where_the_objects_are_and_which_formats_are_spoken():
         assert read_links(text.encode()) == Links((), ("/1/0",), frozenset(formats), prefix), text
 
 
-def test_a_prefix_may_stand_in_front_of_paths_or_be_left_out():
+def test_prefix_of_paths_is_optional():
     text = b'</lwm2m>;rt="oma.lwm2m",</lwm2m/3303/0/5700>,</3/0/0>,</sensors/temp>,</lwm2mx/3/0/1>,</lwm2m3/0/1>'
     assert paths(read_links(text)) == [TEMPERATURE, "/3/0/0"]
     # A response to Discover has the prefix of the registration.
@@ -47,7 +47,7 @@ def test_a_prefix_may_stand_in_front_of_paths_or_be_left_out():
     assert paths(read_links(text, prefix="/lwm2m")) == [TEMPERATURE, "/3303/0/5701"]
 
 
-def test_an_auto_observation_tells_its_token():
+def test_aobs_attribute_sets_token():
     for attribute in ('aobs="727"', "aobs=727", "aobs;id=727", 'id="727";AOBS'):
         (resource,) = read_links(f"<{TEMPERATURE}>;{attribute}".encode()).resources
         assert resource.auto_token == b"\x02\xd7"
@@ -56,13 +56,13 @@ def test_an_auto_observation_tells_its_token():
         assert read_links(b"</3/0/9>;aobs=%d" % number).resources[0].auto_token == token
 
 
-def test_a_value_is_published_with_the_registration():
+def test_v_attribute_publishes_value():
     (resource, other) = read_links(b'</3303/0/5700>;v="1.5e+00",</3/0/0>;v="a, \\"b\\"; \\\\"').resources
     assert resource.published == Content(b"1.5e+00")
     assert other.published == Content(b'a, "b"; \\')
 
 
-def test_what_cannot_be_taken_is_refused_with_the_reason_and_the_cure():
+def test_invalid_links_fail_with_reason_and_cure():
     for payload, reason in (
         (b"</1", "character 0 begins no link"),
         (b"garbage", "write links like"),
@@ -83,11 +83,11 @@ def test_what_cannot_be_taken_is_refused_with_the_reason_and_the_cure():
         (b",".join(b"</%d/0>" % number for number in range(3001)), "the maximum is 3000"),
         (b" " * (256 * 1024 + 1), "the maximum is 262144"),
     ):
-        with pytest.raises(BadLinks, match=reason) as error_response:
+        with pytest.raises(BadLinks, match=reason) as caught:
             read_links(payload)
-        assert str(error_response.value).isprintable()
-        assert len(str(error_response.value)) < 250
-    # The limits are the caller's.
+        assert str(caught.value).isprintable()
+        assert len(str(caught.value)) < 250
+    # The caller can set the limits.
     assert len(read_links(b"</1/0>,</2/0>", max_links=2, max_bytes=13).to_discover) == 2
     for limit, reason in (({"max_links": 1}, "the maximum is 1"), ({"max_bytes": 12}, "the maximum is 12")):
         with pytest.raises(BadLinks, match=reason):
@@ -105,7 +105,7 @@ fragments = st.sampled_from(
 
 @settings(max_examples=40)
 @given(st.lists(fragments | st.text(max_size=3), max_size=40).map("".join).map(str.encode) | st.binary())
-def test_nothing_but_the_one_error_is_raised(payload):
+def test_arbitrary_links_parse_or_raise_bad_links(payload):
     try:
         links = read_links(payload)
     except BadLinks:
@@ -113,7 +113,7 @@ def test_nothing_but_the_one_error_is_raised(payload):
     assert len(set(paths(links))) == len(links.resources)
 
 
-def test_only_what_is_readable_is_observed_and_all_of_it_where_no_link_says_obs():
+def test_readable_resources_are_observable_unless_some_links_have_obs():
     for text, observable in {
         f"<{TEMPERATURE}>,<{DIMMER}>,</27000/0/1>": [TEMPERATURE, DIMMER, "/27000/0/1"],
         f"<{TEMPERATURE}>;aobs=9,<{DIMMER}>": [TEMPERATURE, DIMMER],
@@ -126,17 +126,17 @@ def test_only_what_is_readable_is_observed_and_all_of_it_where_no_link_says_obs(
     assert (package.auto_token, package.published, package.announced.auto_observed) == (None, None, False)
 
 
-def test_objects_and_instances_are_discovered_and_what_is_no_resource_does_no_harm():
+def test_links_to_objects_and_instances_are_to_discover_and_others_ignored():
     for text, resources, to_discover in (
         ("</1/0>,</3>;ver=1.1,</3/0>,</5>,</3303/0/5700>,</3303/0>;dim=2", [TEMPERATURE], ("/1/0", "/3/0", "/5")),
-        # Resource instances are of their resource, and a path counts once.
+        # Resource instances belong to their resource, and duplicate paths count once.
         ("</3/0/7/0>;obs,</3/0/7/1>,</3/0/7>;rt=late,</1/0>,</1/0>", ["/3/0/7"], ("/1/0",)),
         (
             ' </3303/0/5700> ; obs ; title*="x,y;z" ; sz = 3;,, </1/0> ,\r\n</3/0/0>;',
             [TEMPERATURE, "/3/0/0"],
             ("/1/0",),
         ),
-        # Objects 0 and 21 hold keys.
+        # Objects 0 and 21 have keys.
         ("</.well-known/core>,</sensors/temp>,</0/0>,</0/0/5>,</21/0>,<coap://x/3/0>,<>", [], ()),
     ):
         links = read_links(text.encode())

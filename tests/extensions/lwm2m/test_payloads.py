@@ -1,4 +1,4 @@
-"""What devices tell in each format, as the mirror stores it."""
+"""Payloads of devices in each format, and the values that the mirror stores."""
 
 import json
 from datetime import UTC
@@ -18,7 +18,7 @@ NOW = 1_700_000_000_000
 TEXT, LINKS, OCTETS, JSON, CBOR, SENML, SENML_CBOR, TLV, OLD_JSON = 0, 40, 42, 50, 60, 110, 112, 11542, 11543
 TEMPERATURE, DIMMER, UNDECLARED = "/3303/0/5700", "/3311/0/5851", "/27000/0/1"
 
-# The Device object as the specification has it: LwM2M core 1.0, 6.4.3.1; 1.1, 7.4.3 to 7.4.6.
+# The Device object of the specification: LwM2M core 1.0, 6.4.3.1; 1.1, 7.4.3 to 7.4.6.
 DEVICE_TLV = bytes.fromhex(
     "c800144f70656e204d6f62696c6520416c6c69616e6365c801164c69676874776569676874204d324d20436c69656e74"
     "c80209333435303030313233c303312e30860641000141010588070842000ed842011388870841007d42010384"
@@ -35,18 +35,18 @@ _ENTRIES = [{"sv" if name == "vs" else name: item for name, item in record.items
 DEVICE_JSON = json.dumps({"bn": _ENTRIES[0].pop("bn"), "e": _ENTRIES}).encode()
 
 
-def told(payload, number, path, max_age_seconds=None):
+def reported(payload, number, path, max_age_seconds=None):
     return contents(payload, number, path, NOW, max_age_seconds)
 
 
-def test_the_device_object_of_the_specification():
+def test_device_object_of_the_specification_in_all_formats():
     for payload, number in (
         (DEVICE_TLV, TLV),
         (DEVICE_SENML, SENML),
         (DEVICE_CBOR, SENML_CBOR),
         (DEVICE_JSON, OLD_JSON),
     ):
-        found = {path: content for path, content, _ in told(payload, number, "/3/0")}
+        found = {path: content for path, content, _ in reported(payload, number, "/3/0")}
         texts = {
             path: content.payload.decode() for path, content in found.items() if content.content_type == "text/plain"
         }
@@ -58,34 +58,34 @@ def test_the_device_object_of_the_specification():
         assert list(with_instances["/3/0/7"]) == ["/3/0/7/0", "/3/0/7/1"]
 
 
-def test_two_instances_of_an_object_in_tlv():
+def test_tlv_with_two_object_instances():
     # LwM2M core 1.0, 6.4.3.2: the access control object, which the table does not have.
     payload = bytes.fromhex("08000ec10001c101008302417f07c1037f080212c10003c101008702417f0761013601c1037f")
-    found = {path: content for path, content, _ in told(payload, TLV, "/2")}
+    found = {path: content for path, content, _ in reported(payload, TLV, "/2")}
     assert list(found) == [f"/2/{instance}/{resource}" for instance in (0, 2) for resource in (0, 1, 2, 3)]
     assert found["/2/0/0"] == Content(b"\xc1\x00\x01", LWM2M_TLV)
     assert found["/2/2/2"] == Content(bytes.fromhex("8702417f0761013601"), LWM2M_TLV)
 
 
-def test_a_history_of_the_specification_is_told_oldest_first():
-    # LwM2M core 1.1, 7.4.4; its base time is below 2**28, and so in the time to come.
+def test_senml_history_is_returned_oldest_first():
+    # LwM2M core 1.1, 7.4.4; its base time is below 2**28, and so in the future.
     pack = b"""[{"bn":"/72/","bt":25462634,"n":"1/2","v":22.4,"t":-5},{"n":"1/2","v":22.9,"t":-30},
         {"n":"1/2","v":24.1,"t":-50}]"""
-    found = told(pack, SENML, "/72")
+    found = reported(pack, SENML, "/72")
     assert [decode(*part.content[:2], part.path).python for part in found] == [24.1, 22.9, 22.4]
     assert {(part.path, part.changed_at) for part in found} == {("/72/1/2", None)}
 
 
-def test_a_text_stays_the_very_bytes():
-    assert told(b"2.050000e+01", TEXT, TEMPERATURE) == [ReportedPayload(TEMPERATURE, Content(b"2.050000e+01"))]
-    assert told(b"13.0", None, DIMMER, 30) == [ReportedPayload(DIMMER, Content(b"13.0", max_age_seconds=30))]
-    assert told(b"\xff", TEXT, TEMPERATURE) == [ReportedPayload(TEMPERATURE, Content(b"\xff"))]
+def test_text_payload_is_unchanged():
+    assert reported(b"2.050000e+01", TEXT, TEMPERATURE) == [ReportedPayload(TEMPERATURE, Content(b"2.050000e+01"))]
+    assert reported(b"13.0", None, DIMMER, 30) == [ReportedPayload(DIMMER, Content(b"13.0", max_age_seconds=30))]
+    assert reported(b"\xff", TEXT, TEMPERATURE) == [ReportedPayload(TEMPERATURE, Content(b"\xff"))]
     # Without a format it is text, or the bytes that are declared.
-    assert told(b"\x00\x01", None, "/5/0/0")[0].content == Content(b"\x00\x01", "application/octet-stream")
-    assert told(b"a", None, UNDECLARED)[0].content == Content(b"a")
+    assert reported(b"\x00\x01", None, "/5/0/0")[0].content == Content(b"\x00\x01", "application/octet-stream")
+    assert reported(b"a", None, UNDECLARED)[0].content == Content(b"a")
 
 
-def test_a_typed_value_becomes_the_text_of_its_type():
+def test_typed_value_is_converted_to_text_of_declared_type():
     for number, payload in (
         (TLV, bytes.fromhex("e41644 41a40000")),
         (1542, bytes.fromhex("e81644 084034800000000000")),
@@ -94,7 +94,7 @@ def test_a_typed_value_becomes_the_text_of_its_type():
         (CBOR, cbor2.dumps(20.5)),
         (1543, b'{"e":[{"v":20.5}]}'),
     ):
-        assert told(payload, number, TEMPERATURE, 9) == [
+        assert reported(payload, number, TEMPERATURE, 9) == [
             ReportedPayload(TEMPERATURE, Content(b"20.5", "text/plain", 9))
         ], number
     # An integer that is sent as a float stays an integer.
@@ -103,7 +103,7 @@ def test_a_typed_value_becomes_the_text_of_its_type():
         (SENML_CBOR, cbor2.dumps([{0: DIMMER, 2: 13.0}])),
         (CBOR, cbor2.dumps(13.0)),
     ):
-        assert told(payload, number, DIMMER) == [ReportedPayload(DIMMER, Content(b"13"))], number
+        assert reported(payload, number, DIMMER) == [ReportedPayload(DIMMER, Content(b"13"))], number
 
 
 FLOAT, INTEGER, UNSIGNED, BOOLEAN = "/3308/0/5900", "/3311/0/5852", "/5/0/13", "/3311/0/5850"
@@ -123,21 +123,21 @@ declared = st.one_of(
 
 @settings(max_examples=40)
 @given(declared)
-def test_a_value_is_the_same_in_whatever_format_it_was_told(case):
+def test_value_is_stored_equally_from_every_format(case):
     path, value = case
     instance = path.rpartition("/")[0]
     numbers = {TEXT, CBOR, SENML, SENML_CBOR, TLV, OLD_JSON} | ({OCTETS} if path == OPAQUE else set())
-    kept = set()
+    stored = set()
     for number in numbers:
         payload, _ = encode(value, path, CONTENT_FORMATS[number], allow_read_only=True)
-        for asked in {path} | ({path, instance} if number not in {TEXT, CBOR, OCTETS} else set()):
-            ((found, content, _),) = told(payload, number, asked)
+        for requested in {path} | ({path, instance} if number not in {TEXT, CBOR, OCTETS} else set()):
+            ((found, content, _),) = reported(payload, number, requested)
             read = decode(content.payload, content.content_type, path)
             assert (found, read.python, read.problem) == (path, value, None)
             assert type(read.python) is type(value)
-            kept |= {content} if number != TEXT else set()
-    assert len(kept) == 1
-    assert kept.pop().content_type == ("application/octet-stream" if path == OPAQUE else "text/plain")
+            stored |= {content} if number != TEXT else set()
+    assert len(stored) == 1
+    assert stored.pop().content_type == ("application/octet-stream" if path == OPAQUE else "text/plain")
 
 
 undeclared = st.one_of(
@@ -147,64 +147,68 @@ undeclared = st.one_of(
 
 @settings(max_examples=40)
 @given(undeclared)
-def test_what_nothing_declares_keeps_the_type_that_its_format_names(value):
+def test_undeclared_value_keeps_type_of_its_format(value):
     for number in (CBOR, SENML, SENML_CBOR, OLD_JSON):
         payload, _ = encode(value, UNDECLARED, CONTENT_FORMATS[number])
-        ((path, content, _),) = told(payload, number, UNDECLARED)
+        ((path, content, _),) = reported(payload, number, UNDECLARED)
         read = decode(content.payload, content.content_type, path)
         assert (read.python, read.problem) == (value, None)
         assert type(read.python) is type(value)
-        typed = CBOR_TYPE if number == CBOR else SENML_JSON
-        assert content.content_type == ("text/plain" if isinstance(value, str) else typed)
+        expected_type = CBOR_TYPE if number == CBOR else SENML_JSON
+        assert content.content_type == ("text/plain" if isinstance(value, str) else expected_type)
 
 
-def test_bytes_that_nothing_declares_are_bytes_and_an_undeclared_tlv_stays_one():
-    (sent,) = told(b'[{"n":"/27000/0/1","vd":"AAE"}]', SENML, UNDECLARED)
+def test_undeclared_bytes_and_undeclared_tlv_are_unchanged():
+    (sent,) = reported(b'[{"n":"/27000/0/1","vd":"AAE"}]', SENML, UNDECLARED)
     assert sent.content == Content(b"\x00\x01", "application/octet-stream")
     payload = bytes.fromhex("c2010001")
-    assert told(payload, TLV, "/27000/0") == [ReportedPayload(UNDECLARED, Content(payload, LWM2M_TLV))]
+    assert reported(payload, TLV, "/27000/0") == [ReportedPayload(UNDECLARED, Content(payload, LWM2M_TLV))]
 
 
-def test_what_is_not_of_the_declared_type_stays_as_it_was_told_and_harms_no_other():
+def test_value_of_wrong_type_is_unchanged_and_other_values_are_converted():
     wrong, right = bytes.fromhex("e31644") + b"abc", bytes.fromhex("e415e1") + b"\x41\xa4\x00\x00"
-    assert told(wrong + right, TLV, "/3303/0") == [
+    assert reported(wrong + right, TLV, "/3303/0") == [
         ReportedPayload(TEMPERATURE, Content(wrong, LWM2M_TLV)),
         ReportedPayload("/3303/0/5601", Content(b"20.5")),
     ]
-    first, second = told(b'[{"bn":"/3303/0/","n":"5700","vs":"warm"},{"n":"5601","v":20.5}]', SENML, "/3303/0")
+    first, second = reported(b'[{"bn":"/3303/0/","n":"5700","vs":"warm"},{"n":"5601","v":20.5}]', SENML, "/3303/0")
     assert second == ReportedPayload("/3303/0/5601", Content(b"20.5"))
     value = decode(first.content.payload, first.content.content_type, TEMPERATURE)
     assert value.kind is ValueKind.OPAQUE
     assert "holds 'vs'" in value.problem
 
 
-def test_a_resource_with_instances_is_kept_with_them():
-    pack = told(b'[{"bn":"/3/0/7/","n":"0","v":3800},{"n":"1","v":5000}]', SENML, "/3/0/7")
+def test_resource_with_instances_is_one_payload():
+    pack = reported(b'[{"bn":"/3/0/7/","n":"0","v":3800},{"n":"1","v":5000}]', SENML, "/3/0/7")
     assert [part.path for part in pack] == ["/3/0/7"]
     values = decode_many(*pack[0].content[:2], "/3/0/7")
     assert {path: value.python for path, value in values.items()} == {"/3/0/7/0": 3800, "/3/0/7/1": 5000}
     bare = bytes.fromhex("42000ed842011388")
-    assert told(bare, TLV, "/3/0/7") == [ReportedPayload("/3/0/7", Content(b"\x88\x07\x08" + bare, LWM2M_TLV))]
-    assert told(bare[:4], TLV, "/3/0/7/0") == [ReportedPayload("/3/0/7/0", Content(b"3800"))]
-    assert told(b'[{"n":"/3/0/7/0","v":3800}]', SENML, "/3/0/7/0") == [ReportedPayload("/3/0/7/0", Content(b"3800"))]
+    assert reported(bare, TLV, "/3/0/7") == [ReportedPayload("/3/0/7", Content(b"\x88\x07\x08" + bare, LWM2M_TLV))]
+    assert reported(bare[:4], TLV, "/3/0/7/0") == [ReportedPayload("/3/0/7/0", Content(b"3800"))]
+    assert reported(b'[{"n":"/3/0/7/0","v":3800}]', SENML, "/3/0/7/0") == [
+        ReportedPayload("/3/0/7/0", Content(b"3800"))
+    ]
 
 
-def test_a_payload_of_one_resource_that_cannot_be_read_is_kept():
+def test_undecodable_payload_of_one_resource_is_unchanged():
     mixed = bytes.fromhex("c1070e41000e")
-    assert told(mixed, TLV, "/3/0/7") == [ReportedPayload("/3/0/7", Content(mixed, LWM2M_TLV))]
+    assert reported(mixed, TLV, "/3/0/7") == [ReportedPayload("/3/0/7", Content(mixed, LWM2M_TLV))]
     for number, payload in [(TLV, b"\xc8"), (SENML, b"nonsense"), (CBOR, b"\xff"), (TLV, b""), (SENML, b"[]")]:
-        assert told(payload, number, TEMPERATURE) == [
+        assert reported(payload, number, TEMPERATURE) == [
             ReportedPayload(TEMPERATURE, Content(payload, CONTENT_FORMATS[number]))
         ]
-    assert told(b'{"a":1}', JSON, UNDECLARED) == [ReportedPayload(UNDECLARED, Content(b'{"a":1}', "application/json"))]
-    assert told(b"</3/0>", LINKS, UNDECLARED)[0].content.content_type == "application/link-format"
+    assert reported(b'{"a":1}', JSON, UNDECLARED) == [
+        ReportedPayload(UNDECLARED, Content(b'{"a":1}', "application/json"))
+    ]
+    assert reported(b"</3/0>", LINKS, UNDECLARED)[0].content.content_type == "application/link-format"
 
 
-def test_an_empty_instance_tells_nothing():
-    assert told(b"", TLV, "/3303/0") == told(b"[]", SENML, "/3303/0") == []
+def test_empty_instance_has_no_values():
+    assert reported(b"", TLV, "/3303/0") == reported(b"[]", SENML, "/3303/0") == []
 
 
-def test_what_cannot_be_stored_is_refused_with_the_reason():
+def test_invalid_payload_fails_with_reason():
     for payload, number, path, reason in (
         (b"21", TEXT, "/3303/0", "holds the value of one resource"),
         (b"21", CBOR, "/3303/0", "holds the value of one resource"),
@@ -225,16 +229,16 @@ def test_what_cannot_be_stored_is_refused_with_the_reason():
         (b"".join(b"\x61%b\x01" % at.to_bytes(2, "big") for at in range(3001)), TLV, "/3/0/7", "the maximum is 3000"),
         (b"[" + b'{"n":"/3/0/9","v":1},' * 3000 + b'{"n":"/3/0/9","v":1}]', SENML, EVERYTHING, "the maximum is 3000"),
         (b"x", TLV, EVERYTHING, "relative to a path"),
-        (b"21", 41, TEMPERATURE, "unknown content format 41; known formats are 0, 40"),
+        (b"21", 41, TEMPERATURE, "unknown content format 41; supported formats are 0, 40"),
     ):
         with pytest.raises(BadPayload, match=reason):
-            told(payload, number, path)
+            reported(payload, number, path)
 
 
-def test_send_tells_each_value_with_its_time():
+def test_send_returns_each_value_with_its_time():
     pack = b"""[{"bn":"/3303/0/5700","bt":1699999990,"v":20.5},{"v":21.5,"t":5.5},{"bt":0,"n":"","v":22.5},
         {"bn":"/3/0/9","t":-7,"v":50}]"""
-    assert told(pack, SENML, EVERYTHING) == [
+    assert reported(pack, SENML, EVERYTHING) == [
         ReportedPayload(TEMPERATURE, Content(b"20.5"), NOW - 10_000),
         ReportedPayload("/3/0/9", Content(b"50"), NOW - 7_000),
         ReportedPayload(TEMPERATURE, Content(b"21.5"), NOW - 4_500),
@@ -243,22 +247,22 @@ def test_send_tells_each_value_with_its_time():
 
     # LwM2M JSON has times too.
     pack = b'{"bn":"/3303/0/5700","bt":1699999990,"e":[{"v":21.5,"t":-5},{"v":20.5}]}'
-    assert [part.changed_at for part in told(pack, OLD_JSON, TEMPERATURE)] == [NOW - 15_000, NOW - 10_000]
+    assert [part.changed_at for part in reported(pack, OLD_JSON, TEMPERATURE)] == [NOW - 15_000, NOW - 10_000]
 
 
-def test_a_time_that_cannot_be_is_that_of_arrival():
+def test_invalid_time_is_replaced_by_time_of_arrival():
     for seconds in ("0", "1", "1700000001", "1e300", "-1e300", "-1700000001", "1.7e308"):
         pack = f'[{{"n":"/3303/0/5700","v":1,"t":{seconds}}}]'.encode()
-        assert told(pack, SENML, EVERYTHING)[0].changed_at is None, seconds
+        assert reported(pack, SENML, EVERYTHING)[0].changed_at is None, seconds
 
 
-def test_each_number_has_a_content_type():
+def test_each_content_format_has_a_content_type():
     assert {number: content_type(number, TEMPERATURE) for number in CONTENT_FORMATS} == CONTENT_FORMATS
 
 
 names = ["bn", "n", "v", "vs", "vb", "vd", "vlo", "t", "bt", "bv", "s", "x"]
-told_items = st.sampled_from(["/3303/0/", "5700", "/3/0/7/0", "1:2", "AAE", None, True, [], {}])
-items = told_items | st.integers() | st.floats()
+item_values = st.sampled_from(["/3303/0/", "5700", "/3/0/7/0", "1:2", "AAE", None, True, [], {}])
+items = item_values | st.integers() | st.floats()
 records = st.lists(st.dictionaries(st.sampled_from(names), items, max_size=4), max_size=4)
 labels = st.sampled_from([-6, -5, -3, -2, 0, 2, 3, 4, 6, 8, "vlo"])
 labeled = st.lists(st.dictionaries(labels, items | st.binary() | st.decimals(), max_size=4), max_size=4)
@@ -269,15 +273,15 @@ payloads = (
     | labeled.map(cbor2.dumps)
     | st.sampled_from([DEVICE_TLV, DEVICE_SENML, DEVICE_CBOR, DEVICE_JSON, b'[{"n":"/3/0/0","vs":"\\ud800"}]'])
 )
-asked = st.sampled_from([TEMPERATURE, "/3303/0", "/3303", "/3/0", "/3/0/7/0", EXECUTABLE, UNDECLARED, EVERYTHING])
+requested = st.sampled_from([TEMPERATURE, "/3303/0", "/3303", "/3/0", "/3/0/7/0", EXECUTABLE, UNDECLARED, EVERYTHING])
 
 
 @settings(max_examples=60)
-@given(payloads, st.sampled_from([None, 41, *CONTENT_FORMATS]), asked)
-def test_nothing_but_the_one_error_is_raised(payload, number, path):
+@given(payloads, st.sampled_from([None, 41, *CONTENT_FORMATS]), requested)
+def test_arbitrary_payloads_decode_or_raise_bad_payload(payload, number, path):
     reasons, parts = [], []
     try:
-        parts = told(payload, number, path)
+        parts = reported(payload, number, path)
     except BadPayload as exc:
         reasons.append(str(exc))
     assert all(reason.isprintable() and len(reason) < 300 for reason in reasons)

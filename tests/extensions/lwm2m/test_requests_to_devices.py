@@ -1,4 +1,4 @@
-"""What applications ask of devices as CoAP has it, and how answers end commands."""
+"""Commands of applications as CoAP requests, and the outcomes of responses."""
 
 import cbor2
 import pytest
@@ -26,7 +26,7 @@ DIMMER, SWITCH = "/3311/0/5851", "/3311/0/5850"
 PACKAGE, OLD, NEW = "/5/0/0", (11542,), (11542, 110, 112)
 
 
-def test_each_code_ends_a_command():
+def test_each_response_code_maps_to_an_outcome():
     for expected, codes in {
         Outcome.DONE: ("2.01", "2.02", "2.04", "2.05"),
         Outcome.BAD_VALUE: ("4.00",),
@@ -41,26 +41,26 @@ def test_each_code_ends_a_command():
             assert outcome(Response(code)) is expected, code
 
 
-def test_what_a_device_says_to_a_refusal_is_shown_without_doing_harm():
+def test_error_text_of_device_is_printable_and_short():
     assert error_text(Response("5.01")) == "5.01"
     assert error_text(Response("2.05", b"secret")) == "2.05"
     assert error_text(Response("4.00", b"no\x1b[2J\xff\r\nx")) == r"4.00 'no\x1b[2J\\xff\r\nx'"
     assert len(error_text(Response("4.00", b"\xff" * 5000))) < 250
 
 
-def test_the_formats_that_hold_any_value():
-    for version, told, formats in (
+def test_structured_formats_depend_on_version_and_declared_formats():
+    for version, parsed, formats in (
         ("1.0", {}, (11542,)),
         ("1.0", {110}, (11542, 110)),
         ("1.1", {}, (11542, 110, 112)),
         ("1.0", {1542, 1543}, (1542,)),
         ("1.0", {1542, 11542}, (11542,)),
     ):
-        assert structured_formats(version, told) == formats, (version, told)
+        assert structured_formats(version, parsed) == formats, (version, parsed)
 
 
-def test_what_a_read_accepts():
-    for path, wished, numbers in (
+def test_accepted_formats_of_a_read():
+    for path, requested_type, numbers in (
         (TEMPERATURE, None, (0, *NEW)),
         (TEMPERATURE, "*/*", (0, *NEW)),
         (UNDECLARED, None, (0, *NEW)),
@@ -73,25 +73,25 @@ def test_what_a_read_accepts():
         (TEMPERATURE, "application/vnd.oma.lwm2m+tlv", (11542,)),
         (TEMPERATURE, "application/json", (50,)),
     ):
-        assert accepts(path, wished, NEW) == numbers, (path, wished)
-    # A client from before 1.0 is asked with its own number.
+        assert accepts(path, requested_type, NEW) == numbers, (path, requested_type)
+    # A client of a draft before 1.0 gets its own number.
     assert accepts("/3/0", "application/vnd.oma.lwm2m+tlv", (1542,)) == (1542,)
 
 
 @pytest.mark.parametrize("content_type", ["text/html", "text/plain; charset=latin-1", "", "\x00", "image/png"])
-def test_a_content_type_without_a_number_cannot_be_sent(content_type):
-    for ask in (
+def test_content_type_without_coap_number_is_not_sendable(content_type):
+    for encode_command in (
         lambda: accepts(TEMPERATURE, content_type, NEW),
         lambda: writes(TEMPERATURE, Content(b"1", content_type), NEW),
         lambda: execute_payload(Content(b"1", content_type), NEW),
     ):
-        with pytest.raises(NotSendable, match="CoAP has no content format") as error_response:
-            ask()
-        assert error_response.value.outcome is Outcome.UNSUPPORTED_CONTENT_TYPE
-        assert error_response.value.reason.isprintable()
+        with pytest.raises(NotSendable, match="CoAP has no content format") as caught:
+            encode_command()
+        assert caught.value.outcome is Outcome.UNSUPPORTED_CONTENT_TYPE
+        assert caught.value.reason.isprintable()
 
 
-def test_a_text_is_sent_as_it_is_and_then_as_the_same_value_in_other_formats():
+def test_text_is_sent_unchanged_first_then_in_other_formats():
     assert writes(SWITCH, Content(b"1"), NEW) == (
         EncodedPayload(b"1", 0),
         EncodedPayload(bytes.fromhex("e116da01"), 11542),
@@ -102,12 +102,12 @@ def test_a_text_is_sent_as_it_is_and_then_as_the_same_value_in_other_formats():
     for payload, number in writes(DIMMER, Content(b"55"), NEW):
         assert decode(payload, CONTENT_FORMATS[number], DIMMER).python == 55
     for content_type in ("text/plain", "application/octet-stream"):
-        with pytest.raises(NotSendable, match="cannot represent an object instance") as error_response:
+        with pytest.raises(NotSendable, match="cannot represent an object instance") as caught:
             writes("/3303/0", Content(b"1", content_type), NEW)
-        assert error_response.value.outcome is Outcome.UNSUPPORTED_CONTENT_TYPE
+        assert caught.value.outcome is Outcome.UNSUPPORTED_CONTENT_TYPE
 
 
-def test_bytes_go_as_bytes_also_where_they_came_as_base64():
+def test_base64_text_of_opaque_resource_is_sent_as_bytes():
     assert writes(PACKAGE, Content(b"\x00\x01", "application/octet-stream"), OLD) == (
         EncodedPayload(b"\x00\x01", 42),
         EncodedPayload(bytes.fromhex("c2000001"), 11542),
@@ -116,7 +116,7 @@ def test_bytes_go_as_bytes_also_where_they_came_as_base64():
     assert writes(PACKAGE, Content(b"no base64!"), OLD) == (EncodedPayload(b"no base64!", 0),)
 
 
-def test_what_has_no_other_form_is_sent_as_it_is_alone():
+def test_payload_without_alternative_format_is_only_sent_unchanged():
     for path, payload, content_type, number in (
         (SWITCH, b"true", "text/plain", 0),
         (DIMMER, b"101", "text/plain", 0),
@@ -131,15 +131,15 @@ def test_what_has_no_other_form_is_sent_as_it_is_alone():
         assert writes(path, Content(payload, content_type), NEW) == (EncodedPayload(payload, number),), (path, payload)
 
 
-def test_an_argument_is_text_and_none_has_no_format():
+def test_execute_argument_is_text_and_empty_argument_has_no_format():
     assert execute_payload(Content(b"0='5'"), OLD) == EncodedPayload(b"0='5'", 0)
     assert execute_payload(Content(b""), OLD) == EncodedPayload(b"", None)
     assert execute_payload(Content(b"", "application/octet-stream"), OLD) == EncodedPayload(b"", None)
 
 
-def test_notification_attributes():
-    taken = "pmin=5&pmax=120", "pmin=0", "pmax=1", "gt=30.5&lt=-1&st=0.5", "pmin", "epmin=1&epmax=2", "pmin&pmax=1"
-    for query in taken:
+def test_notification_attributes_are_validated():
+    valid = "pmin=5&pmax=120", "pmin=0", "pmax=1", "gt=30.5&lt=-1&st=0.5", "pmin", "epmin=1&epmax=2", "pmin&pmax=1"
+    for query in valid:
         assert "&".join(attribute_options(query)) == query
     no_values = "", "-1", "1.5", "9" * 10, "\x1b[2J"
     for reason, queries in {
@@ -152,10 +152,10 @@ def test_notification_attributes():
         "epmax=4 must be at least 1 and at least epmin": ["epmin=5&epmax=4"],
     }.items():
         for query in queries:
-            with pytest.raises(NotSendable, match=reason) as error_response:
+            with pytest.raises(NotSendable, match=reason) as caught:
                 attribute_options(query)
-            assert error_response.value.outcome is Outcome.BAD_VALUE
-            assert error_response.value.reason.isprintable()
+            assert caught.value.outcome is Outcome.BAD_VALUE
+            assert caught.value.reason.isprintable()
 
 
 content_types = st.sampled_from([*CONTENT_FORMATS.values(), "text/plain; charset=utf-8", "*/*", "a/b"]) | st.text()
@@ -164,18 +164,18 @@ paths = st.sampled_from([TEMPERATURE, DIMMER, SWITCH, UNDECLARED, PACKAGE, "/3/0
 
 @settings(max_examples=40)
 @given(paths, st.binary() | st.sampled_from([b"1", b"20.5", b"AAE="]), content_types, st.text("pminaxgtls=&019.-"))
-def test_nothing_but_the_one_error_is_raised(path, payload, content_type, query):
-    given = Content(payload, content_type)
+def test_arbitrary_commands_encode_or_raise_not_sendable(path, payload, content_type, query):
+    content = Content(payload, content_type)
     reasons = []
-    for ask in (
-        lambda: writes(path, given, NEW),
+    for encode_command in (
+        lambda: writes(path, content, NEW),
         lambda: accepts(path, content_type, NEW),
-        lambda: execute_payload(given, NEW),
+        lambda: execute_payload(content, NEW),
         lambda: attribute_options(query),
         lambda: attribute_options(content_type),
     ):
         try:
-            ask()
+            encode_command()
         except NotSendable as exc:
             reasons.append(exc.reason)
     reasons.append(error_text(Response("4.00", payload)))

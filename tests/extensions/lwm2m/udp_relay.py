@@ -1,4 +1,4 @@
-"""A relay of UDP between a device and a server, which drops and changes datagrams as a test says."""
+"""A UDP relay between a device and a server. A test can make it drop or change datagrams."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from typing import Literal, Self
 Direction = Literal["up", "down"]
 """``up`` is from the device to the server."""
 Fate = Callable[[Direction, int, bytes], list[bytes]]
-"""What comes out for a datagram, by its direction and number from 1: nothing, itself, itself twice, another one."""
+"""Returns the datagrams to forward for a datagram, by its direction and its number from 1."""
 
 
 def faithful(_direction: Direction, _number: int, datagram: bytes) -> list[bytes]:
-    """All goes through as it came."""
+    """Forward all datagrams unchanged."""
     return [datagram]
 
 
 def drop(direction: Direction, *numbers: int) -> Fate:
-    """The datagrams of these numbers are lost, from 1 for each direction."""
+    """Drop the datagrams with these numbers in one direction. The first one has number 1."""
     return lambda way, number, datagram: [] if way == direction and number in numbers else [datagram]
 
 
 def drop_all(direction: Direction | None = None) -> Fate:
-    """All is lost, in one direction or in both."""
+    """Drop all datagrams, in one direction or in both."""
     return lambda way, _number, datagram: [] if direction in (None, way) else [datagram]
 
 
 class UdpRelay:
-    """Stands between devices and a server; ``fate`` may be changed at any time.
+    """A relay between devices and a server. ``fate`` can be changed at any time.
 
-    Devices speak to ``address``, and each of them reaches the server from a socket of its own.
+    Devices send to ``address``. The relay has one socket to the server for each of them.
     """
 
     def __init__(self, server: tuple[str, int], fate: Fate = faithful) -> None:
@@ -54,7 +54,7 @@ class UdpRelay:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where the devices find the server."""
+        """The address for the devices."""
         host, port = self._listening.getsockname()
         return host, port
 
@@ -78,7 +78,7 @@ class UdpRelay:
 
 def _read(opened: socket.socket, received: Callable[[bytes, tuple[str, int]], None]) -> None:
     def ready() -> None:
-        with contextlib.suppress(OSError):  # a port that is closed, told by the kernel
+        with contextlib.suppress(OSError):  # the kernel reports a closed port
             received(*opened.recvfrom(65_535))
 
     opened.setblocking(False)

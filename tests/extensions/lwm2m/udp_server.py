@@ -1,4 +1,4 @@
-"""A server that is a bare UDP socket, and devices that it registered."""
+"""A plain UDP socket as a server, and devices that are registered with it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ACK_CREATED = bytes.fromhex("64 41")
 
 
 class UdpServer(asyncio.DatagramProtocol):
-    """A server that does nothing by itself."""
+    """A server that only queues datagrams."""
 
     def __init__(self) -> None:
         self.arrived: asyncio.Queue[bytes] = asyncio.Queue()
@@ -46,8 +46,8 @@ class UdpServer(asyncio.DatagramProtocol):
     def send(self, text: str | bytes) -> None:
         self.transport.sendto(bytes.fromhex(text) if isinstance(text, str) else text, self.peer)
 
-    async def ask(self, text: str) -> str:
-        """Send a datagram, and wait for the one that comes back; both in hex digits."""
+    async def exchange(self, text: str) -> str:
+        """Send a datagram, and return the next one received. Both are in hexadecimal digits."""
         self.send(text)
         return (await self.next()).hex(" ")
 
@@ -72,8 +72,8 @@ def thermometer() -> list[DeviceResource]:
     ]
 
 
-def speak(device: LwM2MDevice, tuning: Tuning | None) -> None:
-    """Let a device that is registered be in a hurry: before, it would repeat itself on a machine that is slow."""
+def set_tuning(device: LwM2MDevice, tuning: Tuning | None) -> None:
+    """Set the tuning of a registered device. If set before, a slow machine would cause retransmissions."""
     if tuning is not None:
         device._tuning = device._open_socket()._tuning = tuning
 
@@ -83,7 +83,7 @@ Registering = tuple[LwM2MDevice, asyncio.Task[None], bytes]
 
 @asynccontextmanager
 async def registering(server: UdpServer, host: str = "127.0.0.1", **options: Any) -> AsyncIterator[Registering]:
-    """A device, and its registration that waits for a response to this request."""
+    """Yield a device, the task of its registration, and the request, which has no response yet."""
     options = {"clock": ManualClock(1_000_000), "resources": thermometer()} | options
     device = LwM2MDevice(f"coap://{host}:{server.port}", "probe", options.pop("resources"), **options)
     try:
@@ -97,10 +97,10 @@ async def registering(server: UdpServer, host: str = "127.0.0.1", **options: Any
 async def registered(
     server: UdpServer, location: str = "82 7264 02 6131", tuning: Tuning | None = None, **options: Any
 ) -> AsyncIterator[LwM2MDevice]:
-    """A device whose registration the server took, by itself as ``/rd/a1``; it speaks as told from then on."""
+    """Yield a device that is registered, by default as ``/rd/a1``. The tuning is set afterwards."""
     async with registering(server, **options) as (device, task, request):
         # Location-Path is option 8.
         server.send(ACK_CREATED + request[2:8] + bytes.fromhex(location))
         await task
-        speak(device, tuning)
+        set_tuning(device, tuning)
         yield device

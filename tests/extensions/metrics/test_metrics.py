@@ -1,7 +1,7 @@
 """What Prometheus is told."""
 
 import pytest
-from bridge_requests import check_beside_the_loop
+from bridge_requests import check_off_the_loop
 from operator_commands import done
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -49,7 +49,7 @@ def test_devices_queues_and_logs_are_counted(server, key, device, metric):
     server.patch(key, device, online=False)
     before = metric("mirror_notification_log_bytes"), metric("mirror_notification_log_entries")
     for number in range(3):
-        assert server.place(key, device, f"r{number}", "GET", "/3303/0/5700").status_code == 202
+        assert server.submit(key, device, f"r{number}", "GET", "/3303/0/5700").status_code == 202
     assert metric("mirror_devices", state="registered") == 1
     assert metric("mirror_devices", state="deregistered") == 1
     assert metric("mirror_waiting_device_requests") == 3
@@ -98,7 +98,7 @@ def test_a_database_that_was_put_back_counts_as_before(server, key, metric):
 
 @pytest.mark.anyio
 async def test_the_loop_answers_others_while_they_are_counted(server, key, bridge):
-    await check_beside_the_loop(server, bridge, key, "/metrics")
+    await check_off_the_loop(server, bridge, key, "/metrics")
 
 
 @pytest.mark.parametrize("name", ["mirror_devices", "mirror_requests", "python_info"])

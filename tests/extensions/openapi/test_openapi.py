@@ -32,7 +32,7 @@ def operations(document):
 def described_rules(server):
     """The rules of the app but those behind which nothing is."""
     services = server.services
-    absent = tuple(chain(*services.extensions.hook.undescribed(settings=services.settings)))
+    absent = tuple(chain(*services.extensions.hook.openapi_exclusions(settings=services.settings)))
     return [rule for rule in server.app.url_map.iter_rules() if not rule.rule.startswith(absent)]
 
 

@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from operator_commands import refused_in_one_line
+from operator_commands import assert_fails_in_one_line
 
 from mirror_server.core.errors import CannotServe
 from mirror_server.hooks import Extensions, open_database, read_settings
@@ -22,12 +22,12 @@ NOT_THERE = "postgresql://nobody:secret@127.0.0.1:1/none"
 )
 def test_a_server_that_is_not_there_is_one_clear_error_without_the_password(url, told):
     for arguments in (["keys", "list"], ["check"]):
-        assert "secret" not in refused_in_one_line(url, *arguments, told=told)
+        assert "secret" not in assert_fails_in_one_line(url, *arguments, message=told)
 
 
 def test_what_is_for_files_names_the_programs_for_others(tmp_path):
     open_database(f"sqlite:///{tmp_path}/copy.db").close()
-    refused_in_one_line(NOT_THERE, "restore", tmp_path / "copy.db", told="use pg_dump and pg_restore")
+    assert_fails_in_one_line(NOT_THERE, "restore", tmp_path / "copy.db", message="use pg_dump and pg_restore")
 
 
 def test_without_its_driver_it_tells_what_to_install(monkeypatch):
@@ -38,5 +38,5 @@ def test_without_its_driver_it_tells_what_to_install(monkeypatch):
 
 def test_where_the_extension_is_left_out_its_databases_are_refused():
     settings = read_settings(database_url=NOT_THERE, without=("postgresql",))
-    with pytest.raises(CannotServe, match=r"nobody@127.* takes the extension postgresql, .* left out: --without"):
+    with pytest.raises(CannotServe, match=r"nobody@127.* needs the extension postgresql, .* left out: --without"):
         Extensions(settings.without).check(settings)

@@ -17,8 +17,8 @@ def device(server, key):
     """A device with one write that failed, and one that succeeded."""
     paths = [sensor(READ_ONLY), setting(LEVEL)]
     device_id = server.add_device(key, "sensor-1", *paths, {"path": OTHER, "value": "Cel"})
-    server.place(key, device_id, "failed", "PUT", READ_ONLY, value="30")
-    server.place(key, device_id, "done", "PUT", LEVEL, value="40")
+    server.submit(key, device_id, "failed", "PUT", READ_ONLY, value="30")
+    server.submit(key, device_id, "done", "PUT", LEVEL, value="40")
     return device_id
 
 
@@ -46,7 +46,7 @@ def test_acknowledged_failure_shows_who_and_when_until_the_next_write(server, ke
     server.advance(key, 60)
     assert acknowledge(server, key, device, by="second").status_code == 204
     assert desired(server, key, device) == after
-    server.place(key, device, "again", "PUT", READ_ONLY, value="31")
+    server.submit(key, device, "again", "PUT", READ_ONLY, value="31")
     again = desired(server, key, device)
     assert again["status"] == 2
     assert not {"acknowledged_at", "acknowledged_by"} & again.keys()
@@ -56,7 +56,7 @@ def test_acknowledged_failure_shows_who_and_when_until_the_next_write(server, ke
 
 def test_only_the_failure_that_was_seen_is_acknowledged(server, key, device):
     seen = desired(server, key, device)["revision"]
-    server.place(key, device, "again", "PUT", READ_ONLY, value="31")
+    server.submit(key, device, "again", "PUT", READ_ONLY, value="31")
     cases = [({"revision": seen}, str(seen)), ({"path": LEVEL}, "has not failed"), ({"path": OTHER}, "has not failed")]
     for members, told in cases:
         answer = acknowledge(server, key, device, **members)

@@ -47,11 +47,11 @@ def overtaken(answer: Any) -> Any:
 
 def test_write_with_the_current_revision_is_202(server, key, light):
     for number, form in enumerate(["{}", '"{}"', 'W/"{}"', " {} ", "0{}", "*"]):
-        server.place(key, light, f"first-{number}", "PUT", LEVEL, value="40")
+        server.submit(key, light, f"first-{number}", "PUT", LEVEL, value="40")
         revision = desired(server, key, light)["revision"]
         # Neither a read nor a write of another resource is a change.
-        server.place(key, light, f"read-{number}", "GET", LEVEL)
-        server.place(key, light, f"other-{number}", "PUT", SWITCH, value="1")
+        server.submit(key, light, f"read-{number}", "GET", LEVEL)
+        server.submit(key, light, f"other-{number}", "PUT", SWITCH, value="1")
         assert write(server, key, light, "70", form.format(revision)).status_code == 202
         assert value_of(desired(server, key, light)) == "70"
         assert desired(server, key, light)["revision"] > revision
@@ -60,9 +60,9 @@ def test_write_with_the_current_revision_is_202(server, key, light):
 
 
 def test_write_that_its_writer_has_not_seen_is_not_overwritten(server, key, other, light):
-    server.place(key, light, "first", "PUT", LEVEL, value="40")
+    server.submit(key, light, "first", "PUT", LEVEL, value="40")
     seen = desired(server, key, light)["revision"]
-    server.place(other, light, "second", "PUT", LEVEL, value="55")
+    server.submit(other, light, "second", "PUT", LEVEL, value="55")
     answer = write(server, key, light, "70", f'"{seen}"', **{"async-id": "third"})
     assert overtaken(answer) == server.resource(key, light, LEVEL)
     assert value_of(answer.json["resource"]["desired"]) == "55"
@@ -101,7 +101,7 @@ def test_resource_that_was_never_written_is_written_by_the_first_alone(server, k
 
 def test_end_of_a_write_changes_its_revision(server, key, light):
     server.patch(key, light, online=False)
-    server.place(key, light, "first", "PUT", LEVEL, value="40")
+    server.submit(key, light, "first", "PUT", LEVEL, value="40")
     pending = desired(server, key, light)
     server.patch(key, light, online=True)
     assert server.responses(key) == {"first": (200, None)}
@@ -112,7 +112,7 @@ def test_end_of_a_write_changes_its_revision(server, key, light):
 
 def test_why_a_write_failed_is_shown_to_its_issuer_alone(server, key, other, light):
     server.patch(key, light, answer="reject")
-    server.place(key, light, "first", "PUT", LEVEL, value="40")
+    server.submit(key, light, "first", "PUT", LEVEL, value="40")
     to_issuer = overtaken(write(server, key, light, "70", "1"))["desired"]
     to_other = overtaken(write(server, other, light, "70", "1"))["desired"]
     assert to_issuer.pop("category") == "REJECTED"
@@ -122,7 +122,7 @@ def test_why_a_write_failed_is_shown_to_its_issuer_alone(server, key, other, lig
 def test_repeated_request_has_the_same_response_whatever_its_condition(server, key, other, light):
     server.patch(key, light, online=False)
     first = write(server, key, light, "40", "0", **{"async-id": "w"})
-    server.place(other, light, "second", "PUT", LEVEL, value="55")
+    server.submit(other, light, "second", "PUT", LEVEL, value="55")
     for if_match in ("0", '"17"', None):
         again = write(server, key, light, "40", if_match, **{"async-id": "w"})
         assert (again.status_code, again.json) == (202, first.json)
@@ -133,7 +133,7 @@ def test_repeated_request_has_the_same_response_whatever_its_condition(server, k
 
 
 def test_one_of_concurrent_writes_with_the_same_revision_succeeds(server, key, other, light):
-    server.place(key, light, "first", "PUT", LEVEL, value="40")
+    server.submit(key, light, "first", "PUT", LEVEL, value="40")
     seen = str(desired(server, key, light)["revision"])
     url = f"/v2/device-requests/{light}"
 

@@ -168,7 +168,7 @@ def test_request_that_cannot_or_need_not_wait_is_answered_at_once(server, key, d
 
 
 def test_error_comes_at_once_and_is_the_same_as_without_the_preference(server, key, device, ask):
-    server.place(key, device, "used", "GET", LEVEL)
+    server.submit(key, device, "used", "GET", LEVEL)
     before = told(server, key)
     cases = [
         ({"device": "0" * 32}, READ, 404),

@@ -29,8 +29,8 @@ def ids(page):
 
 
 def test_a_request_is_listed_from_its_202_to_its_answer_without_its_value(server, key, device):
-    server.place(key, device, "w", "PUT", PATH, value="42", expiry_seconds=60)
-    server.place(key, device, "r", "GET", PATH)
+    server.submit(key, device, "w", "PUT", PATH, value="42", expiry_seconds=60)
+    server.submit(key, device, "r", "GET", PATH)
     page = listed(server, key)
     entry = page["data"][0]
     assert (entry["device_id"], entry["method"], entry["uri"]) == (device, "PUT", PATH)
@@ -55,7 +55,7 @@ def test_those_of_one_device_or_one_application_are_listed_alone(server, key, de
     other = server.add_device(key, "other")
     server.patch(key, other, online=False)
     for number, target in enumerate([device, other, device]):
-        server.place(key, target, str(number), "GET", PATH)
+        server.submit(key, target, str(number), "GET", PATH)
     assert ids(listed(server, key)) == ["0", "1", "2"]
     assert ids(listed(server, key, f"{LIST}/{device}")) == ["0", "2"]
     answer = server.call(key, "GET", f"{LIST}/nobody")
@@ -68,7 +68,7 @@ def test_those_of_one_device_or_one_application_are_listed_alone(server, key, de
 def test_pages_follow_each_other_without_a_loss_or_a_repetition(server, key, device):
     wanted = [f"r{number}" for number in range(7)]
     for async_id in wanted:
-        server.place(key, device, async_id, "GET", PATH)
+        server.submit(key, device, async_id, "GET", PATH)
     page = listed(server, key, limit=2)
     seen = ids(page)
     while page["has_more"]:

@@ -1,4 +1,4 @@
-"""An extension of another package: it publishes values, and adds a route, a setting, a metric and a table."""
+"""The sample extension: it publishes values, and adds a route, a setting, a metric and a table."""
 
 import sys
 from pathlib import Path
@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from mirror_server import hooks
 from mirror_server.config import options_of
-from mirror_server.hooks import installed, of_all
+from mirror_server.hooks import call_installed, installed
 
 PACKAGE = Path(__file__).parent / "mirror_sample"
 LONGEST = 100
@@ -18,23 +18,23 @@ LONGEST = 100
 
 @pytest.fixture(autouse=True)
 def published(tmp_path, monkeypatch):
-    """Installs it, and the module of a program with a function that takes what is published."""
-    about = tmp_path / "sample-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: sample\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[mirror_server.extensions]\nsample = mirror_sample\n")
+    """Install the extension and a module with a publish function; return the published values."""
+    metadata = tmp_path / "sample-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: sample\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[mirror_server.extensions]\nsample = mirror_sample\n")
     for folder in (tmp_path, PACKAGE.parent):
         monkeypatch.syspath_prepend(str(folder))
-    taken = []
+    values = []
     program = ModuleType("program")
-    program.__dict__["publish"] = lambda topic, payload: taken.append((topic, payload))
+    program.__dict__["publish"] = lambda topic, payload: values.append((topic, payload))
     monkeypatch.setitem(sys.modules, "program", program)
     hooks.installed.cache_clear()
-    yield taken
+    yield values
     hooks.installed.cache_clear()
 
 
-def test_each_value_is_published_when_it_is_stored_and_counted_over_a_restart(new_server, published):
+def test_values_are_published_after_the_commit_and_counted_across_a_restart(new_server, published):
     server = new_server(sample_publisher="program:publish")
     key = server.key()
     device = server.add_device(key, "sensor")
@@ -51,18 +51,18 @@ def test_each_value_is_published_when_it_is_stored_and_counted_over_a_restart(ne
     server.restart()
     assert server.call(key, "GET", "/v3/published-count").json == {"published": count}
     assert "sample" in server.call(None, "GET", "/healthz").json["extensions"]
-    serve = options_of("run", *of_all("settings"))(click.command("run")(lambda: None))
+    serve = options_of("run", *call_installed("settings"))(click.command("run")(lambda: None))
     assert "--sample-publisher " in CliRunner().invoke(serve, ["--help"]).output
     if "openapi" in installed():
         assert server.call(None, "GET", "/openapi.json").json["paths"]["/v3/published-count"]
 
 
-def test_a_server_without_it_leaves_its_table_as_it_is(new_server):
+def test_server_without_the_extension_leaves_its_table_unchanged(new_server):
     server = new_server(without=("sample",))
     assert server.call(server.key(), "GET", "/v3/published-count").status_code == 404
     assert "sample" in installed()
 
 
-def test_it_is_as_short_as_it_is_easy_to_write():
+def test_extension_has_at_most_100_lines():
     lines = [line for file in PACKAGE.rglob("*.py") for line in file.read_text().splitlines() if line.strip()]
     assert len(lines) <= LONGEST

@@ -9,7 +9,7 @@ from mirror_server.server import Services
 
 class Others:
     @extends
-    def devices_come_to(self):
+    def device_address(self):
         return "Real devices: coap://127.0.0.1:5683"
 
     @extends

@@ -140,8 +140,8 @@ def holding(content: str, mode: int = 0o600) -> Callable[[Path], None]:
         (holding(f"{ELSEWHERE}\n", 0o640), "others may use it; if nobody has, chmod 600"),
         (lambda path: path.symlink_to(path.with_name("mirror.db")), "it is a link; remove it"),
         (lambda path: path.symlink_to(path.with_name("nothing")), "it is a link; remove it"),
-        (lambda path: os.mkfifo(path, 0o700), "it is no file"),
-        (lambda path: path.mkdir(0o700), "it is no file"),
+        (lambda path: os.mkfifo(path, 0o700), "it is not a file"),
+        (lambda path: path.mkdir(0o700), "it is not a file"),
     ],
 )
 def test_what_is_no_file_with_a_key_for_its_owner_alone_is_refused_and_nothing_is_changed(demo, make, told):

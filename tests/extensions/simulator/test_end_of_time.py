@@ -51,7 +51,7 @@ def test_times_after_the_end_of_the_clock_are_shown(late):
     device_id = late.add_device(key, "sensor-1", queue_mode=True)
     assert advance(late, key, 10 * DAY_SECONDS - 0.001).status_code == 200
     late.patch(key, device_id, online=False)
-    assert late.place(key, device_id, "r1", "GET", "/3303/0/5700", expiry_seconds=30 * DAY_SECONDS).status_code == 202
+    assert late.submit(key, device_id, "r1", "GET", "/3303/0/5700", expiry_seconds=30 * DAY_SECONDS).status_code == 202
     (waiting,) = late.waiting(key)
     assert timestamp(waiting.expires_at) == "9999-01-30T23:59:59.999Z"
     for path in (f"/v3/devices/{device_id}/echo", "/v3/devices", f"/v3/devices/{device_id}"):

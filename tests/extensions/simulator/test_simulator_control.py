@@ -6,10 +6,10 @@ import threading
 from dataclasses import replace
 
 import pytest
-from bridge_requests import check_beside_the_loop
+from bridge_requests import check_off_the_loop
 from device_resources import action, control, sensor, setting
+from invalid_bodies import WRONG_TYPES
 from resource_paths import SWITCH, TEMPERATURE
-from wrong_bodies import WRONG_TYPES
 
 from mirror_sdk.wire.simulator import SimulatorClock, SimulatorDeviceList
 from mirror_server.devices.link import ConnectionStatus, Registration
@@ -112,7 +112,7 @@ def test_flags_change_with_or_without_a_value(server, key, device, states):
     server.call(key, "PUT", f"{DEVICES}/{device}/resources{SWITCH}", json={"writable": False})
     resource = {"path": SWITCH, "value": "0", **FLAGS, "observable": True}
     assert states()["light-1"]["resources"] == [resource]
-    server.place(key, device, "w", "PUT", SWITCH, value="1")
+    server.submit(key, device, "w", "PUT", SWITCH, value="1")
     assert server.responses(key) == {"w": (400, "METHOD_NOT_ALLOWED")}
     server.set_value(key, device, "5", SWITCH, observable=False, executable=True)
     assert states()["light-1"]["resources"] == [resource | {"value": "5", "observable": False, "executable": True}]
@@ -270,7 +270,7 @@ def test_member_of_another_type_is_never_a_failure_of_the_server(server, key, de
 
 @pytest.mark.anyio
 async def test_the_loop_answers_others_while_the_devices_are_listed(server, bridge, key, device):
-    await check_beside_the_loop(server, bridge, key, DEVICES)
+    await check_off_the_loop(server, bridge, key, DEVICES)
 
 
 def test_a_device_has_a_connection_while_the_server_simulates(server, key, device):

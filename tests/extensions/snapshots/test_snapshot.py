@@ -30,7 +30,7 @@ def ids(server, key):
         server.add_device(key, "b", sensor(TEMPERATURE, "-3"), LIGHT),
         server.add_device(key, "c", action("/3/0/4")),
     ]
-    server.place(key, found[1], "first", "GET", TEMPERATURE)
+    server.submit(key, found[1], "first", "GET", TEMPERATURE)
     return found
 
 
@@ -40,7 +40,7 @@ def device_objects(server, key, ids):
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_a_line_or_an_arrow_row_is_a_device_object_and_the_last_one_counts_them(server, key, ids, compression):
-    server.place(key, ids[1], "write", "PUT", LIGHT["path"], value="1")
+    server.submit(key, ids[1], "write", "PUT", LIGHT["path"], value="1")
     expected = device_objects(server, key, ids)
     lines, end = lines_of(server, key)
     assert lines == expected
@@ -79,11 +79,11 @@ def test_devices_and_resources_are_selected(server, key, ids):
 
 
 CHANGES = {
-    "a read": lambda server, *one: server.place(*one, "read", "GET", TEMPERATURE),
-    "a write": lambda server, *one: server.place(*one, "write", "PUT", LIGHT["path"], value="1"),
+    "a read": lambda server, *one: server.submit(*one, "read", "GET", TEMPERATURE),
+    "a write": lambda server, *one: server.submit(*one, "write", "PUT", LIGHT["path"], value="1"),
     "a write that waits": lambda server, *one: (
         server.patch(*one, online=False),
-        server.place(*one, "waits", "PUT", LIGHT["path"], value="1", expiry_seconds=9),
+        server.submit(*one, "waits", "PUT", LIGHT["path"], value="1", expiry_seconds=9),
     ),
     "its expiry": lambda server, key, _: server.advance(key, 10),
     "a subscription": lambda server, *one: server.subscribe(*one),
@@ -136,7 +136,7 @@ def test_only_what_has_changed_and_still_exists_is_sent(server, key, ids):
     arrow_of(server, key)
     lines, _ = lines_of(server, key, f"changed_after={end.revision}")
     assert {line["object"] for line in lines} == {"device-echo-unchanged"}
-    server.place(key, ids[0], "again", "GET", TEMPERATURE)
+    server.submit(key, ids[0], "again", "GET", TEMPERATURE)
     server.services.database.write(lambda session: devices.delete(session, ids[1]))
     lines, _ = lines_of(server, key, f"changed_after={end.revision}")
     assert {line["device_id"]: line["object"] for line in lines} == {
@@ -147,7 +147,7 @@ def test_only_what_has_changed_and_still_exists_is_sent(server, key, ids):
 
 
 @pytest.mark.parametrize(("rows", "size"), [(10**9, 3), (2, 10**9)])
-def test_batches_are_bounded_and_hold_whole_devices(server, key, ids, monkeypatch, rows, size):
+def test_batches_are_bounded_and_contain_complete_devices(server, key, ids, monkeypatch, rows, size):
     whole = arrow_of(server, key)
     monkeypatch.setattr(stream, "_BATCH_ROWS", rows)
     monkeypatch.setattr(stream, "_BATCH_BYTES", size)
@@ -159,7 +159,7 @@ def test_batches_are_bounded_and_hold_whole_devices(server, key, ids, monkeypatc
 def test_a_page_that_has_changed_takes_the_place_of_what_it_was(server, key, ids):
     cache = server.services.part(SnapshotService).encoded_pages
     for number in range(5):
-        server.place(key, ids[1], f"again-{number}", "GET", TEMPERATURE)
+        server.submit(key, ids[1], f"again-{number}", "GET", TEMPERATURE)
         # Twice, from the cache the second time.
         rows, end = arrow_of(server, key)
         assert arrow_of(server, key)[0] == rows
@@ -226,7 +226,7 @@ def test_too_many_ranges_are_refused_with_what_would_do(server, key, ids, monkey
 @pytest.mark.with_extension("requests")
 def test_it_has_who_acknowledged_a_failed_write(server, key):
     device_id = server.add_device(key, "a", sensor(TEMPERATURE))
-    server.place(key, device_id, "failed", "PUT", TEMPERATURE, value="30")
+    server.submit(key, device_id, "failed", "PUT", TEMPERATURE, value="30")
     _, end = lines_of(server, key)
     body = {"resource_path": TEMPERATURE, "by": "night shift"}
     assert server.call(key, "POST", f"/v3/devices/{device_id}/echo/acknowledgements", json=body).status_code == 204

@@ -4,7 +4,7 @@ import gc
 import itertools
 
 import pytest
-from bridge_requests import Reader, Request, busy, small_room, until
+from bridge_requests import Reader, Request, busy, limited_bridge, until
 
 from mirror_sdk.wire.routes import SNAPSHOT, SNAPSHOT_RANGES, TOTAL_HEADER
 from mirror_server.config import Settings
@@ -51,19 +51,19 @@ async def test_who_goes_away_leaves_nothing_behind(server, bridge, key, device, 
             await asked.leave()
     if has_begun:
         # What was found is there, and nobody has taken it.
-        asked.gone.set()
+        asked.disconnected.set()
         await asked.task
 
 
 async def test_filtered_snapshot_that_no_client_takes_leaves_the_turn_to_other_long_reads(server):
-    _, key = small_room(server)
+    _, key = limited_bridge(server)
     bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2))
 
     deaf = Reader(bridge, key, SNAPSHOT, LOOKED_UP)
     await until(lambda: bool(deaf.sent))
     assert (await Request(bridge, key, LIST, LOOKED_UP).end()).status == 200
     assert not deaf.task.done()
-    deaf.takes.set()
+    deaf.may_read.set()
     await deaf.end()
 
 

@@ -2,8 +2,8 @@
 
 from mirror_server.extensions.streams.event_stream import EventStream
 from tests.server.webhook.conftest import *  # noqa: F403 - fixtures
-from tests.server.webhook.test_webhook import CALLBACK, PULL, check_no_webhook_beside, check_one_type_of_channel
-from tests.server.webhook.test_webhook_begins import arrived, register
+from tests.server.webhook.test_webhook import CALLBACK, PULL, check_no_webhook_next_to, check_one_type_of_channel
+from tests.server.webhook.test_webhook_start import arrived, register
 
 WEBSOCKET = "/v2/notification/websocket"
 
@@ -15,7 +15,7 @@ def test_a_key_has_a_websocket_or_another_type_of_channel(server, key, endpoint)
 
 def test_a_webhook_is_not_registered_beside_a_websocket_that_was_registered_during_its_test_call(server, key, endpoint):
     assert server.call(key, "PUT", WEBSOCKET).status_code == 201
-    check_no_webhook_beside(server, key, endpoint, WEBSOCKET)
+    check_no_webhook_next_to(server, key, endpoint, WEBSOCKET)
 
 
 def test_a_key_without_a_channel_is_told_how_a_websocket_begins(server, key):

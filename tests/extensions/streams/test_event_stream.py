@@ -7,16 +7,16 @@ import pytest
 from resource_paths import TEMPERATURE
 
 from mirror_server.extensions.streams import event_stream
-from tests.server.interface.test_answered_at_once import Poll, check_unread
+from tests.server.interface.test_immediate_poll_responses import Poll, check_unread
 
 EVENTS = "/v2/notification/events"
 
 
 def test_a_gap_is_an_event_of_its_own(server, key):
     device = server.add_device(key, "sensor-1")
-    server.place(key, device, "old", "GET", TEMPERATURE)
+    server.submit(key, device, "old", "GET", TEMPERATURE)
     server.advance(key, 25 * 3600)
-    server.place(key, device, "new", "GET", TEMPERATURE)
+    server.submit(key, device, "new", "GET", TEMPERATURE)
     app_id = key.split("_")[1]
     stream = event_stream.EventStream(server.services.log, app_id, 0)
     text = (stream.first_events() + stream.next_events()).decode()
@@ -73,7 +73,7 @@ def test_it_tells_of_each_entry_what_a_poll_does(server, key, device):
 
 def test_why_a_write_failed_is_told_to_its_issuer_alone(server, key, other, device):
     server.patch(key, device, answer="reject")
-    server.place(key, device, "w", "PUT", TEMPERATURE, value="30")
+    server.submit(key, device, "w", "PUT", TEMPERATURE, value="30")
     (category,) = (category for _, category in server.responses(key).values())
     for reader, is_told in ((key, True), (other, False)):
         stream = event_stream.EventStream(server.services.log, reader.split("_")[1], 0)

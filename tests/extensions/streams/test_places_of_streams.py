@@ -3,7 +3,7 @@
 from functools import partial
 
 import pytest
-from bridge_requests import Request, append, assert_refused, small_room, until
+from bridge_requests import Request, append, assert_429, limited_bridge, until
 from unread_responses import check_made_no_further
 
 from mirror_server.config import Settings
@@ -24,7 +24,7 @@ async def test_streams_and_polls_share_the_places_there_are(server, kind, status
     bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=MOST))
     held = [await Request(bridge, server.key(), *each).begin() for each in (POLL, STREAM)]
     assert [each.status for each in held] == [None, 200]
-    assert_refused(await Request(bridge, server.key(), *kind).begin(), "TOO_MANY_POLLS")
+    assert_429(await Request(bridge, server.key(), *kind).begin(), "TOO_MANY_POLLS")
     await held[0].leave()
     again = await Request(bridge, server.key(), *kind).begin()
     assert again.status == status
@@ -57,9 +57,9 @@ def test_closed_stream_makes_room_for_another(new_server):
 
 @pytest.mark.anyio
 async def test_client_that_leaves_a_stream_unread_gets_no_other(server, monkeypatch):
-    bridge, key = small_room(server)
+    bridge, key = limited_bridge(server)
     with ResponseReader(bridge.backpressure, key.split("_")[1], None).counting(200_000):
-        assert_refused(await Request(bridge, key, *STREAM).begin(), "TOO_MUCH_UNREAD")
+        assert_429(await Request(bridge, key, *STREAM).begin(), "TOO_MUCH_UNREAD")
     await check_made_no_further(bridge, key, (EVENTS, b"after=0"), monkeypatch)
 
 

@@ -37,7 +37,7 @@ def test_devices_are_rows_by_their_names(model, simulator, device_id):
     assert model.devices_text == "2 devices"
 
 
-def test_connection_of_the_device_is_shown(client_over, simulator, device_id, model):
+def test_the_connection_of_the_device_is_displayed(client_over, simulator, device_id, model):
     told = "simulated · reachable · lifetime 86400 s · last contact 2026-01-05 08:00:00 UTC"
     assert model.connection_text == told
     simulator.set_online(device_id, False)
@@ -73,7 +73,7 @@ def test_a_read_brings_value_unit_and_time(model, simulator, device_id):
 
 
 def test_notice_of_a_rejected_read_goes_when_the_next_read_works(model, simulator, device_id):
-    simulator.set_answer(device_id, "reject")
+    simulator.set_response_mode(device_id, "reject")
     model.read(TEMPERATURE)
     (notice,) = model.notices.texts
     assert notice.startswith(f"Reading {TEMPERATURE} of sensor-1: ")
@@ -81,13 +81,13 @@ def test_notice_of_a_rejected_read_goes_when_the_next_read_works(model, simulato
     assert refused["activity"].startswith("✗ Reading: ")
     assert refused["tones"]["activity"] == "bad"
     assert row(model, SWITCH)["activity"] == ""
-    simulator.set_answer(device_id, "normal")
+    simulator.set_response_mode(device_id, "normal")
     model.read(TEMPERATURE)
     assert model.notices.texts == []
     assert row(model, TEMPERATURE)["activity"] == ""
 
 
-def test_read_in_progress_is_shown_and_not_started_again(client, device_id, later, transport):
+def test_a_read_in_progress_is_displayed_and_not_started_again(client, device_id, later, transport):
     model = ExplorerModel(client, later)
     model.choose(device_id)
     later.make_all()
@@ -118,9 +118,9 @@ def test_own_subscription_and_that_of_another_application(model, client, plain, 
     assert model.notices.texts == []
 
 
-def test_a_subscription_that_the_device_does_not_accept_is_shown(model, mirror, simulator, device_id):
+def test_a_subscription_rejected_by_the_device_is_displayed(model, mirror, simulator, device_id):
     for answer, shown in (("reject", "⊘ refused"), ("silent", "… requested")):
-        simulator.set_answer(device_id, answer)
+        simulator.set_response_mode(device_id, answer)
         model.subscribe(TEMPERATURE)
         mirror.services.database.settle(10)
         model.load()
@@ -169,7 +169,7 @@ def test_a_key_that_may_only_read_sees_the_device_without_its_subscriptions(mirr
         assert model.notices.texts == []
 
 
-def test_a_device_that_is_erased_while_it_is_shown_shows_nothing_more(model, erase, device_id):
+def test_an_erased_device_disappears_from_the_display(model, erase, device_id):
     model.read(TEMPERATURE)
     erase(device_id)
     model.load()
@@ -224,7 +224,7 @@ def test_a_device_is_read_within_a_second_of_its_events_and_every_ten_seconds(cl
     assert len(transport.requests) == 3
 
 
-def test_a_device_that_is_read_is_not_shown_once_none_is_chosen(client, device_id, later):
+def test_a_device_that_is_being_read_is_not_displayed_after_deselection(client, device_id, later):
     model = ExplorerModel(client, later)
     model.choose(device_id)
     model.choose(None)

@@ -43,7 +43,7 @@ def test_devices_have_a_status_and_the_worst_is_first(model, client, simulator):
     client.write_value(ids["drifting"], SWITCH, True)
     simulator.set_value(ids["drifting"], SWITCH, False)
     client.read_value(ids["drifting"], SWITCH)
-    simulator.set_answer(ids["failed"], "reject")
+    simulator.set_response_mode(ids["failed"], "reject")
     assert client.requests.begin_write(ids["failed"], SWITCH, True).exception() is not None
     simulator.set_online(ids["pending"], False)
     client.requests.begin_write(ids["pending"], SWITCH, True)

@@ -78,7 +78,7 @@ def test_rows_are_in_the_state_until_a_page_opens_and_missed_rows_are_sent_on_re
     assert (len(grid.told("table")), len(grid.sent)) == (2, 2)
 
 
-def test_rows_that_come_before_others_or_move_are_shown_in_their_place() -> None:
+def test_inserted_and_moved_rows_are_displayed_at_their_position() -> None:
     grid = Page()
     grid.be_heard()
     for order in ("bc", "abc", "acb", "a", "ab"):

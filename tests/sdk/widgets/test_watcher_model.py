@@ -66,7 +66,7 @@ def test_a_thousand_events_a_second_keep_a_bounded_number_of_rows_and_points(sec
     assert len(thinned(line.points, POINTS)) <= POINTS
 
 
-def test_losses_are_counted_and_shown_until_clear():
+def test_losses_are_counted_and_displayed_until_cleared():
     model = watcher()
     assert "no gaps" in model.counts_text
     model.receive([gap(5, 9), observation(10)])
@@ -125,7 +125,7 @@ def test_devices_are_chosen_by_name_or_id_and_paths_by_pattern(client, simulator
     assert values(model)[0] == "3.0"
 
 
-def test_a_choice_filters_what_is_shown_and_kept_too():
+def test_a_selection_filters_displayed_and_stored_events():
     model = watcher()
     model.receive([observation(1, "d1"), observation(2, "d2"), observation(3, "d2", "/3304/0/5700")])
     model.pause()
@@ -222,7 +222,7 @@ def test_a_value_has_no_unit_where_only_a_later_one_is_known():
     assert [row["value"] for row in model.rows if "5700" in row["path"]] == ["70.0 Far", "20.0"]
 
 
-def test_paths_tell_two_lines_of_one_device_and_label_apart():
+def test_paths_distinguish_two_lines_of_one_device_and_label():
     model = watcher()
     model.receive([observation(1, "d1"), observation(2, "d1", path="/3303/1/5700"), observation(3, "d2")])
     assert [row["name"] for row in model.series_rows] == [
@@ -308,7 +308,7 @@ def test_the_log_is_read_once_live_events_come(client, sensor):
     assert max(event.seq for event in model.events) == order[0]
 
 
-def test_a_wider_choice_brings_back_what_the_log_still_has(client, simulator, sensor, device_id):
+def test_a_wider_selection_restores_events_from_the_log(client, simulator, sensor, device_id):
     tell(simulator, sensor, 21)
     model = loaded(client, devices=[device_id], paths=["/3303/*"])
     assert model.rows == []
@@ -341,7 +341,7 @@ def test_number_of_log_entries_that_are_read_is_bounded(client, simulator, senso
     assert values(model) == ["23.0", "22.0"]
 
 
-def test_a_recording_is_shown_before_the_log(client, simulator, sensor, tmp_path):
+def test_a_recording_is_displayed_before_the_log(client, simulator, sensor, tmp_path):
     with client.record(tmp_path / "run.parquet", paths=[TEMPERATURE]) as recorder:
         tell(simulator, sensor, 21, 22)
     tell(simulator, sensor, 23)

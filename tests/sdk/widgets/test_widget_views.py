@@ -213,7 +213,7 @@ def test_each_unit_has_an_axis_and_a_broken_line_has_a_hole(plot):
     assert plot.figure._config["plotlyServerURL"] == ""
 
 
-def test_a_page_that_is_loaded_later_begins_with_what_is_shown_now(plot):
+def test_a_page_loaded_later_starts_with_the_current_display(plot):
     plot.show([series("d1", "Cel", 1.0, 2.0)], WHOLE)
     state = plot.figure.get_state()
     assert [trace["visible"] for trace in state["_widget_data"]] == [True] + [False] * 5
@@ -233,7 +233,7 @@ def test_texts_of_devices_are_text_in_the_plot_and_no_template(plot):
 
 
 @pytest.mark.parametrize("name", ["$\\frac{1}{0}$", "_hidden", "a\u0300\U0001f321"])
-def test_a_picture_is_drawn_of_whatever_comes_without_a_warning(name):
+def test_any_data_is_drawn_without_a_warning(name):
     lines = [series(name, "$^$", 1e100, -1e100), series("small", "", 0.0, 1e-300), series("empty", "Cel")]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -243,7 +243,7 @@ def test_a_picture_is_drawn_of_whatever_comes_without_a_warning(name):
 # Recordings
 
 
-def test_what_is_chosen_is_recorded_until_it_is_ended(widget, client, simulator, device_id, tmp_path):
+def test_the_selection_is_recorded_until_it_is_stopped(widget, client, simulator, device_id, tmp_path):
     other = simulator.add_device("other", [{"path": TEMPERATURE, "value": "1", "observable": True}])
     watcher = widget(EventWatcher, devices=["sensor-1"], paths=["/3303/*"])
     watcher.folder.value = str(tmp_path / "recording.parquet")
@@ -262,7 +262,7 @@ def test_what_is_chosen_is_recorded_until_it_is_ended(widget, client, simulator,
 # FleetTable
 
 
-def test_open_shows_the_first_selected_device_and_write_takes_all_selected(widget, simulator, device_id):
+def test_open_displays_the_first_selected_device_and_write_uses_all_selected(widget, simulator, device_id):
     other = simulator.add_device("other")
     fleet = widget(FleetTable)
     fleet.select(["sensor-1"])
@@ -284,7 +284,7 @@ def test_open_shows_the_first_selected_device_and_write_takes_all_selected(widge
 
 
 @pytest.mark.parametrize("kind", [Explorer, EventWatcher, FleetTable])
-def test_a_live_widget_shows_what_happens_and_leaves_no_thread(widget, client, simulator, device_id, kind):
+def test_a_live_widget_displays_events_and_leaves_no_thread(widget, client, simulator, device_id, kind):
     client.subscribe(device_id, TEMPERATURE)
     before = set(threading.enumerate())
     options = {"device": device_id} if kind is Explorer else {}
@@ -325,7 +325,7 @@ def test_widget_made_again_with_a_new_client_replaces_the_earlier_one(widget, mi
     assert second.comm is not None
 
 
-def test_a_cell_that_runs_again_closes_what_it_made_and_nothing_else(widget, monkeypatch):
+def test_a_cell_that_runs_again_closes_only_its_own_widgets(widget, monkeypatch):
     parent = {"metadata": {"cellId": "a"}, "header": {"msg_id": "1"}}
     shell = SimpleNamespace(kernel=SimpleNamespace(get_parent=lambda: parent))
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))

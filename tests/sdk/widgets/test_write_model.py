@@ -53,7 +53,7 @@ def event(kind, **more):
 # Devices
 
 
-def test_given_devices_are_the_only_candidates_and_picked(new_model, client, lights):
+def test_devices_passed_as_argument_are_the_only_candidates_and_selected(new_model, client, lights):
     wanted = lights[:2]
     state = client.state_frame(paths=[LEVEL])
     for given in (
@@ -114,7 +114,7 @@ def test_failed_reads_of_directory_and_resources_are_notices(new_model, client, 
 # Resource and value
 
 
-def test_the_resources_are_those_that_may_be_writable_and_an_entry_begins_with_what_the_device_has(new_model, lights):
+def test_only_possibly_writable_resources_are_offered_with_the_current_value(new_model, lights):
     model = new_model(lights)
     assert model.value.paths == [f"{SWITCH} · Light Control · On/Off", f"{LEVEL} · Light Control · Dimmer", OWN]
     assert model.value.paths_text == "the list has the resources of light-0 that may be writable"
@@ -133,14 +133,14 @@ def test_the_resources_are_those_that_may_be_writable_and_an_entry_begins_with_w
     ("path", "entry", "told"),
     [
         ("/3308/x", None, "write it like"),
-        ("/3308/0", None, "is no resource"),
+        ("/3308/0", None, "is not a resource"),
         (TEMPERATURE, None, "/3303/0/5700 · Temperature · Sensor Value cannot be written; choose another resource"),
         (LEVEL, "140", "from 0 to 100"),
         (LEVEL, "4O", "whole number"),
         ("/3/0/13", "tomorrow", "2026-01-05T08:00:00Z"),
     ],
 )
-def test_invalid_path_or_value_is_shown_and_prevents_a_preview(new_model, lights, transport, path, entry, told):
+def test_an_invalid_path_or_value_is_displayed_and_prevents_a_preview(new_model, lights, transport, path, entry, told):
     model = new_model(lights, path=path)
     if entry is not None:
         asked(model, path, entry)
@@ -198,7 +198,7 @@ def test_input_sends_nothing_and_a_complete_preview_only_reads(new_model, lights
 # Preview
 
 
-def test_preview_shows_changes_and_refused_writes_with_reasons(new_model, client, simulator, lights):
+def test_a_preview_displays_changes_and_rejected_writes_with_reasons(new_model, client, simulator, lights):
     other = simulator.add_device("sensor", [{"path": TEMPERATURE, "value": "1"}])
     simulator.set_value(lights[1], LEVEL, 40)
     client.read_value(lights[1], LEVEL)
@@ -221,7 +221,7 @@ def test_preview_shows_changes_and_refused_writes_with_reasons(new_model, client
     assert model.plan_title == "/3311/0/5851 · Light Control · Dimmer"
 
 
-def test_sleeping_devices_are_counted_separately_and_their_responses_are_shown(new_model, simulator, lights):
+def test_sleeping_devices_are_counted_separately_and_their_responses_displayed(new_model, simulator, lights):
     sleepers = [simulator.add_device(f"sleeper-{number}", [DIMMER], queue_mode=True) for number in range(2)]
     simulator.advance(11)
     model = previewed(new_model([*sleepers, *lights[:1]]))
@@ -247,7 +247,7 @@ def test_sleeping_devices_are_counted_separately_and_their_responses_are_shown(n
     assert model.status_text == "Done: 3 of 3 writes ended, 3 with success."
 
 
-def test_accepted_writes_are_shown_before_refused_ones(new_model, simulator, lights):
+def test_accepted_writes_are_displayed_before_rejected_ones(new_model, simulator, lights):
     sensors = [simulator.add_device(f"sensor-{number}") for number in range(4)]
     model = previewed(new_model([*sensors, *lights], limits=WriteLimits(canary=2)))
     assert model.status_text.startswith("Preview: 3 to write, 4 refused.")
@@ -298,7 +298,7 @@ def later_model(client, lights, later):
     return model
 
 
-def test_an_older_preview_that_comes_later_is_not_shown(later_model, later):
+def test_an_outdated_preview_is_not_displayed(later_model, later):
     model = previewed(later_model, LEVEL, "40")
     previewed(model, LEVEL, "50")
     assert model.stage is Stage.CHECKING
@@ -316,7 +316,7 @@ def test_an_older_preview_that_comes_later_is_not_shown(later_model, later):
 
 
 def test_a_write_ends_as_a_requests_table(new_model, client, simulator, lights):
-    simulator.set_answer(lights[1], "reject")
+    simulator.set_response_mode(lights[1], "reject")
     model = new_model(lights, limits=WriteLimits(canary=0))
     assert list(model.result.columns) == REQUESTS_SCHEMA.names
     assert len(model.result) == 0

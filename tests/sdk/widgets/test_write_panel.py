@@ -33,7 +33,7 @@ def states(panel):
 
 
 def test_preview_apply_and_undo(new_panel, client, simulator, lights):
-    simulator.set_answer(lights[1], "reject")
+    simulator.set_response_mode(lights[1], "reject")
     panel = new_panel(lights, canary=0)
     enter(panel)
     assert (panel.apply_button.disabled, panel.undo_button.disabled, panel.plan) == (True, True, None)
@@ -89,7 +89,7 @@ def test_names_and_values_of_devices_are_text_never_markup(new_panel, client, si
 # Life
 
 
-def test_a_click_does_not_overtake_what_was_entered_before_it(new_panel, lights):
+def test_a_click_does_not_overtake_earlier_input(new_panel, lights):
     panel = new_panel(lights, live=True)
     until(lambda: panel.path.names)
     enter(panel)

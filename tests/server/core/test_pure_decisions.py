@@ -1,4 +1,4 @@
-"""The pure core: commands, the desired table, messages, refusals, retention, callbacks, the manual clock."""
+"""The pure core: commands, the desired table, messages, errors, retention, callbacks, the manual clock."""
 
 import dataclasses
 import itertools
@@ -17,19 +17,24 @@ from mirror_server.core.commands import Command, CommandRequest
 from mirror_server.core.desired import TRANSITIONS, IllegalTransition
 from mirror_server.core.instants import after_seconds, from_datetime, months_before, to_datetime
 from mirror_server.core.messages import CURSOR_EXTRAS, Extras, LogEntry, compose, first_message
-from mirror_server.notifications.webhooks import delay_seconds, is_given_up
+from mirror_server.notifications.webhooks import delay_seconds, is_abandoned
 from mirror_server.service.housekeeping import DeadlineTimer
 
 INSTANTS = st.integers(0, 4_000_000_000_000)
 
 
-def test_a_command_waits_as_long_as_asked_else_2_hours_or_3_days_for_a_device_that_sleeps():
-    for asked, queue_mode, seconds in ((None, False, 7200), (None, True, 3 * 86_400), (1, False, 1), (60, True, 60)):
-        assert commands.expires_at(5, asked, queue_mode=queue_mode) == 5 + seconds * 1000, (asked, queue_mode)
+def test_command_expiry_defaults_to_2_hours_or_3_days_in_queue_mode():
+    for requested, queue_mode, seconds in (
+        (None, False, 7200),
+        (None, True, 3 * 86_400),
+        (1, False, 1),
+        (60, True, 60),
+    ):
+        assert commands.expires_at(5, requested, queue_mode=queue_mode) == 5 + seconds * 1000, (requested, queue_mode)
 
 
-def test_retries_default_to_two_in_queue_mode_and_to_none_for_an_execute():
-    for method, asked, queue_mode, retries in (
+def test_retries_default_to_two_in_queue_mode_and_zero_for_execute():
+    for method, requested, queue_mode, retries in (
         ("PUT", None, False, 0),
         ("PUT", None, True, 2),
         ("GET", None, True, 2),
@@ -38,41 +43,41 @@ def test_retries_default_to_two_in_queue_mode_and_to_none_for_an_execute():
         ("PUT", 0, True, 0),
         ("PUT", 10, False, 10),
     ):
-        told = commands.retries(asked, CommandRequest(method, "/3/0/4"), queue_mode=queue_mode)
-        assert told == retries, (method, asked, queue_mode)
+        told = commands.retries(requested, CommandRequest(method, "/3/0/4"), queue_mode=queue_mode)
+        assert told == retries, (method, requested, queue_mode)
 
 
-def test_another_attempt_needs_a_retry_and_time_that_are_left():
+def test_retry_needs_a_remaining_retry_and_remaining_time():
     request = CommandRequest("GET", "/3/0/0")
     for failed_before, now, may in ((0, 9, True), (1, 9, True), (2, 9, False), (1, 10, False), (3, 11, False)):
         command = Command(1, "a", "x", "d", request, 0, 10, retries=2, attempts=failed_before)
         assert commands.may_try_again(command, now) is may, (failed_before, now)
 
 
-def test_what_sets_a_desired_value_is_a_put_that_sets_no_notification_rules():
+def test_only_put_without_notification_rules_sets_a_desired_value():
     assert CommandRequest("PUT", "/3311/0/5850", payload=b"1").is_write
     assert not CommandRequest("PUT", "/3311/0/5850", query="pmin=5").is_write
     assert not any(CommandRequest(method, "/3/0/4").is_write for method in ("GET", "POST"))
 
 
 class DesiredMachine(RuleBasedStateMachine):
-    """One resource under any sequence of writes and outcomes, those of superseded commands included."""
+    """One resource with any sequence of writes and outcomes, including those of superseded commands."""
 
     def __init__(self):
         super().__init__()
         self.value = None
         self.waiting = []
-        self.placed = 0
+        self.submitted = 0
         self.now = 0
 
     @rule(payload=st.binary(max_size=3))
-    def place(self, payload):
-        self.placed += 1
+    def submit_write(self, payload):
+        self.submitted += 1
         self.now += 1
         self.value = desired.write_accepted(
-            self.value, command_id=self.placed, app_id="a", value=payload, content_type="text/plain", at=self.now
+            self.value, command_id=self.submitted, app_id="a", value=payload, content_type="text/plain", at=self.now
         )
-        self.waiting.append(self.placed)
+        self.waiting.append(self.submitted)
         assert (self.value.status, self.value.value) == (DesiredStatus.PENDING, payload)
         assert self.value.desired_at == self.value.requested_at == self.now
         assert self.value.status_updated_at is None
@@ -85,7 +90,7 @@ class DesiredMachine(RuleBasedStateMachine):
         self.waiting.remove(command_id)
         self.now += 1
         after = desired.write_finished(self.value, command_id=command_id, category=category, at=self.now)
-        if command_id != self.placed:
+        if command_id != self.submitted:
             assert after is None
             return
         assert after.status is (DesiredStatus.SUCCESS if category is None else DesiredStatus.FAILURE)
@@ -94,30 +99,30 @@ class DesiredMachine(RuleBasedStateMachine):
         assert (after.requested_at, after.value) == (self.value.requested_at, self.value.value)
         self.value = after
 
-    @precondition(lambda self: self.value is not None and self.placed not in self.waiting)
+    @precondition(lambda self: self.value is not None and self.submitted not in self.waiting)
     @rule()
     def end_again(self):
         with pytest.raises(IllegalTransition):
-            desired.write_finished(self.value, command_id=self.placed, category=None, at=self.now)
+            desired.write_finished(self.value, command_id=self.submitted, category=None, at=self.now)
 
     @invariant()
     def pending_exactly_while_the_newest_command_waits(self):
         pending = self.value is not None and self.value.status is DesiredStatus.PENDING
-        assert pending == (self.placed in self.waiting)
+        assert pending == (self.submitted in self.waiting)
 
 
 TestDesiredMachine = DesiredMachine.TestCase
 TestDesiredMachine.settings = settings(max_examples=20, stateful_step_count=20)
 
 
-def test_the_diagram_has_a_line_for_each_row():
+def test_state_diagram_has_a_line_for_each_transition():
     title, first, *others = diagram().splitlines()
     assert (title, first) == ("stateDiagram-v2", "    [*] --> pending: write accepted (202)")
     assert "    pending --> failure: device rejects, or the command expires" in others
     assert len(others) == len(TRANSITIONS) - 1
 
 
-def test_a_write_that_ended_before_any_was_placed_changes_nothing():
+def test_outcome_of_an_unknown_write_changes_nothing():
     assert desired.write_finished(None, command_id=1, category=None, at=1) is None
 
 
@@ -130,7 +135,7 @@ def is_server_error(entry):
 
 
 @given(st.lists(st.sampled_from([None, 200, 404, 499, 500, 504]), max_size=20))
-def test_every_entry_is_in_one_message_in_order_and_only_a_server_error_alone(statuses):
+def test_messages_contain_all_entries_in_order_and_server_errors_alone(statuses):
     entries = [response(seq, status) if status else NOTIFICATION for seq, status in enumerate(statuses, 1)]
     messages = []
     rest = entries
@@ -144,20 +149,20 @@ def test_every_entry_is_in_one_message_in_order_and_only_a_server_error_alone(st
     assert all(is_server_error(a[0]) or is_server_error(b[0]) for a, b in itertools.pairwise(messages))
 
 
-def test_an_async_response_has_an_error_only_where_it_failed_and_a_content_type_only_with_a_payload():
-    of_all = {"async_id": "a", "device_id": "d", "endpoint_name": "n", "path": "/3/0/4", "at": 7}
+def test_async_response_has_error_only_on_failure_and_content_type_only_with_payload():
+    common = {"async_id": "a", "device_id": "d", "endpoint_name": "n", "path": "/3/0/4", "at": 7}
     where = {"timestamp": 7, "ep": "d", "original-ep": "n", "path": "/3/0/4"}
     read = {"payload": b"3.31", "content_type": "text/plain", "max_age_seconds": None}
     nothing = {"payload": b"", "content_type": None, "max_age_seconds": 60}
     told = {"id": "a", "status": 200, "payload": "My4zMQ==", "ct": "text/plain", "max-age": 0}
-    assert messages.async_response(**of_all, **read, status=200, category=None) == told | where
+    assert messages.async_response(**common, **read, status=200, category=None) == told | where
     failed = {"id": "a", "status": 504, "error": "TIMEOUT", "payload": ""}
-    assert messages.async_response(**of_all, **nothing, status=504, category="TIMEOUT") == failed | where
-    kept = messages.async_response(**of_all, **read | {"max_age_seconds": 60}, status=200, category=None)
+    assert messages.async_response(**common, **nothing, status=504, category="TIMEOUT") == failed | where
+    kept = messages.async_response(**common, **read | {"max_age_seconds": 60}, status=200, category=None)
     assert kept["max-age"] == 60
 
 
-def test_an_observation_has_the_devices_time_and_a_number_for_its_age():
+def test_observation_has_device_time_and_numeric_max_age():
     told = {"device_id": "d", "endpoint_name": "n", "path": "/3303/0/5700", "payload": b"406", "changed_at": 7}
     entry = {"ep": "d", "original-ep": "n", "path": "/3303/0/5700", "payload": "NDA2", "timestamp": 7}
     for seconds, age in ((None, 0), (60, 60)):
@@ -165,17 +170,17 @@ def test_an_observation_has_the_devices_time_and_a_number_for_its_age():
         assert event == entry | {"ct": "text/plain", "max-age": age}
 
 
-def test_a_registration_lists_its_resources_and_a_device_that_left_is_named():
+def test_registration_lists_resources_and_deregistration_names_the_device():
     resources = [("/3303/0/5700", "temperature", "text/plain", True), ("/3/0/4", "", "", False)]
     named = {"device_id": "d", "endpoint_name": "n", "at": 7}
-    leaving = {"ep": "d", "original-ep": "n", "timestamp": 7}
+    deregistration = {"ep": "d", "original-ep": "n", "timestamp": 7}
     listed = [
         {"path": "/3303/0/5700", "rt": "temperature", "ct": "text/plain", "obs": True},
         {"path": "/3/0/4", "rt": "", "ct": "", "obs": False},
     ]
     registration = messages.registration(**named, endpoint_type="Light", queue_mode=True, resources=resources)
-    assert registration == leaving | {"ept": "Light", "q": True, "resources": listed}
-    assert messages.leaving(**named) == leaving
+    assert registration == deregistration | {"ept": "Light", "q": True, "resources": listed}
+    assert messages.deregistration(**named) == deregistration
 
 
 OF_A_DEVICE = {"ep": "d", "original-ep": "n", "uid": "u", "timestamp": 1}
@@ -184,7 +189,7 @@ REGISTRATION = LogEntry(2, "registrations", OF_A_DEVICE, 5)
 RESPONSE = LogEntry(4, "async-responses", {**OF_A_DEVICE, "id": "a", "status": 200, "path": "/3/0/4"}, 5)
 
 
-def test_a_message_carries_the_extras_that_were_asked_for():
+def test_message_contains_only_requested_extras():
     for extras, of_notification, of_registration, of_response in (
         (Extras(), "", "", ""),
         (Extras(include_uid=True), "uid", "uid", "uid"),
@@ -201,8 +206,8 @@ def test_a_message_carries_the_extras_that_were_asked_for():
         assert set(message["async-responses"][0]) == {"id", "status", *of_response.split()}
 
 
-def test_a_device_that_left_or_expired_is_its_id_or_an_object():
-    for extras, leaving in (
+def test_deregistration_is_an_id_or_an_object():
+    for extras, deregistration in (
         (Extras(), "d"),
         (Extras(True, True, True, include_seq=True), "d"),
         (Extras(True, True, True, True), {"ep": "d"}),
@@ -210,7 +215,7 @@ def test_a_device_that_left_or_expired_is_its_id_or_an_object():
         (CURSOR_EXTRAS, {**OF_A_DEVICE, "seq": 3}),
     ):
         for kind in ("de-registrations", "registrations-expired"):
-            assert compose([LogEntry(3, kind, OF_A_DEVICE, 5)], extras) == {kind: [leaving]}, extras
+            assert compose([LogEntry(3, kind, OF_A_DEVICE, 5)], extras) == {kind: [deregistration]}, extras
 
 
 def test_six_months_are_calendar_months():
@@ -231,7 +236,7 @@ def test_instants_round_trip_and_six_months_are_half_a_year(instant):
         assert 181 <= (instant - months_before(instant, 6)) / 86_400_000 <= 184
 
 
-def test_an_instant_is_whole_milliseconds_since_1970_however_many_seconds_are_added():
+def test_instants_are_integer_milliseconds_since_1970():
     for seconds, later in ((0.25, 250), (0.0004, 0), (0.0006, 1), (-0.5, -500)):
         assert (after_seconds(5, seconds), type(after_seconds(5, seconds))) == (5 + later, int)
     assert to_datetime(1) == datetime(1970, 1, 1, 0, 0, 0, 1000, tzinfo=UTC)
@@ -239,15 +244,15 @@ def test_an_instant_is_whole_milliseconds_since_1970_however_many_seconds_are_ad
     assert to_datetime(from_datetime(at)) == at.replace(microsecond=1000)
 
 
-def test_callbacks_are_repeated_after_1_2_4_to_120_seconds():
+def test_webhook_delay_doubles_from_1_to_120_seconds():
     assert [delay_seconds(failures) for failures in range(1, 10)] == [1, 2, 4, 8, 16, 32, 64, 120, 120]
     assert delay_seconds(10**18) == 120
-    assert not is_given_up(0, 24 * 3600 * 1000 - 1)
-    assert is_given_up(0, 24 * 3600 * 1000)
+    assert not is_abandoned(0, 24 * 3600 * 1000 - 1)
+    assert is_abandoned(0, 24 * 3600 * 1000)
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.booleans()), max_size=20), st.lists(st.integers(0, 30), max_size=5))
-def test_a_manual_clock_makes_each_call_once_in_order_at_its_instant(calls, steps):
+def test_manual_clock_makes_each_call_once_in_order_at_its_instant(calls, steps):
     clock = ManualClock(0)
     made = []
     for number, (due_at, cancelled) in enumerate(calls):
@@ -262,7 +267,7 @@ def test_a_manual_clock_makes_each_call_once_in_order_at_its_instant(calls, step
 
 
 @given(st.lists(st.integers(1, 100), min_size=1))
-def test_a_deadline_calls_at_the_earliest_instant_it_was_told(instants):
+def test_deadline_timer_calls_at_the_earliest_requested_instant(instants):
     clock = ManualClock(0)
     made = []
     deadline = DeadlineTimer(clock, lambda: made.append(clock.now()))

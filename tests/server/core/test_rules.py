@@ -1,4 +1,4 @@
-"""The index of presubscription rules finds what trying one rule after the other finds. Source: wire.md 3."""
+"""The index of presubscription rules matches the same rules as a linear search. Source: wire.md 3."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mirror_sdk.wire.presubscription_rules import PresubscriptionRules
 from mirror_server.core.rules import RuleIndex
 
-# Few characters, so that texts begin with each other often.
+# Few characters, so that many texts are prefixes of others.
 _NAMES = st.text("ab", min_size=1, max_size=4)
 _PATHS = st.text("12/", max_size=6).map(lambda text: f"/{text}")
 _NAME_PATTERNS = st.one_of(st.none(), _NAMES, _NAMES.map(lambda text: f"{text}*"), st.just("*"))
@@ -35,12 +35,12 @@ def first_by_trying(rules: list[dict[str, Any]], path: str, **device: str) -> in
 def test_index_finds_the_first_rule_that_matches(
     rules: list[dict[str, Any]], paths: list[str], device: tuple[str, str, str]
 ) -> None:
-    told = dict(zip(("device_id", "endpoint_name", "endpoint_type"), device, strict=True))
-    found = RuleIndex(rules).positions(paths, **told)
-    assert found == {path: first for path in paths if (first := first_by_trying(rules, path, **told)) is not None}
+    names = dict(zip(("device_id", "endpoint_name", "endpoint_type"), device, strict=True))
+    found = RuleIndex(rules).positions(paths, **names)
+    assert found == {path: first for path in paths if (first := first_by_trying(rules, path, **names)) is not None}
 
 
-def test_index_has_positions_up_to_the_last_rule_allowed() -> None:
+def test_index_supports_the_maximum_number_of_rules() -> None:
     rules: list[dict[str, Any]] = [{"endpoint-name": f"n{number}"} for number in range(1024)]
     device = {"device_id": "0" * 32, "endpoint_type": ""}
     assert RuleIndex(rules).positions(["/1/0/1"], endpoint_name="n1023", **device) == {"/1/0/1": 1023}

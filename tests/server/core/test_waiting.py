@@ -1,4 +1,4 @@
-"""Who waits for more in a log: told once, together, and never after they stopped."""
+"""Waiters for a log: completed once, together, and never after they were canceled."""
 
 import pytest
 
@@ -10,7 +10,7 @@ def waiters():
     return Waiters()
 
 
-def test_all_of_a_log_are_told_the_same_and_those_of_another_nothing(waiters):
+def test_wake_completes_all_waiters_of_one_log_with_the_same_value(waiters):
     called = []
     waiting = [waiters.add("a", is_poll=True) for _ in range(3)]
     other = waiters.add("b", is_poll=True)
@@ -26,7 +26,7 @@ def test_all_of_a_log_are_told_the_same_and_those_of_another_nothing(waiters):
     assert waiters.count_wakes("a") == 2
 
 
-def test_who_asks_to_be_called_later_is_called_now(waiters):
+def test_callback_added_after_completion_is_called_at_once(waiters):
     called = []
     waiter = waiters.add("a", is_poll=True)
     waiters.wake("a", "news")
@@ -34,7 +34,7 @@ def test_who_asks_to_be_called_later_is_called_now(waiters):
     assert called == [waiter]
 
 
-def test_who_waits_no_more_is_told_nothing_and_counted_once(waiters):
+def test_canceled_waiter_is_not_called_and_counted_once(waiters):
     called = []
     waiter, webhook = waiters.add("a", is_poll=True), waiters.add("a", is_poll=False)
     waiter.add_done_callback(called.append)
@@ -46,18 +46,18 @@ def test_who_waits_no_more_is_told_nothing_and_counted_once(waiters):
     assert (called, waiter.done(), webhook.done(), waiters.open_polls) == ([], False, True, 0)
 
 
-def test_who_fails_is_told_so_unless_it_was_told_something(waiters):
-    failing, told = waiters.add("a", is_poll=True), waiters.add("b", is_poll=True)
+def test_fail_ends_a_waiter_unless_it_has_completed(waiters):
+    failing, completed = waiters.add("a", is_poll=True), waiters.add("b", is_poll=True)
     failing.fail(ValueError("over"))
     waiters.wake("b", "news")
-    told.fail(ValueError("over"))
+    completed.fail(ValueError("over"))
     with pytest.raises(ValueError, match="over"):
         failing.result()
-    assert told.result() == "news"
+    assert completed.result() == "news"
     assert waiters.open_polls == 0
 
 
-def test_one_that_cannot_be_told_keeps_nobody_else_from_it(waiters, caplog):
+def test_failing_callback_does_not_stop_other_callbacks(waiters, caplog):
     called = []
     for _ in range(3):
         waiter = waiters.add("a", is_poll=True)

@@ -1,4 +1,4 @@
-"""Group commit: each piece of work stands or falls alone, and nothing is told before it is on disk."""
+"""Group commit: each work item succeeds or fails alone, and effects run after it is on disk."""
 
 from contextlib import closing
 
@@ -9,8 +9,8 @@ from mirror_server.store.sqlite import backend
 
 
 @pytest.fixture
-def while_held(database, hold_writer):
-    """Submits while the writer is busy, so that all of it comes into one group."""
+def in_one_group(database, hold_writer):
+    """Submit work while the writer is blocked, so that it forms one group."""
 
     def run(submit):
         with hold_writer(database):
@@ -23,7 +23,7 @@ def stored(database, name):
     return database.query(lambda session: session.setting(name))
 
 
-def test_work_of_one_group_fails_alone(database, while_held):
+def test_failing_work_does_not_fail_others_of_its_group(database, in_one_group):
     def keep(name):
         def work(session):
             session.put_setting(name, "x")
@@ -35,7 +35,7 @@ def test_work_of_one_group_fails_alone(database, while_held):
         return database.submit(work)
 
     effects = []
-    first, lost, last = while_held(lambda: [keep("a"), keep("lost"), keep("b")])
+    first, lost, last = in_one_group(lambda: [keep("a"), keep("lost"), keep("b")])
     assert [first.result(60), last.result(60)] == ["a", "b"]
     with pytest.raises(ValueError, match="no"):
         lost.result(60)
@@ -45,7 +45,7 @@ def test_work_of_one_group_fails_alone(database, while_held):
 
 
 @pytest.mark.parametrize("has_results", [False, True])
-def test_work_of_one_kind_is_done_at_once_and_where_it_fails_each_alone(database, while_held, has_results):
+def test_work_of_one_kind_is_batched_and_split_after_a_failure(database, in_one_group, has_results):
     done = []
 
     def put(session, names):
@@ -61,61 +61,59 @@ def test_work_of_one_kind_is_done_at_once_and_where_it_fails_each_alone(database
             return [database.enqueue(put, items=[name], conflict_keys=(name,)) for name in names]
         return [database.enqueue(put, items=[name], until_stored=True) for name in names]
 
-    assert [future.exception(60) for future in while_held(lambda: submit("a", "b"))] == [None] * 2
+    assert [future.exception(60) for future in in_one_group(lambda: submit("a", "b"))] == [None] * 2
     assert done == [["a", "b"]]
     done.clear()
-    apart = while_held(lambda: submit("c", "bad", "d"))
-    assert [future.exception(60) and str(future.exception()) for future in apart] == [None, "no", None]
+    futures = in_one_group(lambda: submit("c", "bad", "d"))
+    assert [future.exception(60) and str(future.exception()) for future in futures] == [None, "no", None]
     assert done == [["c", "bad", "d"], ["c"], ["bad"], ["d"]]
     assert [stored(database, name) for name in ("a", "b", "c", "d", "bad")] == ["x"] * 4 + [None]
 
 
-def test_work_of_one_kind_comes_before_what_touches_nothing_of_it_and_each_call_has_its_own_result(
-    database, while_held
-):
+def test_batching_reorders_only_work_without_common_conflict_keys(database, in_one_group):
     done = []
 
-    def ask(_session, items):
-        done.append("ask " + "".join(items))
+    def read(_session, items):
+        done.append("read " + "".join(items))
         return [item.upper() for item in items]
 
-    def tell(_session, items):
-        done.append("tell " + "".join(items))
+    def append(_session, items):
+        done.append("append " + "".join(items))
 
     def other(conflict_keys):
         database.submit(lambda _: done.append("other"), conflict_keys=conflict_keys)
 
     def submit():
-        def asked(item):
-            futures.append(database.enqueue(ask, items=[item], conflict_keys=(item,)))
+        def submit_read(item):
+            futures.append(database.enqueue(read, items=[item], conflict_keys=(item,)))
 
-        def told(item):
-            futures.append(database.enqueue(tell, items=[item], until_stored=True, conflict_keys=(item, "log")))
+        def submit_append(item):
+            futures.append(database.enqueue(append, items=[item], until_stored=True, conflict_keys=(item, "log")))
 
         futures = []
-        asked("a")
-        told("a")
+        submit_read("a")
+        submit_append("a")
         other(())
-        asked("b")
-        told("c")
-        # Behind what is told of the same, and so is all that is asked from here on.
-        asked("c")
-        told("d")
-        asked("e")
+        submit_read("b")
+        submit_append("c")
+        # After the append with the same key, and so are all later reads.
+        submit_read("c")
+        submit_append("d")
+        submit_read("e")
         other(("log",))
-        told("f")
-        asked("g")
+        submit_append("f")
+        submit_read("g")
         other(None)
-        asked("h")
-        asked("i")
+        submit_read("h")
+        submit_read("i")
         return futures
 
-    results = [future.result(60) for future in while_held(submit)]
+    results = [future.result(60) for future in in_one_group(submit)]
     assert results == ["A", None, "B", None, "C", None, "E", None, "G", "H", "I"]
-    assert done == ["ask ab", "tell acd", "other", "ask ceg", "other", "tell f", "other", "ask hi"]
+    assert done == ["read ab", "append acd", "other", "read ceg", "other", "append f", "other", "read hi"]
 
 
-def test_effects_are_called_after_the_commit_and_those_of_undone_work_never(database):
+def test_effects_run_after_the_commit_and_never_after_a_rollback(database):
     seen = []
 
     def work(session):
@@ -133,7 +131,7 @@ def test_effects_are_called_after_the_commit_and_those_of_undone_work_never(data
     assert seen == ["x"]
 
 
-def test_settling_waits_for_what_effects_submit(database):
+def test_settle_waits_for_work_that_effects_submit(database):
     def chain(count):
         def work(session):
             session.put_setting("count", str(count))
@@ -147,7 +145,7 @@ def test_settling_waits_for_what_effects_submit(database):
     assert stored(database, "count") == "0"
 
 
-def test_a_failing_effect_stops_no_other(database, caplog):
+def test_failing_effect_does_not_stop_other_effects(database, caplog):
     done = []
 
     def work(session):
@@ -160,12 +158,12 @@ def test_a_failing_effect_stops_no_other(database, caplog):
     assert "an effect" in caplog.text
 
 
-def test_a_reader_cannot_write(database):
+def test_read_session_cannot_write(database):
     with database.read() as session, pytest.raises(Exception, match=r"read-?only"):
         session.put_setting("a", "1")
 
 
-def test_what_was_submitted_before_closing_is_stored(url):
+def test_work_submitted_before_close_is_stored(url):
     first = open_database(url)
     futures = [first.submit(lambda session, n=n: session.put_setting(str(n), "x")) for n in range(50)]
     first.close()
@@ -175,7 +173,7 @@ def test_what_was_submitted_before_closing_is_stored(url):
 
 
 @pytest.mark.sqlite
-def test_log_of_sqlite_is_brought_into_the_file_while_more_is_written(tmp_path, monkeypatch):
+def test_sqlite_wal_is_checkpointed_during_writes(tmp_path, monkeypatch):
     monkeypatch.setattr(backend, "_CHECKPOINT_PAGES", 10)
     with closing(open_database(f"sqlite:///{tmp_path}/mirror.db")) as database:
         for number in range(100):
@@ -183,29 +181,29 @@ def test_log_of_sqlite_is_brought_into_the_file_while_more_is_written(tmp_path, 
         assert (tmp_path / "mirror.db-wal").stat().st_size < 50 * 4096 < (tmp_path / "mirror.db").stat().st_size
 
 
-def test_those_who_wait_are_told_before_what_comes_behind_the_group(database, while_held):
+def test_futures_complete_before_work_after_the_group_starts(database, in_one_group):
     order = []
     database.wait_for_responses = lambda _: order.append("wait")
 
     def work(name):
-        def tell():
-            database.after_group(lambda: order.append(f"begin {name}"))
-            order.append(f"tell {name}")
+        def effect():
+            database.after_group(lambda: order.append(f"after group {name}"))
+            order.append(f"effect {name}")
 
-        return lambda session: session.after_commit(tell)
+        return lambda session: session.after_commit(effect)
 
     def submit():
         for name in "ab":
             database.submit(work(name)).add_done_callback(lambda _: order.append("done"))
 
-    while_held(submit)
+    in_one_group(submit)
     assert database.settle(10)
-    assert order == ["done", "done", "tell a", "tell b", "wait", "begin a", "begin b"]
+    assert order == ["done", "done", "effect a", "effect b", "wait", "after group a", "after group b"]
     database.after_group(lambda: order.append("elsewhere at once"))
     assert order[-1] == "elsewhere at once"
 
 
-def test_nobody_is_waited_for_where_nothing_comes_behind(database):
+def test_writer_does_not_wait_for_responses_without_work_after_the_group(database):
     waited = []
     database.wait_for_responses = waited.append
     database.write(lambda session: session.after_commit(lambda: None))

@@ -27,7 +27,7 @@ def scope_of(key: str, path: str, query: bytes = b"", method: str = "GET", **hea
 
 
 class Request:
-    """A request on its way through the bridge. Its client stays until ``gone`` is set."""
+    """A request through the bridge. Its client stays connected until ``disconnected`` is set."""
 
     def __init__(
         self,
@@ -39,9 +39,9 @@ class Request:
         body: bytes | None = b"",
         **headers: str,
     ) -> None:
-        """Send it; without a body, none ever arrives."""
+        """Send the request. With ``None`` as body, no body ever arrives."""
         self.sent: list[dict[str, Any]] = []
-        self.gone = asyncio.Event()
+        self.disconnected = asyncio.Event()
         self._bodies = [] if body is None else [{"type": "http.request", "body": body, "more_body": False}]
         scope = scope_of(key, path, query, method, **headers)
         self.task = asyncio.ensure_future(bridge(scope, self._receive, self._send))
@@ -49,7 +49,7 @@ class Request:
     async def _receive(self) -> dict[str, Any]:
         if self._bodies:
             return self._bodies.pop()
-        await self.gone.wait()
+        await self.disconnected.wait()
         return {"type": "http.disconnect"}
 
     async def _send(self, message: Any) -> None:
@@ -68,7 +68,7 @@ class Request:
         return json.loads(b"".join(message.get("body", b"") for message in self.sent))
 
     async def begin(self) -> Self:
-        """Let it come as far as it can."""
+        """Let the request proceed as far as it can."""
         for _ in range(5):
             await asyncio.sleep(0)
         return self
@@ -78,20 +78,20 @@ class Request:
         return self
 
     async def leave(self) -> None:
-        self.gone.set()
+        self.disconnected.set()
         await self.task
 
 
 class Reader(Request):
-    """A client that takes nothing of an answer until it is told to."""
+    """A client that reads no response body until ``may_read`` is set."""
 
     def __init__(self, *args: Any) -> None:
-        self.takes = asyncio.Event()
+        self.may_read = asyncio.Event()
         super().__init__(*args)
 
     async def _send(self, message: Any) -> None:
         if message["type"] == "http.response.body":
-            await self.takes.wait()
+            await self.may_read.wait()
         self.sent.append(message)
 
 
@@ -105,8 +105,8 @@ def append(server: Any, key: str, *bodies: Any, kind: str = "registrations") -> 
     server.services.database.write(work)
 
 
-def small_room(server: Any) -> tuple[Bridge, str]:
-    """A bridge with room for little that is unread, and a key whose log is larger."""
+def limited_bridge(server: Any) -> tuple[Bridge, str]:
+    """Return a bridge with a low limit of unread bytes, and a key with a larger log."""
     bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=100, max_unread_bytes=100_000))
     key = server.key()
     server.add_device(key, "d")
@@ -120,8 +120,8 @@ async def until(condition: Any) -> None:
             await asyncio.sleep(0.001)
 
 
-def take(reads: LongReads, read: Any) -> Any:
-    """What was read, which gives the turn to the next of the same application."""
+def result_of(reads: LongReads, read: Any) -> Any:
+    """Return the result of a read and release it, so that the next one of the application starts."""
     try:
         return read.result(60)
     finally:
@@ -130,26 +130,26 @@ def take(reads: LongReads, read: Any) -> Any:
 
 @contextmanager
 def busy(server: Any) -> Iterator[None]:
-    """All threads for what takes long are at work until this ends."""
+    """Keep all threads for slow reads busy."""
     reads, end = server.services.long_reads, threading.Event()
-    begun = [reads.submit(f"nobody-{number}", lambda: end.wait(60)) for number in range(long_reads._THREADS)]
+    started = [reads.submit(f"nobody-{number}", lambda: end.wait(60)) for number in range(long_reads._THREADS)]
     try:
         yield
     finally:
         end.set()
-        assert all(take(reads, read) for read in begun)
+        assert all(result_of(reads, read) for read in started)
 
 
-async def check_beside_the_loop(server: Any, bridge: Bridge, key: str, path: str) -> None:
-    """What is asked for there is looked for beside the loop, which answers others meanwhile."""
+async def check_off_the_loop(server: Any, bridge: Bridge, key: str, path: str) -> None:
+    """Check that a slow request runs off the event loop, which serves others meanwhile."""
     path, _, query = path.partition("?")
     with busy(server):
-        asked = await Request(bridge, key, path, query.encode()).begin()
+        slow = await Request(bridge, key, path, query.encode()).begin()
         quick = await Request(bridge, key, "/v3/devices").begin()
-        assert (asked.status, quick.status) == (None, 200)
-    assert (await asked.end()).status == 200
+        assert (slow.status, quick.status) == (None, 200)
+    assert (await slow.end()).status == 200
     await until(lambda: not server.services.long_reads._slots.in_use)
 
 
-def assert_refused(request: Request, reason: str) -> None:
+def assert_429(request: Request, reason: str) -> None:
     assert (request.status, request.json["reason"]) == (429, reason)

@@ -1,4 +1,4 @@
-"""What the tests of the interface share: polls that are not waited for, a later restart, what is stored."""
+"""Fixtures of the tests of the interface: suspended polls, restarts after some time, stored rows."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -21,9 +21,9 @@ def bridge(server: Any) -> Bridge:
 
 @pytest.fixture
 def hold_seconds(server: Any) -> Callable[[str, str], float]:
-    """How long a poll would be held at most, without waiting for it."""
+    """Return how long a poll would wait at most, without waiting."""
 
-    def ask(key: str, query: str) -> float:
+    def request(key: str, query: str) -> float:
         parked: list[Deferred] = []
         environ = {PARK: lambda deferred: parked.append(deferred) is None}
         server.call(key, "GET", f"/v2/notification/pull{query}", environ_overrides=environ)
@@ -31,12 +31,12 @@ def hold_seconds(server: Any) -> Callable[[str, str], float]:
         deferred.release()
         return deferred.timeout_seconds
 
-    return ask
+    return request
 
 
 @pytest.fixture
 def restart_later(server: Any) -> Callable[[float], None]:
-    """Closes the server and opens it again on the same file, some seconds of domain time later."""
+    """Restart the server on the same database, some seconds of domain time later."""
 
     def restart(seconds: float) -> None:
         until_at = server.now + round(seconds * 1000)
@@ -51,18 +51,18 @@ def restart_later(server: Any) -> Callable[[float], None]:
 
 @pytest.fixture
 def unchanged(unchanged_from: Callable[[], AbstractContextManager[None]], key: str) -> Iterator[None]:
-    """Checks at the end that nothing is stored that was not before."""
+    """Check at the end that the stored rows have not changed."""
     with unchanged_from():
         yield
 
 
 @pytest.fixture
 def unchanged_from(server: Any) -> Callable[[], AbstractContextManager[None]]:
-    """A context at whose end nothing is stored that was not at its beginning."""
+    """Return a context that checks that the stored rows do not change in it."""
 
     def dump() -> dict[str, list[str]]:
         with server.services.database.read() as session:
-            # Who keeps a history compresses it meanwhile, on a thread of its own; its rows come with other changes.
+            # The history is compacted concurrently, on its own thread. Its rows follow other changes.
             tables = [name for name in databases.tables(server.settings.database_url) if not name.startswith("history")]
             return {table: sorted(map(repr, session.rows(f"SELECT * FROM {table}"))) for table in tables}
 

@@ -1,23 +1,23 @@
-"""Resources of a device, as a test adds it."""
+"""Resources of the devices that tests add."""
 
 from typing import Any
 
 
 def sensor(path: str, value: str = "21.5", **more: Any) -> dict[str, Any]:
-    """One that is measured: it can be read and observed."""
+    """Return a readable and observable resource."""
     return {"path": path, "value": value, "observable": True, **more}
 
 
 def setting(path: str, value: str = "0", **more: Any) -> dict[str, Any]:
-    """One that can be read and written."""
+    """Return a readable and writable resource."""
     return {"path": path, "value": value, "writable": True, **more}
 
 
 def control(path: str, value: str = "0", **more: Any) -> dict[str, Any]:
-    """One that can be read, written and observed."""
+    """Return a readable, writable and observable resource."""
     return setting(path, value, observable=True, **more)
 
 
 def action(path: str) -> dict[str, Any]:
-    """One that is executed."""
+    """Return an executable resource."""
     return {"path": path, "executable": True}

@@ -4,8 +4,8 @@ import itertools
 import re
 
 import pytest
+from app_routes import has_route, of_extensions
 from device_resources import setting
-from routes_there import is_there, of_extensions
 
 from mirror_server.cli.keys import create_key
 from mirror_server.service import keys as access_keys
@@ -49,55 +49,55 @@ def split(route):
     return method, path.format("nobody", "3303/0/5700")
 
 
-def test_the_table_names_every_route_of_the_app(server):
+def test_access_table_lists_every_route_of_the_app(server):
     found = {
         f"{method} {re.sub('<[^>]*>', '{}', rule.rule)}"
         for rule in server.app.url_map.iter_rules()
         for method in rule.methods - {"HEAD", "OPTIONS"}
         if not rule.endpoint.startswith("simulator.")
     }
-    assert found == {route for route in ROUTES if is_there(server.app, *route.split())}
+    assert found == {route for route in ROUTES if has_route(server.app, *route.split())}
 
 
-def test_every_route_is_401_without_a_valid_key(server, refused):
+def test_every_route_is_401_without_a_valid_key(server, check_error):
     revoked = server.key()
     assert server.call(revoked, "GET", "/v3/devices").status_code == 200
     server.revoke(revoked)
     for authorization in (None, UNKNOWN, f"Bearer {revoked}"):
         for route in [*GUARDED, "GET /v9/nothing"]:
-            check_unauthorized(server, refused, authorization, route)
+            check_unauthorized(server, check_error, authorization, route)
 
 
-def test_malformed_or_partly_right_authorization_is_401(server, refused):
+def test_malformed_or_partly_correct_authorization_is_401(server, check_error):
     mine, other = server.key().split("_", 2), server.key().split("_", 2)
     partly_right = ["_".join([*mine[:2], other[2]]), "_".join([mine[0], other[1], mine[2]])]
     malformed = ["", "Bearer", "Bearer ", "Basic abc", "ak_x", "Bearer x", ODD, f"{UNKNOWN} and more", f"{UNKNOWN}x"]
     malformed += [UNKNOWN.upper(), UNKNOWN.replace(" ", ","), UNKNOWN.removeprefix("Bearer ")]
     for authorization in [*malformed, *(f"Bearer {key}" for key in partly_right)]:
-        check_unauthorized(server, refused, authorization, "GET /v3/devices")
+        check_unauthorized(server, check_error, authorization, "GET /v3/devices")
 
 
-def check_unauthorized(server, refused, authorization, route):
+def check_unauthorized(server, check_error, authorization, route):
     headers = {} if authorization is None else {"Authorization": authorization}
     answer = server.call(None, *split(route), headers=headers)
-    refused(answer, 401)
+    check_error(answer, 401)
     assert answer.headers["WWW-Authenticate"] == "Bearer"
     assert answer.headers.getlist("Cache-Control") == ["no-store"]
 
 
 @pytest.mark.parametrize("held", [*([scope] for scope in Scope), list(access_keys.DEFAULT_SCOPES)], ids=" ".join)
-def test_scopes_open_their_routes_alone_and_403_says_how_to_make_a_key_for_the_others(server, refused, held):
+def test_scopes_allow_only_their_routes_and_403_names_the_cure(server, check_error, held):
     assert len(held) == 1 or set(held) == set(Scope) - {Scope.ADMIN}, "the scopes of a key by default"
     key = server.key(*held)
     for route, scopes in GUARDED.items():
-        if not is_there(server.app, *route.split()):
+        if not has_route(server.app, *route.split()):
             continue
         answer = server.call(key, *split(route), query_string={"hold": 0} if route.endswith("/pull") else {})
         if not scopes.isdisjoint(held):
             assert answer.status_code not in {401, 403}, route
             continue
-        told = re.findall(r"'mirror-server (keys create NAME [^']*)'", refused(answer, 403).message)
-        # One for each scope that would do: which of them is meant, only the client can know.
+        told = re.findall(r"'mirror-server (keys create NAME [^']*)'", check_error(answer, 403).message)
+        # One command for each sufficient scope, because only the client knows which one is meant.
         assert len(told) == len(scopes), route
         for words in told:
             made = create_key.make_context("create", words.split()[2:]).params["scopes"]
@@ -105,7 +105,7 @@ def test_scopes_open_their_routes_alone_and_403_says_how_to_make_a_key_for_the_o
             assert not scopes.isdisjoint(made), route
 
 
-def test_key_sees_its_scopes_and_never_its_secret(server):
+def test_key_info_has_scopes_and_no_secret(server):
     for scope, key in server.keys.items():
         answer = server.call(key, "GET", "/v3/api-keys/me")
         _, key_id, secret = key.split("_", 2)
@@ -113,7 +113,7 @@ def test_key_sees_its_scopes_and_never_its_secret(server):
         assert secret not in answer.text
 
 
-def test_a_read_key_reads_and_a_write_key_writes(server, refused):
+def test_read_key_reads_and_write_key_writes(server, check_error):
     key = server.key()
     device = server.add_device(key, "light-1", setting("/3311/0/5850"))
     read = {"method": "GET", "uri": "/3311/0/5850"}
@@ -123,7 +123,7 @@ def test_a_read_key_reads_and_a_write_key_writes(server, refused):
     table = [(Scope.READ, read, write), (Scope.WRITE, write, read), (Scope.WRITE, execute, read)]
     for scope, allowed, forbidden in table:
         assert server.call(server.keys[scope], "POST", url, json=allowed).status_code == 202
-        refused(server.call(server.keys[scope], "POST", url, json=forbidden), 403)
+        check_error(server.call(server.keys[scope], "POST", url, json=forbidden), 403)
 
 
 def test_only_a_hash_of_the_secret_is_stored(server):

@@ -1,11 +1,11 @@
-"""What the bridge bounds: the polls that are parked, and the time a body may take."""
+"""The limits of the bridge: open polls, unread responses, and time per body and key."""
 
 import asyncio
 import itertools
 from types import SimpleNamespace
 
 import pytest
-from bridge_requests import Reader, Request, append, assert_refused, small_room, until
+from bridge_requests import Reader, Request, append, assert_429, limited_bridge, until
 
 from mirror_server.config import Settings
 from mirror_server.views import notifications
@@ -26,7 +26,7 @@ def bridge(server):
 
 @pytest.fixture
 def requests_take(monkeypatch):
-    """Has requests take so many seconds each, of which this thread works all."""
+    """Return a function that sets the duration of each request, all of it CPU time."""
 
     def take(seconds):
         read = itertools.accumulate(itertools.chain.from_iterable((0, 0, taken, 0) for taken in seconds)).__next__
@@ -35,10 +35,10 @@ def requests_take(monkeypatch):
     return take
 
 
-async def test_one_poll_too_many_is_429_until_another_has_left(server, bridge):
+async def test_poll_beyond_the_limit_is_429_until_another_ends(server, bridge):
     held = [await Request(bridge, server.key(), *POLL).begin() for _ in range(MOST)]
     assert [each.status for each in held] == [None] * MOST
-    assert_refused(await Request(bridge, server.key(), *POLL).begin(), "TOO_MANY_POLLS")
+    assert_429(await Request(bridge, server.key(), *POLL).begin(), "TOO_MANY_POLLS")
     assert (await Request(bridge, server.key(), "/v3/devices").begin()).status == 200
     await held[0].leave()
     again = await Request(bridge, server.key(), *POLL).begin()
@@ -47,13 +47,13 @@ async def test_one_poll_too_many_is_429_until_another_has_left(server, bridge):
         await each.leave()
 
 
-async def test_one_application_has_a_share_of_the_places(server):
+async def test_one_application_gets_a_share_of_the_polls(server):
     bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=4, poll_share=0.5))
     greedy, other = server.key(), server.key()
 
     held = [await Request(bridge, greedy, *POLL).begin() for _ in range(2)]
     refused = await Request(bridge, greedy, *POLL).begin()
-    assert_refused(refused, "TOO_MANY_POLLS")
+    assert_429(refused, "TOO_MANY_POLLS")
     assert "2 polls, streams and websockets are open with this key" in refused.json["message"]
     assert (await Request(bridge, greedy, "/v3/devices").begin()).status == 200
     held.append(await Request(bridge, other, *POLL).begin())
@@ -65,17 +65,17 @@ async def test_one_application_has_a_share_of_the_places(server):
 
 
 @pytest.mark.parametrize("query", [b"after=0&hold=0", b"hold=0"])
-async def test_client_that_leaves_responses_unread_gets_no_more_until_it_takes_them(server, query):
-    bridge, key = small_room(server)
+async def test_application_with_unread_responses_gets_429_until_it_reads_them(server, query):
+    bridge, key = limited_bridge(server)
 
     deaf = Reader(bridge, key, "/v2/notification/pull", query)
     await until(lambda: bridge.backpressure.total_bytes > 100_000)
     for path in (("/v2/notification/pull", b"after=0&hold=0"), POLL):
         refused = await Request(bridge, key, *path).begin()
-        assert_refused(refused, "TOO_MUCH_UNREAD")
+        assert_429(refused, "TOO_MUCH_UNREAD")
         assert refused.headers["retry-after"] == "1"
     assert (await Request(bridge, server.key(), "/v3/devices").begin()).status == 200
-    deaf.takes.set()
+    deaf.may_read.set()
     await deaf.end()
     assert max(len(message.get("body", b"")) for message in deaf.sent) <= 64 * 1024
     assert len(deaf.json["registrations"]) >= 30
@@ -83,8 +83,8 @@ async def test_client_that_leaves_responses_unread_gets_no_more_until_it_takes_t
     assert (await Request(bridge, key, "/v3/devices").begin()).status == 200
 
 
-async def test_others_are_served_between_the_large_responses_of_one_key(server):
-    _, key = small_room(server)
+async def test_other_keys_are_served_between_large_responses_of_one_key(server):
+    _, key = limited_bridge(server)
     bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=100))
     order = []
 
@@ -98,8 +98,8 @@ async def test_others_are_served_between_the_large_responses_of_one_key(server):
     assert order.index(between) <= 1
 
 
-async def test_polls_that_wake_together_are_answered_as_far_as_there_is_room_and_the_others_later(server):
-    bridge, key = small_room(server)
+async def test_polls_woken_together_get_responses_within_the_unread_limit_and_the_rest_later(server):
+    bridge, key = limited_bridge(server)
     body = {"ep": "y" * 60_000}
 
     held = [await Reader(bridge, key, *POLL).begin() for _ in range(5)]
@@ -109,15 +109,15 @@ async def test_polls_that_wake_together_are_answered_as_far_as_there_is_room_and
         await asyncio.sleep(0)
     assert sum(each.status == 200 for each in held) == 2
     for each in held:
-        each.takes.set()
+        each.may_read.set()
     assert [(await each.end()).json["registrations"][0]["ep"] for each in held] == [body["ep"]] * 5
 
 
-async def test_long_pages_that_no_client_takes_are_not_read(server, monkeypatch):
+async def test_long_pages_are_not_read_while_responses_are_unread(server, monkeypatch):
     monkeypatch.setattr(notifications, "_QUICK_ENTRIES", 5)
-    # All come in before the answer to one waits to be taken, however slow the machine is.
+    # All arrive before the first response is sent, even on a slow machine.
     monkeypatch.setattr("mirror_server.web.shares._MAX_SECONDS", 60)
-    bridge, key = small_room(server)
+    bridge, key = limited_bridge(server)
     read, begun, pages = server.services.log.read, [], []
 
     def note(app_id, after, *most):
@@ -130,14 +130,14 @@ async def test_long_pages_that_no_client_takes_are_not_read(server, monkeypatch)
     deaf = [Reader(bridge, key, "/v2/notification/pull", b"after=0&hold=0") for _ in range(5)]
     await until(lambda: bridge.backpressure.total_bytes > 100_000)
     await until(lambda: len(pages) == len(begun))
-    # One that waits to be taken, and one for when there is room.
+    # One response that waits to be read, and one for later.
     assert sum(len(page.entries) >= 30 for page in pages) <= 2
     for each in deaf:
-        each.takes.set()
+        each.may_read.set()
     assert all([len((await each.end()).json["registrations"]) >= 30 for each in deaf])
 
 
-async def test_poll_is_answered_at_once_when_the_server_stops(server, bridge, monkeypatch):
+async def test_poll_gets_its_response_at_once_when_the_server_stops(server, bridge, monkeypatch):
     monkeypatch.setattr("mirror_server.web.bridge._LAST_SECONDS", 60)
 
     held = await Request(bridge, server.key(), *POLL).begin()
@@ -145,21 +145,21 @@ async def test_poll_is_answered_at_once_when_the_server_stops(server, bridge, mo
     assert (await held.end()).status == 204
 
 
-async def test_body_that_does_not_arrive_is_408_and_the_connection_ends(server, bridge):
+async def test_body_that_does_not_arrive_is_408_and_closes_the_connection(server, bridge):
     slow = await Request(bridge, server.key(), "/v2/subscriptions", method="PUT", body=None).end()
     assert (slow.status, slow.json["type"]) == (408, "request_timeout")
     assert slow.headers["connection"] == "close"
 
 
 @pytest.mark.parametrize("leaves_first", [True, False])
-async def test_entry_that_comes_as_a_client_leaves_is_for_its_next_plain_poll(server, bridge, key, leaves_first):
+async def test_entry_added_as_a_client_disconnects_is_in_its_next_plain_poll(server, bridge, key, leaves_first):
     poll = ("/v2/notification/pull", b"hold=20")
 
     held = await Request(bridge, key, *poll).begin()
     if leaves_first:
-        held.gone.set()
+        held.disconnected.set()
     append(server, key, {"ep": "device"})
-    held.gone.set()
+    held.disconnected.set()
     await held.end()
     assert held.sent == []
     assert (await Request(bridge, key, *poll).end()).json == {"registrations": [{"ep": "device"}]}
@@ -168,14 +168,14 @@ async def test_entry_that_comes_as_a_client_leaves_is_for_its_next_plain_poll(se
 @pytest.mark.parametrize(
     ("body", "seconds", "before"), [(b" " * 100_000, 0.001, 1), (b"", 0.01, 1), (b"", 0.0015, 2), (b"", 0.0005, 3)]
 )
-async def test_large_bodies_and_long_or_many_requests_of_one_key_let_others_have_their_turn(
+async def test_large_or_many_requests_of_one_key_do_not_block_other_keys(
     server, key, requests_take, body, seconds, before
 ):
     requests_take(itertools.repeat(seconds))
     bridge = Bridge(server.app, Settings(max_body_bytes=1_000_000, max_parked_polls=MOST))
     sent, answered = {"first": key, "second": key, "third": key, "other": server.key()}, []
     for number, (name, by) in enumerate(sent.items()):
-        # One key is one application, with as many blanks before it as may be.
+        # A key is one application, with any number of blanks before it.
         request = Request(bridge, f"{' ' * number}{by}", *WRITING, body=body)
         request.task.add_done_callback(lambda _, name=name: answered.append(name))
     await until(lambda: len(answered) == len(sent))
@@ -183,8 +183,8 @@ async def test_large_bodies_and_long_or_many_requests_of_one_key_let_others_have
     assert answered.index("other") == before
 
 
-async def test_requests_that_were_called_too_early_wait_again_and_are_served_before_later_ones():
-    """The first sends the others to wait. Of those that are called together one is large, and one is gone."""
+async def test_requests_woken_too_early_wait_again_and_keep_their_order():
+    """The first request makes the others wait. Of those woken together, one is large and one is disconnected."""
     loop, large, gone, pause_seconds = asyncio.get_running_loop(), 3, 6, 0.05
     shares, served_at = Shares(loop), {}
 
@@ -193,14 +193,14 @@ async def test_requests_that_were_called_too_early_wait_again_and_are_served_bef
         served_at[number] = loop.time()
         shares.count({}, 0.01 if number == 0 else 0, pause_seconds=pause_seconds if number == large else 0)
         if number == large:
-            # As after a large response, which does not end the rest.
+            # As after a large response, which does not end the pause.
             shares.pause({})
 
     asked = [asyncio.create_task(serve(number)) for number in range(40)]
     await until(lambda: served_at)
     asked[gone].cancel()
     await until(lambda: large in served_at)
-    # Without a key, those of another address do not wait for these.
+    # Without a key, requests of another address do not wait for these.
     await shares.turn({"REMOTE_ADDR": "192.0.2.1"})
     assert large + 1 not in served_at
     asked.append(asyncio.create_task(serve(40)))
@@ -210,7 +210,7 @@ async def test_requests_that_were_called_too_early_wait_again_and_are_served_bef
     await serve(41)
 
 
-async def test_next_large_body_of_a_key_waits_as_long_as_the_one_before_took(server, key, requests_take):
+async def test_next_large_body_of_a_key_waits_as_long_as_the_previous_one_ran(server, key, requests_take):
     requests_take(itertools.repeat(1000))
     bridge, body = Bridge(server.app, Settings(max_body_bytes=1_000_000, max_parked_polls=MOST)), b" " * 100_000
 
@@ -221,12 +221,12 @@ async def test_next_large_body_of_a_key_waits_as_long_as_the_one_before_took(ser
     assert (await large[1].end()).status == 400
 
 
-async def test_key_that_rests_on_one_loop_is_served_on_another(server, key, requests_take):
+async def test_key_paused_on_one_loop_is_served_on_another(server, key, requests_take):
     requests_take(itertools.repeat(1000))
     bridge = Bridge(server.app, Settings(max_body_bytes=1_000_000, max_parked_polls=MOST))
 
-    async def ask():
+    async def send():
         return (await Request(bridge, key, "/v3/devices").end()).status
 
     await Request(bridge, key, *WRITING, body=b" " * 100_000).end()
-    assert await asyncio.to_thread(asyncio.run, ask()) == 200
+    assert await asyncio.to_thread(asyncio.run, send()) == 200

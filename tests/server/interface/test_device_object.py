@@ -1,4 +1,4 @@
-"""A device object under writes and reads. Source: specification 2.2, 3.1 and 3.2. For subscriptions see their file."""
+"""Device objects after writes and reads; subscriptions have their own file. Source: specification 2.2, 3.1, 3.2."""
 
 import base64
 from contextlib import closing
@@ -24,10 +24,10 @@ def light(server, key):
     return server.add_device(key, "light-1", *LIGHT)
 
 
-def test_write_is_pending_with_the_time_of_issue_until_the_device_has_it(server, key, light):
+def test_write_is_pending_with_its_issue_time_until_the_device_accepts_it(server, key, light):
     server.patch(key, light, online=False)
     server.advance(key, 60)
-    assert server.place(key, light, "w", "PUT", SWITCH, value="1").status_code == 202
+    assert server.submit(key, light, "w", "PUT", SWITCH, value="1").status_code == 202
     server.advance(key, 60)
     at = "2026-01-05T08:01:00.000Z"
     pending = {"value": encoded("1"), "content_type": "text/plain", "requested_at": at, "revision": ANY}
@@ -40,10 +40,10 @@ def test_write_is_pending_with_the_time_of_issue_until_the_device_has_it(server,
     assert server.responses(key) == {"w": (200, None)}
 
 
-def test_newer_write_supersedes_a_pending_one_whose_outcome_changes_nothing(server, key, light):
+def test_newer_write_supersedes_a_pending_one_and_ignores_its_outcome(server, key, light):
     server.patch(key, light, latency_seconds=10)
-    server.place(key, light, "old", "PUT", SWITCH, value="0")
-    server.place(key, light, "new", "PUT", SWITCH, value="1")
+    server.submit(key, light, "old", "PUT", SWITCH, value="0")
+    server.submit(key, light, "new", "PUT", SWITCH, value="1")
     server.patch(key, light, answer="reject")
     server.advance(key, 10)
     server.patch(key, light, answer="normal")
@@ -57,7 +57,7 @@ def test_newer_write_supersedes_a_pending_one_whose_outcome_changes_nothing(serv
 
 def test_read_stores_the_value_with_its_time(server, key, light):
     server.advance(key, 60)
-    assert server.place(key, light, "r", "GET", TEMPERATURE).status_code == 202
+    assert server.submit(key, light, "r", "GET", TEMPERATURE).status_code == 202
     assert server.resource(key, light)["reported"] == {
         "value": encoded("21.5"),
         "content_type": "text/plain",
@@ -68,18 +68,18 @@ def test_read_stores_the_value_with_its_time(server, key, light):
 
 
 def test_newest_times_are_those_of_all_resources(server, key, light):
-    server.place(key, light, "r", "GET", SWITCH)
+    server.submit(key, light, "r", "GET", SWITCH)
     server.advance(key, 60)
-    server.place(key, light, "r2", "GET", TEMPERATURE)
+    server.submit(key, light, "r2", "GET", TEMPERATURE)
     server.advance(key, 60)
-    server.place(key, light, "w", "PUT", SWITCH, value="1")
+    server.submit(key, light, "w", "PUT", SWITCH, value="1")
     body = server.call(key, "GET", f"/v3/devices/{light}/echo").json
     assert body["last_reported_at"] == "2026-01-05T08:01:00.000Z"
     assert body["last_desired_at"] == "2026-01-05T08:02:00.000Z"
     assert body["updated_at"] == "2026-01-05T08:00:00.000Z"
 
 
-def test_the_tag_of_a_device_object_changes_with_its_content_and_not_with_time(server, key, light):
+def test_etag_changes_with_content_and_not_with_time(server, key, light):
     url = f"/v3/devices/{light}/echo"
     first = server.call(key, "GET", url)
     server.advance(key, 60)
@@ -88,11 +88,11 @@ def test_the_tag_of_a_device_object_changes_with_its_content_and_not_with_time(s
     assert same.headers.getlist("Cache-Control") == ["no-store"]
     assert same.headers.getlist("X-Content-Type-Options") == ["nosniff"]
     assert server.call(key, "GET", url).json["created_at"] != first.json["created_at"]
-    server.place(key, light, "r", "GET", TEMPERATURE)
+    server.submit(key, light, "r", "GET", TEMPERATURE)
     assert server.call(key, "GET", url, headers={"If-None-Match": first.headers["ETag"]}).status_code == 200
 
 
-def test_device_that_was_read_and_is_erased_by_this_or_another_process_is_404(server, key):
+def test_cached_device_is_404_after_any_process_erased_it(server, key):
     def erase(database, device):
         assert server.call(key, "GET", f"/v3/devices/{device}/echo").status_code == 200
         database.write(lambda session: erase_device(session, device, Extensions().storages))
@@ -104,7 +104,7 @@ def test_device_that_was_read_and_is_erased_by_this_or_another_process_is_404(se
         erase(database, other)
 
 
-def test_list_of_resources_is_what_the_device_announced(server, key, light):
+def test_resource_list_matches_the_registration(server, key, light):
     announced = (
         AnnouncedResource(TEMPERATURE, "temperature", "text/plain"),
         AnnouncedResource("/3/0/4", "", "", False),

@@ -1,10 +1,10 @@
-"""The error body of every error of every route, request ids, and how paths are read. Source: wire.md 0."""
+"""Error bodies of all routes, request ids and paths. Source: wire.md 0."""
 
 import itertools
 import re
 
 import pytest
-from routes_there import is_there
+from app_routes import has_route
 
 METHODS = ("GET", "PUT", "POST", "DELETE", "PATCH")
 READ, PLACE = {"method": "GET", "uri": "/3303/0/5700"}, {"resource_path": "/3303/0/5700"}
@@ -41,35 +41,35 @@ def methods_by_path(app):
     return found
 
 
-def test_every_wrong_method_of_every_path_is_405_with_the_right_ones(server, key, refused):
+def test_wrong_method_of_every_path_is_405_with_allow_header(server, key, check_error):
     for path, allowed in methods_by_path(server.app).items():
         for method in set(METHODS) - allowed:
             answer = server.call(key, method, path)
-            refused(answer, 405)
+            check_error(answer, 405)
             assert set(re.split(r",\s*", answer.headers["Allow"])) == allowed, path
 
 
-def test_unknown_device_is_404_with_its_name(server, key, refused):
+def test_unknown_device_is_404_with_its_name(server, key, check_error):
     requests = [
         (method, path, body)
         for path, bodies in UNKNOWN_DEVICE.items()
         for method, body in bodies.items()
-        if is_there(server.app, method, path)
+        if has_route(server.app, method, path)
     ]
     for method, path, body in requests:
-        told = refused(server.call(key, method, path, json=body), 404)
+        told = check_error(server.call(key, method, path, json=body), 404)
         assert told.reason == "DEVICE_NOT_FOUND"
         assert "nobody" in told.message
-    assert "Gerät" in refused(server.call(key, "GET", "/v3/devices/Gerät/echo"), 404).message
+    assert "Gerät" in check_error(server.call(key, "GET", "/v3/devices/Gerät/echo"), 404).message
 
 
-def test_unknown_path_is_404_for_every_method(server, key, refused):
+def test_unknown_path_is_404_for_every_method(server, key, check_error):
     for path in ("/page", "/v9", "/v2/subscriptionz", "/sim/v2/devices", "/v3/devices/a/b", "/é", "/%ff"):
         for method in METHODS:
-            refused(server.call(key, method, path), 404)
+            check_error(server.call(key, method, path), 404)
 
 
-def test_every_response_has_a_request_id_and_is_neither_cached_nor_sniffed(server, key):
+def test_every_response_has_request_id_and_forbids_caching_and_sniffing(server, key):
     ids = []
     for path, method in itertools.product([*methods_by_path(server.app), "/nothing"], METHODS):
         plain = server.call(key, method, f"{path}?hold=0")
@@ -87,7 +87,7 @@ def test_every_response_has_a_request_id_and_is_neither_cached_nor_sniffed(serve
     assert all(re.fullmatch("[0-9a-f]{32}", identity) for identity in ids)
 
 
-def test_date_is_left_to_the_server_that_sends_the_response(server, key):
+def test_date_header_is_left_to_the_http_server(server, key):
     for path in ("/", "/page/page.js", "/healthz", "/v3/devices", "/page/objects.json"):
         answer = server.call(key, "GET", path)
         again = server.call(key, "GET", path, {"If-None-Match": answer.headers.get("ETag", "")})
@@ -95,30 +95,30 @@ def test_date_is_left_to_the_server_that_sends_the_response(server, key):
         assert "Date" not in again.headers
 
 
-def test_request_id_of_another_form_is_replaced(server, key):
+def test_malformed_request_id_is_replaced(server, key):
     for given in ("", "short", "x" * 32, GIVEN_ID + "0", GIVEN_ID + "\u00e9"):
         identity = server.call(key, "GET", "/v3/devices", headers={"X-Request-ID": given}).headers["X-Request-ID"]
         assert re.fullmatch("[0-9a-f]{32}", identity)
         assert identity not in given or not given
 
 
-def test_every_operation_with_a_key_refuses_an_unknown_parameter(server, key, refused):
+def test_every_operation_with_a_key_rejects_an_unknown_parameter(server, key, check_error):
     tried = 0
     for rule in server.app.url_map.iter_rules():
         if not server.app.view_functions[rule.endpoint].__dict__["required_scopes"]:
             continue
         for method in rule.methods - {"HEAD", "OPTIONS"}:
             path = path_of(rule)
-            # The end of a poll channel is always a success.
+            # Deleting a poll channel always succeeds.
             if (method, path) != ("DELETE", PULL):
                 body = {} if method != "GET" else None
-                refused(server.call(key, method, f"{path}?misspelt=1", json=body), 400, "misspelt")
+                check_error(server.call(key, method, f"{path}?misspelt=1", json=body), 400, "misspelt")
                 tried += 1
     assert tried > 10
     assert server.call(key, "DELETE", f"{PULL}?misspelt=1").status_code == 204
 
 
-def test_unknown_parameter_is_read_without_a_key_and_401_comes_before_it(server, refused):
+def test_401_precedes_the_error_for_an_unknown_parameter(server, check_error):
     for path in ("/healthz", "/readyz"):
         assert server.call(None, "GET", f"{path}?misspelt=1").status_code == 200
-    refused(server.call(None, "GET", f"{PULL}?aftr=1"), 401)
+    check_error(server.call(None, "GET", f"{PULL}?aftr=1"), 401)

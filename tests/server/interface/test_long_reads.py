@@ -1,4 +1,4 @@
-"""What takes long to find is looked for beside the event loop, which answers others meanwhile; so much at once."""
+"""Slow queries run off the event loop, which serves others meanwhile. Their number is limited."""
 
 import asyncio
 import gc
@@ -6,7 +6,7 @@ import threading
 from functools import partial
 
 import pytest
-from bridge_requests import Request, append, busy, take, until
+from bridge_requests import Request, append, busy, result_of, until
 from device_resources import setting
 
 from mirror_server.core.errors import ApiError
@@ -31,7 +31,7 @@ def device(server, key):
 
 @pytest.fixture
 async def bridge(server, bridge):
-    """The bridge, at whose end the server has no long read any more."""
+    """The bridge. At its end the server has no slow read left."""
     yield bridge
     services = server.services
     await until(lambda: not (services.long_reads._slots.in_use or services.download_slots.in_use))
@@ -39,19 +39,19 @@ async def bridge(server, bridge):
 
 @pytest.fixture
 def long_log(server, key):
-    """More notifications than are read on the loop; gives how many."""
+    """Add more notifications than are read on the loop; return their number."""
     count = notifications._QUICK_ENTRIES + 1
     append(server, key, *({"ep": f"d{number}"} for number in range(count)), kind="reg-updates")
     return count
 
 
-async def test_the_loop_answers_others_while_something_is_looked_for(server, bridge, key, device):
+async def test_loop_serves_others_during_a_slow_query(server, bridge, key, device):
     with busy(server):
         asked = await Request(bridge, key, LIST, LOOKED_UP).begin()
         quick = await Request(bridge, key, LIST, b"named=lamp").begin()
         assert (asked.status, quick.status) == (None, 200)
     await asked.end()
-    # Without a loop it is answered the same.
+    # Without a loop the response is the same.
     with server.call(key, "GET", f"{LIST}?{LOOKED_UP.decode()}") as whole:
         assert asked.status == 200
         assert b"".join(message.get("body", b"") for message in asked.sent) == whole.get_data()
@@ -67,9 +67,7 @@ async def test_the_loop_answers_others_while_something_is_looked_for(server, bri
         (PULL, b"hold=55"),
     ],
 )
-async def test_the_loop_answers_others_while_a_long_response_is_made(
-    server, bridge, key, device, long_log, path, query
-):
+async def test_loop_serves_others_while_a_long_response_is_encoded(server, bridge, key, device, long_log, path, query):
     resources = [setting(f"/3303/{number}/5700", "1") for number in range(400)]
     large = server.add_device(key, "large", *resources)
     with busy(server):
@@ -83,24 +81,24 @@ async def test_the_loop_answers_others_while_a_long_response_is_made(
 
 
 @pytest.mark.parametrize("has_begun", [False, True])
-async def test_who_goes_away_leaves_nothing_behind(server, bridge, key, device, has_begun):
+async def test_disconnected_client_leaves_no_waiting_read(server, bridge, key, device, has_begun):
     with busy(server):
         asked = await Request(bridge, key, LIST, LOOKED_UP).begin()
         if not has_begun:
             await asked.leave()
     if has_begun:
-        # What was found is there, and nobody has taken it.
-        asked.gone.set()
+        # The result is available and was not read.
+        asked.disconnected.set()
         await asked.task
 
 
-async def test_one_application_has_a_share_and_leaves_the_others(server, bridge, key, device):
+async def test_one_application_gets_a_share_of_the_slow_reads(server, bridge, key, device):
     with busy(server):
         most = long_reads._MAX_WAITING // 2
         held = [await Request(bridge, key, LIST, LOOKED_UP).begin() for _ in range(most)]
-        refused = await Request(bridge, key, LIST, LOOKED_UP).begin()
-        assert refused.status == 429
-        told = refused.json
+        rejected = await Request(bridge, key, LIST, LOOKED_UP).begin()
+        assert rejected.status == 429
+        told = rejected.json
         assert told["reason"] == "TOO_MANY_QUESTIONS"
         assert f"{most} slow reads are waiting or running with this key" in told["message"]
         assert (await Request(bridge, key, LIST, b"named=lamp").begin()).status == 200
@@ -111,9 +109,7 @@ async def test_one_application_has_a_share_and_leaves_the_others(server, bridge,
         assert each.status == 200
 
 
-async def test_what_is_not_found_in_time_is_503_with_the_cure_and_401_where_the_key_ends_meanwhile(
-    server, bridge, key, device, monkeypatch
-):
+async def test_slow_query_times_out_with_503_or_401_if_the_key_was_revoked(server, bridge, key, device, monkeypatch):
     with busy(server):
         queued = await Request(bridge, key, LIST, LOOKED_UP).begin()
         monkeypatch.setattr(responses, "_READ_TIMEOUT_SECONDS", 0)
@@ -124,7 +120,7 @@ async def test_what_is_not_found_in_time_is_503_with_the_cure_and_401_where_the_
     assert (await queued.end()).status == 401
 
 
-def test_applications_take_turns_however_many_reads_one_of_them_has(server, monkeypatch):
+def test_applications_take_turns_with_slow_reads(server, monkeypatch):
     monkeypatch.setattr(long_reads, "_THREADS", 1)
     reads = server.services.long_reads = LongReads(share=1)
     begun = []
@@ -134,24 +130,24 @@ def test_applications_take_turns_however_many_reads_one_of_them_has(server, monk
         few = [reads.submit("few", partial(begun.append, f"few {number}")) for number in range(2)]
         reads.release(canceled)
     for each in (many[0], few[0], many[1], few[1], *many[2:]):
-        take(reads, each)
+        result_of(reads, each)
     assert begun == ["many 0", "few 0", "many 1", "few 1", "many 2", "many 3", "many 4"]
     assert not reads._waiting
     assert not reads._busy
 
 
-def test_reads_of_one_application_leave_a_thread_to_the_others(server):
+def test_reads_of_one_application_leave_a_thread_for_others(server):
     reads, end = server.services.long_reads, threading.Event()
     held = [reads.submit("many", lambda: end.wait(60)) for _ in range(long_reads._THREADS)]
     try:
-        assert take(reads, reads.submit("few", lambda: "read")) == "read"
+        assert result_of(reads, reads.submit("few", lambda: "read")) == "read"
         assert not held[-1].running()
     finally:
         end.set()
-    assert all(take(reads, each) for each in held)
+    assert all(result_of(reads, each) for each in held)
 
 
-def test_read_that_is_released_while_it_runs_gives_its_turn_when_it_ends(server):
+def test_read_released_while_running_frees_its_turn_when_it_ends(server):
     reads, has_begun, end = server.services.long_reads, threading.Event(), threading.Event()
 
     def read():
@@ -165,17 +161,17 @@ def test_read_that_is_released_while_it_runs_gives_its_turn_when_it_ends(server)
     following = reads.submit("one", lambda: "read")
     assert not following.running()
     end.set()
-    assert take(reads, following) == "read"
+    assert result_of(reads, following) == "read"
 
 
-def test_a_read_that_fails_gives_its_error_and_its_turn(server):
+def test_failing_read_raises_and_frees_its_turn(server):
     reads = server.services.long_reads
     with pytest.raises(ZeroDivisionError):
-        take(reads, reads.submit("one", lambda: 1 / 0))
-    assert take(reads, reads.submit("one", lambda: "read")) == "read"
+        result_of(reads, reads.submit("one", lambda: 1 / 0))
+    assert result_of(reads, reads.submit("one", lambda: "read")) == "read"
 
 
-async def test_plain_poll_whose_client_leaves_while_it_is_read_takes_nothing(server, bridge, key, long_log):
+async def test_plain_poll_of_a_disconnected_client_does_not_move_the_position(server, bridge, key, long_log):
     with busy(server):
         asked = await Request(bridge, key, PULL, b"hold=0").begin()
         await asked.leave()
@@ -203,20 +199,20 @@ def condition(column="endpoint_type", comparison="NOT IN", values=1):
         ([condition("(SELECT 1)")], 1, {}, True),
     ],
 )
-def test_estimate_of_what_takes_long(conditions, rows, options, is_long):
+def test_estimate_of_slow_queries(conditions, rows, options, is_long):
     assert long_reads.is_long_read(conditions, rows=rows, **options) is is_long
 
 
-async def test_answered_requests_leave_nothing_to_the_garbage_collector(server, bridge, key, device):
-    refused = (f"/v2/device-requests/{device}", b"async-id=x", "POST", b'{"method":"GET","uri":"/1/2/3"}')
+async def test_completed_requests_leave_no_garbage(server, bridge, key, device):
+    rejected = (f"/v2/device-requests/{device}", b"async-id=x", "POST", b'{"method":"GET","uri":"/1/2/3"}')
     gc.collect()
     gc.disable()
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
-        asked = [Request(bridge, key, *each) for each in ((LIST,), (LIST, LOOKED_UP), refused)]
+        asked = [Request(bridge, key, *each) for each in ((LIST,), (LIST, LOOKED_UP), rejected)]
         assert [(await each.end()).status for each in asked] == [200, 200, 400]
         del asked
-        # The writer's thread knows the last change until it has another one.
+        # The writer thread references the last change until the next one.
         server.services.database.submit(lambda _: None).result(60)
         gc.collect()
         assert not [each for each in gc.garbage if isinstance(each, (Unfinished, Deferred, ApiError))]

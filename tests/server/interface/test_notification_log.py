@@ -1,7 +1,6 @@
-"""The log of an application: from when, how long and how much it keeps, what its readers are told. Source: wire.md 4.
+"""The notification log of an application: its start, retention, size and metadata. Source: wire.md 4.
 
-A reader with a position is told the number, the time and the device of each entry, up to when it has read, and what
-is lost.
+A reader with a position gets number, time and device of each entry, the instant up to which it has read, and gaps.
 """
 
 import itertools
@@ -25,24 +24,24 @@ def read(server, key, after=0):
 
 
 def position(server, key, after=0):
-    """Cursor, gap and number of entries of the message behind a position."""
+    """Return cursor, gap and number of entries of the message after a position."""
     answer = read(server, key, after)
     count = sum(map(len, answer.json.values())) if answer.status_code == 200 else 0
     return int(answer.headers["Mirror-Cursor"]), answer.headers.get("Mirror-Gap"), count
 
 
-def test_notifications_are_kept_from_the_first_request_of_a_key_on(server, key):
+def test_log_starts_with_the_first_request_of_a_key(server, key):
     new = keys.create(server.services.database, "new", tuple(Scope), server.now)
     server.add_device(key, "too-early")
     server.call(new, "GET", "/v9/unknown")
     device = server.add_device(key, "in-time")
     assert [entry["ep"] for _, entry in server.log(new)] == [device]
     first = keys.create(server.services.database, "first", tuple(Scope), server.now)
-    server.place(first, device, "mine", "GET", TEMPERATURE)
+    server.submit(first, device, "mine", "GET", TEMPERATURE)
     assert list(server.responses(first)) == ["mine"]
 
 
-def test_an_entry_is_kept_a_day_and_its_loss_is_told_also_of_a_log_that_was_emptied(server, key, device):
+def test_entry_is_retained_for_a_day_and_its_loss_is_reported_as_gap(server, key, device):
     server.registration(key, device, "DELETE")
     server.advance(key, DAY - 1)
     assert position(server, key) == (2, None, 2)
@@ -57,12 +56,12 @@ def test_an_entry_is_kept_a_day_and_its_loss_is_told_also_of_a_log_that_was_empt
     assert list(server.call(key, "GET", f"{PULL}?hold=0").json) == ["registrations"]
 
 
-def test_a_log_keeps_no_more_than_its_bytes_and_the_newest_and_shortens_no_other(new_server):
+def test_log_beyond_its_size_limit_drops_its_own_oldest_entries(new_server):
     small = new_server(keep_log_bytes=3000)
     key, other = small.key(), small.key()
     device = small.add_device(key, "sensor-1")
     for number in range(60):
-        small.place(key, device, f"r{number}", "GET", TEMPERATURE)
+        small.submit(key, device, f"r{number}", "GET", TEMPERATURE)
         cursor, gap, count = position(small, key)
         assert cursor == number + 2
         assert gap == (None if count == cursor else f"1-{cursor - count}")
@@ -73,21 +72,21 @@ def test_a_log_keeps_no_more_than_its_bytes_and_the_newest_and_shortens_no_other
     assert position(small, other) == (1, None, 1)
 
 
-def test_one_entry_larger_than_the_limit_does_not_stop_the_log(new_server):
+def test_entry_larger_than_the_limit_does_not_stop_the_log(new_server):
     small = new_server(keep_log_bytes=500)
     key = small.key()
     device = small.add_device(key, "sensor-1", {"path": TEMPERATURE, "value": "x" * 2000})
     for number in range(3):
-        assert small.place(key, device, f"r{number}", "GET", TEMPERATURE).status_code == 202
+        assert small.submit(key, device, f"r{number}", "GET", TEMPERATURE).status_code == 202
     cursor, gap, count = position(small, key)
     assert cursor == 4
     assert gap == f"1-{4 - count}"
 
 
-def test_each_entry_tells_its_number_and_its_time_and_its_device(server, key, device):
+def test_each_entry_has_number_time_and_device(server, key, device):
     began_at = server.now
     server.subscribe(key, device)
-    server.place(key, device, "a", "GET", TEMPERATURE)
+    server.submit(key, device, "a", "GET", TEMPERATURE)
     for method in ["DELETE", "POST", "PUT"]:
         server.advance(key, 10)
         server.registration(key, device, method)
@@ -105,7 +104,7 @@ def test_each_entry_tells_its_number_and_its_time_and_its_device(server, key, de
     assert log[2][1]["path"] == TEMPERATURE
 
 
-def test_an_answer_tells_before_which_instant_all_is_in_the_log(server, key, device):
+def test_poll_reports_the_instant_up_to_which_the_log_is_complete(server, key, device):
     server.advance(key, 3600)
     for query in ("after=0&hold=0", "after=latest&hold=0", "after=1&hold=1"):
         answer = server.call(key, "GET", f"{PULL}?{query}")
@@ -113,27 +112,27 @@ def test_an_answer_tells_before_which_instant_all_is_in_the_log(server, key, dev
     assert "Mirror-Time" not in server.call(key, "GET", f"{PULL}?hold=0").headers
 
 
-def test_a_poll_that_is_woken_tells_the_instant_of_what_woke_it(server, key, device, held_poll):
-    held = held_poll(key, "after=latest&hold=25")
+def test_woken_poll_reports_the_instant_of_its_entry(server, key, device, open_poll):
+    held = open_poll(key, "after=latest&hold=25")
     server.advance(key, 60)
     woken_at = server.now
     server.registration(key, device, "PUT")
     assert held.result(60).headers["Mirror-Time"] == serialize.timestamp(woken_at)
 
 
-def test_each_of_many_entries_has_a_uuid_of_its_own(server, key, device):
+def test_each_entry_has_a_unique_uuid(server, key, device):
     app_id, log, body = key.split("_")[1], server.services.log, {"ep": device, "timestamp": 1}
     entries = [(app_id, device, body)] * 1000
     server.services.database.write(lambda session: log.append(session, "de-registrations", entries))
     uids = [entry["uid"] for _, entry in server.log(key) if entry["timestamp"] == 1]
     assert len(set(uids)) == len(uids) == 1000
     assert all(str(uuid.UUID(uid, version=4)) == uid for uid in uids)
-    # What was given is the caller's still.
+    # The caller's dict is unchanged.
     assert body == {"ep": device, "timestamp": 1}
 
 
-def test_what_is_being_written_is_not_said_to_be_there(server, key, device):
-    """It has its time already, and is not on disk yet."""
+def test_settled_instant_excludes_entries_being_written(server, key, device):
+    """The entry has its time already, and is not on disk yet."""
     app_id, clock = key.split("_")[1], server.services.clock
     before, (began, go_on) = serialize.timestamp(server.now), (threading.Event(), threading.Event())
 
@@ -154,11 +153,11 @@ def test_what_is_being_written_is_not_said_to_be_there(server, key, device):
     assert (after["Mirror-Time"], after["Mirror-Cursor"]) == (serialize.timestamp(server.now), "2")
 
 
-def test_a_message_that_is_cut_off_tells_the_instant_of_its_last_entry(server, key, device):
-    """What follows it may have happened within the same millisecond."""
+def test_truncated_message_reports_the_instant_of_its_last_entry(server, key, device):
+    """The next entry may be from the same millisecond."""
     server.patch(key, device, answer="silent")
     for name in ("one", "two"):
-        server.place(key, device, name, "GET", TEMPERATURE)
+        server.submit(key, device, name, "GET", TEMPERATURE)
     server.advance(key, 4000)
     cut_off, last = read(server, key, 1), read(server, key, 2)
     (entry,) = cut_off.json["async-responses"]

@@ -18,35 +18,35 @@ def device(server, key):
 
 
 @pytest.fixture
-def parts(server):
-    """The backend takes each object instance apart, into the same values."""
+def instance_values(server):
+    """Let the backend split each object instance into the same values."""
     server.devices.split_instance = lambda *_: [(path, Content(value.encode())) for path, value in WRITTEN.items()]
 
 
 def desired(server, key, device):
-    """Of both resources the value and the status of the last write, where there was one."""
+    """Return value and status of the last write for both resources."""
     found = [server.resource(key, device, path)["desired"] for path in WRITTEN]
     return [(base64.b64decode(each["value"]).decode(), each["status"]) for each in found if each]
 
 
-def test_an_instance_is_refused_where_the_backend_takes_none_apart(server, key, device, refused):
+def test_instance_is_400_if_the_backend_cannot_split_it(server, key, device, check_error):
     for method, more in (("GET", {}), ("PUT", {"value": "x"})):
-        told = refused(server.place(key, device, method, method, INSTANCE, **more), 400, "uri")
+        told = check_error(server.submit(key, device, method, method, INSTANCE, **more), 400, "uri")
         assert (told.reason, "only a real device" in told.message) == ("RESOURCE_NOT_FOUND", True)
     assert desired(server, key, device) == []
 
 
-def test_a_write_of_an_instance_is_one_of_its_resources(server, key, device, parts):
+def test_write_of_an_instance_writes_its_resources(server, key, device, instance_values):
     server.patch(key, device, answer="reject")
-    assert server.place(key, device, "w", "PUT", INSTANCE, value="x").status_code == 202
+    assert server.submit(key, device, "w", "PUT", INSTANCE, value="x").status_code == 202
     assert server.responses(key) == {"w": (400, "REJECTED")}
     assert desired(server, key, device) == [("5", 2), ("1", 2)]
 
 
-def test_a_write_of_an_instance_ends_also_on_a_server_without_its_backend(server, key, device, parts):
+def test_write_of_an_instance_completes_on_a_server_without_its_backend(server, key, device, instance_values):
     server.patch(key, device, online=False)
-    assert server.place(key, device, "w", "PUT", INSTANCE, value="x", expiry_seconds=60).status_code == 202
-    server.place(key, device, "later", "PUT", SWITCH, value="0")
+    assert server.submit(key, device, "w", "PUT", INSTANCE, value="x", expiry_seconds=60).status_code == 202
+    server.submit(key, device, "later", "PUT", SWITCH, value="0")
     assert desired(server, key, device) == [("5", 0), ("0", 0)]
     server.devices.split_instance = None
     server.restart()

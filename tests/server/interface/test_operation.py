@@ -1,4 +1,4 @@
-"""What an operator sees: whether the server is ready."""
+"""Readiness of the server, and logs of keys without access to notifications."""
 
 import threading
 
@@ -9,7 +9,7 @@ from mirror_server.store import logs
 from mirror_server.views.deferred import PARK
 
 
-def test_a_server_that_cannot_store_is_alive_but_not_ready_which_one_write_finds_for_all(server, monkeypatch):
+def test_server_that_cannot_store_is_not_ready_and_probes_share_one_write(server, monkeypatch):
     monkeypatch.setattr("mirror_server.views.operation._READY_TIMEOUT_SECONDS", 0.05)
     held, go_on = threading.Event(), threading.Event()
     server.services.database.submit(lambda _: (held.set(), go_on.wait(60)))
@@ -29,7 +29,7 @@ def test_a_server_that_cannot_store_is_alive_but_not_ready_which_one_write_finds
     assert (answer.status_code, answer.json) == (200, {"status": "ready"})
 
 
-def test_no_notifications_are_kept_for_a_key_that_cannot_read_them(server):
+def test_key_without_access_to_notifications_has_no_log(server):
     operator = keys.create(server.services.database, "operator", [Scope.ADMIN], server.now)
     assert server.call(operator, "GET", "/v3/api-keys/me").status_code == 200
     assert server.services.database.settle(60)

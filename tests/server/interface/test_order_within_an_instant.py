@@ -1,4 +1,4 @@
-"""What came first within one instant: the numbers of the mirror's changes in E1. Source: wire.md 1."""
+"""The order of changes within one instant: the revisions in E1. Source: wire.md 1."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ POWER = "/3311/0/5850"
 
 @pytest.fixture
 def light(server, key):
-    """A light on a clock that stands still: all that happens has the same time."""
+    """A light on a manual clock, so that all events have the same time."""
     level = control(LEVEL, "94")
     power = control(POWER, "1")
     return server.add_device(key, "light", level, power)
@@ -26,9 +26,9 @@ def numbers(server, key, light) -> tuple[int | None, int | None]:
     return resource["reported"].get("revision"), resource["desired"].get("revision")
 
 
-def test_what_is_observed_while_a_write_is_under_way_lies_between_its_issue_and_its_success(server, key, light):
+def test_observation_during_a_write_is_ordered_between_issue_and_success(server, key, light):
     server.patch(key, light, latency_seconds=10)
-    server.place(key, light, "write", "PUT", LEVEL, value="40")
+    server.submit(key, light, "write", "PUT", LEVEL, value="40")
     _, issued = numbers(server, key, light)
     for value, device_time in ((b"94", server.now), (b"93", server.now - 60_000)):
         observation = Observation(light, LEVEL, Content(value), device_time)
@@ -41,10 +41,10 @@ def test_what_is_observed_while_a_write_is_under_way_lies_between_its_issue_and_
     assert resource["desired"]["revision"] > resource["reported"]["revision"] == observed
 
 
-def test_an_older_write_that_ends_later_changes_nothing(server, key, light):
+def test_older_write_that_ends_later_changes_nothing(server, key, light):
     server.patch(key, light, online=False)
-    server.place(key, light, "first", "PUT", LEVEL, value="40", expiry_seconds=60)
-    server.place(key, light, "second", "PUT", LEVEL, value="41")
+    server.submit(key, light, "first", "PUT", LEVEL, value="40", expiry_seconds=60)
+    server.submit(key, light, "second", "PUT", LEVEL, value="41")
     superseding = numbers(server, key, light)
     server.advance(key, 61)
     assert server.responses(key) == {"first": (429, "REQUEST_EXPIRED")}
@@ -52,20 +52,20 @@ def test_an_older_write_that_ends_later_changes_nothing(server, key, light):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_whatever_happens_in_one_instant_the_last_of_it_has_the_largest_number(server, key, light, seed):
+def test_last_change_of_an_instant_has_the_largest_revision(server, key, light, seed):
     chance = random.Random(seed)
     last = None
     for turn in range(25):
         match chance.choice(["read", "write", "refused", "observed", "elsewhere", "registration", "restart"]):
             case "read":
-                server.place(key, light, f"a{turn}", "GET", LEVEL)
+                server.submit(key, light, f"a{turn}", "GET", LEVEL)
                 last = "reported"
             case "write":
-                server.place(key, light, f"a{turn}", "PUT", LEVEL, value=str(turn))
+                server.submit(key, light, f"a{turn}", "PUT", LEVEL, value=str(turn))
                 last = "desired"
             case "refused":
                 server.patch(key, light, answer="reject")
-                server.place(key, light, f"a{turn}", "PUT", LEVEL, value=str(turn))
+                server.submit(key, light, f"a{turn}", "PUT", LEVEL, value=str(turn))
                 server.patch(key, light, answer="normal")
                 last = "desired"
             case "observed":
@@ -73,7 +73,7 @@ def test_whatever_happens_in_one_instant_the_last_of_it_has_the_largest_number(s
                 server.services.devices.observed([observation] * chance.randint(1, 3)).result(60)
                 last = "reported"
             case "elsewhere":
-                server.place(key, light, f"a{turn}", "PUT", POWER, value="1")
+                server.submit(key, light, f"a{turn}", "PUT", POWER, value="1")
             case "registration":
                 server.registration(key, light, chance.choice(["POST", "PUT"]))
             case "restart":

@@ -1,4 +1,4 @@
-"""Long polls: plain ones, those with a position of their own, and held ones. Source: wire.md 4 and 5."""
+"""Long polls: plain, with a position of the reader, and waiting. Source: wire.md 4 and 5."""
 
 from concurrent.futures import ThreadPoolExecutor, wait
 
@@ -15,17 +15,17 @@ CHANNEL = "/v2/notification/channel"
 
 
 @pytest.fixture
-def place(server, key, device):
-    def reads(*async_ids):
+def submit_reads(server, key, device):
+    def submit_all(*async_ids):
         for async_id in async_ids:
-            assert server.place(key, device, async_id, "GET", TEMPERATURE).status_code == 202
+            assert server.submit(key, device, async_id, "GET", TEMPERATURE).status_code == 202
 
-    return reads
+    return submit_all
 
 
 @pytest.fixture
 def plain_poll(server, key):
-    """The async-ids of a plain poll that is not held, ``None`` when it was empty."""
+    """Return the async-ids of a plain poll without wait; ``None`` if it was empty."""
 
     def poll():
         answer = server.call(key, "GET", f"{PULL}?hold=0")
@@ -37,7 +37,7 @@ def plain_poll(server, key):
 
 @pytest.fixture
 def read_after(server, key):
-    """The async-ids behind a position, and the cursor."""
+    """Return the async-ids after a position, and the cursor."""
 
     def read(after):
         answer = server.call(key, "GET", PULL, query_string={"after": after, "hold": 0})
@@ -48,9 +48,9 @@ def read_after(server, key):
     return read
 
 
-def test_a_plain_poll_has_neither_uid_nor_timestamp(server, key, device, place):
+def test_plain_poll_has_neither_uid_nor_timestamp(server, key, device, submit_reads):
     server.subscribe(key, device)
-    place("a")
+    submit_reads("a")
     server.registration(key, device, "PUT")
     server.registration(key, device, "DELETE")
     body = server.call(key, "GET", f"{PULL}?hold=0").json
@@ -66,8 +66,8 @@ def test_a_plain_poll_has_neither_uid_nor_timestamp(server, key, device, place):
         assert "uid" not in body[kind][0]
 
 
-def test_any_number_of_readers_take_nothing_from_each_other_or_from_a_plain_poll(place, plain_poll, read_after):
-    place("a", "b")
+def test_readers_with_positions_do_not_affect_each_other_or_a_plain_poll(submit_reads, plain_poll, read_after):
+    submit_reads("a", "b")
     for _ in range(2):
         assert read_after(0) == read_after(1) == (["a", "b"], 3)
     assert read_after(2) == (["b"], 3)
@@ -75,20 +75,18 @@ def test_any_number_of_readers_take_nothing_from_each_other_or_from_a_plain_poll
     assert plain_poll() == ["a", "b"]
     assert plain_poll() is None
     assert read_after(0) == (["a", "b"], 3)
-    place("c")
+    submit_reads("c")
     assert read_after("latest")[1] == 4
     assert plain_poll() == ["c"]
 
 
 @pytest.mark.parametrize("plain", ["", "hold=25", "noWait=false"])
-def test_all_polls_of_a_key_that_wait_are_woken_at_once_and_those_of_another_are_not(
-    server, key, other, place, plain_poll, held_poll, plain
-):
+def test_entry_wakes_all_polls_of_its_key_only(server, key, other, submit_reads, plain_poll, open_poll, plain):
     plain_poll()
-    theirs = held_poll(other, "after=latest&hold=25")
-    answers = {query: held_poll(key, query) for query in (plain, "after=1", "after=latest&hold=25")}
+    theirs = open_poll(other, "after=latest&hold=25")
+    answers = {query: open_poll(key, query) for query in (plain, "after=1", "after=latest&hold=25")}
     assert not any(answer.done() for answer in answers.values())
-    place("a")
+    submit_reads("a")
     for query, answer in answers.items():
         woken = answer.result(60)
         assert [entry["id"] for entry in woken.json["async-responses"]] == ["a"]
@@ -98,13 +96,13 @@ def test_all_polls_of_a_key_that_wait_are_woken_at_once_and_those_of_another_are
     assert list(theirs.result(60).json) == ["registrations"]
 
 
-def test_a_poll_is_held_25_s_or_as_long_as_asked(server, key, plain_poll, device, hold_seconds):
+def test_poll_waits_25_seconds_or_as_long_as_requested(server, key, plain_poll, device, hold_seconds):
     plain_poll()
     cases = {"": 25, "?after=1": 25, "?after=latest": 25, "?hold=0": 0, "?hold=55": 55, "?after=1&hold=55": 55}
     assert {query: hold_seconds(key, query) for query in cases} == cases
 
 
-def test_a_bad_poll_is_refused_by_name_opens_no_channel_and_takes_nothing(server, key, device, refused):
+def test_invalid_poll_is_400_by_name_without_opening_a_channel(server, key, device, check_error):
     cases = [
         *[(f"after={value}", "after", "") for value in ("", "x", "-1", "1.0", "%2B1", "LATEST", "9" * 30)],
         ("after=%D9%A1", "after", ""),
@@ -114,68 +112,68 @@ def test_a_bad_poll_is_refused_by_name_opens_no_channel_and_takes_nothing(server
         ("aftr=1", "aftr", "supported: after, hold, noWait"),
     ]
     for query, field, told in cases:
-        assert told in refused(server.call(key, "GET", f"{PULL}?{query}"), 400, field).message, query
-    refused(server.call(key, "GET", CHANNEL), 404)
+        assert told in check_error(server.call(key, "GET", f"{PULL}?{query}"), 400, field).message, query
+    check_error(server.call(key, "GET", CHANNEL), 404)
     assert len(server.call(key, "GET", f"{PULL}?hold=0").json["registrations"]) == 1
 
 
-def test_a_position_beyond_the_log_has_a_word_of_its_own(server, key, device, refused):
+def test_position_beyond_the_log_has_its_own_reason(server, key, device, check_error):
     for beyond in (2, 10**17):
-        body = refused(server.call(key, "GET", f"{PULL}?after={beyond}"), 400, "after")
+        body = check_error(server.call(key, "GET", f"{PULL}?after={beyond}"), 400, "after")
         assert body.reason == "CURSOR_BEYOND_LOG"
         assert "latest" in body.message
 
 
-def test_a_second_plain_poll_is_409_while_one_is_open_and_readers_are_not(
-    server, key, place, plain_poll, read_after, held_poll, other, refused
+def test_second_plain_poll_is_409_while_one_is_open(
+    server, key, submit_reads, plain_poll, read_after, open_poll, other, check_error
 ):
     plain_poll()
-    answer = held_poll(key, "hold=25")
-    body = refused(server.call(key, "GET", f"{PULL}?hold=0"), 409)
+    answer = open_poll(key, "hold=25")
+    body = check_error(server.call(key, "GET", f"{PULL}?hold=0"), 409)
     assert "after" in body.message
     assert read_after(0)[1] == 1
     assert server.call(other, "GET", f"{PULL}?hold=0").status_code == 204
     assert not answer.done()
-    place("a")
+    submit_reads("a")
     assert answer.result(60).status_code == 200
     assert plain_poll() is None
 
 
-def test_deleting_the_channel_ends_the_open_plain_poll_of_that_key_alone_with_410(
-    server, key, place, plain_poll, other, held_poll, refused
+def test_deleting_the_channel_ends_only_the_plain_poll_of_its_key_with_410(
+    server, key, submit_reads, plain_poll, other, open_poll, check_error
 ):
     plain_poll()
-    mine, theirs, reader = held_poll(key, "hold=25"), held_poll(other, "hold=25"), held_poll(key, "after=1&hold=25")
+    mine, theirs, reader = open_poll(key, "hold=25"), open_poll(other, "hold=25"), open_poll(key, "after=1&hold=25")
     assert server.call(key, "DELETE", PULL).status_code == 204
-    refused(mine.result(60), 410)
-    refused(server.call(key, "GET", CHANNEL), 404)
+    check_error(mine.result(60), 410)
+    check_error(server.call(key, "GET", CHANNEL), 404)
     assert not reader.done()
     assert not theirs.done()
-    place("a")
+    submit_reads("a")
     assert reader.result(60).status_code == 200
     assert plain_poll() == ["a"]
     server.add_device(key, "sensor-2")
     assert theirs.result(60).status_code == 200
 
 
-def test_the_channel_exists_from_the_first_plain_poll_until_its_deletion_which_loses_nothing(
-    server, key, place, plain_poll, refused
+def test_poll_channel_exists_from_first_plain_poll_to_deletion_without_loss(
+    server, key, submit_reads, plain_poll, check_error
 ):
     for _ in range(2):
         assert server.call(key, "DELETE", PULL).status_code == 204
-    place("a")
+    submit_reads("a")
     server.call(key, "GET", f"{PULL}?after=0&hold=0")
-    refused(server.call(key, "GET", CHANNEL), 404)
+    check_error(server.call(key, "GET", CHANNEL), 404)
     assert plain_poll() == ["a"]
     assert server.channel(key) == {"delivery_mechanism": "LONG_POLLING"}
-    refused(server.call(server.key(), "GET", CHANNEL), 404)
+    check_error(server.call(server.key(), "GET", CHANNEL), 404)
     assert server.call(key, "DELETE", PULL).status_code == 204
-    refused(server.call(key, "GET", CHANNEL), 404)
+    check_error(server.call(key, "GET", CHANNEL), 404)
     assert plain_poll() is None
 
 
-def test_async_responses_go_to_the_key_that_asked_and_registrations_to_all(server, key, device, place, other):
-    place("a")
+def test_async_responses_go_to_their_issuer_and_registrations_to_all(server, key, device, submit_reads, other):
+    submit_reads("a")
     assert server.log(other) == []
     server.registration(key, device, "POST")
     server.registration(key, device, "PUT")
@@ -186,10 +184,10 @@ def test_async_responses_go_to_the_key_that_asked_and_registrations_to_all(serve
 
 
 @pytest.mark.parametrize(("value", "count"), [(b"22", 1), (b"22", 3), (b"x" * 65_536, 70)])
-def test_a_held_poll_is_given_what_a_later_reader_reads(server, key, device, held_poll, value, count):
+def test_open_poll_gets_the_entry_that_a_later_reader_reads(server, key, device, open_poll, value, count):
     server.subscribe(key, device)
     after = server.services.log.last_seq(key.split("_")[1])
-    answer = held_poll(key, f"after={after}&hold=25")
+    answer = open_poll(key, f"after={after}&hold=25")
     observation = Observation(device, TEMPERATURE, Content(value), server.services.clock.now())
     server.services.devices.observed([observation] * count).result(60)
     told, read = answer.result(60), server.call(key, "GET", f"{PULL}?after={after}&hold=0")
@@ -197,22 +195,22 @@ def test_a_held_poll_is_given_what_a_later_reader_reads(server, key, device, hel
     assert told.get_data() == read.get_data()
 
 
-def test_a_poll_that_is_woken_while_its_channel_is_deleted_takes_nothing(server, key, device, monkeypatch):
+def test_poll_woken_while_its_channel_is_deleted_does_not_move_the_position(server, key, device, monkeypatch):
     polls = server.services.polls
-    take = polls.take
+    advance = polls.advance
 
-    def take_late(*poll):
+    def advance_late(*poll):
         assert server.call(key, "DELETE", PULL).status_code == 204
-        return take(*poll)
+        return advance(*poll)
 
-    monkeypatch.setattr(polls, "take", take_late)
+    monkeypatch.setattr(polls, "advance", advance_late)
     assert server.call(key, "GET", f"{PULL}?hold=0").status_code == 410
     monkeypatch.undo()
     assert server.call(key, "GET", CHANNEL).status_code == 404
     assert list(server.call(key, "GET", f"{PULL}?hold=0").json) == ["registrations"]
 
 
-def test_a_channel_that_is_deleted_while_it_is_opened_is_stored_as_deleted(server, key, monkeypatch):
+def test_channel_deleted_while_opening_is_stored_as_deleted(server, key, monkeypatch):
     polls, app_id = server.services.polls, key.split("_")[1]
     submit_durable = server.services.database.submit_durable
     with ThreadPoolExecutor(1) as pool:
@@ -229,7 +227,7 @@ def test_a_channel_that_is_deleted_while_it_is_opened_is_stored_as_deleted(serve
     assert server.call(key, "GET", "/v2/notification/channel").status_code == 404
 
 
-def test_a_key_without_a_channel_is_told_how_each_type_begins(server, key):
+def test_channel_404_names_how_to_open_each_type(server, key):
     told = server.call(key, "GET", CHANNEL)
     assert told.status_code == 404
     assert told.json["message"].startswith(
@@ -238,22 +236,22 @@ def test_a_key_without_a_channel_is_told_how_each_type_begins(server, key):
     )
 
 
-def test_a_poll_gives_way_to_a_webhook_that_was_stored_a_moment_before(server, key, device):
+def test_poll_ends_for_a_webhook_stored_a_moment_before(server, key, device):
     polls, app_id = server.services.polls, key.split("_")[1]
     server.services.database.write(
         lambda session: logs.put_webhook(session, app_id, '{"url":"http://127.0.0.1:1/"}', 0)
     )
     more = polls.open(app_id)
     assert server.services.database.settle(60)
-    for way in (more.result, lambda: polls.take(app_id, more, polls.read(app_id, more))):
+    for read in (more.result, lambda: polls.advance(app_id, more, polls.read(app_id, more))):
         with pytest.raises(ApiError, match="one type of channel"):
-            way()
+            read()
     assert server.channel(key)["delivery_mechanism"] == "CALLBACK"
     assert not server.services.database.query(lambda session: polls.exists(session, app_id))
 
 
 @pytest.mark.parametrize("query", ["hold=25", "after=0&hold=25"])
-def test_a_poll_that_cannot_be_looked_up_is_not_left_open(server, key, monkeypatch, query):
+def test_poll_that_fails_to_read_is_not_left_open(server, key, monkeypatch, query):
     def fail(*_):
         raise StorageFailed("cannot reach its database")
 
@@ -265,10 +263,10 @@ def test_a_poll_that_cannot_be_looked_up_is_not_left_open(server, key, monkeypat
     assert server.call(key, "GET", f"{PULL}?hold=0").status_code == 204
 
 
-def test_a_message_of_large_entries_carries_a_part_and_the_next_the_rest(server, key):
+def test_large_entries_are_split_over_several_messages(server, key):
     device = server.add_device(key, "camera", {"path": "/3341/0/5527", "value": "x" * 65_536})
     for number in range(60):
-        server.place(key, device, f"r{number}", "GET", "/3341/0/5527")
+        server.submit(key, device, f"r{number}", "GET", "/3341/0/5527")
     after, sizes = 1, []
     while (answer := server.call(key, "GET", f"{PULL}?hold=0&after={after}")).status_code == 200:
         after = int(answer.headers["Mirror-Cursor"])
@@ -278,7 +276,7 @@ def test_a_message_of_large_entries_carries_a_part_and_the_next_the_rest(server,
     assert max(sizes) < 4.5 * 1024 * 1024
 
 
-def test_a_poll_that_does_not_wait_is_answered_at_once(server, key):
+def test_poll_with_no_wait_returns_at_once(server, key):
     for query in ("noWait=true", "noWait=True&hold=20", "noWait=true&after=0"):
         assert server.call(key, "GET", f"{PULL}?{query}").status_code == 204
     server.add_device(key, "sensor-1")

@@ -1,4 +1,4 @@
-"""What goes on when a server is closed and opened again on the same file, and that nothing is invented by it.
+"""A restart on the same database continues all work and creates no events.
 
 Source: specification 6; wire.md 2, 3, 4 and 8.
 """
@@ -17,7 +17,7 @@ DAY = 24 * 3600
 
 @pytest.fixture
 def device(server, key):
-    """A light that measures, and knows of its door."""
+    """A light with a sensor and the state of its door."""
     return server.add_device(
         key,
         "light-1",
@@ -32,10 +32,10 @@ def cursor(server, key):
     return int(server.call(key, "GET", f"{PULL}?after=latest&hold=0").headers["Mirror-Cursor"])
 
 
-def test_the_log_goes_on_at_the_next_number_also_of_a_key_that_asks_for_nothing(server, key, device, other, refused):
+def test_log_continues_at_the_next_number_after_a_restart(server, key, device, other, check_error):
     gone = server.key()
     server.services.database.write(lambda session: stored_keys.revoke(session, gone.split("_")[1], server.now))
-    server.place(key, device, "a", "GET", SWITCH)
+    server.submit(key, device, "a", "GET", SWITCH)
     before = server.log(key)
     assert cursor(server, key) == len(before) == 2
     server.restart()
@@ -43,28 +43,28 @@ def test_the_log_goes_on_at_the_next_number_also_of_a_key_that_asks_for_nothing(
     server.registration(key, device, "PUT")
     server.restart()
     assert server.kinds(other) == ["reg-updates"]
-    refused(server.call(gone, "GET", "/v3/devices"), 401)
-    server.place(key, device, "b", "GET", SWITCH)
+    check_error(server.call(gone, "GET", "/v3/devices"), 401)
+    server.submit(key, device, "b", "GET", SWITCH)
     answer = server.call(key, "GET", f"{PULL}?after=3&hold=0")
     assert [entry["id"] for entry in answer.json["async-responses"]] == ["b"]
     assert answer.headers["Mirror-Cursor"] == "4"
 
 
 @pytest.mark.parametrize("seen_again", [True, False])
-def test_a_plain_poll_goes_on_where_the_last_answer_surely_arrived(server, key, device, seen_again):
+def test_plain_poll_continues_after_the_last_confirmed_response(server, key, device, seen_again):
     def poll():
         answer = server.call(key, "GET", f"{PULL}?hold=0")
         return [entry["id"] for entry in answer.json.get("async-responses", [])] if answer.status_code == 200 else None
 
-    server.place(key, device, "a", "GET", SWITCH)
+    server.submit(key, device, "a", "GET", SWITCH)
     assert poll() == ["a"]
-    server.place(key, device, "b", "GET", SWITCH)
+    server.submit(key, device, "b", "GET", SWITCH)
     assert poll() == ["b"]
     if not seen_again:
         assert poll() is None
     server.restart()
     assert server.channel(key) == {"delivery_mechanism": "LONG_POLLING"}
-    server.place(key, device, "c", "GET", SWITCH)
+    server.submit(key, device, "c", "GET", SWITCH)
     assert poll() == (["b", "c"] if seen_again else ["c"])
     assert poll() is None
     server.call(key, "DELETE", PULL)
@@ -72,11 +72,11 @@ def test_a_plain_poll_goes_on_where_the_last_answer_surely_arrived(server, key, 
     assert server.call(key, "GET", "/v2/notification/channel").status_code == 404
 
 
-def test_queued_commands_expire_or_are_delivered_in_order_after_the_restart(server, key, device, restart_later):
+def test_queued_commands_expire_or_are_delivered_in_order_after_a_restart(server, key, device, restart_later):
     server.patch(key, device, online=False)
-    server.place(key, device, "r", "GET", SWITCH, expiry_seconds=60)
+    server.submit(key, device, "r", "GET", SWITCH, expiry_seconds=60)
     for number in range(3):
-        server.place(key, device, f"w{number}", "PUT", SWITCH, value=str(number))
+        server.submit(key, device, f"w{number}", "PUT", SWITCH, value=str(number))
     restart_later(59)
     assert server.responses(key) == {}
     server.advance(key, 1)
@@ -88,24 +88,22 @@ def test_queued_commands_expire_or_are_delivered_in_order_after_the_restart(serv
     assert server.value_of_device(device, SWITCH) == "2"
 
 
-def test_a_command_under_way_is_delivered_after_the_restart_and_its_async_id_stands_for_it(server, key, device):
+def test_in_flight_command_is_sent_again_after_a_restart_under_its_async_id(server, key, device):
     server.patch(key, device, latency_seconds=30)
-    assert server.place(key, device, "w", "PUT", SWITCH, value="1").status_code == 202
+    assert server.submit(key, device, "w", "PUT", SWITCH, value="1").status_code == 202
     server.restart()
     assert server.responses(key) == {}
-    assert server.place(key, device, "w", "PUT", SWITCH, value="1").status_code == 202
-    assert server.place(key, device, "w", "PUT", SWITCH, value="0").status_code == 409
+    assert server.submit(key, device, "w", "PUT", SWITCH, value="1").status_code == 202
+    assert server.submit(key, device, "w", "PUT", SWITCH, value="0").status_code == 409
     server.advance(key, 60)
     assert server.responses(key) == {"w": (200, None)}
 
 
 @pytest.mark.parametrize("online", [True, False])
-def test_a_command_that_expired_while_the_server_was_down_fails_and_is_not_delivered(
-    server, key, device, restart_later, online
-):
+def test_command_that_expired_during_downtime_fails_undelivered(server, key, device, restart_later, online):
     server.patch(key, device, online=online, latency_seconds=30)
-    server.place(key, device, "w", "PUT", SWITCH, value="1", expiry_seconds=60)
-    server.place(key, device, "r", "GET", SWITCH, expiry_seconds=7200)
+    server.submit(key, device, "w", "PUT", SWITCH, value="1", expiry_seconds=60)
+    server.submit(key, device, "r", "GET", SWITCH, expiry_seconds=7200)
     restart_later(60)
     desired = server.resource(key, device, SWITCH)["desired"]
     assert (desired["status"], desired["desired_at"]) == (2, "2026-01-05T08:01:00.000Z")
@@ -116,7 +114,7 @@ def test_a_command_that_expired_while_the_server_was_down_fails_and_is_not_deliv
     assert server.value_of_device(device, SWITCH) == "0"
 
 
-def test_subscriptions_go_on(server, key, device, other):
+def test_subscriptions_survive_a_restart(server, key, device, other):
     server.subscribe(key, device, SWITCH)
     server.restart()
     assert server.call(key, "GET", f"/v2/subscriptions/{device}").get_data(as_text=True) == SWITCH
@@ -127,7 +125,7 @@ def test_subscriptions_go_on(server, key, device, other):
     assert server.observed(other) == [(device, "1")]
 
 
-def test_a_subscription_or_its_end_goes_on_waiting_for_the_device(server, key, device):
+def test_pending_subscription_changes_survive_a_restart(server, key, device):
     server.subscribe(key, device)
     server.patch(key, device, online=False)
     server.subscribe(key, device, SWITCH)
@@ -141,7 +139,7 @@ def test_a_subscription_or_its_end_goes_on_waiting_for_the_device(server, key, d
     assert server.observed(key) == [(device, "21.5"), (device, "0")]
 
 
-def test_what_became_due_while_the_server_was_down_is_done_at_the_start(server, key, device, restart_later):
+def test_due_work_of_the_downtime_is_done_at_startup(server, key, device, restart_later):
     server.patch(key, device, online=False)
     assert cursor(server, key) == 1
     restart_later(DAY + 1)
@@ -153,7 +151,7 @@ def test_what_became_due_while_the_server_was_down_is_done_at_the_start(server, 
     assert server.call(key, "GET", f"/v3/devices/{device}/echo").status_code == 404
 
 
-def test_rules_go_on(server, key):
+def test_rules_survive_a_restart(server, key):
     rules = [{"endpoint-type": "Light", "resource-path": [TEMPERATURE]}]
     server.put_rules(key, *rules)
     server.restart()
@@ -162,9 +160,9 @@ def test_rules_go_on(server, key):
     assert server.observed(key) == [(device, "21.5")]
 
 
-def test_neither_a_restart_nor_another_leading_process_changes_anything_that_shows(server, key, device, restart_later):
-    def shown():
-        """All that shows of a device, on both sides, and the log of the application."""
+def test_restart_or_new_leader_changes_nothing_visible(server, key, device, restart_later):
+    def visible_state():
+        """Return all visible state of a device, on both sides, and the log of the application."""
         body = server.call(key, "GET", f"/v3/devices/{device}/echo").json
         resources = sorted(body["resources"], key=lambda resource: resource["resource_path"])
         own = {path: server.value_of_device(device, path) for path in (DOOR, SWITCH, TEMPERATURE)}
@@ -174,23 +172,23 @@ def test_neither_a_restart_nor_another_leading_process_changes_anything_that_sho
     server.registration(key, device, "PUT")
     server.set_value(key, device, "22")
     server.set_value(key, device, "1", DOOR)
-    server.place(key, device, "r", "GET", TEMPERATURE)
-    server.place(key, device, "w", "PUT", SWITCH, value="1")
-    before = shown()
+    server.submit(key, device, "r", "GET", TEMPERATURE)
+    server.submit(key, device, "w", "PUT", SWITCH, value="1")
+    before = visible_state()
     assert len(server.observed(key)) == 6
     assert before[0][-1]["desired"]["status"] == 1
     assert [resource["subscribed"] for resource in before[0]] == [True] * 3
     for later in (0, 60):
         restart_later(later)
-        assert shown() == before
+        assert visible_state() == before
     server.services.stop_leading()
-    server.services.begin_to_lead()
-    assert shown() == before
+    server.services.become_leader()
+    assert visible_state() == before
     server.set_value(key, device, "23")
     assert server.observed(key)[-1] == (device, "23")
 
 
-def test_a_change_while_the_service_was_away_is_told_once(server, key, device):
+def test_change_during_downtime_is_reported_once(server, key, device):
     server.subscribe(key, device)
     server.patch(key, device, online=False)
     server.set_value(key, device, "22")
@@ -201,7 +199,7 @@ def test_a_change_while_the_service_was_away_is_told_once(server, key, device):
     assert server.observed(key) == [(device, "21.5"), (device, "22")]
 
 
-def test_an_auto_observed_value_that_was_never_sent_is_not_sent_by_a_restart(server, key, device):
+def test_restart_does_not_send_an_unsent_auto_observed_value(server, key, device):
     server.restart()
     assert server.resource(key, device, DOOR)["reported"] == {}
     server.set_value(key, device, "1", DOOR)

@@ -1,4 +1,4 @@
-"""How long a device object and a registration last. Source: specification 2.1 and 8; wire.md 5."""
+"""Retention of device objects and expiry of registrations. Source: specification 2.1 and 8; wire.md 5."""
 
 import pytest
 from device_resources import sensor
@@ -16,13 +16,13 @@ LIFETIME = DAY
 @pytest.fixture
 def device(server, key):
     device_id = server.add_device(key, "sensor-1", sensor(TEMPERATURE))
-    server.place(key, device_id, "r", "GET", TEMPERATURE)
+    server.submit(key, device_id, "r", "GET", TEMPERATURE)
     return device_id
 
 
 @pytest.fixture
 def pass_months(server, key, monkeypatch):
-    """Lets months pass; but for the last two days what is too old is looked for once a day, not once an hour."""
+    """Advance by months, with daily cleanups instead of hourly ones except in the last two days."""
 
     def advance(seconds):
         with monkeypatch.context() as patched:
@@ -35,27 +35,25 @@ def pass_months(server, key, monkeypatch):
 
 @pytest.fixture
 def exists(server, key):
-    """Whether the mirror has a device, in all the places where it could stand."""
+    """Return whether the mirror has a device; all routes must agree."""
 
-    def ask(device_id):
+    def read(device_id):
         paths = [f"/v3/devices/{device_id}/echo", f"/v3/devices/{device_id}", f"/v2/endpoints/{device_id}"]
         codes = {server.call(key, "GET", path).status_code for path in paths}
         is_listed = device_id in [entry["id"] for entry in server.call(key, "GET", "/v3/devices").json["data"]]
         assert codes == {200 if is_listed else 404}
         return is_listed
 
-    return ask
+    return read
 
 
-def test_a_device_object_is_deleted_after_six_calendar_months_and_begins_empty(
-    server, key, device, exists, pass_months
-):
+def test_device_object_is_deleted_after_six_calendar_months(server, key, device, exists, pass_months):
     server.patch(key, device, online=False)
     pass_months(SIX_MONTHS - 1)
     assert exists(device)
     assert server.resource(key, device)["reported"]["value"] == "MjEuNQ=="
     # A command that never arrives is no contact.
-    server.place(key, device, "late", "PUT", TEMPERATURE, value="1")
+    server.submit(key, device, "late", "PUT", TEMPERATURE, value="1")
     server.advance(key, 1)
     assert exists(device)
     server.advance(key, HOUR)
@@ -67,7 +65,7 @@ def test_a_device_object_is_deleted_after_six_calendar_months_and_begins_empty(
     assert server.call(key, "GET", f"/v3/devices/{device}").json["created_at"] == "2026-07-05T09:00:00.000Z"
 
 
-def test_of_many_devices_only_those_that_stay_silent_are_deleted(server, key, exists, pass_months):
+def test_only_silent_devices_are_deleted(server, key, exists, pass_months):
     added = [server.add_device(key, f"sensor-{number}") for number in range(6)]
     server.patch(key, added[0], online=False)
     server.advance(key, DAY)
@@ -84,7 +82,7 @@ def test_of_many_devices_only_those_that_stay_silent_are_deleted(server, key, ex
 
 
 CONTACTS = {
-    "command": lambda server, *one: server.place(*one, "again", "GET", TEMPERATURE),
+    "command": lambda server, *one: server.submit(*one, "again", "GET", TEMPERATURE),
     "observation": lambda server, *one: server.set_value(*one, "22"),
     "update": lambda server, *one: server.registration(*one, "PUT"),
     "registration": lambda server, *one: server.registration(*one, "POST"),
@@ -93,9 +91,9 @@ CONTACTS = {
 
 
 @pytest.mark.parametrize("contact", CONTACTS.values(), ids=CONTACTS)
-def test_any_contact_renews_the_time(server, key, device, exists, contact, pass_months):
+def test_any_contact_restarts_the_retention_period(server, key, device, exists, contact, pass_months):
     server.subscribe(key, device)
-    # Longer than the hour within which what is too old is deleted.
+    # Longer than the interval of the cleanup.
     server.advance(key, 3 * HOUR)
     contact(server, key, device)
     server.patch(key, device, online=False)
@@ -105,7 +103,7 @@ def test_any_contact_renews_the_time(server, key, device, exists, contact, pass_
     assert not exists(device)
 
 
-def test_a_registration_that_is_not_updated_expires_and_every_application_is_told(server, key, device, other):
+def test_registration_without_update_expires_and_notifies_every_application(server, key, device, other):
     server.subscribe(key, device)
     server.advance(key, HOUR)
     server.registration(key, device, "PUT")
@@ -123,15 +121,15 @@ def test_a_registration_that_is_not_updated_expires_and_every_application_is_tol
     assert server.kinds(other).count("registrations-expired") == 1
 
 
-def test_a_device_that_left_does_not_expire_too(server, key, device):
+def test_deregistered_device_does_not_expire(server, key, device):
     server.registration(key, device, "DELETE")
     server.advance(key, LIFETIME)
     assert server.kinds(key) == ["registrations", "async-responses", "de-registrations"]
 
 
-def test_a_device_that_comes_back_after_its_lifetime_registers_again_and_gets_what_waits(server, key, device):
+def test_device_that_returns_after_expiry_registers_again_and_gets_waiting_commands(server, key, device):
     server.patch(key, device, online=False)
-    server.place(key, device, "w", "GET", TEMPERATURE, expiry_seconds=2 * LIFETIME)
+    server.submit(key, device, "w", "GET", TEMPERATURE, expiry_seconds=2 * LIFETIME)
     server.advance(key, LIFETIME + HOUR)
     assert "w" not in server.responses(key)
     server.patch(key, device, online=True)

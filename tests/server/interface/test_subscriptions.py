@@ -1,4 +1,4 @@
-"""Presubscription rules and single subscriptions, to the letter. Source: wire.md 3; specification 3.2 and 3.3."""
+"""Presubscription rules and single subscriptions. Source: wire.md 3; specification 3.2 and 3.3."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,7 +18,7 @@ def device(server, key):
 
 
 def begin(server, key, device_id, begun_by):
-    """Subscribe to the temperature, by itself or by a rule."""
+    """Subscribe to the temperature, by a single subscription or by a rule."""
     if begun_by == "single":
         server.subscribe(key, device_id)
     else:
@@ -31,7 +31,7 @@ def listed(server, key, device_id):
     return answer.get_data(as_text=True).split("\n") if answer.status_code == 200 else answer.status_code
 
 
-def test_cleared_rules_apply_no_more(server, key, device):
+def test_cleared_rules_no_longer_apply(server, key, device):
     for method, body, status in (("DELETE", None, 204), ("PUT", [], 202)):
         server.put_rules(key, {})
         assert server.call(key, method, RULES, json=body).status_code == status
@@ -40,7 +40,7 @@ def test_cleared_rules_apply_no_more(server, key, device):
         assert server.subscribed(key, device) == []
 
 
-def test_a_limit_that_is_passed_is_named_and_nothing_changes(server, key, refused):
+def test_exceeded_limit_is_named_and_changes_nothing(server, key, check_error):
     server.put_rules(key, {"endpoint-type": "Before"})
     cases = [
         ([{}] * 1025, "body", "1024"),
@@ -49,11 +49,11 @@ def test_a_limit_that_is_passed_is_named_and_nothing_changes(server, key, refuse
         ([5], "0", ""),
     ]
     for rules, field, told in cases:
-        body = refused(server.call(key, "PUT", RULES, json=rules), 400)
+        body = check_error(server.call(key, "PUT", RULES, json=rules), 400)
         assert body.fields[0].name == field
         assert told in body.message
     for value in ("", "NOW", "true"):
-        body = refused(server.call(key, "PUT", RULES, query_string={"apply": value}, json=[{}]), 400, "apply")
+        body = check_error(server.call(key, "PUT", RULES, query_string={"apply": value}, json=[{}]), 400, "apply")
         assert "now" in body.message
     assert server.call(key, "GET", RULES).json == [{"endpoint-type": "Before"}]
 
@@ -62,7 +62,7 @@ def tag_of(server, key):
     return server.call(key, "GET", RULES).headers["ETag"]
 
 
-def test_the_list_of_rules_has_a_tag_that_changes_with_it(server, key):
+def test_rules_have_an_etag_that_changes_with_them(server, key):
     none = tag_of(server, key)
     assert none == tag_of(server, server.key())
     server.put_rules(key, LIGHTS)
@@ -79,7 +79,7 @@ def test_the_list_of_rules_has_a_tag_that_changes_with_it(server, key):
     assert tag_of(server, key) == light
 
 
-def test_rules_are_changed_where_if_match_names_the_current_ones(server, key):
+def test_rules_change_if_if_match_has_the_current_etag(server, key):
     for form in ("{}", "W/{}", '"other", {}', "*"):
         for method, body, left in (("PUT", [{}], [{}]), ("DELETE", None, [])):
             server.put_rules(key, LIGHTS)
@@ -88,21 +88,21 @@ def test_rules_are_changed_where_if_match_names_the_current_ones(server, key):
             assert server.call(key, "GET", RULES).json == left, (form, method)
 
 
-def test_rules_that_changed_meanwhile_are_left_as_they_are(server, key, device, refused):
+def test_rules_with_an_outdated_etag_are_not_changed(server, key, device, check_error):
     server.put_rules(key, {"endpoint-type": "Before"})
     seen = [tag_of(server, key), tag_of(server, server.key()), '"other"', "", "no tag", '"']
     server.put_rules(key, LIGHTS)
     for method, body in (("PUT", [{}]), ("DELETE", None)):
         for tag in seen:
             answer = server.call(key, method, RULES, headers={"If-Match": tag}, json=body)
-            told = refused(answer, 412, "If-Match")
+            told = check_error(answer, 412, "If-Match")
             assert told.reason == "RULES_CHANGED"
             assert "GET /v2/subscriptions" in told.message
     assert server.call(key, "GET", RULES).json == [LIGHTS]
     assert server.subscribed(key, device) == []
 
 
-def test_of_two_who_saw_the_same_rules_one_changes_them(server, key):
+def test_only_one_of_two_changes_to_the_same_rules_succeeds(server, key):
     server.put_rules(key, LIGHTS)
     headers = {"If-Match": tag_of(server, key), "Authorization": f"Bearer {key}"}
     bodies = [[{"endpoint-name": "a"}], [{"endpoint-name": "b"}]]
@@ -110,14 +110,14 @@ def test_of_two_who_saw_the_same_rules_one_changes_them(server, key):
     def put(body):
         return server.app.test_client().put(RULES, headers=headers, json=body).status_code
 
-    # Both are sent before either is stored, so that one transaction may have both.
+    # Both are sent before either is stored, so that they may share a transaction.
     with ThreadPoolExecutor(2) as pool:
         answers = list(pool.map(put, bodies))
     assert sorted(answers) == [202, 412]
     assert server.call(key, "GET", RULES).json == bodies[answers.index(202)]
 
 
-def test_a_rule_subscribes_what_matches_all_its_members(server, key, device):
+def test_rule_subscribes_resources_that_match_all_its_members(server, key, device):
     cases = [
         ({}, BOTH),
         ({"resource-path": ["/330*"]}, BOTH),
@@ -142,7 +142,7 @@ def test_a_rule_subscribes_what_matches_all_its_members(server, key, device):
         assert listed(server, key, device) == (paths or 404), rule
 
 
-def test_a_new_resource_is_subscribed_once_at_the_registration_update_that_brings_it(server, key):
+def test_new_resource_is_subscribed_once_at_its_registration_update(server, key):
     server.put_rules(key, {"endpoint-type": "Light"}, {"resource-path": ["/3303/*"]}, {"endpoint-name": "sensor*"})
     device = server.add_device(key, "sensor-1", RESOURCES[0])
     server.set_value(key, device, "19", "/3303/1/5700", observable=True)
@@ -154,7 +154,7 @@ def test_a_new_resource_is_subscribed_once_at_the_registration_update_that_bring
         assert server.observed(key) == [(device, "21.5"), (device, "19")]
 
 
-def test_rules_subscribe_registered_devices_at_their_update(server, key, device):
+def test_rules_apply_to_registered_devices_at_their_update(server, key, device):
     left = server.add_device(key, "left", *RESOURCES)
     server.registration(key, left, "DELETE")
     server.put_rules(key, {"resource-path": ["/3303/*"]})
@@ -170,12 +170,10 @@ def test_rules_subscribe_registered_devices_at_their_update(server, key, device)
     assert listed(server, key, left) == 404
 
 
-def test_a_single_subscription_is_that_of_its_application_alone_until_it_is_deleted(
-    server, key, other, device, refused
-):
+def test_single_subscription_belongs_to_its_application_until_deleted(server, key, other, device, check_error):
     url = f"{RULES}/{device}"
     for path in ["", TEMPERATURE]:
-        assert refused(server.call(key, "GET", url + path), 404).reason == "NOT_SUBSCRIBED"
+        assert check_error(server.call(key, "GET", url + path), 404).reason == "NOT_SUBSCRIBED"
     for path in [HUMIDITY, TEMPERATURE, TEMPERATURE]:
         server.subscribe(key, device, path)
     assert listed(server, key, device) == BOTH
@@ -187,19 +185,19 @@ def test_a_single_subscription_is_that_of_its_application_alone_until_it_is_dele
         assert listed(server, key, device) == [HUMIDITY]
 
 
-def test_what_cannot_be_observed_cannot_be_subscribed(server, key, device, refused):
+def test_subscription_of_an_unobservable_resource_is_400(server, key, device, check_error):
     cases = [("/9/9/9", "RESOURCE_NOT_FOUND"), (MAKER, "NOT_OBSERVABLE"), ("/a", None), ("/65536/0/0", None)]
     for path, reason in cases:
-        body = refused(server.call(key, "PUT", f"{RULES}/{device}{path}"), 400, "path")
+        body = check_error(server.call(key, "PUT", f"{RULES}/{device}{path}"), 400, "path")
         assert body.reason == reason
     server.registration(key, device, "DELETE")
-    body = refused(server.call(key, "PUT", f"{RULES}/{device}{TEMPERATURE}"), 400)
+    body = check_error(server.call(key, "PUT", f"{RULES}/{device}{TEMPERATURE}"), 400)
     assert body.reason == "DEVICE_NOT_REGISTERED"
     assert listed(server, key, device) == 404
 
 
 @pytest.mark.parametrize("leaves", ["registration", "deregistration", "expiry"])
-def test_subscriptions_are_lost_at_a_full_registration_and_the_rules_apply_then(server, key, device, leaves):
+def test_full_registration_ends_subscriptions_and_applies_rules(server, key, device, leaves):
     server.subscribe(key, device)
     server.put_rules(key, {"resource-path": [HUMIDITY]})
     assert server.subscribed(key, device) == [TEMPERATURE]
@@ -219,7 +217,7 @@ def test_subscriptions_are_lost_at_a_full_registration_and_the_rules_apply_then(
     assert server.observed(key) == before
 
 
-def test_a_deleted_subscription_of_a_rule_stops_the_device(server, key, device):
+def test_deleting_a_subscription_of_a_rule_cancels_the_observation(server, key, device):
     begin(server, key, device, "rule")
     server.subscribe(key, device, method="DELETE")
     assert server.subscribed(key, device) == []
@@ -228,7 +226,7 @@ def test_a_deleted_subscription_of_a_rule_stops_the_device(server, key, device):
     assert server.resource(key, device)["reported"]["value"] == "MjEuNQ=="
 
 
-def test_the_second_subscriber_gets_the_initial_value_and_the_first_nothing(server, key, other, device):
+def test_initial_value_goes_only_to_the_second_subscriber(server, key, other, device):
     for _ in range(2):
         server.subscribe(key, device)
     server.set_value(key, device, "22")
@@ -244,14 +242,14 @@ def test_the_second_subscriber_gets_the_initial_value_and_the_first_nothing(serv
 
 
 @pytest.mark.parametrize("is_read", [False, True])
-def test_a_change_that_waits_for_its_pmin_reaches_the_first_subscriber_too(server, key, other, device, is_read):
+def test_change_delayed_by_pmin_reaches_the_first_subscriber_too(server, key, other, device, is_read):
     server.subscribe(key, device)
-    server.place(key, device, "rules", "PUT", f"{TEMPERATURE}?pmin=60")
+    server.submit(key, device, "rules", "PUT", f"{TEMPERATURE}?pmin=60")
     server.advance(key, 10)
     server.set_value(key, device, "25")
     assert server.observed(key) == [(device, "21.5")]
     if is_read:
-        server.place(key, device, "r", "GET", TEMPERATURE)
+        server.submit(key, device, "r", "GET", TEMPERATURE)
     server.subscribe(other, device)
     server.advance(key, 120)
     assert server.observed(other) == [(device, "25")]
@@ -277,7 +275,7 @@ def test_subscribed_is_true_from_acceptance_until_the_last_subscription_ends(ser
     assert server.resource(key, device)["reported"]["value"] == "MjEuNQ=="
 
 
-def test_a_sleeping_device_is_subscribed_at_its_next_contact(server, key):
+def test_sleeping_device_is_subscribed_at_its_next_contact(server, key):
     sleeper = server.add_device(key, "sleeper", *RESOURCES, queue_mode=True)
     server.advance(key, 60)
     server.subscribe(key, sleeper)
@@ -287,10 +285,10 @@ def test_a_sleeping_device_is_subscribed_at_its_next_contact(server, key):
     assert server.observed(key) == [(sleeper, "21.5")]
 
 
-def test_a_device_that_does_not_answer_is_asked_again_at_its_next_contact(server, key, device):
+def test_unresponsive_device_gets_the_subscription_again_at_its_next_contact(server, key, device):
     server.patch(key, device, answer="silent")
     server.subscribe(key, device)
-    server.place(key, device, "r", "GET", TEMPERATURE)
+    server.submit(key, device, "r", "GET", TEMPERATURE)
     server.advance(key, 240)
     assert server.responses(key) == {"r": (504, "TIMEOUT")}
     server.advance(key, 3600)

@@ -1,4 +1,4 @@
-"""The clocks of a machine, which are set, or stand still while it sleeps."""
+"""The clocks of a machine that is set or sleeps."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ BEGIN = 1_800_000_000_000
 
 
 class Machine:
-    """Its two clocks, which stand still but for what the test does to them."""
+    """A machine with a wall clock and a monotonic clock, which change only by its methods."""
 
     def __init__(self) -> None:
         self.clocks = (BEGIN, 5_000)
 
     def set_clock(self, seconds: float) -> None:
-        """The clock of the system is set ahead or back; or the machine slept, which the other one does not count."""
+        """Set the wall clock ahead or back. A sleep looks the same, because the monotonic clock does not count it."""
         wall_at, steady_at = self.clocks
         self.clocks = (wall_at + round(seconds * 1000), steady_at)
 
     def run(self, seconds: float) -> None:
-        """Time passes."""
+        """Advance both clocks."""
         wall_at, steady_at = self.clocks
         self.clocks = (wall_at + round(seconds * 1000), steady_at + round(seconds * 1000))
 
-    def clock(self, *, last_known_at: int | None = None) -> SystemClock:
-        return SystemClock(lambda: self.clocks, last_known_at=last_known_at)
+    def clock(self, *, newest_stored_at: int | None = None) -> SystemClock:
+        return SystemClock(lambda: self.clocks, newest_stored_at=newest_stored_at)

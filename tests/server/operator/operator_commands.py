@@ -1,4 +1,4 @@
-"""Commands of an operator on a database, and what they end with."""
+"""Commands of an operator on a database, and checks of their results."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ def run(url: str, *arguments: object, **options: Any) -> Result:
 
 
 def done(url: str, *arguments: object) -> str:
-    """What a command says that does what it is asked."""
+    """Run a command that succeeds, and return its output."""
     ended = run(url, *arguments)
     assert ended.exit_code == 0, ended.output
     return ended.output
 
 
-def refused(url: str, *arguments: object, told: str, code: int = 1) -> Result:
-    """What comes of a command that ends with an error which tells this."""
+def assert_fails(url: str, *arguments: object, message: str, code: int = 1) -> Result:
+    """Run a command that fails with an error that contains the message."""
     ended = run(url, *arguments)
     assert (ended.exit_code, type(ended.exception)) == (code, SystemExit), ended.output
-    assert told in ended.output
+    assert message in ended.output
     return ended
 
 
-def refused_in_one_line(url: str, *arguments: object, told: str) -> str:
-    """The one line of a command that ends with an error which tells this."""
-    ended = refused(url, *arguments, told=told)
+def assert_fails_in_one_line(url: str, *arguments: object, message: str) -> str:
+    """Run a command that fails with an error of one line, and return the line."""
+    ended = assert_fails(url, *arguments, message=message)
     assert ended.output.startswith("Error: ")
     assert ended.output.count("\n") == 1
     return ended.output
@@ -44,14 +44,14 @@ def stored_bytes(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder.glob("mirror.db*")))
 
 
-def is_nothing_left(folder: Path, *told: str) -> bool:
-    """Whether none of these words is in the files of a database that is one of files."""
-    return databases.ON_POSTGRESQL or not any(each.encode() in stored_bytes(folder) for each in told)
+def is_nothing_left(folder: Path, *words: str) -> bool:
+    """Return whether the database files contain none of these words; true on PostgreSQL."""
+    return databases.ON_POSTGRESQL or not any(each.encode() in stored_bytes(folder) for each in words)
 
 
 def erased_rows(url: str, device_id: str) -> dict[str, int]:
-    """The rows of a device that were erased, by their tables."""
+    """Erase a device, and return the number of erased rows by table."""
     receipt = json.loads(done(url, "erase", device_id, "--yes"))
     assert receipt["device_id"] == device_id
-    refused(url, "erase", device_id, "--yes", told="nothing is stored")
+    assert_fails(url, "erase", device_id, "--yes", message="nothing is stored")
     return receipt["rows"]

@@ -1,4 +1,4 @@
-"""The clock of the system jumps, when it is set or the machine slept: what became due is done within seconds."""
+"""Jumps of the system clock: due work is done within seconds after a change or a sleep."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def clock(machine: Machine) -> Iterator[SystemClock]:
 
 
 def called(clock: SystemClock, seconds: float) -> threading.Event:
-    """Set when a call that is due so much later was made."""
+    """Return an event that is set by a call with this delay."""
     event = threading.Event()
     clock.call_at(clock.now() + round(seconds * 1000), event.set)
     return event
@@ -47,21 +47,21 @@ def called(clock: SystemClock, seconds: float) -> threading.Event:
 
 SET, RUN = Machine.set_clock, Machine.run
 DUE = {
-    # How much later the call is due; what the clocks do before it is asked for, while it is not yet due, and then.
+    # The delay of the call; the changes of the clocks before it is scheduled, before it is due, and until it is due.
     "passed by a jump ahead": (3600, [], [(RUN, 1)], [(SET, 3600)]),
     "not passed by a jump ahead": (3 * 3600, [], [(SET, 2 * 3600)], [(RUN, 3601)]),
     "the clock is set back": (60, [], [(SET, -DAY_SECONDS), (RUN, 59)], [(RUN, 2)]),
     "set back and right again": (120, [], [(SET, -3600), (RUN, 1), (SET, 3600), (RUN, 118)], [(RUN, 2)]),
-    "asked for while it was behind": (1800, [(SET, -3600)], [], [(SET, 3600)]),
-    "asked for behind a jump": (60, [(SET, DAY_SECONDS)], [(RUN, 59)], [(RUN, 2)]),
+    "scheduled while it lagged": (1800, [(SET, -3600)], [], [(SET, 3600)]),
+    "scheduled after a jump": (60, [(SET, DAY_SECONDS)], [(RUN, 59)], [(RUN, 2)]),
     "not before its instant": (1, [], [(RUN, 0.999)], [(RUN, 0.001)]),
-    # Either clock may have been cut by up to a millisecond.
+    # Each clock may be truncated by up to a millisecond.
     "not early by the clock that runs steadily": (1, [], [(SET, -DAY_SECONDS), (RUN, 1)], [(RUN, 0.001)]),
 }
 
 
 @pytest.mark.parametrize(("seconds", "before", "not_yet", "till_due"), DUE.values(), ids=DUE)
-def test_a_call_is_made_at_its_instant_whatever_the_clock_does(
+def test_call_is_made_at_its_instant_despite_clock_jumps(
     clock, machine, seconds, before, not_yet, till_due, monkeypatch
 ):
     monkeypatch.setattr("mirror_server.clock._CHECK_SECONDS", 0.01)
@@ -69,20 +69,20 @@ def test_a_call_is_made_at_its_instant_whatever_the_clock_does(
     def take(steps):
         for change, by in steps:
             change(machine, by)
-            # All that is due is called.
+            # All due calls are made.
             assert called(clock, -1).wait(PATIENCE_SECONDS)
 
     take(before)
     event = called(clock, seconds)
     take(not_yet)
     assert not event.is_set()
-    # It finds that out by itself.
+    # The clock notices the jump by itself.
     for change, by in till_due:
         change(machine, by)
     assert event.wait(PATIENCE_SECONDS)
 
 
-def test_nothing_is_as_old_as_a_clock_that_jumped_says_for_an_hour(clock, machine):
+def test_sure_now_ignores_a_forward_jump_for_an_hour(clock, machine):
     machine.set_clock(3 * DAY_SECONDS)
     machine.run(60)
     assert clock.sure_now() == BEGIN + 60_000
@@ -92,7 +92,7 @@ def test_nothing_is_as_old_as_a_clock_that_jumped_says_for_an_hour(clock, machin
     assert clock.sure_now() == clock.now() == BEGIN + (3 * DAY_SECONDS + HOUR_SECONDS + 60) * 1000
 
 
-def test_a_clock_that_jumped_and_is_right_again_was_never_believed(clock, machine, caplog):
+def test_corrected_jump_never_counts(clock, machine, caplog):
     for jumps in ([DAY_SECONDS, -DAY_SECONDS], [3 * DAY_SECONDS, -DAY_SECONDS, -2 * DAY_SECONDS]):
         for jump in jumps:
             machine.set_clock(jump)
@@ -108,9 +108,9 @@ def test_a_clock_that_jumped_and_is_right_again_was_never_believed(clock, machin
     st.lists(st.tuples(st.integers(-(10**8), 10**8) | st.integers(-90, 90), st.integers(0, 3 * HOUR_SECONDS))),
     st.none() | st.integers(-(10**8), 10**8),
 )
-def test_what_is_sure_is_never_later_than_the_clock_and_no_more_than_an_hour_behind_its_last_jump(jumps, known):
+def test_sure_now_never_exceeds_now_and_catches_up_an_hour_after_the_last_jump(jumps, known):
     machine = Machine()
-    with closing(machine.clock(last_known_at=None if known is None else BEGIN + known * 1000)) as clock:
+    with closing(machine.clock(newest_stored_at=None if known is None else BEGIN + known * 1000)) as clock:
         for jump, seconds in jumps:
             machine.set_clock(jump)
             assert clock.sure_now() <= clock.now()
@@ -120,16 +120,16 @@ def test_what_is_sure_is_never_later_than_the_clock_and_no_more_than_an_hour_beh
         assert clock.sure_now() == clock.now()
 
 
-def test_a_clock_that_is_kept_right_in_small_steps_is_believed(clock, machine, caplog):
+def test_small_clock_adjustments_count_at_once(clock, machine, caplog):
     for step in (2, -3, 5):
         machine.set_clock(step)
         assert clock.sure_now() == clock.now()
     assert not caplog.records
 
 
-def test_a_clock_that_is_far_ahead_at_the_start_is_not_believed_for_an_hour(machine):
+def test_clock_far_ahead_at_startup_counts_after_an_hour(machine):
     known_at = BEGIN - 400 * DAY_SECONDS * 1000
-    with closing(machine.clock(last_known_at=known_at)) as clock:
+    with closing(machine.clock(newest_stored_at=known_at)) as clock:
         assert clock.sure_now() == known_at
         machine.run(HOUR_SECONDS)
         assert clock.sure_now() == machine.clocks[0]
@@ -137,17 +137,17 @@ def test_a_clock_that_is_far_ahead_at_the_start_is_not_believed_for_an_hour(mach
 
 @pytest.fixture
 def running(new_server: Callable[..., Any], machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A server by the clock of this machine."""
+    """A server with the clock of this machine."""
     monkeypatch.setattr("mirror_server.server.SystemClock", machine.clock)
     return new_server(manual_clock=False)
 
 
-def test_a_request_never_ends_before_it_began(running, machine):
+def test_request_never_ends_before_it_started(running, machine):
     key = running.key()
     switch = {"path": "/3311/0/5850", "value": "0", "writable": True}
     device_id = running.add_device(key, "light-1", switch)
     running.patch(key, device_id, online=False)
-    placed = running.place(key, device_id, "w", "PUT", switch["path"], value="1")
+    placed = running.submit(key, device_id, "w", "PUT", switch["path"], value="1")
     machine.set_clock(-HOUR_SECONDS)
     running.patch(key, device_id, online=True)
     (ended,) = wait_until(lambda: [body for _, body in running.log(key) if body.get("id") == "w"])
@@ -159,13 +159,13 @@ def test_a_request_never_ends_before_it_began(running, machine):
 
 
 def looked_after(server: Any) -> None:
-    """The round of the housekeeping that is due was done."""
+    """Wait until the due run of the housekeeping is done."""
     server.services._housekeeping._clean_up()
     assert server.services.database.settle(60)
 
 
-def test_what_was_kept_long_enough_goes_an_hour_after_the_clock_jumped(running, machine):
-    """It cannot be had back, and the clock may have been set wrong."""
+def test_expired_data_is_deleted_an_hour_after_a_clock_jump(running, machine):
+    """Deletion cannot be undone, and the clock may be wrong."""
     key = running.key()
     device_id = running.add_device(key, "sensor-1")
     running.patch(key, device_id, online=False)
@@ -181,7 +181,7 @@ def test_what_was_kept_long_enough_goes_an_hour_after_the_clock_jumped(running, 
     wait_until(lambda: "registrations" not in dict(running.log(key)))
 
 
-def test_a_pause_that_began_before_the_clock_was_set_back_is_over_in_time_after_a_restart(running, machine):
+def test_webhook_pause_from_before_a_backward_jump_ends_in_time_after_a_restart(running, machine):
     key = running.key()
     app_id, now = key.split("_")[1], running.now
     with WebhookReceiver() as receiver:
@@ -195,28 +195,28 @@ def test_a_pause_that_began_before_the_clock_was_set_back_is_over_in_time_after_
         running.services.database.write(fail)
         running.restart()
         running.add_device(key, "sensor-1")
-        # Done one after the other, so that it waits by now.
+        # Work is done in order, so it waits now.
         running.services.webhooks.delete("nobody").result(PATIENCE_SECONDS)
         machine.run(2)
         assert receiver.wait(0, PATIENCE_SECONDS).entries
 
 
-def test_a_database_that_knows_of_later_times_is_told_of_at_the_start(running, machine, caplog):
+def test_stored_times_in_the_future_are_logged_at_startup(running, machine, caplog):
     running.add_device(running.key(), "sensor-1")
     machine.set_clock(-DAY_SECONDS)
     running.restart()
-    assert [record.levelname for record in caplog.records if "which is yet to come" in record.message] == ["WARNING"]
+    assert [record.levelname for record in caplog.records if "is in the future" in record.message] == ["WARNING"]
     caplog.clear()
     machine.set_clock(DAY_SECONDS)
     running.restart()
-    assert "which is yet to come" not in caplog.text
+    assert "is in the future" not in caplog.text
 
 
-def test_a_manual_clock_begins_behind_all_that_happened_by_that_of_the_system(running, machine):
+def test_manual_clock_starts_after_the_newest_stored_time(running, machine):
     key = running.key()
     device_id = running.add_device(key, "sensor-1")
     running.patch(key, device_id, online=False)
     machine.run(DAY_SECONDS)
-    running.place(key, device_id, "r", "GET", "/3303/0/5700")
+    running.submit(key, device_id, "r", "GET", "/3303/0/5700")
     clock = _clock(replace(running.settings, manual_clock=True), running.services.database)
     assert clock.now() == machine.clocks[0]

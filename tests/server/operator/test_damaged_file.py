@@ -1,4 +1,4 @@
-"""A damaged SQLite file is told of with its tables and a cure, and nothing goes on with it."""
+"""A damaged SQLite file is reported with its tables and a cure, and not used."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import databases
 import pytest
-from operator_commands import refused, refused_in_one_line
+from operator_commands import assert_fails, assert_fails_in_one_line
 
 from mirror_server.hooks import open_database, read_settings
 from mirror_server.server import Services
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.sqlite
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A file with some devices."""
+    """A database file with some devices."""
     path = tmp_path / "mirror.db"
     open_database(f"sqlite:///{path}").close()
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -52,23 +52,23 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize(("told", "damage"), DAMAGES.items())
-def test_nothing_goes_on_with_a_damaged_file_and_check_tells_which_table_it_is(path, tmp_path, damage, told):
+def test_damaged_file_is_rejected_and_check_names_the_table(path, tmp_path, damage, told):
     damage(path)
     before, url = path.read_bytes(), f"sqlite:///{path}"
-    checked = refused(url, "check", told=told)
+    checked = assert_fails(url, "check", message=told)
     assert told in checked.stdout
     assert re.search(r"found \d problems?; restore a backup", checked.stderr)
-    with pytest.raises(DatabaseError, match=r"'mirror-server check' tells what is damaged; restore a backup"):
+    with pytest.raises(DatabaseError, match=r"'mirror-server check' lists the damage; restore a backup"):
         Services(read_settings(database_url=url))
     for arguments in (["backup", tmp_path / "copy.db"], ["erase", "d", "--yes"], ["keys", "create", "a"]):
-        refused_in_one_line(url, *arguments, told="restore a backup")
-    refused_in_one_line(f"sqlite:///{tmp_path}/new.db", "restore", path, told="")
+        assert_fails_in_one_line(url, *arguments, message="restore a backup")
+    assert_fails_in_one_line(f"sqlite:///{tmp_path}/new.db", "restore", path, message="")
     assert path.read_bytes() == before
     assert not (tmp_path / "copy.db").exists()
     assert not (tmp_path / "new.db").exists()
 
 
-def test_a_damaged_old_file_is_not_upgraded(path, next_version):
+def test_damaged_old_file_is_not_upgraded(path, next_version):
     overwrite(path, b"\x00" * 200, "settings")
     with pytest.raises(DatabaseError, match="restore a backup"):
         open_database(f"sqlite:///{path}")
@@ -76,8 +76,8 @@ def test_a_damaged_old_file_is_not_upgraded(path, next_version):
 
 
 @pytest.mark.parametrize("command", [["check"], ["keys", "list"], ["backup", "copy.db"]])
-def test_an_empty_file_is_no_database(tmp_path, monkeypatch, command):
+def test_empty_file_is_not_a_database(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty.db").touch()
-    refused("sqlite:///empty.db", *command, told="it is empty")
+    assert_fails("sqlite:///empty.db", *command, message="it is empty")
     assert (tmp_path / "empty.db").stat().st_size == 0

@@ -1,4 +1,4 @@
-"""A start that is interrupted, or finds its address taken: it ends in order, and says what to do."""
+"""An interrupted start, or one with an address in use, ends cleanly with a cure."""
 
 import signal
 
@@ -12,7 +12,7 @@ from mirror_server.web.serve import listen, serve
 
 @pytest.mark.parametrize("when", ["announced", "before", "after"])
 @pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_during_the_start_stops_the_server_in_order(tmp_path, monkeypatch, sig, when):
+def test_signal_during_startup_stops_the_server_cleanly(tmp_path, monkeypatch, sig, when):
     services = Services(read_settings(database_url=f"sqlite:///{tmp_path}/mirror.db", manual_clock=True))
     handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     start, close, steps = services.start, services.close, []
@@ -45,6 +45,6 @@ def test_a_signal_during_the_start_stops_the_server_in_order(tmp_path, monkeypat
         ("192.0.2.1", "Cannot assign requested address; choose an address of this machine with --host$"),
     ],
 )
-def test_an_address_that_cannot_be_had_names_the_option_that_helps(host, told):
+def test_unavailable_address_error_names_the_option(host, told):
     with listen("127.0.0.1", 0) as listener, pytest.raises(CannotServe, match=told):
         listen(host, listener.getsockname()[1])

@@ -1,4 +1,4 @@
-"""A key is renewed without losing the application: the new and the old one hold for the overlap."""
+"""Renewing a key preserves its application. Both keys are valid during the overlap."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 import databases
 import pytest
-from operator_commands import done, refused
+from operator_commands import assert_fails, done
 
 from mirror_server.clock import wall_time
 from mirror_server.core.errors import ApiError
@@ -34,7 +34,7 @@ def renew(url: str, name: str, overlap: str = "24h") -> str:
 
 
 class Door:
-    """A authenticator on a clock that the test sets, and the keys in front of it."""
+    """An authenticator with a clock that the test sets, and its keys."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -66,7 +66,7 @@ def door(database: Database) -> Door:
     return Door(database)
 
 
-def test_each_key_before_is_good_for_its_overlap(door):
+def test_previous_key_is_valid_for_its_overlap(door):
     other, keys_of_app = door.create("other"), [door.create("app"), door.renew("app")]
     assert len({app_of(key) for key in keys_of_app}) == 1
     door.advance(3600)
@@ -82,7 +82,7 @@ def test_each_key_before_is_good_for_its_overlap(door):
 
 
 @pytest.mark.parametrize("overlap_seconds", [0, 60])
-def test_none_before_is_good_for_longer_than_the_last_overlap(door, overlap_seconds):
+def test_earlier_keys_end_with_the_last_overlap_at_the_latest(door, overlap_seconds):
     first = door.create("app")
     second = door.renew("app")
     third = door.renew("app", overlap_seconds)
@@ -91,14 +91,14 @@ def test_none_before_is_good_for_longer_than_the_last_overlap(door, overlap_seco
     assert [door.admits(key) for key in (first, second, third)] == [False, False, True]
 
 
-def test_the_right_half_of_another_key_does_not_open_it(door):
+def test_secret_of_another_key_is_rejected(door):
     mine, other = door.create("app"), door.create("other")
     door.renew("app")
     door.renew("other")
     assert not door.admits("_".join([*mine.split("_", 2)[:2], other.split("_", 2)[2]]))
 
 
-def test_the_application_stays_while_the_server_runs(server, key, url):
+def test_renewal_preserves_the_application_while_the_server_runs(server, key, url):
     device_id = server.add_device(key, "light-1")
     server.call(key, "PUT", "/v2/subscriptions", json=RULES)
     server.subscribe(key, device_id)
@@ -123,7 +123,7 @@ def test_the_application_stays_while_the_server_runs(server, key, url):
     assert [server.call(one, "GET", URL).status_code for one in (key, new)] == [401, 401]
 
 
-def test_the_list_tells_until_when_the_key_before_is_good(tmp_path):
+def test_list_has_the_end_of_the_previous_key(tmp_path):
     url = databases.new_database_url(tmp_path)
     done(url, "keys", "create", "app")
     key = renew(url, "app", "7d")
@@ -135,31 +135,31 @@ def test_the_list_tells_until_when_the_key_before_is_good(tmp_path):
     assert done(url, "keys", "list").endswith("\tin use\n")
 
 
-def test_a_revoked_key_is_useless_in_every_form(server, key, url):
+def test_all_secrets_of_a_revoked_key_are_rejected(server, key, url):
     new = renew(url, app_of(key))
     done(url, "keys", "revoke", app_of(key))
     assert [server.call(one, "GET", URL).status_code for one in (key, new)] == [401, 401]
     assert databases.query(url, "SELECT * FROM former_secrets") == []
-    refused(url, "keys", "renew", app_of(key), told="no key in use")
+    assert_fails(url, "keys", "renew", app_of(key), message="no key in use")
 
 
-def test_what_cannot_be_meant_is_refused_and_changes_nothing(tmp_path):
+def test_ambiguous_or_unknown_key_name_is_an_error_and_changes_nothing(tmp_path):
     url = databases.new_database_url(tmp_path)
     first, second, _ = (done(url, "keys", "create", name) for name in ("twice", "twice", "app"))
     before = databases.query(url, "SELECT * FROM access_keys ORDER BY key_id")
-    refused(url, "keys", "renew", "nobody", told="keys list")
-    assert app_of(second) in refused(url, "keys", "renew", "twice", told=app_of(first)).output
+    assert_fails(url, "keys", "renew", "nobody", message="keys list")
+    assert app_of(second) in assert_fails(url, "keys", "renew", "twice", message=app_of(first)).output
     for overlap in ("24", "-1h", "1.5h", "h", "1w", "100000d", ""):
-        refused(url, "keys", "renew", "app", "--overlap", overlap, told="24h", code=2)
-    refused(f"sqlite:///{tmp_path}/missing.db", "keys", "renew", "app", told="there is no database")
+        assert_fails(url, "keys", "renew", "app", "--overlap", overlap, message="24h", code=2)
+    assert_fails(f"sqlite:///{tmp_path}/missing.db", "keys", "renew", "app", message="there is no database")
     assert databases.query(url, "SELECT * FROM access_keys ORDER BY key_id") == before
 
 
 @pytest.mark.parametrize(
     ("command", "query"), [(("renew", "--overlap", "0"), "hold=55"), (("revoke",), "after=latest&hold=55")]
 )
-def test_held_poll_of_an_ended_key_delivers_nothing(server, key, other, url, held_poll, command, query):
-    poll = held_poll(key, query)
+def test_open_poll_of_an_ended_key_delivers_nothing(server, key, other, url, open_poll, command, query):
+    poll = open_poll(key, query)
     done(url, "keys", *command, app_of(key))
     server.add_device(other, "sensor-1")
     server.services.log.wake(app_of(key))
@@ -167,11 +167,11 @@ def test_held_poll_of_an_ended_key_delivers_nothing(server, key, other, url, hel
     assert "sensor-1" not in poll.result(60).text
 
 
-def test_held_poll_ends_with_the_overlap_of_its_key(server, key, url, held_poll, monkeypatch):
-    poll = held_poll(key, "hold=55")
+def test_open_poll_ends_with_the_overlap_of_its_key(server, key, url, open_poll, monkeypatch):
+    poll = open_poll(key, "hold=55")
     new = renew(url, app_of(key), "1h")
     monkeypatch.setattr(server.app._admission._authenticator, "_now", lambda: wall_time() + 3_600_001)
     server.add_device(new, "sensor-1")
     assert poll.result(60).status_code == 401
-    # The entry was not taken by the failed poll.
+    # The failed poll did not consume the entry.
     assert "registrations" in server.call(new, "GET", "/v2/notification/pull?hold=0").json

@@ -1,4 +1,4 @@
-"""What an operator does to a database: backup, restore, check, erase. Source: specification 1.5, 2.1."""
+"""Commands for a database: backup, restore, check, erase. Source: specification 1.5, 2.1."""
 
 import json
 import resource
@@ -14,7 +14,15 @@ import databases
 import pytest
 from devices_in_memory import DevicesInMemory
 from filelock import FileLock
-from operator_commands import done, erased_rows, is_nothing_left, refused, refused_in_one_line, run, stored_bytes
+from operator_commands import (
+    assert_fails,
+    assert_fails_in_one_line,
+    done,
+    erased_rows,
+    is_nothing_left,
+    run,
+    stored_bytes,
+)
 
 from mirror_server.core.commands import CommandRequest
 from mirror_server.core.errors import ApiError
@@ -35,13 +43,13 @@ PATH = "/3303/0/5750"
 
 @pytest.fixture
 def restored(tmp_path: Path) -> str:
-    """A database that is not there before a backup is restored to it."""
+    """The URL of a database that a restore creates."""
     return f"sqlite:///{tmp_path}/restored.db"
 
 
 @pytest.fixture
 def backup(tmp_path: Path) -> Path:
-    """The backup of a database without anything in it."""
+    """The backup of an empty database."""
     open_database(f"sqlite:///{tmp_path}/copy.db").close()
     return tmp_path / "copy.db"
 
@@ -57,7 +65,7 @@ def last_revision(database: Database) -> int:
 
 @contextmanager
 def served(url: str) -> Iterator[tuple[Services, DevicesInMemory]]:
-    """A server that was not there before or is there again, to which devices can come."""
+    """Start a server on a new or restored database, with devices."""
     with closing(Services(read_settings(database_url=url, manual_clock=True))) as running:
         devices = DevicesInMemory()
         devices.join(running)
@@ -82,7 +90,7 @@ def devices(running: tuple[Services, DevicesInMemory]) -> DevicesInMemory:
 
 
 def new_application(services: Services) -> str:
-    """The id of an application whose log is kept."""
+    """The id of an application with a log."""
     key = keys.create(services.database, "test", tuple(Scope), services.clock.now())
     identity = key.split("_")[1]
     services.log.ensure_log(identity)
@@ -100,7 +108,7 @@ def put_webhook(services: Services, app_id: str) -> None:
 
 
 def write(services: Services, app_id: str, device_id: str, value: bytes) -> None:
-    """A write that is stored, answered and logged."""
+    """Store a write with its response and log entries."""
     request = CommandRequest("PUT", PATH, payload=value, content_type="text/plain")
     services.commands.submit(CommandSubmission(app_id, device_id, request, uuid4().hex)).result(60)
     assert services.database.settle(60)
@@ -108,7 +116,7 @@ def write(services: Services, app_id: str, device_id: str, value: bytes) -> None
 
 @pytest.fixture
 def device_ids(services: Services, devices: DevicesInMemory, app_id: str) -> list[str]:
-    """Two devices with a written value each, the first one's a secret."""
+    """Two devices with a written value each; that of the first one is a secret."""
     resource = {"path": PATH, "writable": True, "observable": True}
     device_ids = [devices.add(name, resource) for name in ("light-1", "light-2")]
     for device_id in device_ids:
@@ -122,9 +130,7 @@ def device_ids(services: Services, devices: DevicesInMemory, app_id: str) -> lis
 
 
 @pytest.mark.sqlite
-def test_a_backup_of_a_running_server_is_restored_with_all_it_held(
-    services, app_id, device_ids, tmp_path, url, restored
-):
+def test_backup_of_a_running_server_is_restored_completely(services, app_id, device_ids, tmp_path, url, restored):
     before = services.devices.device_object(app_id, device_ids[0], serialize.device_content)
     done(url, "backup", tmp_path / "copy.db")
     done(restored, "restore", tmp_path / "copy.db")
@@ -137,14 +143,14 @@ def test_a_backup_of_a_running_server_is_restored_with_all_it_held(
 def test_neither_backup_nor_restore_overwrites_a_file(services, backup, tmp_path, url):
     taken = tmp_path / "taken.db"
     taken.write_text("mine")
-    refused(url, "backup", taken, told="is there already")
+    assert_fails(url, "backup", taken, message="exists already")
     told = "already exists and is not overwritten"
-    assert "-wal" in refused(url, "restore", backup, told=told).output
+    assert "-wal" in assert_fails(url, "restore", backup, message=told).output
     assert taken.read_text() == "mine"
 
 
 @pytest.mark.sqlite
-def test_erasing_leaves_nothing_of_the_device_and_all_of_the_others(services, device_ids, tmp_path, url):
+def test_erase_deletes_all_of_the_device_and_nothing_of_others(services, device_ids, tmp_path, url):
     erased, kept = device_ids
     assert SECRET in stored_bytes(tmp_path)
     rows = erased_rows(url, erased)
@@ -157,7 +163,7 @@ def test_erasing_leaves_nothing_of_the_device_and_all_of_the_others(services, de
     assert is_well(url)
 
 
-def test_readers_are_told_of_the_gap_that_erasing_made(services, app_id, device_ids, url):
+def test_erase_makes_a_gap_for_readers(services, app_id, device_ids, url):
     write(services, app_id, device_ids[0], b"again")
     every = services.log.read(app_id, 0).cursor
     done(url, "erase", device_ids[1], "--yes")
@@ -171,10 +177,10 @@ def test_readers_are_told_of_the_gap_that_erasing_made(services, app_id, device_
     assert sorted(seen + missed) == list(range(1, every + 1))
 
 
-def test_erasing_asks_first_and_says_when_there_is_nothing(services, device_ids, url):
+def test_erase_prompts_first_and_reports_an_unknown_device(services, device_ids, url):
     assert run(url, "erase", device_ids[0], input="n\n").exit_code == 1
     assert services.devices.device(device_ids[0])
-    refused(url, "erase", "nobody", "--yes", told="nothing is stored")
+    assert_fails(url, "erase", "nobody", "--yes", message="nothing is stored")
 
 
 @pytest.mark.parametrize(
@@ -185,22 +191,22 @@ def test_erasing_asks_first_and_says_when_there_is_nothing(services, device_ids,
         ("UPDATE logs SET last_seq = 1", "beyond its last number"),
         ("UPDATE logs SET stored_bytes = stored_bytes + 1", "not the sum of its entries"),
         ("UPDATE logs SET position = 1000", "a position is beyond"),
-        ("DELETE FROM subscriptions", "nobody is subscribed to it"),
+        ("DELETE FROM subscriptions", "no one is subscribed to it"),
         ("DELETE FROM logs", "belongs to no log"),
         pytest.param("DELETE FROM devices", "a device that is not there", marks=pytest.mark.sqlite),
     ],
 )
-def test_check_finds_what_is_wrong(services, device_ids, url, damage, told):
+def test_check_finds_violations(services, device_ids, url, damage, told):
     done(url, "check")
     databases.execute(url, damage)
-    refused(url, "check", told=told)
+    assert_fails(url, "check", message=told)
 
 
-def test_check_counts_what_is_wrong_and_shows_the_first_twenty(services, app_id, url):
+def test_check_counts_violations_and_lists_the_first_twenty(services, app_id, url):
     row = "INSERT INTO notifications (app_id, seq, logged_at, device_id, kind, body) VALUES ('none', ?, 0, 'd', 'n', ?)"
     rows = [(seq, b"") for seq in range(1, 1235)]
     services.database.write(lambda session: session.run_many(row, rows))
-    found = refused(url, "check", told="an entry belongs to no log: 1,234\n")
+    found = assert_fails(url, "check", message="an entry belongs to no log: 1,234\n")
     _, *examples, more = found.stdout.splitlines()
     assert len(examples) == len(set(examples)) == 20
     assert all(example.startswith("  none ") for example in examples)
@@ -208,7 +214,7 @@ def test_check_counts_what_is_wrong_and_shows_the_first_twenty(services, app_id,
     assert "found 1,234 problems; restore a backup" in found.stderr
 
 
-def test_a_database_or_backup_of_a_newer_version_is_refused_with_a_cure(tmp_path, url, backup, restored):
+def test_newer_database_or_backup_is_rejected_with_a_cure(tmp_path, url, backup, restored):
     branch = schema.CORE
     for one in (url, f"sqlite:///{backup}"):
         databases.execute(one, f"UPDATE mirror_schema SET version = '9999' WHERE branch = '{branch.name}'")
@@ -218,22 +224,22 @@ def test_a_database_or_backup_of_a_newer_version_is_refused_with_a_cure(tmp_path
     )
     told = f"the database {shown(url).removeprefix('sqlite:///')} {newer}"
     for command in (["check"], ["keys", "list"], ["backup", tmp_path / "another.db"]):
-        refused_in_one_line(url, *command, told=told)
-    refused(restored, "restore", backup, told=newer)
+        assert_fails_in_one_line(url, *command, message=told)
+    assert_fails(restored, "restore", backup, message=newer)
     assert not (tmp_path / "restored.db").exists()
 
 
-NO_DATABASE = "this is no database, it is a text that is long enough to be looked at"
+NO_DATABASE = "this is not a database, it is a text that is long enough to be looked at"
 
 
-def test_a_database_that_cannot_be_opened_is_one_clear_error(tmp_path):
+def test_database_that_cannot_be_opened_is_one_clear_error(tmp_path):
     (tmp_path / "no.db").write_text(NO_DATABASE)
     for name in ("missing/mirror.db", "no.db"):
         with pytest.raises(DatabaseError, match="cannot open"):
             open_database(f"sqlite:///{tmp_path}/{name}")
 
 
-def test_a_url_that_names_no_database_is_one_clear_error(monkeypatch):
+def test_invalid_database_url_is_one_clear_error(monkeypatch):
     for scheme in ("postgresql", "postgres"):
         monkeypatch.delitem(LOCATIONS, scheme, raising=False)
     for url, told in (
@@ -243,10 +249,10 @@ def test_a_url_that_names_no_database_is_one_clear_error(monkeypatch):
         ("postgres://me:secret@host/db", "write the database as sqlite:///FILE"),
     ):
         for arguments in (["keys", "list"], ["check"]):
-            assert "secret" not in refused_in_one_line(url, *arguments, told=told)
+            assert "secret" not in assert_fails_in_one_line(url, *arguments, message=told)
 
 
-def test_a_shown_url_has_no_password():
+def test_displayed_url_has_no_password():
     for url in (
         "postgresql://me:secret@host/db",
         "postgresql://me:se@cret@host:5432/db?sslmode=require",
@@ -258,18 +264,18 @@ def test_a_shown_url_has_no_password():
         assert shown(url) == url
 
 
-def test_what_is_read_still_is_not_purged_and_told_until_it_is(services, device_ids, tmp_path, url, monkeypatch):
+def test_erase_reports_unpurged_data_while_the_file_is_being_read(services, device_ids, tmp_path, url, monkeypatch):
     monkeypatch.setattr(sys.modules[type(services.database.backend).__module__], "BUSY_SECONDS", 0.1)
     erase = (url, "erase", device_ids[0], "--yes")
     with services.database.read() as session:
         session.scalar("SELECT count(*) FROM devices")
-        assert json.loads(refused(*erase, told="run this again").stdout)["purged"] is False
+        assert json.loads(assert_fails(*erase, message="run this again").stdout)["purged"] is False
         assert databases.ON_POSTGRESQL or SECRET in stored_bytes(tmp_path)
-    refused(*erase, told="nothing is stored")
+    assert_fails(*erase, message="nothing is stored")
     assert is_nothing_left(tmp_path, SECRET.decode())
 
 
-def test_a_mistyped_database_is_told_and_not_made(tmp_path, monkeypatch):
+def test_mistyped_database_is_an_error_and_not_created(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for arguments in (
         ["backup", "copy.db"],
@@ -277,14 +283,12 @@ def test_a_mistyped_database_is_told_and_not_made(tmp_path, monkeypatch):
         ["erase", "d", "--yes"],
         ["keys", "list"],
     ):
-        refused("sqlite:///mirorr.db", *arguments, told="there is no database mirorr.db")
+        assert_fails("sqlite:///mirorr.db", *arguments, message="there is no database mirorr.db")
         assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.sqlite
-def test_a_backup_of_an_older_version_is_of_that_version_and_is_upgraded_where_it_is_restored(
-    tmp_path, url, restored, next_version
-):
+def test_backup_of_an_older_version_is_upgraded_at_restore(tmp_path, url, restored, next_version):
     done(url, "backup", tmp_path / "copy.db")
     done(restored, "restore", tmp_path / "copy.db")
     assert is_well(restored)
@@ -292,8 +296,8 @@ def test_a_backup_of_an_older_version_is_of_that_version_and_is_upgraded_where_i
     assert upgraded == [False, False, True]
 
 
-def test_what_was_counted_after_a_backup_is_not_counted_again_when_it_is_restored(tmp_path, backup, restored):
-    """Who asks what has changed since a number that is lost would not hear of the changes counted up to it anew."""
+def test_restore_skips_numbers_used_after_the_backup(tmp_path, backup, restored):
+    """Otherwise a reader with a lost number would miss the new changes up to it."""
     databases.execute(
         f"sqlite:///{backup}",
         "UPDATE revisions SET last_revision = 11",
@@ -315,12 +319,12 @@ def test_what_was_counted_after_a_backup_is_not_counted_again_when_it_is_restore
 
 
 def happen(services: Services, times: int) -> None:
-    """Something that all applications are told."""
+    """Log an event for all applications."""
     for _ in range(times):
         services.devices.registered(Registration("light-3", "Light", False, 3600, (), "test")).result(60)
 
 
-def test_a_database_that_was_put_back_by_other_means_can_be_told_so(url):
+def test_mark_restored_skips_numbers_of_lost_changes(url):
     with served(url) as (services, _):
         app_id, idle = new_application(services), new_application(services)
         happen(services, 3)
@@ -331,7 +335,7 @@ def test_a_database_that_was_put_back_by_other_means_can_be_told_so(url):
         revision = last_revision(services.database)
         put_webhook(services, app_id)
         assert services.webhooks.backlog(app_id) == 3
-        refused(url, "mark-restored", told="stop it first")
+        assert_fails(url, "mark-restored", message="stop it first")
     done(url, "mark-restored")
     with closing(Services(read_settings(database_url=url, manual_clock=True))) as running:
         assert running.webhooks.backlog(app_id) == 3
@@ -339,7 +343,7 @@ def test_a_database_that_was_put_back_by_other_means_can_be_told_so(url):
         assert last_revision(running.database) > revision + 1_000_000
         assert is_well(url)
     with served(url) as (services, _):
-        # Who has read more than there is now misses nothing that is new, and hears of what is lost.
+        # A reader beyond the end misses nothing new, and gets the loss as a gap.
         end = services.log.last_seq(app_id)
         missed = services.log.read(app_id, read_up_to)
         assert (missed.gap, missed.entries, missed.cursor) == ((read_up_to + 1, end), [], end)
@@ -347,8 +351,8 @@ def test_a_database_that_was_put_back_by_other_means_can_be_told_so(url):
         assert [entry.seq for entry in services.log.read(app_id, read_up_to).entries] == [end + 1, end + 2]
 
 
-def test_a_new_database_has_none_of_the_numbers_of_one_that_was_lost(tmp_path):
-    """Its devices may be the same: what was taken of the lost one would show as unchanged what is another one here."""
+def test_new_database_uses_no_numbers_of_a_lost_one(tmp_path):
+    """The devices may be the same, so a snapshot of the lost database would hide their changes."""
     folders = [tmp_path / name for name in ("lost", "new")]
     for folder in folders:
         folder.mkdir()
@@ -364,8 +368,8 @@ def test_a_new_database_has_none_of_the_numbers_of_one_that_was_lost(tmp_path):
 
 
 @pytest.mark.process
-def test_a_restore_that_is_killed_leaves_no_part_of_a_database_and_is_done_again(tmp_path, backup, restored):
-    """A part would be in the way of the next restore, and a server would begin with an empty one."""
+def test_killed_restore_leaves_no_file_and_can_be_repeated(tmp_path, backup, restored):
+    """A partial file would block the next restore, and a server would start with it."""
     target = tmp_path / "restored.db"
     databases.execute(f"sqlite:///{backup}", "INSERT INTO settings VALUES ('kept', 'x')")
     program = """
@@ -390,19 +394,19 @@ files.copy(Path(sys.argv[1]), Path(sys.argv[2]), [schema.CORE])
     assert databases.query(restored, "SELECT value FROM settings WHERE name = 'kept'") == [("x",)]
 
 
-def test_what_is_no_backup_is_not_restored(tmp_path, restored):
+def test_invalid_backup_is_not_restored(tmp_path, restored):
     for name, content in (("text.db", NO_DATABASE), ("empty.db", "")):
         (tmp_path / name).write_text(content)
-        refused(restored, "restore", tmp_path / name, told="is no backup of a mirror")
+        assert_fails(restored, "restore", tmp_path / name, message="is not a backup of a mirror")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.db", "text.db"]
 
 
 @pytest.mark.sqlite
-def test_a_backup_that_finds_no_room_leaves_no_part_of_itself(services, device_ids, tmp_path, url):
+def test_backup_on_a_full_disk_leaves_no_file(services, device_ids, tmp_path, url):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
     try:
-        refused(url, "backup", tmp_path / "copy.db", told="make room")
+        assert_fails(url, "backup", tmp_path / "copy.db", message="make room")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     there = {path.name.removeprefix("mirror.db") for path in tmp_path.iterdir()}
@@ -410,13 +414,13 @@ def test_a_backup_that_finds_no_room_leaves_no_part_of_itself(services, device_i
 
 
 @pytest.mark.sqlite
-def test_what_is_committed_is_on_disk(services):
-    """A process that is killed loses nothing either way; a machine that loses its power would."""
+def test_committed_data_is_on_disk(services):
+    """A killed process loses nothing either way, but a power failure would."""
     assert services.database.write(lambda session: session.scalar("PRAGMA synchronous")) == 2
     assert services.database.write(lambda session: session.scalar("PRAGMA journal_mode")) == "wal"
 
 
-def test_nothing_goes_on_for_a_key_that_is_revoked(services, devices, app_id, device_ids, tmp_path, url):
+def test_revoked_key_loses_webhook_rules_and_subscriptions(services, devices, app_id, device_ids, tmp_path, url):
     services.subscriptions.put_rules(app_id, '[{"resource-path":["/3303/*"]}]').result(60)
     devices.update(device_ids[0])
     put_webhook(services, app_id)
@@ -430,7 +434,7 @@ def test_nothing_goes_on_for_a_key_that_is_revoked(services, devices, app_id, de
     assert is_well(url)
 
 
-def test_erasing_removes_the_rules_that_name_the_device_and_counts_them(services, device_ids, tmp_path, url):
+def test_erase_deletes_and_counts_the_rules_that_name_the_device(services, device_ids, tmp_path, url):
     erased, kept = device_ids
     name, other_name = (services.devices.device(device_id).endpoint_name for device_id in device_ids)
     every = {"endpoint-name": None, "resource-path": ["/3303/*"]}
@@ -448,7 +452,7 @@ def test_erasing_removes_the_rules_that_name_the_device_and_counts_them(services
     assert services.devices.device(kept)
 
 
-def test_erasing_a_device_that_only_a_rule_names_is_told_once(services, app_id, url):
+def test_erase_of_a_device_named_only_by_a_rule_succeeds_once(services, app_id, url):
     device_id = "015f" + "0" * 28
     rules = [{"endpoint-name": device_id}, {"endpoint-name": None}]
     services.subscriptions.put_rules(app_id, json.dumps(rules)).result(60)
@@ -458,14 +462,14 @@ def test_erasing_a_device_that_only_a_rule_names_is_told_once(services, app_id, 
 
 @pytest.mark.sqlite
 @pytest.mark.parametrize("command", [["check"], ["keys", "list"], ["keys", "create", "app"]])
-def test_a_file_that_an_older_version_serves_is_not_upgraded(tmp_path, url, command, next_version):
+def test_file_served_by_an_older_version_is_not_upgraded(tmp_path, url, command, next_version):
     with FileLock(tmp_path / "mirror.db.lock"):
-        refused(url, *command, told="of an older version, whose server runs; stop that one first")
+        assert_fails(url, *command, message="of an older version, whose server runs; stop that one first")
         assert "names" not in databases.tables(url)
     done(url, *command)
 
 
-def test_a_key_has_a_name_that_can_be_seen(services, url):
+def test_key_name_must_be_printable(services, url):
     for name in (
         "",
         " ",
@@ -474,5 +478,5 @@ def test_a_key_has_a_name_that_can_be_seen(services, url):
         "\x1b[31m",
     ):
         before = done(url, "keys", "list")
-        refused(url, "keys", "create", name, told="Error: ", code=2)
+        assert_fails(url, "keys", "create", name, message="Error: ", code=2)
         assert done(url, "keys", "list") == before

@@ -1,4 +1,4 @@
-"""One file has one server, by whatever name, and nobody but its owner can keep it from starting."""
+"""A file has one server, under all its names, and only its owner can block the start."""
 
 import os
 import sqlite3
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import databases
 import pytest
-from operator_commands import done, refused, run
+from operator_commands import assert_fails, done, run
 
 from mirror_server.hooks import read_settings
 from mirror_server.server import Services
@@ -33,7 +33,7 @@ def other_name(request: pytest.FixtureRequest, path: Path) -> Path:
     return other
 
 
-def test_a_file_that_is_served_is_refused_by_every_name_until_it_is_free(path, other_name):
+def test_served_file_is_locked_under_every_name(path, other_name):
     for first, second in ((path, other_name), (other_name, path)):
         lock = ServingLock(first)
         for name in (first, second):
@@ -43,7 +43,7 @@ def test_a_file_that_is_served_is_refused_by_every_name_until_it_is_free(path, o
         ServingLock(second).release()
 
 
-def test_a_name_of_a_file_that_is_not_there_yet_is_a_name_of_that_file(tmp_path):
+def test_lock_applies_to_links_to_a_missing_file(tmp_path):
     (tmp_path / "link.db").symlink_to("mirror.db")
     lock = ServingLock(tmp_path / "link.db")
     with pytest.raises(DatabaseError, match="another process serves"):
@@ -58,23 +58,23 @@ def test_commands_use_the_name_that_is_served(path, tmp_path, monkeypatch, argum
     other = f"sqlite:///{tmp_path}/other.db"
     (tmp_path / "other.db").hardlink_to(path)
     with closing(Services(read_settings(database_url=f"sqlite:///{path}"))):
-        refused(other, *arguments, told="is served under another name of the same file")
+        assert_fails(other, *arguments, message="is served under another name of the same file")
         assert "another name" not in run(f"sqlite:///{path}", *arguments).output
     assert "another name" not in run(other, *arguments).output
 
 
-def test_what_a_crash_left_in_the_log_of_another_name_is_not_lost(path, tmp_path):
-    """Opened by the second name, the file would miss what was accepted, and be damaged by the first one's log."""
+def test_wal_of_another_file_name_is_not_lost_after_a_crash(path, tmp_path):
+    """Opened under the second name, the file would miss accepted changes, and the first WAL would damage it."""
     other = tmp_path / "other.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("INSERT INTO settings VALUES ('accepted', 'x')")
         left = {file: file.read_bytes() for file in (path, path.with_name("mirror.db-wal"))}
-    # A process that is killed empties no log.
+    # A killed process does not checkpoint its WAL.
     for file, content in left.items():
         file.write_bytes(content)
     other.hardlink_to(path)
     cure = f"open it by that name first: mirror-server check --database sqlite:///{path}\n"
-    refused(f"sqlite:///{other}", "check", told=cure)
+    assert_fails(f"sqlite:///{other}", "check", message=cure)
     with pytest.raises(DatabaseError, match=r"are in the log of mirror\.db"):
         Services(read_settings(database_url=f"sqlite:///{other}"))
     for name in (path, other):
@@ -83,7 +83,7 @@ def test_what_a_crash_left_in_the_log_of_another_name_is_not_lost(path, tmp_path
 
 
 @pytest.mark.parametrize("is_there", [False, True])
-def test_the_lock_is_its_owners_alone(tmp_path, is_there):
+def test_lock_file_is_private_to_its_owner(tmp_path, is_there):
     lock_file = tmp_path / "mirror.db.lock"
     before = os.umask(0)
     try:

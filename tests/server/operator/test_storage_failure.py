@@ -1,4 +1,4 @@
-"""A disk that is full or cannot be written: told clearly, nothing half done, and over as soon as it is over."""
+"""A full or read-only disk: clear errors, no partial changes, and recovery when it works again."""
 
 import base64
 import itertools
@@ -31,7 +31,7 @@ def device(server, key):
     return server.add_device(key, "d", {"path": LEVEL, "value": "1", "writable": True, "observable": True})
 
 
-def test_what_cannot_be_stored_is_503_with_what_to_do_and_changes_nothing(server, key, device, disk):
+def test_failed_write_is_503_with_a_cure_and_changes_nothing(server, key, device, disk):
     server.subscribe(key, device, LEVEL)
     assert server.call(key, "PUT", "/v2/subscriptions", json=[{"endpoint-type": "mine"}]).status_code == 202
 
@@ -62,11 +62,11 @@ def state(server, key, device):
     return body, [server.call(key, "GET", path).get_data() for path in (*paths, EVERYTHING)]
 
 
-def test_meanwhile_all_is_read_and_what_happens_is_told_in_order_when_the_disk_is_back(server, key, device, disk):
+def test_reads_continue_during_a_disk_failure_and_events_are_stored_in_order_after_it(server, key, device, disk):
     newcomer = keys.create(server.services.database, "newcomer", tuple(Scope), server.now)
     server.subscribe(key, device, LEVEL)
     server.patch(key, device, latency_seconds=30)
-    server.place(key, device, "w", "PUT", LEVEL, value="8")
+    server.submit(key, device, "w", "PUT", LEVEL, value="8")
     before = server.observed(key)
     logged = server.call(key, "GET", EVERYTHING).get_data()
     disk.break_down()
@@ -82,14 +82,14 @@ def test_meanwhile_all_is_read_and_what_happens_is_told_in_order_when_the_disk_i
     desired = server.resource(key, device, LEVEL)["desired"]
     assert (desired["status"], base64.b64decode(desired["value"])) == (1, b"8")
     assert server.observed(key)[len(before) :] == [(device, value) for value in ("5", "6", "7", "8")]
-    # The log of an application that came meanwhile begins now.
+    # The log of an application that connected meanwhile starts now.
     assert server.call(newcomer, "GET", "/v2/notification/pull?after=latest&hold=0").headers["Mirror-Cursor"] == "0"
     server.registration(key, device, "PUT")
     assert server.kinds(newcomer) == ["reg-updates"]
 
 
 @pytest.mark.sqlite
-def test_a_full_disk_refuses_what_does_not_fit_and_takes_what_does(server, key, device):
+def test_full_disk_rejects_only_writes_that_do_not_fit(server, key, device):
     database = server.services.database
     pages = database.write(lambda session: session.scalar("PRAGMA page_count"))
     connection = database.backend._connection
@@ -104,7 +104,7 @@ def test_a_full_disk_refuses_what_does_not_fit_and_takes_what_does(server, key, 
     assert server.call(key, "GET", "/v2/subscriptions").json == rules
 
 
-def test_too_much_that_waits_is_refused_before_it_is_taken(server, key, device, hold_writer):
+def test_writes_beyond_the_queue_limit_are_429(server, key, device, hold_writer):
     database = server.services.database
     with hold_writer(database):
         for _ in range(MAX_WAITING):
@@ -118,8 +118,8 @@ def test_too_much_that_waits_is_refused_before_it_is_taken(server, key, device, 
     assert server.call(key, "GET", "/v2/subscriptions").json == []
 
 
-def refused(server, key, device):
-    """What is said of a write that is not stored."""
+def assert_rejected(server, key, device):
+    """Check the response to a write that is not stored."""
     request = {"method": "PUT", "uri": LEVEL, "payload-b64": "Nw=="}
     answer = server.call(key, "POST", f"/v2/device-requests/{device}?async-id=w", settled=False, json=request)
     assert (answer.status_code, answer.json["reason"]) == (503, "STORAGE_FAILED")
@@ -127,14 +127,14 @@ def refused(server, key, device):
 
 
 def is_accepted(server, key, device):
-    server.place(key, device, "w", "PUT", LEVEL, value="7")
+    server.submit(key, device, "w", "PUT", LEVEL, value="7")
     return server.responses(key) == {"w": (200, None)}
 
 
 @pytest.mark.sqlite
 @pytest.mark.parametrize("is_replaced", [False, True], ids=["removed", "replaced"])
-def test_nothing_is_accepted_into_a_file_that_lost_its_name(server, key, device, tmp_path, is_replaced):
-    """It is gone when the server ends, and all that was accepted meanwhile with it."""
+def test_writes_to_a_renamed_file_are_rejected(server, key, device, tmp_path, is_replaced):
+    """The unlinked file is deleted when the server ends, with all accepted changes."""
     path, elsewhere = path_of(server.settings.database_url), tmp_path / "elsewhere.db"
     server.services.database.backend.backup(tmp_path / "other.db")
     path.rename(elsewhere)
@@ -142,10 +142,10 @@ def test_nothing_is_accepted_into_a_file_that_lost_its_name(server, key, device,
         (tmp_path / "other.db").rename(path)
     ready = server.call(None, "GET", "/readyz")
     assert (ready.status_code, server.call(None, "GET", "/healthz").status_code) == (503, 200)
-    told = refused(server, key, device)
+    told = assert_rejected(server, key, device)
     assert ("replaced" if is_replaced else "removed") in told
     assert ("'mark-restored'" in told, str(path) in told) == (is_replaced, False)
-    # Those who read meanwhile see one database, and make none: as many as there is a connection for, and one more.
+    # Concurrent reads use one database and create none: one read per connection, and one more.
     with ExitStack() as readers, pytest.raises(StorageFailed, match="put the file back"):
         list(map(readers.enter_context, (server.services.database.read() for _ in itertools.count())))
     assert path.exists() == is_replaced
@@ -154,22 +154,22 @@ def test_nothing_is_accepted_into_a_file_that_lost_its_name(server, key, device,
 
 
 @pytest.mark.sqlite
-def test_what_happened_waits_while_the_file_cannot_be_found(server, key, device, disk, tmp_path):
-    """As on a network file system that fails for a moment."""
+def test_events_wait_while_the_file_is_missing(server, key, device, disk, tmp_path):
+    """Simulate a network file system that fails for a moment."""
     path, elsewhere = path_of(server.settings.database_url), tmp_path / "elsewhere.db"
     path.rename(elsewhere)
     path.symlink_to(path)
     happened = server.services.database.submit_durable(lambda session: session.run("DELETE FROM settings"))
-    refused(server, key, device)
+    assert_rejected(server, key, device)
     path.unlink()
     elsewhere.rename(path)
     assert happened.result(60) is not None
     assert is_accepted(server, key, device)
 
 
-def test_a_server_that_stops_while_the_disk_is_broken_gives_up_and_its_restart_goes_on(server, key, device, disk):
+def test_server_stops_despite_a_broken_disk_and_continues_after_a_restart(server, key, device, disk):
     server.patch(key, device, latency_seconds=30)
-    server.place(key, device, "w", "PUT", LEVEL, value="7")
+    server.submit(key, device, "w", "PUT", LEVEL, value="7")
     disk.break_down()
     server.services.clock.advance(31_000)
     postponed = server.services.database.submit_durable(lambda session: session.run("DELETE FROM settings"))

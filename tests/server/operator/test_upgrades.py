@@ -1,4 +1,4 @@
-"""A schema is made or changed whole or not at all."""
+"""A schema is created or changed completely or not at all."""
 
 import sqlite3
 import threading
@@ -23,7 +23,7 @@ EACH_STATE = pytest.mark.parametrize("state", ["new", "old", "without an extensi
 
 @pytest.fixture
 def url(tmp_path, state, next_version):
-    """A database without a schema, with that of the version before, or with that of the version before's core alone."""
+    """A database without a schema, with the previous one, or with the previous one of the core only."""
     made = databases.new_database_url(tmp_path, template="template0" if state == "new" else "template")
     if state == "old":
         databases.open_before(made, databases.extension(tmp_path, 1)).close()
@@ -32,16 +32,14 @@ def url(tmp_path, state, next_version):
 
 @pytest.mark.sqlite
 @EACH_STATE
-def test_a_kill_at_any_statement_leaves_the_old_schema_or_the_new_one_and_a_file_that_opens(
-    url, state, tmp_path, monkeypatch
-):
+def test_kill_at_any_statement_leaves_the_old_or_the_new_schema(url, state, tmp_path, monkeypatch):
     if state != "new":
         databases.execute(url, "PRAGMA journal_mode = WAL", "INSERT INTO settings VALUES ('kept', 'text')")
     old = schema_of(tmp_path / "mirror.db")
     states = {}
 
     def keep_state(_statement):
-        # What a kill leaves; the index of the log is made anew by the first who opens it.
+        # The state after a kill. The first process that opens it rebuilds the index of the WAL.
         files = {file.name: file.read_bytes() for file in tmp_path.iterdir() if file.suffix in {".db", ".db-wal"}}
         states[tuple(sorted(files.items()))] = files
 
@@ -65,7 +63,7 @@ def test_a_kill_at_any_statement_leaves_the_old_schema_or_the_new_one_and_a_file
 
 
 def on_connecting(patched, act):
-    """Do something with each connection to a file of SQLite."""
+    """Call a function with each connection to a SQLite file."""
     connect = sqlite3.connect
 
     def connected(*arguments, **options):
@@ -77,7 +75,7 @@ def on_connecting(patched, act):
 
 
 def schema_of(path):
-    """The columns of each table, and the indexes."""
+    """Return the columns of each table, and the indexes."""
     with closing(sqlite3.connect(path)) as connection:
         tables = connection.execute("SELECT name, type FROM sqlite_master").fetchall()
         return {
@@ -87,7 +85,7 @@ def schema_of(path):
 
 
 @EACH_STATE
-def test_who_opens_at_once_finds_one_whole_schema(url):
+def test_concurrent_opens_find_one_complete_schema(url):
     all_are_there = threading.Barrier(4)
 
     def make_key(number):
@@ -104,7 +102,7 @@ def test_who_opens_at_once_finds_one_whole_schema(url):
 
 
 @pytest.mark.parametrize("state", ["old"])
-def test_an_upgrade_keeps_what_the_version_before_stored(url):
+def test_upgrade_preserves_data_of_the_previous_version(url):
     databases.execute(url, "INSERT INTO settings VALUES ('kept', 'text')", "INSERT INTO labels VALUES ('kept', NULL)")
     open_database(url).close()
     assert databases.query(url, "SELECT value, length FROM settings WHERE name = 'kept'") == [("text", 4)]
@@ -115,7 +113,7 @@ def test_an_upgrade_keeps_what_the_version_before_stored(url):
 
 
 @pytest.mark.parametrize("version", [migration.stem for migration in schema.CORE.migrations])
-def test_upgrade_from_any_version_keeps_the_device(version, tmp_path):
+def test_upgrade_from_any_version_preserves_the_device(version, tmp_path):
     url = databases.new_database_of_version(version, tmp_path)
     with closing(open_database(url)) as database, database.read() as session:
         device, (resource,) = devices.object_of(session, "d1")
@@ -137,7 +135,7 @@ def test_upgrade_of_version_0001_keeps_states_of_subscriptions(tmp_path):
     ]
 
 
-def test_the_tables_of_an_extension_wait_for_it_while_it_is_left_out(tmp_path):
+def test_tables_of_a_left_out_extension_stay_unchanged(tmp_path):
     url = databases.new_database_url(tmp_path)
     first, second = databases.extension(tmp_path, 1), databases.extension(tmp_path, 2)
     databases.open_before(url, first).close()
@@ -150,7 +148,7 @@ def test_the_tables_of_an_extension_wait_for_it_while_it_is_left_out(tmp_path):
     assert databases.query(url, "SELECT version FROM mirror_schema WHERE branch = 'labels'") == [("0002",)]
 
 
-def test_a_newer_version_of_an_extension_is_refused_before_anything_is_upgraded(tmp_path):
+def test_newer_version_of_an_extension_is_rejected_before_any_upgrade(tmp_path):
     url = databases.new_database_url(tmp_path)
     core, second = databases.next_core(tmp_path), databases.extension(tmp_path, 2)
     databases.open_before(url, second).close()
@@ -160,7 +158,7 @@ def test_a_newer_version_of_an_extension_is_refused_before_anything_is_upgraded(
 
 
 @pytest.mark.sqlite
-def test_tables_of_an_extension_are_added_to_a_file_that_is_served_without_it(tmp_path):
+def test_tables_of_an_extension_are_added_to_a_served_file(tmp_path):
     url = databases.new_database_url(tmp_path)
     with FileLock(tmp_path / "mirror.db.lock"):
         databases.open_before(url, databases.extension(tmp_path, 1)).close()
@@ -171,7 +169,7 @@ def test_tables_of_an_extension_are_added_to_a_file_that_is_served_without_it(tm
 
 @pytest.mark.sqlite
 @EACH_STATE
-def test_a_file_that_another_program_holds_is_told_of_and_opens_when_it_is_free(url, tmp_path, monkeypatch):
+def test_file_locked_by_another_program_is_an_error_until_released(url, tmp_path, monkeypatch):
     monkeypatch.setattr(schema, "UPGRADE_SECONDS", 0.1)
     with closing(sqlite3.connect(tmp_path / "mirror.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -181,7 +179,7 @@ def test_a_file_that_another_program_holds_is_told_of_and_opens_when_it_is_free(
 
 
 @pytest.mark.sqlite
-def test_a_new_file_that_another_process_writes_is_waited_for(tmp_path, monkeypatch):
+def test_open_waits_for_a_file_that_another_process_creates(tmp_path, monkeypatch):
     url = databases.new_database_url(tmp_path)
     databases.execute(url, "PRAGMA journal_mode = DELETE")
     with closing(sqlite3.connect(tmp_path / "mirror.db", isolation_level=None)) as other:
@@ -194,7 +192,7 @@ def test_a_new_file_that_another_process_writes_is_waited_for(tmp_path, monkeypa
 
 @pytest.mark.sqlite
 @EACH_STATE
-def test_a_disk_without_room_is_told_of_and_the_file_opens_when_there_is_some(url, monkeypatch):
+def test_full_disk_is_reported_at_open_until_space_is_free(url, monkeypatch):
     with monkeypatch.context() as full:
         on_connecting(full, lambda connection: connection.execute("PRAGMA max_page_count = 3"))
         with pytest.raises(DatabaseError, match="full; nothing was changed; make room on its disk"):
@@ -207,7 +205,7 @@ def test_a_disk_without_room_is_told_of_and_the_file_opens_when_there_is_some(ur
 @pytest.mark.parametrize(
     "table", ["places (name TEXT)", "devices (name TEXT)", "mirror_schema (branch TEXT, version TEXT)"]
 )
-def test_a_file_of_another_program_is_refused_and_left_as_it_is(tmp_path, table, keep_schema):
+def test_file_of_another_program_is_rejected_unchanged(tmp_path, table, keep_schema):
     path = tmp_path / "places.db"
     with closing(sqlite3.connect(path)) as other, other:
         other.execute(f"CREATE TABLE {table}")

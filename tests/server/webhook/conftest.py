@@ -13,7 +13,7 @@ from waits import PATIENCE_SECONDS
 
 
 class Endpoint:
-    """An application's callback endpoint; ``statuses`` are given one by one, then 204."""
+    """An application's callback endpoint, which responds with each of ``statuses``, then 204."""
 
     def __init__(self) -> None:
         self.calls: queue.Queue[tuple[dict[str, str], Any]] = queue.Queue()
@@ -64,7 +64,7 @@ class Endpoint:
         self._thread.start()
 
     def next(self) -> tuple[dict[str, str], Any]:
-        """Headers and body of the next call."""
+        """Return headers and body of the next call."""
         return self.calls.get(timeout=PATIENCE_SECONDS)
 
     def close(self) -> None:
@@ -76,8 +76,8 @@ class Endpoint:
 
 
 @pytest.fixture(autouse=True)
-def failures_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is to wait for them here, but in the test of that."""
+def fast_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the minimum duration of failures, except in its own test."""
     monkeypatch.setattr("mirror_server.notifications.webhooks._FAILED_CALL_SECONDS", 0)
 
 

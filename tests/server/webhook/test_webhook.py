@@ -1,4 +1,4 @@
-"""Webhooks over real sockets: registering, delivering, failing, going on. Source: wire.md 4."""
+"""Webhooks over real sockets: registration, delivery, failures and retries. Source: wire.md 4."""
 
 import base64
 import ipaddress
@@ -40,7 +40,7 @@ def register(server: Any, key: str, endpoint: Any, **more: Any) -> Any:
 
 
 def subscribe(server: Any, key: str, endpoint: Any) -> str:
-    """A device whose changes arrive at the endpoint."""
+    """A device with changes that are delivered to the endpoint."""
     device_id: str = server.add_device(key, "sensor-1")
     assert list(endpoint.next()[1]) == ["registrations"]
     server.subscribe(key, device_id)
@@ -57,8 +57,8 @@ def wait_for_failures(server: Any, key: str, count: int) -> Any:
     return server.channel(key)
 
 
-def test_certificates_of_the_system_are_read_with_the_first_call_alone(new_server, endpoint, monkeypatch):
-    """To read them takes longer than to start most of a server."""
+def test_system_certificates_are_read_at_the_first_call_only(new_server, endpoint, monkeypatch):
+    """Reading them takes longer than most of a server's start."""
     read, load = [], ssl.create_default_context
     monkeypatch.setattr(ssl, "create_default_context", lambda: read.append(load()) or read[-1])
     server = new_server()
@@ -69,7 +69,7 @@ def test_certificates_of_the_system_are_read_with_the_first_call_alone(new_serve
     assert len(read) == 1
 
 
-def test_the_url_is_probed_with_the_registered_headers_and_shown_as_put(server, key, endpoint):
+def test_registration_tests_the_url_with_its_headers_and_get_returns_it(server, key, endpoint):
     register(server, key, endpoint, headers={"content-type": "application/json; charset=utf-8"})
     headers = register(server, key, endpoint, headers={"X-Token": "abc"})
     assert headers["X-Token"] == "abc"
@@ -78,19 +78,17 @@ def test_the_url_is_probed_with_the_registered_headers_and_shown_as_put(server, 
     assert shown == {"url": endpoint.url, "headers": {"X-Token": "abc"}}
 
 
-def test_a_url_that_answers_otherwise_is_refused_without_a_word_of_what_is_there(
-    server, key, endpoint, monkeypatch, caplog
-):
+def test_failed_test_call_is_400_without_details_of_the_target(server, key, endpoint, monkeypatch, caplog):
     resolve(monkeypatch, ["10.0.0.1"])
     told = set()
     for url, status, reason in [
-        (CLOSED, 0, "no answer: ConnectError"),
-        (endpoint.url, 201, "answered 201"),
-        (endpoint.url, 500, "answered 500"),
-        (endpoint.url, 302, "answered 302"),
+        (CLOSED, 0, "no response: ConnectError"),
+        (endpoint.url, 201, "status 201"),
+        (endpoint.url, 500, "status 500"),
+        (endpoint.url, 302, "status 302"),
         ("http://169.254.169.254/", 0, "169.254.169.254 may not"),
         ("http://app.test/", 0, "10.0.0.1 may not"),
-        ("http://nobody.invalid/", 0, "no answer"),
+        ("http://nobody.invalid/", 0, "no response"),
     ]:
         endpoint.statuses = [status]
         caplog.clear()
@@ -103,21 +101,21 @@ def test_a_url_that_answers_otherwise_is_refused_without_a_word_of_what_is_there
     assert endpoint.calls.qsize() == 3, "a redirect must not be followed"
 
 
-def test_a_failed_delivery_does_not_tell_what_is_there(server, key, endpoint, monkeypatch, caplog):
+def test_failed_delivery_does_not_expose_the_target(server, key, endpoint, monkeypatch, caplog):
     resolve(monkeypatch, ["127.0.0.1"], ["127.0.0.1"], ["169.254.169.254"], ["127.0.0.2"])
     endpoint.keeps_open = False
     assert server.call(key, "PUT", CALLBACK, json={"url": named(endpoint)}).status_code == 204
     endpoint.statuses = [500]
     server.add_device(key, "sensor-1")
     told = set()
-    for failures, reason in enumerate(["answered 500", "169.254.169.254 may not", "no answer: ConnectError"], 1):
+    for failures, reason in enumerate(["status 500", "169.254.169.254 may not", "no response: ConnectError"], 1):
         told.add(wait_for_failures(server, key, failures)["last_error"])
         assert any(reason in getattr(record, "reason", "") for record in caplog.records)
         server.advance(key, 2 ** (failures - 1))
     assert len(told) == 1
 
 
-def test_how_soon_a_failure_is_told_does_not_tell_what_is_there(server, key, endpoint, monkeypatch):
+def test_duration_of_a_failure_does_not_expose_the_target(server, key, endpoint, monkeypatch):
     monkeypatch.setattr("mirror_server.notifications.webhooks._FAILED_CALL_SECONDS", 0.1)
     endpoint.statuses = [500]
     for url in (CLOSED, endpoint.url, "http://169.254.169.254/"):
@@ -126,7 +124,7 @@ def test_how_soon_a_failure_is_told_does_not_tell_what_is_there(server, key, end
         assert time.monotonic() - began >= 0.1
 
 
-def test_messages_come_in_order_and_carry_what_was_asked_for(server, key, endpoint):
+def test_messages_arrive_in_order_with_the_requested_serialization(server, key, endpoint):
     names = ("include_uid", "include_original_ep", "deregistrations_as_object")
     cfg = {"include_timestamp": "true"} | dict.fromkeys(names, True)
     register(server, key, endpoint, serialization={"type": "v2", "max_chunk_size": "1", "cfg": cfg})
@@ -144,9 +142,9 @@ def test_messages_come_in_order_and_carry_what_was_asked_for(server, key, endpoi
     assert last["de-registrations"][0]["ep"] == device_id
 
 
-def test_after_failures_it_waits_1_2_4_seconds_and_sends_the_same_again_also_after_a_restart(server, key, endpoint):
+def test_failed_delivery_is_retried_with_backoff_across_a_restart(server, key, endpoint):
     register(server, key, endpoint)
-    # Time without anything to send is no time without success.
+    # Time without messages does not count as time without success.
     server.advance(key, 72 * 3600)
     device_id = subscribe(server, key, endpoint)
     endpoint.statuses = [500, 500, 500]
@@ -156,7 +154,7 @@ def test_after_failures_it_waits_1_2_4_seconds_and_sends_the_same_again_also_aft
         channel = wait_for_failures(server, key, failures)
         Channel.model_validate(channel, extra="forbid")
         assert channel["backlog"] == 1
-        assert "the URL did not answer with 200 or 204" in channel["last_error"]
+        assert "the URL did not respond with 200 or 204" in channel["last_error"]
         server.restart()
         assert server.channel(key)["failures"] == failures
         server.advance(key, delay_seconds - 0.001)
@@ -166,7 +164,7 @@ def test_after_failures_it_waits_1_2_4_seconds_and_sends_the_same_again_also_aft
     wait_until(lambda: server.channel(key)["failures"] == 0, "no failures after a success")
 
 
-def test_a_deleted_webhook_that_was_to_be_called_again_is_not(server, key, endpoint):
+def test_deleted_webhook_is_not_retried(server, key, endpoint):
     register(server, key, endpoint)
     endpoint.statuses = [500]
     server.add_device(key, "sensor-1")
@@ -190,7 +188,7 @@ def test_after_24_hours_of_failures_the_channel_is_removed(server, key, endpoint
     assert server.call(key, "GET", CALLBACK).status_code == 404
 
 
-def test_delivery_goes_on_after_a_failure_of_the_servers_own(server, key, endpoint, monkeypatch, caplog):
+def test_delivery_continues_after_an_internal_error(server, key, endpoint, monkeypatch, caplog):
     monkeypatch.setattr("mirror_server.notifications.webhooks._PAUSE_SECONDS", 0)
     register(server, key, endpoint)
     failures = [sqlite3.OperationalError("disk I/O error")]
@@ -207,13 +205,13 @@ def test_delivery_goes_on_after_a_failure_of_the_servers_own(server, key, endpoi
     assert "delivery to a webhook failed" in caplog.text
 
 
-def test_an_answer_without_end_is_not_read_to_its_end(server, key, endpoint):
+def test_endless_response_is_not_read_completely(server, key, endpoint):
     endpoint.endless = True
     register(server, key, endpoint)
     assert server.channel(key)["failures"] == 0
 
 
-def test_a_slow_callback_holds_up_nobody_else(server, key, endpoint):
+def test_slow_webhook_does_not_delay_others(server, key, endpoint):
     register(server, key, endpoint)
     other_key = server.key()
     fast = type(endpoint)()
@@ -229,7 +227,7 @@ def test_a_slow_callback_holds_up_nobody_else(server, key, endpoint):
 
 
 def check_one_type_of_channel(server, key, endpoint, channels):
-    """While a key has one of these channels it gets none of the others; they are given by path and mechanism."""
+    """A key with one of these channels, by path and mechanism, cannot open another type."""
 
     def use(path):
         if path == PULL:
@@ -241,31 +239,31 @@ def check_one_type_of_channel(server, key, endpoint, channels):
         assert server.services.database.settle(60)
         assert server.channel(key)["delivery_mechanism"] == mechanism
         for other in set(channels) - {path}:
-            refused = use(other)
-            assert (refused.status_code, refused.json["reason"]) == (400, "OTHER_CHANNEL"), (path, other)
-            assert f"DELETE {path}" in refused.json["message"]
-        # A reader with a position of its own has no channel.
+            error = use(other)
+            assert (error.status_code, error.json["reason"]) == (400, "OTHER_CHANNEL"), (path, other)
+            assert f"DELETE {path}" in error.json["message"]
+        # A reader with its own position has no channel.
         assert server.call(key, "GET", f"{PULL}?after=latest&hold=0").status_code == 204
         assert server.call(key, "DELETE", path).status_code == 204
 
 
-def test_a_key_has_one_type_of_channel(server, key, endpoint):
+def test_key_has_one_type_of_channel(server, key, endpoint):
     check_one_type_of_channel(server, key, endpoint, {PULL: "LONG_POLLING", CALLBACK: "CALLBACK"})
 
 
-def check_no_webhook_beside(server, key, endpoint, path):
-    """A webhook is not registered beside the channel of this path, which was opened during its test call."""
+def check_no_webhook_next_to(server, key, endpoint, path):
+    """Check that a webhook is rejected if the channel of this path was opened during its test call."""
     stored = server.services.webhooks.register(key.split("_")[1], CallbackRegistration(url=endpoint.url))
     with pytest.raises(ApiError, match=f"DELETE {path}"):
         stored.result(60)
 
 
-def test_a_webhook_is_not_registered_beside_polls_that_began_during_its_test_call(server, key, endpoint):
+def test_webhook_is_rejected_if_a_poll_started_during_its_test_call(server, key, endpoint):
     assert server.call(key, "GET", f"{PULL}?hold=0").status_code == 204
-    check_no_webhook_beside(server, key, endpoint, PULL)
+    check_no_webhook_next_to(server, key, endpoint, PULL)
 
 
-def test_a_registration_that_is_wrong_is_refused_by_field(server, key):
+def test_invalid_registration_is_400_by_field(server, key):
     cases = [
         ({"url": "http://a:0/"}, "url"),
         ({"url": f"http://{'a' * 64}.example.com/"}, "url"),
@@ -281,7 +279,7 @@ def test_a_registration_that_is_wrong_is_refused_by_field(server, key):
         assert [entry["name"] for entry in answer.json["fields"]] == [field]
 
 
-def test_this_machine_is_called_only_where_the_operator_lets_it(new_server, endpoint):
+def test_loopback_is_called_only_if_the_operator_allows_it(new_server, endpoint):
     careful = new_server(callback_networks=())
     url = endpoint.url.replace("127.0.0.1", "localhost")
     assert careful.call(careful.key(), "PUT", CALLBACK, json={"url": url}).status_code == 400
@@ -289,7 +287,7 @@ def test_this_machine_is_called_only_where_the_operator_lets_it(new_server, endp
 
 
 def resolve(monkeypatch, *addresses):
-    """Have the name app.test lead to these addresses, one after the other where there are several lists."""
+    """Resolve the name app.test to these addresses; several lists are used one after the other."""
     getaddrinfo = socket.getaddrinfo
     answers = list(addresses)
 
@@ -306,14 +304,14 @@ def named(endpoint):
     return endpoint.url.replace("127.0.0.1", "app.test")
 
 
-def test_all_addresses_of_a_name_are_tried_unless_one_may_not_be_called(server, key, endpoint, monkeypatch):
+def test_all_addresses_of_a_name_are_tried_unless_one_is_forbidden(server, key, endpoint, monkeypatch):
     resolve(monkeypatch, ["127.0.0.1", "10.0.0.1"], ["127.0.0.2", "127.0.0.3", "127.0.0.1"])
     assert server.call(key, "PUT", CALLBACK, json={"url": named(endpoint)}).status_code == 400
     assert endpoint.calls.empty()
     assert server.call(key, "PUT", CALLBACK, json={"url": named(endpoint)}).status_code == 204
 
 
-def test_names_that_are_found_slowly_hold_up_nobody_else(server, key, endpoint, monkeypatch):
+def test_slow_name_resolution_does_not_delay_others(server, key, endpoint, monkeypatch):
     getaddrinfo, go_on = socket.getaddrinfo, threading.Event()
 
     def find(host, *more, **options):
@@ -336,14 +334,14 @@ PUBLIC = ["93.184.216.34", "2606:2800:220:1::1", "3000::1", "2002:5db8:d822::1",
 OF_THE_OPERATOR = ["10.1.2.3", "::ffff:10.1.2.3", "64:ff9b::a01:203"]
 OF_THIS_MACHINE = ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1"]
 PRIVATE = ["192.168.1.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "100.64.0.1", "192.0.2.1", "255.255.255.255"]
-# With another address in them, or of a range that is not in use.
+# With an embedded address, or in an unused range.
 PRIVATE += ["::7f00:1", "64:ff9b::7f00:1", "64:ff9b::c0a8:101", "64:ff9b:1::5db8:d822", "2002:7f00:1::", "::"]
 PRIVATE += ["2002:c0a8:101::1", "::ffff:0:7f00:1", "::ffff:0:0:7f00:1", "2001::7f00:1", "2001:db8::1", "100::1"]
 PRIVATE += ["1::1", "5f00::1", "3fff::1", "3fff:fff:ffff::1", "4000::1", "fd00::1", "ff0e::1", "fe80::1"]
 PRIVATE += ["fe80::1%2", "fec0::1"]
 
 
-def test_public_addresses_and_the_operators_networks_may_be_called():
+def test_public_addresses_and_the_operators_networks_are_allowed():
     networks = [ipaddress.ip_network("10.0.0.0/8")]
     allowed = [*PUBLIC, *OF_THE_OPERATOR]
     assert [

@@ -52,7 +52,7 @@ def test_with_the_keyboard_alone_what_is_typed_stays_while_the_panel_reads(open_
     is_typed = lab.folder / "a path is typed"
     notebook, panel = open_panel(
         "import pathlib, time\n"
-        "ids = [add('typed-a'), add('typed-b')]; simulator.set_answer(ids[1], 'reject')\n"
+        "ids = [add('typed-a'), add('typed-b')]; simulator.set_response_mode(ids[1], 'reject')\n"
         "read = client.get_device\n"
         "def late(device_id):\n"
         f"    while not pathlib.Path('{is_typed}').exists():\n        time.sleep(0.1)\n"

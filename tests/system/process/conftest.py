@@ -1,4 +1,4 @@
-"""Servers in processes of their own, also several of them on one PostgreSQL database."""
+"""Servers in separate processes, also several on one PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ StartServers = Callable[..., list[ServerProcess]]
 
 
 class Servers:
-    """Several processes on one database; the first one leads."""
+    """Several processes on one database. The first one is the leader."""
 
     def __init__(self, factory: pytest.TempPathFactory) -> None:
         self._factory = factory
@@ -43,21 +43,21 @@ def start_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartSer
 
 
 def start_all(servers: list[ServerProcess]) -> None:
-    """Start them all at once."""
+    """Start all servers concurrently."""
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda server: server.start(), servers))
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ServerProcess]]:
-    """Two processes for all tests that kill none."""
+    """Two processes for all tests that do not kill them."""
     servers = Servers(tmp_path_factory)
     yield servers.start(2, databases.new_postgresql_url(), "--simulate", "0", "--keep-history", "7d")
     servers.close()
 
 
 def clients(pair: list[ServerProcess]) -> tuple[Application, Application]:
-    """One new application at the leader, and the same one at the other process."""
+    """Return a client of a new application for the leader, and one for the other process."""
     key = pair[0].key()
     return pair[0].client(key), pair[1].client(key)
 

@@ -26,10 +26,10 @@ def test_two_processes_have_their_own_certificates(tmp_path: Path) -> None:
             servers.append(Server(folder, *files.options, database_url=url))
         numbers = {server.serial_number(files.context()) for server in servers}
         assert len(numbers) == 2
-        wanted = files.renew()
+        new_number = files.renew()
         for server in servers:
             server.child.send(signal.SIGHUP)
-        wait_until(lambda: servers[1].serial_number(files.context()) == wanted, "the new certificate")
+        wait_until(lambda: servers[1].serial_number(files.context()) == new_number, "the new certificate")
         assert servers[0].serial_number(files.context()) in numbers
     finally:
         for server in servers:

@@ -12,12 +12,12 @@ from test_process_wsgi_servers import LEVEL, WsgiProcess
 pytestmark = pytest.mark.process
 
 
-def test_workers_of_gunicorn_share_a_postgresql_database_and_one_may_die(tmp_path: Path) -> None:
+def test_gunicorn_workers_share_a_postgresql_database_and_survive_a_kill(tmp_path: Path) -> None:
     server = WsgiProcess("workers", tmp_path)
     server.database_url = databases.new_postgresql_url()
     server.start()
     app = Application(server.url, server.key())
-    # Without kept connections each request may come to another worker.
+    # Without persistent connections, each request may reach another worker.
     app.http.headers["Connection"] = "close"
     try:
         device = app.add_device(app.key.split("_")[1], {"path": LEVEL, "value": "0", "writable": True})
@@ -41,7 +41,7 @@ def test_workers_of_gunicorn_share_a_postgresql_database_and_one_may_die(tmp_pat
 
 
 def _workers(server: WsgiProcess, count: int) -> list[int]:
-    """The process ids of the workers, once there are so many."""
+    """Return the process ids of the workers if there are that many."""
     found = [
         int(pid) for pid in Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
     ]

@@ -1,6 +1,6 @@
-"""The notebooks in real kernels, backwards on one mirror as that of ``mirror lab``: no cell fails, whatever ran before.
+"""The notebooks in real kernels, in reverse order on one mirror as that of ``mirror lab``: no cell fails.
 
-What they put out on a fresh mirror is compared in ``tests/process/test_notebooks.py``.
+Their output on a fresh mirror is compared in ``tests/process/test_notebooks.py``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mirror_sdk.lab.demo import DemoServer
 pytestmark = [pytest.mark.process, pytest.mark.notebook]
 
 
-def test_no_notebook_fails_on_a_mirror_that_others_used(tmp_path: Path) -> None:
+def test_notebooks_run_on_a_used_mirror(tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
     options = ["-q", "-p", "no:cacheprovider", "-p", "nbval.plugin", "-W", "default", f"--junitxml={report}"]
     server = DemoServer()

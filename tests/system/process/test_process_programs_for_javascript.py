@@ -1,4 +1,4 @@
-"""Programs for Node that others wrote for the public API run unmodified: every call of theirs, or a reason why not."""
+"""Third-party Node programs for the public API run unmodified: all of their calls, or a reason for each exception."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from test_process_programs import check_manual, check_program, run_programs
 pytestmark = pytest.mark.process
 
 STEPS = {"vendor's SDK, JavaScript": 50, "connector library, JavaScript": 30}
-"""How many steps a program has at least."""
+"""The minimum number of steps of a program."""
 
 
 @pytest.fixture(scope="module")
@@ -17,10 +17,10 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_a_program_of_others_runs_unmodified(report: Any, name: str) -> None:
+def test_third_party_program_runs_unmodified(report: Any, name: str) -> None:
     check_program(report[name], STEPS[name])
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_the_manual_names_each_program_that_runs(report: Any, name: str) -> None:
+def test_manual_names_each_third_party_program(report: Any, name: str) -> None:
     check_manual(report[name]["package"])

@@ -1,4 +1,4 @@
-"""A device behind DTLS for the tests: a plain socket, and DTLSSocket as the client."""
+"""A device with DTLS for the tests: a plain socket, and DTLSSocket as the client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CLOSE_NOTIFY = 0
 
 
 class DtlsDevice:
-    """One device; ``restart`` lets it begin anew from the same port, having forgotten all."""
+    """A device. ``restart`` drops its session but keeps the port."""
 
     def __init__(self, server: tuple[str, int], identity: str, key: bytes) -> None:
         dtls.setLogLevel(dtls.DTLS_LOG_EMERG)
@@ -38,24 +38,24 @@ class DtlsDevice:
     def restart(self) -> None:
         self.is_connected = self.is_closed = False
         self._silent = True
-        self._connection = None  # it would say good-bye
+        self._connection = None  # it would send a close_notify
         self._silent = False
         self._context = dtls.DTLS(
             read=self._received, write=self._write, event=self._event, pskId=self._identity, pskStore=self._keys
         )
 
     def close(self) -> None:
-        """Vanish without a word."""
+        """Close the socket without a close_notify."""
         self._silent = True
         self._connection = None
         self._socket.close()
 
-    def say_goodbye(self) -> None:
-        """Let the session end in order."""
+    def send_close_notify(self) -> None:
+        """End the session with a close_notify."""
         self._connection = None
 
     async def connect(self) -> bool:
-        """Make a handshake; whether it was taken."""
+        """Start a handshake, and return whether it completed."""
         self._connection = self._context.connect("::1", 1)
         try:
             async with asyncio.timeout(60):
@@ -70,7 +70,7 @@ class DtlsDevice:
         self._context.write(self._connection, message.encode())
 
     def send_raw(self, datagram: bytes) -> None:
-        """Send bytes beside the session, from the same port."""
+        """Send bytes outside the session, from the same port."""
         self._socket.sendto(datagram, self.server)
 
     async def receive(self) -> Message:

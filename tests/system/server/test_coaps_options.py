@@ -1,11 +1,11 @@
-"""Where devices with keys come in: what is refused before anything starts, and with which sentence."""
+"""The options for CoAP over DTLS, and the errors before a server starts."""
 
 from __future__ import annotations
 
 import logging
 
 import pytest
-from operator_commands import refused_in_one_line
+from operator_commands import assert_fails_in_one_line
 
 from mirror_server.config import ListenAddress
 from mirror_server.extensions.lwm2m.settings import check_listening
@@ -19,18 +19,18 @@ from mirror_server.hooks import read_settings
         (["--coaps=no.such.name.invalid"], "Error: cannot listen on no.such.name.invalid:5684: "),
     ],
 )
-def test_what_is_refused_is_told_in_one_sentence_and_nothing_is_made(tmp_path, arguments, sentence):
+def test_invalid_listen_options_fail_in_one_line_and_create_nothing(tmp_path, arguments, sentence):
     path = tmp_path / "mirror.db"
-    refused_in_one_line(f"sqlite:///{path}", "run", "--port=0", *arguments, told=sentence)
+    assert_fails_in_one_line(f"sqlite:///{path}", "run", "--port=0", *arguments, message=sentence)
     assert not path.exists()
 
 
-def test_dtls_listens_anywhere():
+def test_dtls_can_listen_on_all_addresses():
     check_listening(read_settings(coaps=ListenAddress("0.0.0.0", 5684)))
 
 
 @pytest.mark.sqlite
-def test_keys_that_others_can_read_are_told_when_a_server_starts(tmp_path, caplog):
+def test_database_with_keys_readable_by_others_is_logged_at_start(tmp_path, caplog):
     path = tmp_path / "mirror.db"
     path.touch(mode=0o600)
     settings = read_settings(database_url=f"sqlite:///{path}", coaps=ListenAddress("127.0.0.1", 0))

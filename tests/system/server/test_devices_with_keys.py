@@ -1,4 +1,4 @@
-"""Devices that prove themselves by a key: who comes in, under which name, and what an operator changes meanwhile."""
+"""Devices that authenticate with a key: their names, and changes of keys by an operator."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from mirror_server.store.devices import DeviceRow
 
 USUAL = Tuning(ack_timeout_seconds=0.5)
 QUICK = Tuning(ack_timeout_seconds=0.2, retransmissions=1, handshake_seconds=1.5)
-"""Of a device that stays out."""
+"""For a device that cannot connect."""
 
 
 class Site:
-    """A server with DTLS, and devices of it."""
+    """A server with DTLS, and its devices."""
 
     def __init__(self, new_server: Any, side: DeviceSide) -> None:
         self.side = side
@@ -48,22 +48,22 @@ class Site:
         psk = PreSharedKey(key.identity.encode(), secret or key.secret)
         tuning = QUICK if secret else USUAL
 
-        async def made() -> Any:
+        async def create() -> Any:
             resources = (DeviceResource("/3303/0/5700", 21.5),)
             return LwM2MDevice(self.url, name, resources, key=psk, tuning=tuning)
 
-        device = self.side.run(made())
+        device = self.side.run(create())
         self.side.devices.append(device)
         return device
 
     def names(self) -> set[str]:
-        return {each.endpoint_name for each in self.listed() if each.registered}
+        return {each.endpoint_name for each in self.rows() if each.registered}
 
-    def listed(self) -> list[DeviceRow]:
+    def rows(self) -> list[DeviceRow]:
         rows, _ = self.services.devices.page([], after=None, descending=False, limit=100, count=False)
         return [each.device for each in rows]
 
-    def operate(self, *arguments: str) -> None:
+    def run_command(self, *arguments: str) -> None:
         url = self.services.settings.database_url
         ended = CliRunner().invoke(main, ["devices", *arguments, "--database", url])
         assert ended.exit_code == 0, ended.output
@@ -74,7 +74,7 @@ def site(new_server: Any, device_side: DeviceSide) -> Site:
     return Site(new_server, device_side)
 
 
-def test_a_device_with_its_key_comes_in_one_with_another_stays_out_and_no_secret_is_written(site, caplog, capfd):
+def test_only_device_with_its_key_connects_and_no_secret_is_logged(site, caplog, capfd):
     assert site.url.startswith("coaps://127.0.0.1:")
     with caplog.at_level(logging.DEBUG):
         key = site.key("sensor")
@@ -85,16 +85,16 @@ def test_a_device_with_its_key_comes_in_one_with_another_stays_out_and_no_secret
         assert site.names() == {"sensor"}
         with pytest.raises(RegistrationRejected):
             site.side.run(site.device("other", key).register())
-        site.operate("revoke", "sensor")
+        site.run_command("revoke", "sensor")
         until(lambda: site.services.part(RealDevices).endpoint.counts.sessions == 0)
     written = caplog.text + "".join(capfd.readouterr())
     assert "sensor" in written
-    for shown in (key.secret.hex(), key.secret.hex(" "), repr(key.secret)[2:-1], str(list(key.secret))):
-        assert shown not in written
-        assert shown not in repr(key)
+    for text in (key.secret.hex(), key.secret.hex(" "), repr(key.secret)[2:-1], str(list(key.secret))):
+        assert text not in written
+        assert text not in repr(key)
 
 
-def test_an_identity_registers_its_own_name_alone(site):
+def test_identity_can_register_only_its_own_name(site):
     site.key("other")
     device = site.device("other", site.key("sensor", "identity-1"))
     with pytest.raises(RegistrationRejected, match=r"4\.03"):
@@ -110,28 +110,28 @@ def stored(site: Site, name: str) -> DeviceKey:
 
 
 def update(site: Site, device: Any) -> None:
-    """Update a registration whose session may have ended without the device knowing yet."""
+    """Update a registration. The session may have ended without the knowledge of the device."""
     try:
         site.side.run(device.update())
     except (NoResponse, Unreachable):
         site.side.run(device.update())
 
 
-def test_a_renamed_device_keeps_its_id_and_registration_though_another_one_took_its_name(site):
+def test_renamed_device_keeps_id_and_registration_if_old_name_is_reused(site):
     device = site.device("old", key := site.key("old", "first"))
     site.side.run(device.register())
-    (former,) = site.listed()
-    site.operate("rename", "old", "new")
+    (renamed,) = site.rows()
+    site.run_command("rename", "old", "new")
     until(lambda: site.services.part(RealDevices).endpoint.counts.sessions == 0)
     with pytest.raises(RegistrationRejected, match=r"4\.03"):
         site.side.run(site.device("old", key).register())
     site.side.run(site.device("old", site.key("old", "second")).register())
     update(site, device)
-    ids = {each.endpoint_name: each.device_id for each in site.listed()}
-    assert ids["new"] == former.device_id != ids["old"]
+    ids = {each.endpoint_name: each.device_id for each in site.rows()}
+    assert ids["new"] == renamed.device_id != ids["old"]
     connection = site.services.part(DirectoryService).connection
     until(lambda: all(connection(device_id).is_reachable for device_id in ids.values()))
-    # Whoever of the two ends its registration, ends its own alone.
+    # Each of the two ends only its own registration.
     site.side.run(device.deregister())
     assert site.names() == {"old"}
     registry = site.services.part(RealDevices)._fleet.registry
@@ -139,18 +139,18 @@ def test_a_renamed_device_keeps_its_id_and_registration_though_another_one_took_
     assert registry.by_name("old").peer.identity == "second"
     site.side.run(site.device("new", key).register())
     assert site.names() == {"old", "new"}
-    # A restart finds both by what is stored.
+    # A restart loads both.
     site.server.restart()
     connection = site.services.part(DirectoryService).connection
     assert {connection(device_id).connection.protocol for device_id in ids.values()} == {"coaps"}
 
 
-def test_after_a_rename_onto_a_device_nobody_changes_or_ends_the_registration_of_the_old_name(site):
+def test_rename_to_existing_device_freezes_registration_of_old_name(site):
     site.side.run(site.device("new", site.key("new", "second")).register())
-    site.operate("revoke", "new")
+    site.run_command("revoke", "new")
     device = site.device("old", key := site.key("old", "first"))
     site.side.run(device.register())
-    site.operate("rename", "old", "new")
+    site.run_command("rename", "old", "new")
     until(lambda: site.services.part(RealDevices).endpoint.counts.sessions == 0)
     with pytest.raises(RegistrationRejected, match=r"4\.03.*ep=old"):
         update(site, device)
@@ -160,21 +160,21 @@ def test_after_a_rename_onto_a_device_nobody_changes_or_ends_the_registration_of
     site.side.run(site.device("new", key).register())
 
 
-def test_an_identity_ends_its_own_registration_alone(site):
+def test_identity_can_end_only_its_own_registration(site):
     device = site.device("sensor", site.key("sensor"))
     site.side.run(device.register())
-    thief = site.device("thief", site.key("thief"))
-    site.side.run(thief.register())
-    own, thief.registration_id = thief.registration_id, device.registration_id
+    attacker = site.device("thief", site.key("thief"))
+    site.side.run(attacker.register())
+    own, attacker.registration_id = attacker.registration_id, device.registration_id
     with pytest.raises(RegistrationRejected, match=r"4\.04"):
-        site.side.run(thief.deregister())
+        site.side.run(attacker.deregister())
     assert site.names() == {"sensor", "thief"}
-    thief.registration_id = own
-    site.side.run(thief.deregister())
+    attacker.registration_id = own
+    site.side.run(attacker.deregister())
     assert site.names() == {"sensor"}
 
 
-def test_in_plain_text_nobody_ends_a_registration_whose_name_has_a_key(real, device_side):
+def test_plain_coap_cannot_end_registration_of_name_with_key(real, device_side):
     device = device_side.device("sensor")
     device_side.run(device.register())
     device_keys.add(real.services.database, "sensor", None, wall_time())
@@ -182,13 +182,13 @@ def test_in_plain_text_nobody_ends_a_registration_whose_name_has_a_key(real, dev
         device_side.run(device.deregister())
 
 
-def test_a_revoked_device_is_out_though_it_says_nothing_and_the_others_stay(site):
+def test_revoked_device_is_disconnected_and_others_stay(site):
     device, other = site.device("sensor", site.key("sensor")), site.device("other", site.key("other"))
     site.side.run(device.register())
     site.side.run(other.register())
     endpoint = site.services.part(RealDevices).endpoint
     assert endpoint.counts.sessions == 2
-    site.operate("revoke", "sensor")
+    site.run_command("revoke", "sensor")
     until(lambda: endpoint.counts.sessions == 1)
     with pytest.raises((NoResponse, Unreachable)):
         site.side.run(device.update())

@@ -1,4 +1,4 @@
-"""Servers on one PostgreSQL database: the one that leads holds the CoAP port, and the next one reaches the devices."""
+"""Servers on one PostgreSQL database: the leader listens for CoAP, and the next leader takes over the port."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mirror_server.store.devices import Condition
 
 @pytest.fixture
 def pair(open_services: Callable[..., Services], device_side: DeviceSide) -> list[Services]:
-    """Two servers, of which the first one leads and holds the port."""
+    """Two servers. The first one is the leader and listens on the port."""
     opened = [open_services(coap=ListenAddress("127.0.0.1", device_side.port)) for _ in range(2)]
     until(lambda: opened[0].part(RealDevices).endpoint)
     return opened
@@ -38,7 +38,7 @@ def device_id(services: Services) -> str:
 
 
 def read(services: Services, device: str, async_id: str) -> Callable[[], bytes | None]:
-    """Place a read; gives what tells the value, once the read is done."""
+    """Submit a read. Return a function that returns the value once the read is done."""
     submission = CommandSubmission("app", device, CommandRequest("GET", TEMPERATURE), async_id)
     services.commands.submit(submission).result(60)
 
@@ -50,34 +50,34 @@ def read(services: Services, device: str, async_id: str) -> Callable[[], bytes |
     return value
 
 
-def test_the_next_leader_takes_the_port_and_reaches_the_devices(pair, device_side):
+def test_next_leader_listens_on_the_port_and_reaches_devices(pair, device_side):
     first, second = pair
     assert second.part(RealDevices).endpoint is None
     device = device_side.device()
     device_side.run(device.register())
-    mine, location = device_id(first), device.registration_id
-    # Placed at the process that does not lead.
-    assert float(until(read(second, mine, "first"))) == 21.5
+    sensor_id, location = device_id(first), device.registration_id
+    # Submitted to the follower.
+    assert float(until(read(second, sensor_id, "first"))) == 21.5
     first.close()
     until(lambda: second.part(RealDevices).endpoint)
     device_side.call(device.set_value, TEMPERATURE, 22.5)
-    assert float(until(read(second, mine, "second"))) == 22.5
+    assert float(until(read(second, sensor_id, "second"))) == 22.5
     device_side.run(device.update())
     assert device.registration_id == location
 
 
-def test_execute_outstanding_at_a_change_of_leader_is_not_sent_again(pair, device_side):
+def test_execute_in_flight_at_leader_change_is_not_sent_again(pair, device_side):
     first, second = pair
     with Devices() as devices:
         device = devices.add(BareDevice(device_side.port, "sensor-1", {TEMPERATURE: "21.5", "/3/0/4": ""}))
         send_until(device, device.registration(), lambda: device.location)
-        mine = device_id(first)
+        sensor_id = device_id(first)
         device.silent = True
-        second.commands.submit(CommandSubmission("app", mine, CommandRequest("POST", "/3/0/4"), "x")).result(60)
-        until(lambda: device.asked)
+        second.commands.submit(CommandSubmission("app", sensor_id, CommandRequest("POST", "/3/0/4"), "x")).result(60)
+        until(lambda: device.requests)
         first.close()
         device.silent = False
         until(lambda: second.part(RealDevices).endpoint)
         device.send(device.update())
-        assert until(read(second, mine, "next")) == b"21.5"
-        assert len({asked.number for asked in device.asked if asked.code == POST}) == 1
+        assert until(read(second, sensor_id, "next")) == b"21.5"
+        assert len({request.number for request in device.requests if request.code == POST}) == 1

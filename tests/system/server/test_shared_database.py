@@ -1,4 +1,4 @@
-"""Servers on one PostgreSQL database: a transaction whose end was not told, leading that is lost and taken again."""
+"""Servers on one PostgreSQL database: commits without confirmation, and changes of the leader."""
 
 import base64
 import threading
@@ -45,23 +45,23 @@ def database(url: str) -> Iterator[Database]:
     opened.close()
 
 
-def count_up(session: Any) -> int:
+def increment(session: Any) -> int:
     number = int(session.setting("counted") or 0) + 1
     session.put_setting("counted", str(number))
     return number
 
 
-def counted(database: Database) -> int:
+def stored_count(database: Database) -> int:
     with database.read() as session:
         return int(session.setting("counted") or 0)
 
 
-def cut_once(database: Database, when: str) -> None:
-    """Lose the connection at the next COMMIT, before or after PostgreSQL did it."""
+def disconnect_at_commit(database: Database, when: str) -> None:
+    """Lose the connection at the next COMMIT, before or after its execution."""
     connection = database.backend._connection
     run = connection.run
 
-    def cut(command: str) -> None:
+    def disconnect(command: str) -> None:
         if command.endswith("COMMIT"):
             if when == "after":
                 run(command)
@@ -69,41 +69,41 @@ def cut_once(database: Database, when: str) -> None:
             raise psycopg.OperationalError("server closed the connection unexpectedly")
         run(command)
 
-    connection.run = cut
+    connection.run = disconnect
 
 
 @pytest.mark.parametrize("until_stored", [True, False])
-def test_what_was_stored_though_nobody_said_so_is_not_stored_again(database, until_stored):
-    cut_once(database, "after")
+def test_commit_without_confirmation_is_not_repeated(database, until_stored):
+    disconnect_at_commit(database, "after")
     submit = database.submit_durable if until_stored else database.submit
-    assert submit(count_up).result(60) == 1
-    assert counted(database) == 1
-    assert database.write(count_up) == 2
+    assert submit(increment).result(60) == 1
+    assert stored_count(database) == 1
+    assert database.write(increment) == 2
 
 
-def test_what_was_not_stored_is_refused_or_done_again(database, monkeypatch):
+def test_failed_commit_raises_or_is_retried(database, monkeypatch):
     monkeypatch.setattr("mirror_server.store.writer._RETRY_SECONDS", 0.02)
-    cut_once(database, "before")
+    disconnect_at_commit(database, "before")
     with pytest.raises(StorageFailed):
-        database.submit(count_up).result(60)
-    assert counted(database) == 0
-    cut_once(database, "before")
-    assert database.submit_durable(count_up).result(60) == 1
-    assert counted(database) == 1
+        database.submit(increment).result(60)
+    assert stored_count(database) == 0
+    disconnect_at_commit(database, "before")
+    assert database.submit_durable(increment).result(60) == 1
+    assert stored_count(database) == 1
 
 
-def test_rows_are_taken_a_few_at_a_time_and_refused_in_words_when_the_database_goes(url, database):
+def test_rows_are_fetched_in_batches_and_lost_connection_raises_storage_failed(url, database):
     with database.read() as session:
-        some = session.each("SELECT 1 / (10000 - number) FROM generate_series(1, 20000) AS number", 100)
-        assert [len(next(some)) for _ in range(3)] == [100, 100, 100]
+        batches = session.each("SELECT 1 / (10000 - number) FROM generate_series(1, 20000) AS number", 100)
+        assert [len(next(batches)) for _ in range(3)] == [100, 100, 100]
         with pytest.raises(psycopg.errors.DivisionByZero):
-            list(some)
+            list(batches)
     with database.read() as session:
-        some = session.each("SELECT number FROM generate_series(1, 20000) AS number", 100)
-        next(some)
+        batches = session.each("SELECT number FROM generate_series(1, 20000) AS number", 100)
+        next(batches)
         end_backend(url, session.scalar("SELECT pg_backend_pid()"))
         with pytest.raises(StorageFailed):
-            list(some)
+            list(batches)
     with database.read() as session:
         assert session.scalar("SELECT 1") == 1
 
@@ -112,7 +112,7 @@ def end_backend(url: str, backend: int) -> None:
     databases.query(url, f"SELECT pg_terminate_backend({backend}, 5000)")
 
 
-def test_who_still_reads_when_it_is_closed_holds_no_connection(url):
+def test_close_ends_open_reads(url):
     opened = open_database(url)
     reading = opened.read()
     session = reading.__enter__()
@@ -122,40 +122,38 @@ def test_who_still_reads_when_it_is_closed_holds_no_connection(url):
     reading.__exit__(None, None, None)
 
 
-def test_all_messages_of_a_transaction_arrive_and_an_id_from_outside_adds_none_and_breaks_none(
-    open_services, monkeypatch
-):
+def test_all_published_messages_arrive_and_malformed_ids_cannot_forge_any(open_services, monkeypatch):
     first, second = open_services(), open_services()
-    heard: list[str] = []
-    monkeypatch.setattr(second.coordinator.leadership, "_receive", heard.extend)
+    received: list[str] = []
+    monkeypatch.setattr(second.coordinator.leadership, "_receive", received.extend)
     messages = [f"log {number:040}" for number in range(1000)]
     first.database.write(lambda session: [session.publish(*message.split()) for message in messages])
     for device_id in ("x" * 9000, "\N{SNOWMAN}" * 3000, "x\nduty ", "a\0b", "\N{SNOWMAN}" * 300):
         first.subscriptions.unsubscribe("app", device_id).result(60)
     first.database.write(lambda session: session.publish("log", "end"))
-    wait_for(lambda: "log end" in heard)
-    assert heard == [*messages, "waiting a\N{SYMBOL FOR NULL}b", "waiting " + "\N{SNOWMAN}" * 300, "log end"]
+    wait_for(lambda: "log end" in received)
+    assert received == [*messages, "waiting a\N{SYMBOL FOR NULL}b", "waiting " + "\N{SNOWMAN}" * 300, "log end"]
 
 
 def stop_reconnecting(services: Services) -> threading.Event:
-    """Cut off a server's connection to the other servers until the event is set."""
+    """End the connection of a server to the others. It reconnects after the event is set."""
     leadership = services.coordinator.leadership
-    go_on = threading.Event()
+    may_reconnect = threading.Event()
     reconnect = leadership._reconnect
 
-    def wait_first() -> bool:
-        go_on.wait(60)
+    def reconnect_later() -> bool:
+        may_reconnect.wait(60)
         return reconnect()
 
-    leadership._reconnect = wait_first
+    leadership._reconnect = reconnect_later
     pid = leadership._election._connection._raw.info.backend_pid
     databases.execute(services.settings.database_url, f"SELECT pg_terminate_backend({pid})")
-    return go_on
+    return may_reconnect
 
 
 @pytest.fixture
 def device(open_services):
-    """A server that leads, with a device, and an application."""
+    """A leader, the id of an application, and the id of a device."""
     services = open_services()
     key = keys.create(services.database, "test", tuple(Scope), services.clock.now())
     app_id = key.split("_")[1]
@@ -168,12 +166,12 @@ def device(open_services):
     return services, app_id, device_id
 
 
-def test_a_server_that_leads_no_more_stores_nothing_of_it_and_goes_on_as_one_of_the_others(open_services, device):
+def test_former_leader_stores_nothing_and_continues_as_follower(open_services, device):
     first, app_id, device_id = device
     second = open_services()
-    go_on = stop_reconnecting(first)
+    may_reconnect = stop_reconnecting(first)
     wait_for(lambda: second.is_leader() and second.part(SimulatorControl).backend.list_states())
-    # It does not know yet: its device goes on, and what that says must not reach the mirror.
+    # It still believes to lead. Values of its devices must not reach the mirror.
     first.part(SimulatorControl).backend.set_value(device_id, PATH, value="old")
     with pytest.raises(NotLeader):
         first.database.submit_durable(lambda session: None).result(60)
@@ -183,7 +181,7 @@ def test_a_server_that_leads_no_more_stores_nothing_of_it_and_goes_on_as_one_of_
     with first.database.read() as session:
         assert devices.object_of(session, device_id)[1][0].reported_value == b"new"
 
-    go_on.set()
+    may_reconnect.set()
     wait_for(lambda: not first.is_leader() and not first.part(SimulatorControl).backend.list_states())
     request = CommandRequest("PUT", PATH, payload=b"1", content_type="text/plain")
     first.commands.submit(CommandSubmission(app_id, device_id, request, async_id="w")).result(60)
@@ -198,7 +196,7 @@ def test_a_server_that_leads_no_more_stores_nothing_of_it_and_goes_on_as_one_of_
         assert list(violations(session, Extensions().storages)) == []
 
 
-def test_a_server_that_takes_over_invents_no_event(open_services, device):
+def test_takeover_creates_no_events(open_services, device):
     first, app_id, device_id = device
     first.subscriptions.subscribe(app_id, device_id, PATH).result(60)
     assert first.database.settle(60)
@@ -206,24 +204,24 @@ def test_a_server_that_takes_over_invents_no_event(open_services, device):
     assert first.database.settle(60)
     second = open_services()
 
-    def seen() -> tuple[Any, ...]:
+    def state() -> tuple[Any, ...]:
         with second.database.read() as session:
             _, resources = devices.object_of(session, device_id)
         entries = [(entry.seq, entry.kind, entry.body) for entry in second.log.read(app_id, 0).entries]
         return resources, second.devices.device(device_id).last_contact_at, entries
 
-    before = seen()
+    before = state()
     assert [kind for _, kind, _ in before[-1]] == ["registrations", "notifications", "notifications"]
     first.close()
     wait_for(lambda: second.is_leader() and second.part(SimulatorControl).backend.list_states())
     assert second.database.settle(60)
-    assert seen() == before
+    assert state() == before
     second.part(SimulatorControl).backend.set_value(device_id, PATH, value="2")
     assert second.database.settle(60)
-    assert len(seen()[-1]) == len(before[-1]) + 1
+    assert len(state()[-1]) == len(before[-1]) + 1
 
 
-def test_a_server_that_was_cut_off_for_a_moment_goes_on_where_it_was(open_services, device):
+def test_briefly_disconnected_leader_continues_to_lead(open_services, device):
     services, app_id, device_id = device
     token = services.coordinator.leadership._election.token
     services.part(SimulatorControl).backend.set_behavior(device_id, latency_seconds=0.5)
@@ -237,47 +235,47 @@ def test_a_server_that_was_cut_off_for_a_moment_goes_on_where_it_was(open_servic
     assert [entry.kind for entry in entries].count("async-responses") == 1
 
 
-def test_what_a_leader_was_asked_while_it_was_cut_off_is_answered_afterwards(open_services, device):
+def test_forwarded_request_is_handled_after_leader_reconnects(open_services, device):
     first, app_id, device_id = device
     second = open_services()
-    go_on = stop_reconnecting(first)
+    may_reconnect = stop_reconnecting(first)
     wait_for(lambda: not first.coordinator.leadership._holds_lock)
     path = f"/sim/v1/devices/{device_id}/resources{PATH}"
     headers = (("Content-Type", "application/json"),)
     scopes = tuple(scope.value for scope in Scope)
     body = base64.b64encode(b'{"value":"7"}').decode()
-    asked = Call(second.database.process_id, app_id, scopes, "PUT", path, "", headers, "127.0.0.1", body)
-    _, future = second.coordinator.forwarder.ask(asked)
+    call = Call(second.database.process_id, app_id, scopes, "PUT", path, "", headers, "127.0.0.1", body)
+    _, future = second.coordinator.forwarder.ask(call)
     assert second.database.settle(60)
-    go_on.set()
+    may_reconnect.set()
     assert future.result(60).status == 204
     assert first.is_leader()
 
 
-def _backend(database: Database, way: str) -> int:
+def _backend(database: Database, method: str) -> int:
     def statement(session: Session) -> int:
         return int(session.scalar("SELECT pg_backend_pid()"))
 
-    if way == "query":
+    if method == "query":
         return database.query(statement)
     with database.read() as session:
         return statement(session)
 
 
-def test_a_connection_that_ended_while_it_was_idle_is_replaced_unseen(url, database):
+def test_ended_idle_connection_is_replaced_transparently(url, database):
     before = database.version()
-    for way in ("read", "query"):
+    for method in ("read", "query"):
         for _ in range(2):
-            backend = _backend(database, way)
+            backend = _backend(database, method)
             end_backend(url, backend)
-            # The version is told by one of them.
+            # One of the methods also reads the version.
             assert database.version() == before
-        assert _backend(database, way) != backend
+        assert _backend(database, method) != backend
 
 
-def test_the_version_after_a_crash_of_postgresql_is_another_though_its_transactions_are_numbered_anew(url, database):
+def test_version_changes_after_postgresql_crash(url, database):
     before = database.version()
-    # What it does when it has recovered; to kill it here would end the databases of other tests.
+    # PostgreSQL does this after a recovery. A kill would affect the databases of other tests.
     databases.query(url, "SELECT pg_stat_reset_shared('bgwriter')")
     end_backend(url, _backend(database, "query"))
     after = database.version()
@@ -285,19 +283,19 @@ def test_the_version_after_a_crash_of_postgresql_is_another_though_its_transacti
     assert database.version() == after
 
 
-def test_each_of_two_transactions_at_the_same_time_makes_another_version_in_either_order(url, database):
+def test_each_of_two_concurrent_transactions_changes_the_version(url, database):
     for first in (0, 1):
         with closing(psycopg.connect(url)) as one, closing(psycopg.connect(url)) as other:
             for connection in (one, other):
                 connection.execute("SELECT pg_current_xact_id()")
-            seen = [database.version()]
+            state = [database.version()]
             for connection in ((one, other), (other, one))[first]:
                 connection.commit()
-                seen.append(database.version())
-        assert len(set(seen)) == 3
+                state.append(database.version())
+        assert len(set(state)) == 3
 
 
-def test_while_the_database_takes_nobody_the_version_is_refused_in_words_and_told_afterwards(url, database):
+def test_version_fails_while_database_rejects_connections(url, database):
     before, name = database.version(), url.partition("@/")[2].partition("?")[0]
     databases.cluster().execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
     databases.cluster().execute(
@@ -310,7 +308,7 @@ def test_while_the_database_takes_nobody_the_version_is_refused_in_words_and_tol
     assert database.version() != before
 
 
-def test_what_one_process_gave_a_reader_is_known_to_the_one_that_registers_webhooks(open_services, device):
+def test_read_position_of_one_process_is_visible_to_webhook_registration_at_another(open_services, device):
     first, app_id, _ = device
     second = open_services()
     assert first.webhooks.backlog(app_id) == 1
@@ -320,8 +318,8 @@ def test_what_one_process_gave_a_reader_is_known_to_the_one_that_registers_webho
     assert first.webhooks.backlog(app_id) == 0
 
 
-def test_what_a_leader_gave_a_reader_is_known_to_the_one_that_takes_over(url, open_services, device):
-    """The leader stores what it gave with the next entry only, and where it learns that another one leads."""
+def test_read_position_is_stored_when_leadership_ends(url, open_services, device):
+    """The leader stores the read position with the next entry, or when its leadership ends."""
     first, app_id, _ = device
     second = open_services()
     last_seq = first.log.last_seq(app_id)
@@ -329,9 +327,9 @@ def test_what_a_leader_gave_a_reader_is_known_to_the_one_that_takes_over(url, op
     assert first.database.settle(60)
     read_seq = f"SELECT read_seq FROM logs WHERE app_id = '{app_id}'"
     assert databases.query(url, read_seq) == [(0,)]
-    go_on = stop_reconnecting(first)
+    may_reconnect = stop_reconnecting(first)
     wait_for(second.is_leader)
-    go_on.set()
+    may_reconnect.set()
     wait_for(lambda: databases.query(url, read_seq) == [(last_seq,)])
 
 
@@ -339,7 +337,7 @@ def test_what_a_leader_gave_a_reader_is_known_to_the_one_that_takes_over(url, op
     ("option", "settings"),
     [("--coap", {"coap": ListenAddress("127.0.0.1", 0)}), ("--keep-history", {"keep_history_seconds": 3600})],
 )
-def test_a_process_without_an_option_does_not_join_those_that_have_it(url: str, option: str, settings: Any) -> None:
+def test_process_without_required_option_cannot_join(url: str, option: str, settings: Any) -> None:
     pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
     with closing(Services(read_settings(database_url=url, **settings))) as services:
         services.start()
@@ -347,15 +345,15 @@ def test_a_process_without_an_option_does_not_join_those_that_have_it(url: str, 
             Services(read_settings(database_url=url))
         with closing(Services(read_settings(database_url=url, **settings))) as second:
             second.start()
-            assert "coap:" not in "".join(second.extensions.hook.devices_come_to()), "a port is the leader's"
+            assert "coap:" not in "".join(second.extensions.hook.device_address()), "only the leader listens"
 
 
-def rows_in(services: Services) -> list[StoredHistoryRow]:
+def history_rows(services: Services) -> list[StoredHistoryRow]:
     with services.database.read() as session:
         return tail(session)
 
 
-def test_the_history_goes_on_with_the_process_that_takes_over(url: str) -> None:
+def test_history_continues_after_takeover_with_a_gap(url: str) -> None:
     settings = read_settings(database_url=url, keep_history_seconds=3600)
     registration = Registration("sensor", "Sensor", False, 3600, (), "test")
     first, second = (Services(settings) for _ in range(2))
@@ -366,10 +364,10 @@ def test_the_history_goes_on_with_the_process_that_takes_over(url: str) -> None:
             device_id = first.devices.registered(registration).result(60)
             with pytest.raises(NotLeader):
                 second.devices.deregistered(device_id).result(60)
-        # No device comes in before it is told.
-        wait_for(lambda: len(rows_in(second)) == 2)
+        # No device can connect before the gap is recorded.
+        wait_for(lambda: len(history_rows(second)) == 2)
         second.devices.deregistered(device_id).result(60)
-        rows = rows_in(second)
+        rows = history_rows(second)
     assert [row.what for row in rows] == ["registration", "gap", "deregistration"]
     registered, gap, deregistered = rows
     assert gap.until is not None
@@ -380,8 +378,8 @@ def responses(services: Services, app_id: str) -> list[Any]:
     return [entry for entry in services.log.read(app_id, 0).entries if entry.kind == "async-responses"]
 
 
-def place_held(services: Services, app_id: str, device_id: str) -> Deferred:
-    """Place a read whose async-id the server makes."""
+def submit_with_generated_id(services: Services, app_id: str, device_id: str) -> Deferred:
+    """Submit a read with a generated async-id."""
     submission = CommandSubmission(app_id, device_id, CommandRequest("GET", PATH), uuid4().hex)
     handling = services.part(DelayedRequests).delay(submission)
     assert handling.check is not None
@@ -392,26 +390,26 @@ def place_held(services: Services, app_id: str, device_id: str) -> Deferred:
     return response
 
 
-def test_a_request_waits_until_the_process_that_took_it_told_its_id(open_services, device, monkeypatch):
+def test_command_is_delayed_until_its_generated_id_is_sent(open_services, device, monkeypatch):
     monkeypatch.setattr("mirror_server.extensions.compat.delayed_requests._LONGEST_SECONDS", 600)
     leader, app_id, device_id = device
     other = open_services()
-    response = place_held(other, app_id, device_id)
+    response = submit_with_generated_id(other, app_id, device_id)
     async_id = response.future.result(60).async_id
-    wait_for(lambda: async_id in leader.dispatcher.held)
+    wait_for(lambda: async_id in leader.dispatcher.delayed)
     leader.dispatcher.wake_all()
     assert leader.database.settle(60)
     assert not responses(leader, app_id)
     response.sent()
     wait_for(lambda: responses(leader, app_id))
-    wait_for(lambda: async_id not in leader.dispatcher.held | other.dispatcher.held)
+    wait_for(lambda: async_id not in leader.dispatcher.delayed | other.dispatcher.delayed)
 
 
-@pytest.mark.parametrize("ends", ["never told", "leader ended"])
-def test_a_request_whose_id_nobody_tells_is_delivered_all_the_same(open_services, device, ends):
+@pytest.mark.parametrize("ends", ["never sent", "leader ended"])
+def test_command_whose_generated_id_is_never_sent_is_delivered_after_timeout(open_services, device, ends):
     leader, app_id, device_id = device
     other = open_services()
-    place_held(other, app_id, device_id).future.result(60)
+    submit_with_generated_id(other, app_id, device_id).future.result(60)
     if ends == "leader ended":
         leader.close()
     assert wait_for(lambda: responses(other, app_id))

@@ -1,4 +1,4 @@
-"""A schema of PostgreSQL is made or changed whole or not at all."""
+"""A PostgreSQL schema is created or upgraded completely or not at all."""
 
 import itertools
 from contextlib import closing
@@ -16,20 +16,20 @@ from mirror_server.store.backend import DatabaseError, Storage
 from mirror_server.store.database import Database
 
 
-class CutOff(psycopg.Cursor):
-    """A cursor whose connection ends at a statement, as when the process does."""
+class DisconnectingCursor(psycopg.Cursor):
+    """A cursor whose connection ends at a statement, as if the process was killed."""
 
     statements_left = 0
 
     def execute(self, *arguments, **options):
-        if CutOff.statements_left == 0:
+        if DisconnectingCursor.statements_left == 0:
             self.connection.close()
-        CutOff.statements_left -= 1
+        DisconnectingCursor.statements_left -= 1
         return super().execute(*arguments, **options)
 
 
 @pytest.mark.parametrize(("template", "step"), [("template0", 7), ("template", 1)])
-def test_an_interrupted_upgrade_of_postgresql_changes_nothing_and_is_done_by_the_next(template, step, tmp_path):
+def test_interrupted_postgresql_upgrade_changes_nothing_and_is_repeated(template, step, tmp_path):
     url = databases.new_postgresql_url(template)
     core, labels = databases.next_core(tmp_path), databases.extension(tmp_path, 2)
     storages = [*databases.STORAGES, Storage(branch=labels)]
@@ -39,10 +39,10 @@ def test_an_interrupted_upgrade_of_postgresql_changes_nothing_and_is_done_by_the
     before = databases.query(url, COLUMNS)
     interruptions = 0
     for statements in itertools.count(0, step):
-        CutOff.statements_left = statements
+        DisconnectingCursor.statements_left = statements
         try:
             with closing(opened(url)) as connection:
-                connection._raw.cursor_factory = CutOff
+                connection._raw.cursor_factory = DisconnectingCursor
                 _upgrade(connection, "x", branches)
         except psycopg.OperationalError:
             assert databases.query(url, COLUMNS) == before
@@ -61,7 +61,7 @@ COLUMNS = (
 )
 
 
-def test_a_postgresql_that_another_process_prepares_is_told_of_and_opens_afterwards(monkeypatch, tmp_path):
+def test_locked_postgresql_schema_fails_with_cure_and_opens_afterwards(monkeypatch, tmp_path):
     monkeypatch.setattr(schema, "UPGRADE_SECONDS", 0.1)
     url = databases.new_postgresql_url()
     core = databases.next_core(tmp_path)

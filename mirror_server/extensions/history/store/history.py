@@ -30,20 +30,20 @@ KINDS: tuple[tuple[str, str | None], ...] = (
     ("expired", None),
     ("gap", None),
 )
-"""The kinds of rows: ``what`` and ``origin``. The tail has the index in this list; new kinds are added at its end."""
+"""The kinds of rows: ``what`` and ``origin``. The tail stores the index in this list, so new kinds go to its end."""
 
 ORIGINS: Mapping[Origin, str] = {
     "subscription": "observation",
     "auto_observation": "auto_observation",
     "read": "read",
 }
-"""The origins of values: words of the mirror, and for each that of the history."""
+"""The origins of values in the history, by the word of the mirror."""
 
 GAP = 9
-"""The index of gaps in :data:`KINDS`: intervals in which nothing could be received. They have no device."""
+"""The index of gaps in :data:`KINDS`: intervals in which no event could be received. They have no device."""
 
 PLAIN_TEXT = "text/plain"
-"""The content type of most values, which the tail leaves out."""
+"""The content type of most values. The tail stores null for it."""
 
 _NUMBERS = {words: number for number, words in enumerate(KINDS)}
 REPORTED_BY = {origin: number for (what, origin), number in _NUMBERS.items() if what == "reported"}
@@ -71,24 +71,24 @@ _INSERT_REPORTED = _insert(_COLUMNS[:6])
 
 
 class StoredHistoryRow(NamedTuple):
-    """A thing that happened.
+    """An event.
 
     Attributes:
-        revision: Its number, which no other row has; a larger one was stored later.
-        device_id: The device; ``None`` for all of them, of a gap.
-        endpoint_name: That of the device now.
-        path: The resource; ``None`` where it is no resource's.
-        changed_at: When it happened, by the device's own clock where it told a time.
-        received_at: When the service had it.
-        what: The first one of a pair of :data:`KINDS`.
-        origin: The second one.
-        value: What was reported, or written.
-        content_type: In which format.
-        status: How a write ended: 1 for success, 2 for failure.
-        category: Why it failed; for the application ``app_id`` alone.
-        app_id: The application that placed the write.
-        requested_at: When it did.
-        until: When a gap ended.
+        revision: Its unique number. A larger one was stored later.
+        device_id: The device; ``None`` for a gap, which concerns all devices.
+        endpoint_name: The current endpoint name of the device.
+        path: The resource; ``None`` for an event of the device.
+        changed_at: The time of the event, by the device's own clock if it sent a time.
+        received_at: The time of receipt.
+        what: The first word of a pair of :data:`KINDS`.
+        origin: The second word.
+        value: The reported or written value.
+        content_type: The format of the value.
+        status: The result of a write: 1 for success, 2 for failure.
+        category: The reason of a failure, only for the application ``app_id``.
+        app_id: The application that submitted the write.
+        requested_at: The time of its request.
+        until: The end of a gap.
     """
 
     revision: int
@@ -114,9 +114,9 @@ class State(NamedTuple):
     Attributes:
         compacted_revision: The rows up to here are in segments or files.
         is_enabled: Whether rows are written now, or were when the last server ended.
-        started_revision: Where the mirror stood when this was last switched on: changes from before have no row.
-        heartbeat_at: When a server that writes rows was last known to run; ``None`` where none ever did.
-        base_at: Up to when rows were trimmed; ``None`` if none were.
+        started_revision: The last revision when the history was last enabled. Earlier changes have no row.
+        heartbeat_at: The last time at which a server certainly wrote rows; ``None`` if none ever did.
+        base_at: The instant up to which rows were trimmed; ``None`` if none were.
     """
 
     compacted_revision: int
@@ -127,7 +127,7 @@ class State(NamedTuple):
 
 
 def add(session: Session, rows: Sequence[StoredHistoryRow]) -> None:
-    """Append rows; their endpoint names are those of the devices when they are read."""
+    """Append rows. Endpoint names are not stored, but joined when rows are read."""
 
     def stored(row: StoredHistoryRow) -> Row:
         content_type = None if row.value is not None and row.content_type == PLAIN_TEXT else row.content_type
@@ -140,7 +140,7 @@ def add(session: Session, rows: Sequence[StoredHistoryRow]) -> None:
 def add_reported(session: Session, rows: Sequence[Row]) -> None:
     """Append rows of values that devices reported, in half the time of :func:`add`.
 
-    Each has a revision, a device id, a path, ``changed_at``, ``received_at``, one of :data:`REPORTED_BY`, the value,
+    A row has a revision, a device id, a path, ``changed_at``, ``received_at``, one of :data:`REPORTED_BY`, the value,
     and its content type, which is ``None`` for :data:`PLAIN_TEXT`.
     """
     session.run_many(_INSERT_REPORTED, rows)
@@ -154,17 +154,17 @@ def stored_tail(
     device_ids: Sequence[str] | None = None,
     paths: Sequence[str] = (),
 ) -> Iterator[list[Row]]:
-    """Rows of the tail by revision, ``size`` of them at a time, as they are stored.
+    """Return batches of rows of the tail, by revision, as they are stored.
 
-    They have the members of :class:`StoredHistoryRow`, but for ``what`` and ``origin`` one place in :data:`KINDS`, and
-    no content type beside a value that is :data:`PLAIN_TEXT`.
+    They have the columns of :data:`TAIL_COLUMNS`: the index in :data:`KINDS` replaces ``what`` and ``origin``, and the
+    content type is null for a value that is :data:`PLAIN_TEXT`.
 
     Args:
         session: The transaction.
         after: Only rows with a larger revision.
-        size: How many rows are given at once.
-        device_ids: Only those of these devices, and of none.
-        paths: Only those of these resources, and of none; without any, all.
+        size: The number of rows of a batch.
+        device_ids: Only rows of these devices, and rows without a device.
+        paths: Only rows of these resources, and rows without a resource. All rows if empty.
     """
     where, parameters = ["h.revision > :after"], {"after": after}
     if device_ids is not None:
@@ -193,15 +193,15 @@ def device_ids(session: Session, conditions: Sequence[Condition]) -> list[str]:
     return [device_id for (device_id,) in session.rows(f"SELECT device_id FROM devices{clause(where)}", **parameters)]
 
 
-def first_behind(session: Session, revision: int) -> Instant | None:
-    """Return when the first row of the tail behind a revision was received; ``None`` if there is none."""
+def first_received_after(session: Session, revision: int) -> Instant | None:
+    """Return the time of receipt of the first row of the tail after a revision; ``None`` if there is none."""
     statement = "SELECT received_at FROM history WHERE revision > :revision ORDER BY revision LIMIT 1"
     received_at: Instant | None = session.scalar(statement, revision=revision)
     return received_at
 
 
 def measure_tail(session: Session) -> tuple[int, Instant | None, int]:
-    """Return the number of rows that are not sealed, when the first was received, and the bytes of their values."""
+    """Return the number of rows that are not compacted, the first time of receipt, and the bytes of their values."""
     found = session.row(
         "SELECT count(*), min(received_at), coalesce(sum(length(value)), 0) FROM history"
         " WHERE revision > (SELECT compacted_revision FROM history_state)"
@@ -211,15 +211,15 @@ def measure_tail(session: Session) -> tuple[int, Instant | None, int]:
 
 
 def newest(session: Session) -> int:
-    """Return the revision of the last row of the tail, or 0; no row with a smaller one is stored any more.
+    """Return the revision of the last row of the tail, or 0. No row with a smaller one is stored any more.
 
-    Rows are stored in the order of their revisions, also where transactions with other numbers are under way.
+    Rows are stored in the order of their revisions, even while transactions with other numbers are open.
     """
     return int(session.scalar("SELECT coalesce(max(revision), 0) FROM history"))
 
 
 def delete_compacted(session: Session, most: int) -> int:
-    """Delete up to ``most`` rows of the tail that are in segments; return how many."""
+    """Delete up to ``most`` rows of the tail that are in segments, and return their number."""
     return session.run(
         "DELETE FROM history WHERE revision IN (SELECT revision FROM history"
         " WHERE revision <= (SELECT compacted_revision FROM history_state) ORDER BY revision LIMIT :most)",
@@ -233,22 +233,22 @@ def state(session: Session) -> State:
     return State(compacted_revision, bool(is_enabled), *more)
 
 
-def seal(session: Session, revision: int) -> None:
+def compact(session: Session, revision: int) -> None:
     """Record that the rows up to this revision are in segments from now on."""
     session.run("UPDATE history_state SET compacted_revision = :revision", revision=revision)
 
 
 def begin(session: Session, revision: int) -> None:
-    """Record that rows are written from now on, starting behind this revision.
+    """Record that rows are written from now on, starting after this revision.
 
-    Unsealed rows of devices that were deleted while none were written are deleted too.
+    Delete rows that are not compacted, of devices that were deleted while the history was disabled.
     """
     session.run(f"DELETE FROM history WHERE kind <> {GAP} AND device_number NOT IN (SELECT number FROM devices)")
     session.run("UPDATE history_state SET is_enabled = 1, started_revision = :revision", revision=revision)
 
 
 def end(session: Session) -> None:
-    """Record that the mirror changes without rows from now on."""
+    """Record that no rows are written from now on."""
     session.run("UPDATE history_state SET is_enabled = 0 WHERE is_enabled = 1")
 
 
@@ -258,25 +258,27 @@ def record_heartbeat(session: Session, at: Instant) -> None:
 
 
 def covered_until(session: Session) -> Instant | None:
-    """Return until when rows were written, as far as is known; ``None`` if none ever were."""
+    """Return the last instant at which rows were certainly written; ``None`` if none ever were."""
     last_at: Instant | None = session.scalar("SELECT received_at FROM history ORDER BY revision DESC LIMIT 1")
     heartbeat_at = state(session).heartbeat_at
     return heartbeat_at if last_at is None else max(last_at, heartbeat_at or last_at)
 
 
 def erase(session: Session, device_ids: Sequence[str]) -> int:
-    """Delete the rows of devices from the tail, and record that the others are to be deleted. The devices still exist.
+    """Delete the rows of devices from the tail, and record that their other rows have to be deleted.
+
+    The devices still exist.
 
     Returns:
-        The number of rows that were not sealed.
+        The number of rows that were not compacted.
     """
     count = 0
-    for some in batches(device_ids):
-        of_these = f"device_number IN (SELECT number FROM devices WHERE device_id IN ({', '.join('?' * len(some))}))"
-        unsealed = "revision > (SELECT compacted_revision FROM history_state)"
-        counted = session.rows_of(f"SELECT count(*) FROM history WHERE {unsealed} AND {of_these}", some)
+    for batch in batches(device_ids):
+        of_these = f"device_number IN (SELECT number FROM devices WHERE device_id IN ({', '.join('?' * len(batch))}))"
+        not_compacted = "revision > (SELECT compacted_revision FROM history_state)"
+        counted = session.rows_of(f"SELECT count(*) FROM history WHERE {not_compacted} AND {of_these}", batch)
         count += counted[0][0]
-        session.run_many(f"DELETE FROM history WHERE {of_these}", [some])
+        session.run_many(f"DELETE FROM history WHERE {of_these}", [batch])
     session.run_many(
         "INSERT INTO history_erasures (device_id, up_to_revision)"
         " SELECT device_id, last_revision FROM devices, revisions, history_state"
@@ -288,10 +290,10 @@ def erase(session: Session, device_ids: Sequence[str]) -> int:
 
 
 def mirror(session: Session, size: int) -> Iterator[Iterator[list[Row]]]:
-    """Return what the mirror has as rows that lead to it: reported values, and writes that have ended.
+    """Return the state of the mirror as rows: first the reported values, then the finished writes.
 
     Both are in the order of devices and paths, ``size`` rows at a time, with the members of :class:`StoredHistoryRow`.
-    They stand for changes from before the history was kept.
+    They replace changes from before the history was enabled.
     """
     reported = (
         "reported_revision, d.device_id, endpoint_name, path,"
@@ -313,7 +315,7 @@ def mirror(session: Session, size: int) -> Iterator[Iterator[list[Row]]]:
 def registrations(session: Session) -> list[Row]:
     """Return the registrations of all devices, current or ended, as rows with the members of :class:`StoredHistoryRow`.
 
-    When they last changed has no revision.
+    Their revision is 0, because the mirror does not store one for the last change of a registration.
     """
     return session.rows(
         "SELECT 0, device_id, endpoint_name, NULL, updated_at, updated_at,"
@@ -323,9 +325,9 @@ def registrations(session: Session) -> list[Row]:
 
 
 def waiting_writes(session: Session) -> list[Row]:
-    """Return the writes that wait and set the desired value, as rows with the members of :class:`StoredHistoryRow`.
+    """Return the pending writes that set a desired value, as rows with the members of :class:`StoredHistoryRow`.
 
-    They have the status 0, and end when they were requested.
+    Their status is 0, and ``changed_at`` is the time of the request.
     """
     return session.rows(
         "SELECT desired_revision, d.device_id, endpoint_name, r.path, r.requested_at, r.requested_at,"
@@ -337,9 +339,9 @@ def waiting_writes(session: Session) -> list[Row]:
 
 @dataclass(frozen=True, slots=True)
 class HistorySize:
-    """The rows and bytes in each place of the history.
+    """The number of rows and bytes in tail, segments and archive.
 
-    The bytes of the tail are not known without reading it: a row has about 50 bytes and its value.
+    The bytes of the tail are unknown without reading it. A row has about 50 bytes and its value.
     """
 
     tail_rows: int
@@ -354,16 +356,16 @@ class HistorySize:
         return self.tail_rows + self.segment_rows + self.archive_rows
 
     def __str__(self) -> str:
-        """In one line, for people."""
+        """Return the size in one line."""
         return (
-            f"history: {self.rows:,} rows, {self.tail_rows:,} of them in the tail,"
+            f"history: {self.rows:,} rows, {self.tail_rows:,} of them not compacted yet,"
             f" {self.segment_rows:,} in segments ({self.segment_bytes / 1e6:,.1f} MB),"
             f" {self.archive_rows:,} in the archive ({self.archive_bytes / 1e6:,.1f} MB)"
         )
 
 
 def measure(session: Session) -> HistorySize:
-    """Measure the history. Counting the rows of the tail reads its index; their number is bounded."""
+    """Measure the history. Counting the rows of the tail reads its index, whose size is bounded."""
     counts = session.row(
         "SELECT (SELECT count(*) FROM history WHERE revision > (SELECT compacted_revision FROM history_state)),"
         " (SELECT coalesce(sum(row_count), 0) FROM history_segments WHERE kind = 'rows'),"
@@ -375,24 +377,24 @@ def measure(session: Session) -> HistorySize:
 
 
 _IS_LOADED = f"EXISTS (SELECT 1 FROM settings WHERE name = '{EXTENSIONS}' AND ' ' || value || ' ' LIKE '% history %')"
-"""A server that left the extension out stored and deleted no row; the next one with it begins anew."""
+"""Whether the last server had this extension. Without it no row was stored or deleted, and the next start resets."""
 
 VIOLATIONS = {
-    "a row of the history is of no device that is known": (
+    "a row of the history is of an unknown device": (
         "SELECT CAST(h.revision AS TEXT) FROM history h LEFT JOIN devices d ON d.number = h.device_number"
         f" WHERE d.device_id IS NULL AND h.kind <> {GAP} AND {_IS_LOADED}"
     ),
-    "a row of the history is of no known kind": (
+    "a row of the history is of an unknown kind": (
         f"SELECT CAST(revision AS TEXT) FROM history WHERE kind < 0 OR kind >= {len(KINDS)}"
     ),
     "a row of the history is later than the last change": (
         "SELECT CAST(revision AS TEXT) FROM history WHERE revision > (SELECT last_revision FROM revisions)"
     ),
-    "the history is sealed beyond the last change": (
+    "the history is compacted beyond the last change": (
         "SELECT CAST(compacted_revision AS TEXT) FROM history_state"
         " WHERE compacted_revision > (SELECT last_revision FROM revisions)"
     ),
-    "a part of the history that was sealed goes on beyond that": (
+    "a segment or file of the history has rows that are not compacted": (
         "SELECT segment_id || ' ' || block FROM history_segments WHERE kind = 'rows'"
         " AND last_revision > (SELECT compacted_revision FROM history_state)"
         " UNION ALL SELECT file_name FROM history_files"
@@ -402,7 +404,7 @@ VIOLATIONS = {
         "SELECT s.segment_id || ' ' || s.block FROM history_segments s WHERE NOT EXISTS"
         " (SELECT 1 FROM history_blocks b WHERE b.segment_id = s.segment_id AND b.block = s.block)"
     ),
-    "a value was reported, and is not in the history": (
+    "a reported value is not in the history": (
         "SELECT device_id || ' ' || path FROM resources, history_state WHERE is_enabled = 1"
         " AND reported_revision > started_revision AND reported_revision > compacted_revision"
         f" AND {_IS_LOADED}"
@@ -413,4 +415,4 @@ VIOLATIONS = {
         " WHERE h.value <> r.reported_value"
     ),
 }
-"""The kinds of violations, and for each a statement that returns a row for each occurrence."""
+"""The statements that find violations, by kind. Each returns a row per occurrence."""

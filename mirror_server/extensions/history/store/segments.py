@@ -1,11 +1,12 @@
-"""The history that has gone on from the tail: segments in the database, and the names of the archive's files.
+"""The compacted history: segments in the database, and the names of the archive's files.
 
-What they contain is not known here. A *segment* is a run of rows in the order of devices, paths and instants, cut in
-blocks. Those of the kind ``rows`` are what happened; one of the kind ``state`` is a checkpoint: the last rows of each
+This module does not know their contents. A *segment* is a run of rows, sorted by device, path and instant, and split
+into blocks. A segment of the kind ``rows`` has events. One of the kind ``state`` is a checkpoint: the last rows of each
 resource among those with ``changed_at`` up to ``state_at`` and revisions up to ``state_revision``.
 
-The contents of blocks are stored first, in transactions of their own, and do not count until ``put`` names them all in
-one. So a large segment holds nobody up, and what a process left behind in the middle is deleted by whoever is next.
+The contents of blocks are stored first, in transactions of their own, and become valid when ``put`` records all of them
+in one transaction. So a large segment delays no other writes, and the next leader deletes what an interrupted process
+stored.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ from mirror_server.store.session import Session
 
 
 class Bounds(NamedTuple):
-    """Facts about rows that are known without reading them.
+    """The bounds of rows, known without reading the rows.
 
     Attributes:
-        first_device: Id of the first one; '' where rows are without a device.
-        last_device: Id of the last one.
-        first_revision: The least one.
-        last_revision: The greatest one.
-        first_changed_at: When the first of them happened, by the devices' clocks.
-        last_changed_at: When the last one did.
-        first_received_at: When the service had the first one.
-        last_received_at: When it had the last one.
-        first_requested_at: When the first of the writes was placed that end here; ``None`` where none does.
-        row_count: How many they are.
+        first_device: The id of the first device; '' for rows without a device.
+        last_device: The id of the last device.
+        first_revision: The least revision.
+        last_revision: The greatest revision.
+        first_changed_at: The first time of an event, by the devices' clocks.
+        last_changed_at: The last time of an event.
+        first_received_at: The first time of receipt.
+        last_received_at: The last time of receipt.
+        first_requested_at: The first time of request of a write; ``None`` without writes.
+        row_count: The number of rows.
     """
 
     first_device: str
@@ -51,10 +52,10 @@ class RowRange(NamedTuple):
     """A range of devices and of times; ``None`` is unbounded. Rows without a device are in all ranges.
 
     Attributes:
-        from_device: No device before this one.
-        to_device: None behind this one.
-        begin: Nothing that happened before.
-        end: Nothing that happened then or later.
+        from_device: The first device.
+        to_device: The last device.
+        begin: The first instant.
+        end: The first instant after the range.
     """
 
     from_device: str | None = None
@@ -71,11 +72,11 @@ _IN_SPAN = (
     " AND (CAST(:begin AS BIGINT) IS NULL OR last_changed_at >= :begin)))"
     " AND (CAST(:end AS BIGINT) IS NULL OR first_changed_at < :end)"
 )
-"""Gaps of the service, which have no device, are selected by their end: their begin is no bound."""
+"""The condition for a range. Gaps have no device and are selected by their end, so their start is not compared."""
 
 
 class Block(NamedTuple):
-    """A part of a segment; ``state_at`` and ``state_revision`` are those of a checkpoint."""
+    """A block of a segment. ``state_at`` and ``state_revision`` are those of a checkpoint."""
 
     segment_id: int
     block: int
@@ -86,7 +87,7 @@ class Block(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint: its instant, its revision, its segment and how many rows it has."""
+    """A checkpoint: its instant, its revision, its segment and its number of rows."""
 
     at: Instant
     revision: int
@@ -95,7 +96,7 @@ class Checkpoint(NamedTuple):
 
 
 class ArchivedFile(NamedTuple):
-    """A file of the archive: its name below the archive's folder, and what is known of its rows."""
+    """A file of the archive: its path in the archive's folder, and the bounds of its rows."""
 
     file_name: str
     day: str
@@ -111,15 +112,15 @@ _FILE = f"file_name, day, size_bytes, {_BOUNDS}"
 
 
 def blocks(session: Session, kind: str, span: RowRange = EVERYWHERE) -> list[Block]:
-    """Return the blocks of a kind, :data:`ROWS` or :data:`STATE`, that count, in the order of segments and blocks."""
+    """Return the valid blocks of a kind, :data:`ROWS` or :data:`STATE`, in the order of segments and blocks."""
     statement = f"SELECT {_BLOCK} FROM history_segments WHERE kind = :kind AND {_IN_SPAN} ORDER BY segment_id, block"
     rows = session.rows(statement, kind=kind, **span._asdict())
     return [Block._make((*row[:5], Bounds._make(row[5:]))) for row in rows]
 
 
-def runs(some: Iterable[Block]) -> list[list[Block]]:
+def runs(new_blocks: Iterable[Block]) -> list[list[Block]]:
     """Group blocks by segment."""
-    return [list(run) for _, run in groupby(some, key=attrgetter("segment_id"))]
+    return [list(run) for _, run in groupby(new_blocks, key=attrgetter("segment_id"))]
 
 
 def oldest_state_at(session: Session) -> Instant | None:
@@ -148,13 +149,13 @@ def content(session: Session, segment_id: int, block: int) -> bytes:
 
 
 def next_segment_id(session: Session) -> int:
-    """Return a number that no segment has, not even one that does not count yet."""
-    # Each segment that counts has its contents.
+    """Return a number that no segment has, not even one that is not valid yet."""
+    # Every segment has contents, so their numbers are sufficient.
     return 1 + int(session.scalar("SELECT coalesce(max(segment_id), 0) FROM history_blocks"))
 
 
 def put_content(session: Session, segment_id: int, block: int, content: bytes) -> None:
-    """Store the content of a block, which does not count before :func:`put` names it; replace what was left there."""
+    """Store the content of a block, which is valid after :func:`put`. Replace content that was never made valid."""
     session.run(
         "INSERT INTO history_blocks (segment_id, block, content) VALUES (:segment_id, :block, :content)"
         " ON CONFLICT (segment_id, block) DO UPDATE SET content = excluded.content",
@@ -164,29 +165,29 @@ def put_content(session: Session, segment_id: int, block: int, content: bytes) -
     )
 
 
-def put(session: Session, some: Sequence[Block]) -> None:
-    """Make blocks count from now on."""
-    _insert(session, "history_segments", _BLOCK, some)
+def put(session: Session, new_blocks: Sequence[Block]) -> None:
+    """Make blocks valid."""
+    _insert(session, "history_segments", _BLOCK, new_blocks)
 
 
-def forget(session: Session, segment_ids: Iterable[int]) -> None:
-    """Make segments not count any more; :func:`delete_contents` deletes their contents."""
+def invalidate(session: Session, segment_ids: Iterable[int]) -> None:
+    """Make segments invalid. :func:`delete_contents` deletes their contents."""
     session.run_many("DELETE FROM history_segments WHERE segment_id = ?", [(each,) for each in sorted(segment_ids)])
 
 
 def replace(session: Session, block: Block, bounds: Bounds, content: bytes) -> bool:
-    """Replace the rows of a block; one of the kind :data:`ROWS` without any is deleted.
+    """Replace the rows of a block. A block of the kind :data:`ROWS` without rows is deleted.
 
     Returns:
-        Whether that was done: false if it has another number of rows by now, so that what was read of it is old.
+        Whether it was replaced: false if its number of rows has changed, because the rows that were read are outdated.
     """
     where = "WHERE segment_id = :segment_id AND block = :block"
-    about = {"segment_id": block.segment_id, "block": block.block}
-    # Its rows are only ever deleted, so that their number tells whether they are those that were read.
+    key = {"segment_id": block.segment_id, "block": block.block}
+    # Rows of a block are only ever deleted, so an equal number means the same rows.
     is_as_read = "AND row_count = :row_count"
-    if not session.run(f"DELETE FROM history_segments {where} {is_as_read}", **about, row_count=block.bounds.row_count):
+    if not session.run(f"DELETE FROM history_segments {where} {is_as_read}", **key, row_count=block.bounds.row_count):
         return False
-    session.run(f"DELETE FROM history_blocks {where}", **about)
+    session.run(f"DELETE FROM history_blocks {where}", **key)
     if bounds.row_count or block.kind == STATE:
         put_content(session, block.segment_id, block.block, content)
         put(session, [block._replace(bounds=bounds)])
@@ -194,7 +195,7 @@ def replace(session: Session, block: Block, bounds: Bounds, content: bytes) -> b
 
 
 def delete_contents(session: Session, most: int) -> int:
-    """Delete the contents of up to ``most`` blocks that do not count; return how many.
+    """Delete the contents of up to ``most`` invalid blocks, and return their number.
 
     Must not be called while the contents of a new segment are being stored.
     """
@@ -208,22 +209,22 @@ def delete_contents(session: Session, most: int) -> int:
 
 
 def files(session: Session, span: RowRange = EVERYWHERE) -> list[ArchivedFile]:
-    """Return the files of the archive that count, by name."""
+    """Return the valid files of the archive, by name."""
     statement = f"SELECT {_FILE} FROM history_files WHERE row_count > 0 AND {_IN_SPAN} ORDER BY file_name"
     rows = session.rows(statement, **span._asdict())
     return [ArchivedFile._make((*row[:3], Bounds._make(row[3:]))) for row in rows]
 
 
 def replaced_files(session: Session) -> list[str]:
-    """Return the names of files that do not count any more and are to be deleted; see :func:`replace_file`."""
+    """Return the names of replaced files that still have to be deleted; see :func:`replace_file`."""
     return [name for (name,) in session.rows("SELECT file_name FROM history_files WHERE row_count = 0")]
 
 
 def replace_file(session: Session, file: ArchivedFile, by: Sequence[ArchivedFile]) -> bool:
-    """Make other files count in place of a file, whose name stays stored, without rows, until it is deleted.
+    """Replace a file by other files. Its name stays stored, without rows, until the file is deleted.
 
     Returns:
-        Whether that was done: false if it did not count any more, so that what was read of it is old.
+        Whether it was replaced: false if it is not valid any more, because the rows that were read are outdated.
     """
     if not session.run(
         "UPDATE history_files SET row_count = 0 WHERE file_name = :name AND row_count > 0", name=file.file_name
@@ -233,33 +234,33 @@ def replace_file(session: Session, file: ArchivedFile, by: Sequence[ArchivedFile
     return True
 
 
-def put_files(session: Session, some: Sequence[ArchivedFile]) -> None:
-    """Make files count from now on."""
-    _insert(session, "history_files", _FILE, some)
+def put_files(session: Session, new_blocks: Sequence[ArchivedFile]) -> None:
+    """Make files valid."""
+    _insert(session, "history_files", _FILE, new_blocks)
 
 
 def forget_files(session: Session, names: Iterable[str]) -> None:
-    """Remove files from the database, also those that were to be deleted."""
+    """Remove files from the database, including replaced files."""
     session.run_many("DELETE FROM history_files WHERE file_name = ?", [(name,) for name in sorted(names)])
 
 
 def erasures(session: Session) -> dict[str, int]:
-    """Return the ids of erased devices, and for each the last revision that is not returned any more."""
+    """Return the last revision that is not returned any more, by the id of the erased device."""
     return dict(session.rows("SELECT device_id, up_to_revision FROM history_erasures"))
 
 
 def forget_erasures(session: Session, done: Iterable[tuple[str, int]]) -> None:
-    """Record that no rows of these devices are left up to these revisions."""
+    """Record that all rows of these devices up to these revisions are deleted."""
     statement = "DELETE FROM history_erasures WHERE device_id = ? AND up_to_revision = ?"
     session.run_many(statement, sorted(done))
 
 
 def put_base(session: Session, instant: Instant) -> None:
-    """Record up to when rows are trimmed."""
+    """Record the instant up to which rows are trimmed."""
     session.run("UPDATE history_state SET base_at = :instant", instant=instant)
 
 
 def _insert(session: Session, table: str, columns: str, rows: Sequence[Block] | Sequence[ArchivedFile]) -> None:
-    places = ", ".join("?" * (columns.count(",") + 1))
+    placeholders = ", ".join("?" * (columns.count(",") + 1))
     values = [(*row[:-1], *row.bounds) for row in rows]
-    session.run_many(f"INSERT INTO {table} ({columns}) VALUES ({places})", values)
+    session.run_many(f"INSERT INTO {table} ({columns}) VALUES ({placeholders})", values)

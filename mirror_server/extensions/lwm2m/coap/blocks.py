@@ -85,7 +85,7 @@ class Uploads:
             raise RequestRejected("4.08", "the previous blocks are missing; start with the first")
         self._append(key, upload, request.payload, block)
         if block.more:
-            self._make_room()
+            self._evict_idle()
             return None
         self._drop(key)
         return bytes(upload.body)
@@ -110,7 +110,7 @@ class Uploads:
     def _too_large(self) -> RequestRejected:
         return RequestRejected("4.13", f"more than {self._limits.payload_bytes} bytes")
 
-    def _make_room(self) -> None:
+    def _evict_idle(self) -> None:
         """Drop the transfers that are idle for the longest time, so that active ones can complete."""
         while len(self._uploads) > self._limits.uploads or self.buffered_bytes > self._limits.uploads_bytes:
             self._drop(next(iter(self._uploads)))

@@ -75,7 +75,7 @@ class CoapEndpoint:
         if keys is None:
             layer.transport = await open_socket(address, layer, self._limits, self.counts)
         else:
-            sessions = DtlsTransport(layer, self._handler.session_ended, keys, self._limits, self.counts, layer.shares)
+            sessions = DtlsTransport(layer, self._handler.session_ended, keys, self._limits, self.counts, layer.limiter)
             sessions.socket = await open_socket(address, sessions, self._limits, self.counts)
             layer.transport = self._sessions = sessions
         self._layers[keys is not None] = layer
@@ -122,10 +122,10 @@ class CoapEndpoint:
             first = await self._layer(peer).request_response(peer, request_message(request, token, observe=0))
             sequence = first.number(Option.OBSERVE)
             try:
-                whole = await self._read_remaining_blocks(peer, request, first, token)
+                complete = await self._read_remaining_blocks(peer, request, first, token)
             except _ValueChanged:
-                whole = await self._request_all_blocks(peer, request)
-            return Observed(response_of(whole), sequence)
+                complete = await self._request_all_blocks(peer, request)
+            return Observed(response_of(complete), sequence)
 
     async def read_remaining(self, peer: Peer, request: Request, token: bytes) -> Response:
         """Read a value of which the last notification with this token had the first block.
@@ -175,7 +175,7 @@ class CoapEndpoint:
         """Handle a request of a device in a task. Reject it if too many are in progress."""
         is_over_limit = self._in_progress[peer] >= self._limits.requests_in_progress_of_peer
         if is_over_limit or len(self._request_tasks) >= self._limits.requests_in_progress:
-            self.counts.refused += 1
+            self.counts.rejected += 1
             busy = error_response("5.03", "too many requests are in progress")
             busy.add_number(Option.MAX_AGE, 5)
             self._layer(peer).respond(peer, request, busy)
@@ -189,15 +189,15 @@ class CoapEndpoint:
         """Pass a response that no request waits for to the handler."""
         notification = _notification(peer, message)
         try:
-            is_known = self._handler.notified(notification)
+            is_accepted = self._handler.notified(notification)
         except Exception:
             _log.exception("Processing a notification of %s failed", peer.address)
             return True
-        if is_known and not notification.is_complete and len(message.payload) <= BLOCK_BYTES:
+        if is_accepted and not notification.is_complete and len(message.payload) <= BLOCK_BYTES:
             self._first_blocks[peer, message.token] = message
             if len(self._first_blocks) > self._limits.uploads:
                 del self._first_blocks[next(iter(self._first_blocks))]
-        return is_known
+        return is_accepted
 
     def notification_rejected(self, peer: Peer, message: Message) -> None:
         """End the observation of a notification above the rate limit of its peer."""
@@ -276,7 +276,7 @@ class CoapEndpoint:
         request = self._uploads.request(peer, message)
         if isinstance(request, Message):
             response = request
-            self.counts.refused += response.code >> 5 > 2
+            self.counts.rejected += response.code >> 5 > 2
         else:
             response = block_of(await self._handled(peer, request), message.block(Option.BLOCK2))
             response.options += [option for option in message.options if option[0] == Option.BLOCK1]

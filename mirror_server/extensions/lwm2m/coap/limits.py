@@ -83,7 +83,7 @@ DEFAULT_TUNING = Tuning()
 DEFAULT_LIMITS = CoapLimits()
 
 
-class AddressShares:
+class AddressRateLimiter:
     """Rate limits per address: a number of messages per second, plus a burst.
 
     The kernel drops messages of any device when the process reads them too slowly. Without limits, a device that sent
@@ -101,28 +101,28 @@ class AddressShares:
 
     def __init__(self, limits: CoapLimits, now: Callable[[], float]) -> None:
         self._now = now
-        self._seconds_each = 1 / limits.messages_per_second_of_peer
-        self._seconds_of_burst = limits.burst_of_peer * self._seconds_each
-        self._most = limits.remembered_addresses
+        self._seconds_per_message = 1 / limits.messages_per_second_of_peer
+        self._seconds_of_burst = limits.burst_of_peer * self._seconds_per_message
+        self._max_addresses = limits.remembered_addresses
         self._full_at: dict[str, float] = {}
 
     def __len__(self) -> int:
         return len(self._full_at)
 
-    def is_used_up(self, address: str) -> bool:
+    def is_exhausted(self, address: str) -> bool:
         """Whether the next message of an address would be above the limit. Does not count a message."""
         full_at = self._full_at.get(address)
-        return full_at is not None and full_at - self._now() > self._seconds_of_burst - self._seconds_each
+        return full_at is not None and full_at - self._now() > self._seconds_of_burst - self._seconds_per_message
 
-    def take(self, address: str) -> bool:
+    def consume(self, address: str) -> bool:
         """Count a message of an address. Return ``False``, and do not count it, if it is above the limit."""
         now = self._now()
         full_at = self._full_at.get(address)
         if full_at is None:
-            if len(self._full_at) >= self._most:
+            if len(self._full_at) >= self._max_addresses:
                 del self._full_at[next(iter(self._full_at))]
             full_at = now
-        full_at = max(full_at, now) + self._seconds_each
+        full_at = max(full_at, now) + self._seconds_per_message
         if full_at - now > self._seconds_of_burst:
             return False
         self._full_at[address] = full_at

@@ -47,11 +47,11 @@ EMPTY = 0x00
 BLOCK_BYTES = 1024
 """The largest block, used unless the peer requests smaller ones."""
 _VERSION = 1
-_LONGEST_TOKEN = 8
+_MAX_TOKEN_BYTES = 8
 _PAYLOAD_MARKER = 0xFF
-_LARGEST_IN_HEAD = 12
+_MAX_IN_HEAD = 12
 """A larger delta or length of an option is encoded in further bytes."""
-_MOST_BYTES = {
+_MAX_BYTES = {
     Option.ETAG: 8,
     Option.OBSERVE: 3,
     Option.CONTENT_FORMAT: 2,
@@ -65,7 +65,7 @@ METHODS: dict[int, Method] = {1: "GET", 2: "POST", 3: "PUT", 4: "DELETE"}
 _METHOD_CODES = {method: code for code, method in METHODS.items()}
 _CONTENT_FORMAT, _MAX_AGE, _LOCATION_PATH = map(int, (Option.CONTENT_FORMAT, Option.MAX_AGE, Option.LOCATION_PATH))
 """As plain integers, for thousands of notifications: enum member access takes longer than a comparison."""
-_KNOWN = {int(option): _MOST_BYTES.get(option, 0xFFFF) for option in Option}
+_MAX_BYTES_OF_OPTION = {int(option): _MAX_BYTES.get(option, 0xFFFF) for option in Option}
 
 
 class NotCoap(Exception):
@@ -141,15 +141,15 @@ class Message:
     def encode(self) -> bytes:
         """Return the bytes of a datagram."""
         head = bytes((_VERSION << 6 | self.type << 4 | len(self.token), self.code))
-        parts = [head, self.message_id.to_bytes(2, "big"), self.token]
+        fields = [head, self.message_id.to_bytes(2, "big"), self.token]
         last = 0
         for number, value in sorted(self.options, key=itemgetter(0)):
             (first, more), (second, rest) = _nibble(number - last), _nibble(len(value))
-            parts += bytes((first << 4 | second,)), more, rest, value
+            fields += bytes((first << 4 | second,)), more, rest, value
             last = number
         if self.payload:
-            parts.append(b"\xff" + self.payload)
-        return b"".join(parts)
+            fields.append(b"\xff" + self.payload)
+        return b"".join(fields)
 
 
 def decode(datagram: bytes) -> Message:
@@ -169,7 +169,7 @@ def decode(datagram: bytes) -> Message:
         if kind == Type.CONFIRMABLE and (len(datagram) > 4 or token_length):
             raise _malformed(message, "an empty message with content")
         return message
-    if token_length > _LONGEST_TOKEN or len(datagram) < 4 + token_length:
+    if token_length > _MAX_TOKEN_BYTES or len(datagram) < 4 + token_length:
         raise _malformed(message, "the token is too long")
     message.token = datagram[4 : 4 + token_length]
     _read_options(message, datagram, 4 + token_length)
@@ -188,14 +188,14 @@ def _read_options(message: Message, datagram: bytes, at: int) -> None:
             message.payload = datagram[at:]
             return
         delta, length = head >> 4, head & 15
-        if delta > _LARGEST_IN_HEAD:
+        if delta > _MAX_IN_HEAD:
             delta, at = _extended(message, datagram, delta, at)
-        if length > _LARGEST_IN_HEAD:
+        if length > _MAX_IN_HEAD:
             length, at = _extended(message, datagram, length, at)
         number += delta
         if at + length > end:
             raise _malformed(message, "an option is cut off")
-        if length <= _KNOWN.get(number, -1):
+        if length <= _MAX_BYTES_OF_OPTION.get(number, -1):
             message.options.append((number, datagram[at : at + length]))
         elif number & 1 and message.unknown_critical is None:
             message.unknown_critical = number
@@ -203,7 +203,7 @@ def _read_options(message: Message, datagram: bytes, at: int) -> None:
 
 
 def _extended(message: Message, datagram: bytes, value: int, at: int) -> tuple[int, int]:
-    width = value - _LARGEST_IN_HEAD
+    width = value - _MAX_IN_HEAD
     if value == 15 or at + width > len(datagram):
         raise _malformed(message, "an option is cut off")
     return int.from_bytes(datagram[at : at + width], "big") + (13 if width == 1 else 269), at + width
@@ -214,7 +214,7 @@ def _malformed(message: Message, reason: str) -> NotCoap:
 
 
 def _nibble(value: int) -> tuple[int, bytes]:
-    if value <= _LARGEST_IN_HEAD:
+    if value <= _MAX_IN_HEAD:
         return value, b""
     if value < 269:
         return 13, bytes((value - 13,))
@@ -266,8 +266,8 @@ def request_message(
     message = Message(Type.CONFIRMABLE, _METHOD_CODES[request.method], 0, token)
     message.add_number(Option.OBSERVE, observe)
     if request.path != "/":
-        message.options += [(Option.URI_PATH, part.encode()) for part in request.path[1:].split("/")]
-    message.options += [(Option.URI_QUERY, part.encode()) for part in request.query]
+        message.options += [(Option.URI_PATH, segment.encode()) for segment in request.path[1:].split("/")]
+    message.options += [(Option.URI_QUERY, text.encode()) for text in request.query]
     message.add_number(Option.CONTENT_FORMAT, request.content_format)
     message.add_number(Option.ACCEPT, request.accept)
     if download is not None:
@@ -287,12 +287,12 @@ def request_of(message: Message) -> Request:
     Raises:
         ValueError: Its path or its query is not valid.
     """
-    parts = message.texts(Option.URI_PATH)
-    if any("/" in part for part in parts):
+    segments = message.texts(Option.URI_PATH)
+    if any("/" in segment for segment in segments):
         raise ValueError("a path segment has a slash")
     return Request(
         METHODS[message.code],
-        "/" + "/".join(parts),
+        "/" + "/".join(segments),
         message.texts(Option.URI_QUERY),
         message.payload,
         message.number(Option.CONTENT_FORMAT),
@@ -318,7 +318,7 @@ def response_message(response: Response, sequence: int | None = None) -> Message
     """Return the message of a response, as an acknowledgement. ``sequence`` is its Observe option."""
     message = Message(Type.ACKNOWLEDGEMENT, code_number(response.code), 0, payload=response.payload)
     message.add_number(Option.OBSERVE, sequence)
-    message.options += [(Option.LOCATION_PATH, part.encode()) for part in response.location]
+    message.options += [(Option.LOCATION_PATH, segment.encode()) for segment in response.location]
     message.add_number(Option.CONTENT_FORMAT, response.content_format)
     message.add_number(Option.MAX_AGE, response.max_age_seconds)
     return message

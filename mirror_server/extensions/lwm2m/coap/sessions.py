@@ -15,8 +15,8 @@ from connecting. Now it connects after three round trips next to 5,000 hellos pe
 Sessions are not stored, because the library gives no access to their keys. A server that stops sends close_notify.
 After a crash, the server responds to records of unknown sessions with an alert.
 
-Tests check the undocumented behavior of DTLSSocket: it would copy a key longer than 16 bytes beyond its stack buffer,
-no exception may leave a callback, and a context that still has a peer must not be freed.
+Tests check the undocumented behavior of DTLSSocket. It would copy a key longer than 16 bytes beyond its stack buffer.
+Callbacks must not raise exceptions. A context that still has a peer must not be freed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from mirror_server.extensions.lwm2m.coap.limits import AddressShares, CoapLimits
+from mirror_server.extensions.lwm2m.coap.limits import AddressRateLimiter, CoapLimits
 from mirror_server.extensions.lwm2m.coap.sockets import Receiver, Transport, sockaddr_of
 from mirror_server.extensions.lwm2m.transport_api import INSTALL_DTLS, CannotListen, Counts, Peer, Unreachable
 
@@ -201,7 +201,7 @@ class DtlsTransport:
         keys: The pre-shared keys.
         limits: The limits of sessions and handshakes.
         counts: The counters to update.
-        shares: The rate limits per address. Datagrams within a session are counted by the receiver.
+        limiter: The rate limits per address. Datagrams within a session are counted by the receiver.
 
     Raises:
         CannotListen: DTLSSocket is not installed.
@@ -214,7 +214,7 @@ class DtlsTransport:
         keys: Keys,
         limits: CoapLimits,
         counts: Counts,
-        shares: AddressShares,
+        limiter: AddressRateLimiter,
     ) -> None:
         self._dtls = _library()
         self._receiver = receiver
@@ -222,7 +222,7 @@ class DtlsTransport:
         self._keys = keys
         self._limits = limits
         self._counts = counts
-        self._shares = shares
+        self._limiter = limiter
         self._loop = asyncio.get_running_loop()
         self._cookie_contexts: dict[int, _Session] = {}
         self._read_at = -_SAMPLE_SECONDS
@@ -272,7 +272,7 @@ class DtlsTransport:
         address = peer.address
         session = self._open.get(address) or self._opening.get(address)
         is_hello = _handshake_message(datagram) == _CLIENT_HELLO
-        if self._is_beyond_share(address, has_session=session is not None):
+        if self._exceeds_rate_limit(address, has_session=session is not None):
             self._counts.dropped += 1
         elif session is None and not is_hello:
             self._counts.dropped += 1
@@ -286,7 +286,7 @@ class DtlsTransport:
 
     def _feed(self, session: _Session, peer: Peer, datagram: bytes) -> None:
         address = peer.address
-        session_events = session.feed(_of_known_version(datagram))
+        session_events = session.feed(_with_version_1_2(datagram))
         if session_events.server_hello_sent:
             self._start_handshake(session, peer, _hello_hash(datagram))
         if session_events.connected and address in self._opening:
@@ -295,17 +295,17 @@ class DtlsTransport:
         if address in self._open:
             self._deliver(session, datagram, session_events)
         if session_events.broken:
-            self._break_off(session)
+            self._end_broken(session)
 
-    def _is_beyond_share(self, address: str, *, has_session: bool) -> bool:
+    def _exceeds_rate_limit(self, address: str, *, has_session: bool) -> bool:
         """Whether a datagram is above the rate limit of its address, and must not be decrypted.
 
         Within a session the receiver counts messages, because anyone can forge an address. Above the limit, a sample of
         the messages is decrypted all the same, so that the receiver notices the flood.
         """
         if not has_session:
-            return not self._shares.take(address)
-        if not self._shares.is_used_up(address):
+            return not self._limiter.consume(address)
+        if not self._limiter.is_exhausted(address):
             return False
         now = self._loop.time()
         if now - self._read_at < _SAMPLE_SECONDS:
@@ -320,7 +320,7 @@ class DtlsTransport:
         than the datagram, so that it cannot be used for amplification, and is never sent in response to another alert.
         Source: RFC 6347, 4.1.2.7.
         """
-        if _is_protected(datagram) and self._shares.take(_ALERTS):
+        if _is_protected(datagram) and self._limiter.consume(_ALERTS):
             self._send_raw(peer, _BAD_RECORD_MAC)
 
     def failed(self, peer: Peer, reason: str) -> None:
@@ -332,11 +332,11 @@ class DtlsTransport:
     def _cookie_context(self, peer: Peer) -> _Session:
         """Return the context that responds to the ClientHello of an address."""
         number = hash(peer.address) % _COOKIE_CONTEXTS
-        greeter = self._cookie_contexts.get(number)
-        if greeter is None:
-            greeter = self._cookie_contexts[number] = _Session(self._dtls, self._keys, self._send_raw)
-        greeter.set_peer(peer)
-        return greeter
+        context = self._cookie_contexts.get(number)
+        if context is None:
+            context = self._cookie_contexts[number] = _Session(self._dtls, self._keys, self._send_raw)
+        context.set_peer(peer)
+        return context
 
     def _send_raw(self, peer: Peer, data: bytes) -> None:
         try:
@@ -382,7 +382,7 @@ class DtlsTransport:
         elif len(self._open) > self._limits.sessions:
             self._end(next(iter(self._open.values())))
 
-    def _break_off(self, session: _Session) -> None:
+    def _end_broken(self, session: _Session) -> None:
         """End a session that either side closed, or that failed."""
         address = session.peer.address
         if self._open.get(address) is session:
@@ -432,14 +432,14 @@ class DtlsTransport:
         before = self._loop.time() - self._limits.handshake_seconds
         for session in list(self._opening.values()):
             if session.started_at < before:
-                self._break_off(session)
+                self._end_broken(session)
             else:
                 session.retransmit()
         if self._opening:
             self._sweep_later()
 
 
-def _of_known_version(datagram: bytes) -> bytes:
+def _with_version_1_2(datagram: bytes) -> bytes:
     """Return a datagram with the record version of a ClientHello set to DTLS 1.2.
 
     A client was seen to send 0xFE00, which the library ignores. The record version has no meaning before the version

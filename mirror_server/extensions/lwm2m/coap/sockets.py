@@ -1,9 +1,11 @@
 """The UDP sockets. aiocoap's socket provides the local address of each datagram, and errors of closed ports.
 
 This is the only module that imports aiocoap. Tests check each private part of aiocoap that it uses:
-``MessageInterfaceUDP6._create_transport_endpoint``, ``datagram_msg_received``, ``datagram_errqueue_received``,
-``error_received`` and ``send`` of the same class, its call of ``dispatch_error`` of its manager, ``max_size`` and
-``_read_ready`` of its transport, and the fields ``sockaddr`` and ``pktinfo`` of ``UDP6EndpointAddress``.
+
+- ``MessageInterfaceUDP6``: ``_create_transport_endpoint``, ``datagram_msg_received``, ``datagram_errqueue_received``,
+  ``error_received``, ``send``, and its call of ``dispatch_error`` of its manager;
+- its transport: ``max_size`` and ``_read_ready``;
+- ``UDP6EndpointAddress``: ``sockaddr`` and ``pktinfo``.
 """
 
 from __future__ import annotations
@@ -86,7 +88,7 @@ class Transport(Protocol):
         ...
 
 
-class _KnownPeer(NamedTuple):
+class _CachedPeer(NamedTuple):
     """A peer, and aiocoap's object for its address."""
 
     peer: Peer
@@ -242,8 +244,8 @@ class Udp6Transport:
         remember = lru_cache(limits.remembered_addresses)
         self.remote = remember(lambda address: UDP6EndpointAddress(sockaddr_of(address), self._interface))
         """Returns aiocoap's object for the address of a peer. It includes the local address that the peer sent to."""
-        self._known_peer = remember(
-            lambda sockaddr: _KnownPeer(Peer(address_text(sockaddr)), self.remote(address_text(sockaddr)))
+        self._cached_peer = remember(
+            lambda sockaddr: _CachedPeer(Peer(address_text(sockaddr)), self.remote(address_text(sockaddr)))
         )
         self._interface: _Udp6
 
@@ -285,9 +287,9 @@ class Udp6Transport:
         if flags & _TRUNCATED or is_to_group or not sockaddr[1]:  # nothing can be sent to port 0
             self._counts.dropped += 1
             return
-        known = self._known_peer(sockaddr)
-        known.remote.pktinfo = local
-        self._receiver.received(known.peer, datagram)
+        cached = self._cached_peer(sockaddr)
+        cached.remote.pktinfo = local
+        self._receiver.received(cached.peer, datagram)
 
     def dispatch_error(self, error: Exception, remote: Any) -> None:
         """Handle a send error, or the error of a closed port."""
@@ -295,7 +297,7 @@ class Udp6Transport:
             self._counts.dropped += 1
             return
         reason = getattr(error, "strerror", None) or str(error)
-        self._receiver.failed(self._known_peer(remote.sockaddr).peer, reason)
+        self._receiver.failed(self._cached_peer(remote.sockaddr).peer, reason)
 
 
 class Ipv4Transport(asyncio.DatagramProtocol):
@@ -391,7 +393,7 @@ async def _bound_socket(
     try:
         resolved = await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_DGRAM, flags=flags)
     except OSError as error:
-        raise CannotListen(f"{host}:{port} is no address of this machine ({error.strerror or error})") from None
+        raise CannotListen(f"{host}:{port} is not an address of this machine ({error.strerror or error})") from None
     opened = socket.socket(family, socket.SOCK_DGRAM)
     try:
         if family == socket.AF_INET6:
@@ -411,7 +413,7 @@ def _listen_error(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"UDP port {port} of {host} is in use: stop the program that listens there, or use another port"
     if error.errno == errno.EADDRNOTAVAIL:
-        return f"{host} is no address of this machine: use one of its addresses"
+        return f"{host} is not an address of this machine: use one of its addresses"
     if error.errno == errno.EACCES:
         return f"UDP port {port} may not be opened by this user: use a port from 1024 on"
     return f"cannot listen at {host}:{port}: {error.strerror or error}"

@@ -16,7 +16,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from mirror_server.extensions.lwm2m.coap.limits import AddressShares, CoapLimits, Tuning
+from mirror_server.extensions.lwm2m.coap.limits import AddressRateLimiter, CoapLimits, Tuning
 from mirror_server.extensions.lwm2m.coap.messages import (
     EMPTY,
     Message,
@@ -119,7 +119,7 @@ class MessageLayer:
     """The messages of one socket.
 
     Attributes:
-        shares: The rate limits per address. Messages above them are dropped.
+        limiter: The rate limits per address. Messages above them are dropped.
     """
 
     def __init__(self, upper: Upper, tuning: Tuning, limits: CoapLimits, counts: Counts) -> None:
@@ -129,7 +129,7 @@ class MessageLayer:
         self._limits = limits
         self._counts = counts
         self._loop = asyncio.get_running_loop()
-        self.shares = AddressShares(limits, self._loop.time)
+        self.limiter = AddressRateLimiter(limits, self._loop.time)
         self._next_message_id = secrets.randbelow(0x10000)
         self._exchanges: dict[str, list[CoapExchange]] = {}
         self._received: OrderedDict[_Key, _ReceivedMessage] = OrderedDict()
@@ -139,7 +139,7 @@ class MessageLayer:
     def received(self, peer: Peer, datagram: bytes) -> None:
         """Handle a datagram."""
         # Above the rate limit, only an acknowledgement or reset is parsed that an own request may wait for.
-        if not self.shares.take(peer.address) and (
+        if not self.limiter.consume(peer.address) and (
             peer.address not in self._exchanges or datagram[0:1] < _LEAST_ACKNOWLEDGEMENT
         ):
             self._drop_excess(peer, datagram)
@@ -253,8 +253,8 @@ class MessageLayer:
         retransmissions: int | None = None,
     ) -> CoapExchange:
         message.type, message.message_id = Type.CONFIRMABLE, self._new_message_id()
-        spread = _RNG.uniform(1, self._tuning.ack_random_factor)  # so that not all retransmit at the same time
-        wait = self._tuning.ack_timeout_seconds * spread
+        random_factor = _RNG.uniform(1, self._tuning.ack_random_factor)  # so that not all retransmit at the same time
+        wait = self._tuning.ack_timeout_seconds * random_factor
         retransmissions = self._tuning.retransmissions if retransmissions is None else retransmissions
         exchange = CoapExchange(peer, message, message.encode(), response, wait, retransmissions, retransmissions)
         self._exchanges.setdefault(peer.address, []).append(exchange)

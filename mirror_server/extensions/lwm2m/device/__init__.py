@@ -36,7 +36,7 @@ observed resources; everything else is up to you::
     device = LwM2MDevice("coap://127.0.0.1:5683", "my-sensor", [DeviceResource("/3303/0/5700", 21.5)])
     await device.register()
     device.set_value("/3303/0/5700", 22.0)
-    device.behavior.refusals["PUT", "/3311/0/5850"] = "4.03"
+    device.behavior.error_codes["PUT", "/3311/0/5850"] = "4.03"
     device.sleep()
     await device.wake(from_new_port=True, registers=True)
     await device.deregister()

@@ -1,7 +1,7 @@
 """The socket of a device: requests to one server, and responses to its requests, with or without DTLS.
 
 Messages, retransmissions and blocks are those of the server (:mod:`mirror_server.extensions.lwm2m.coap`). A device has
-a single peer, and besides notifications, pings, and a switch to cut it off.
+a single peer. It also sends notifications and pings, and can be disconnected from its network.
 
 Source: RFC 7252 section 4 (message layer), RFC 7959 (block-wise transfer), RFC 7641 (Observe).
 """
@@ -50,12 +50,12 @@ from mirror_server.extensions.lwm2m.transport_api import (
 _log = logging.getLogger(__name__)
 
 _SERVER = Peer("the server")
-"""The only peer of a socket, whatever its address."""
+"""The only peer of a socket. Its address has no meaning."""
 _CONTINUE = code_number("2.31")
 _TOKEN_BYTES = 4
 _PINGS = 3
 _REMEMBERED = 32
-"""How many requests are known again when they come twice, and how many transfers in blocks."""
+"""The maximum number of remembered requests, to recognize duplicates, and of block-wise transfers."""
 _REMEMBERED_NOTIFICATIONS = 256
 _LIMITS = CoapLimits(
     payload_bytes=1 << 20,
@@ -64,18 +64,18 @@ _LIMITS = CoapLimits(
     remembered_messages=_REMEMBERED,
     uploads=_REMEMBERED,
 )
-"""A device chose its server, and so has no limits for it."""
+"""A device trusts its server, so there is no rate limit."""
 _PORTS = {"coap": COAP_PORT, "coaps": COAPS_PORT}
 DEVICE_TUNING = Tuning(retransmissions=4, separate_response_seconds=93.0)
-"""The values of RFC 7252, section 4.8: a device waits longer than the server, which has many of them."""
-_HANDSHAKE_LOOKS_SECONDS = 0.5
+"""The values of RFC 7252, section 4.8. A device waits longer than the server, which must serve many devices."""
+_HANDSHAKE_POLL_SECONDS = 0.5
 _LONGEST_IDENTITY, _LONGEST_SECRET = 32, 16
 _DTLS_CONNECTED = (0, 0x01DE)
 _DTLS_CLOSE_NOTIFY = (1, 0)
 _DTLS_FATAL = 2
 _UNPROTECTED_ALERT = b"\x15\xfe\xfd\x00\x00"
-"""How an alert of epoch 0 begins, as from a server that does not know the session."""
-# The DTLS library keeps an address with each session, which means nothing where a socket has one peer.
+"""The first bytes of an alert of epoch 0. A server that does not know the session sends one."""
+# The DTLS library needs an address for each session. It has no meaning, because a socket has one peer.
 _DTLS_PEER = ("::1", 1234)
 
 
@@ -89,10 +89,10 @@ class ServerAddress:
 
     @classmethod
     def parse(cls, url: str) -> ServerAddress:
-        """Read ``coap://HOST[:PORT]`` or ``coaps://HOST[:PORT]``.
+        """Parse ``coap://HOST[:PORT]`` or ``coaps://HOST[:PORT]``.
 
         Raises:
-            ValueError: It is no such address.
+            ValueError: The address is not valid.
         """
         try:
             parts = urlsplit(url)
@@ -100,11 +100,11 @@ class ServerAddress:
         except ValueError:
             parts, port = urlsplit(""), None
         if parts.scheme not in _PORTS or not parts.hostname or parts.path not in {"", "/"} or parts.query:
-            raise ValueError(f"{url!r} is no address of a LwM2M server; write it like coap://127.0.0.1:5683")
+            raise ValueError(f"{url!r} is not the address of a LwM2M server; write it like coap://127.0.0.1:5683")
         return cls(parts.hostname, _PORTS[parts.scheme] if port is None else port, parts.scheme == "coaps")
 
     def __str__(self) -> str:
-        """The address as it is written."""
+        """Return the URL."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'coaps' if self.is_secure else 'coap'}://{host}:{self.port}"
 
@@ -121,15 +121,15 @@ class PreSharedKey:
     secret: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        # DTLSSocket copies both into arrays of these sizes, however long they are.
+        # DTLSSocket copies both into arrays of these sizes without checking their length.
         if not 1 <= len(self.identity) <= _LONGEST_IDENTITY:
-            raise ValueError(f"an identity has 1 to {_LONGEST_IDENTITY} bytes, this one {len(self.identity)}")
+            raise ValueError(f"an identity must have 1 to {_LONGEST_IDENTITY} bytes, got {len(self.identity)}")
         if not 1 <= len(self.secret) <= _LONGEST_SECRET:
-            raise ValueError(f"a pre-shared key has 1 to {_LONGEST_SECRET} bytes, this one {len(self.secret)}")
+            raise ValueError(f"a pre-shared key must have 1 to {_LONGEST_SECRET} bytes, got {len(self.secret)}")
 
 
 class Incoming(NamedTuple):
-    """A request of the server; ``observe`` is 0 to begin an observation, 1 to end the one of this token."""
+    """A request of the server. ``observe`` is 0 to start an observation, 1 to cancel the one with this token."""
 
     request: Request
     token: bytes
@@ -137,22 +137,22 @@ class Incoming(NamedTuple):
 
 
 class DeviceHandler(Protocol):
-    """Handles requests of the server; called on the event loop."""
+    """Handles requests of the server. All methods are called on the event loop."""
 
     async def handle(self, incoming: Incoming) -> Observed | None:
-        """Return the response to a whole request; ``None`` to send none."""
+        """Return the response to a complete request; ``None`` to send none."""
         ...
 
-    def stopped(self, token: bytes) -> None:
-        """The server answered a notification with a reset: it wants none with this token."""
+    def observation_cancelled(self, token: bytes) -> None:
+        """End the observation with this token: the server responded to a notification with a reset."""
         ...
 
-    def undelivered(self, token: bytes) -> None:
-        """A confirmable notification was not acknowledged, in spite of its retransmissions."""
+    def notification_undelivered(self, token: bytes) -> None:
+        """Handle a confirmable notification that was not acknowledged after all retransmissions."""
         ...
 
     def session_ended(self) -> None:
-        """The DTLS session is gone."""
+        """Note that the DTLS session ended."""
         ...
 
 
@@ -184,28 +184,28 @@ class _DtlsSession:
         self._session: Any = self._dtls.connect(*_DTLS_PEER)
 
     async def connect(self, seconds: float) -> None:
-        """Wait for the handshake, whose messages may be lost.
+        """Wait for the handshake, and retransmit lost messages.
 
         Raises:
-            NoResponse: The server did not finish it in this time.
-            Unreachable: The server refused it.
+            NoResponse: The handshake did not complete in this time.
+            Unreachable: The server rejected it.
         """
         end_at = asyncio.get_running_loop().time() + seconds
         while not self._connected.done() and asyncio.get_running_loop().time() < end_at:
-            await asyncio.wait([self._connected], timeout=min(seconds, _HANDSHAKE_LOOKS_SECONDS))
+            await asyncio.wait([self._connected], timeout=min(seconds, _HANDSHAKE_POLL_SECONDS))
             self._dtls.checkRetransmit()
         if not self._connected.done():
             raise NoResponse(
-                f"the DTLS handshake was not finished in {seconds:g} s: the server does not know this identity or key, "
-                "or does not listen there"
+                f"the DTLS handshake did not complete within {seconds:g} s: the server does not know this identity or "
+                "key, or does not listen there"
             )
         self._connected.result()
 
     def handle(self, data: bytes) -> None:
-        """Take a datagram.
+        """Handle a datagram.
 
-        An alert without protection ends the session too, which the library would pass over: the server was restarted.
-        Others can send one, and bring about a handshake and no more.
+        An unprotected alert also ends the session, although the library ignores it: a restarted server sends one.
+        Anyone can forge it, but that only causes another handshake.
         """
         if self._session is None:
             return
@@ -215,7 +215,7 @@ class _DtlsSession:
             self._dtls.handleMessage(self._session, data)
 
     def failed(self, error: Exception) -> None:
-        """The socket cannot send."""
+        """Fail the handshake in progress: the socket cannot send."""
         if not self._connected.done():
             self._connected.set_exception(error)
 
@@ -247,22 +247,22 @@ class _DtlsSession:
     def _end(self, code: int) -> None:
         if not self._connected.done():
             self._connected.set_exception(
-                Unreachable(f"the server refused the DTLS handshake (alert {code}): check identity and key")
+                Unreachable(f"the server rejected the DTLS handshake (alert {code}): check identity and key")
             )
         elif self._session is not None:
             asyncio.get_running_loop().call_soon(self._ended)
 
 
 class _Reset(Unreachable):
-    """The server answered with a reset."""
+    """The server responded with a reset."""
 
 
 class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
     """A device's socket to its server.
 
     Attributes:
-        is_muted: While true nothing goes out and nothing comes in, as for a device without a network.
-        lost: How many datagrams came meanwhile.
+        is_muted: Whether all datagrams are dropped in both directions, as without a network.
+        lost: The number of received datagrams that were dropped.
     """
 
     def __init__(self, server: ServerAddress, handler: DeviceHandler, tuning: Tuning) -> None:
@@ -282,13 +282,13 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
     async def open(
         cls, server: ServerAddress, handler: DeviceHandler, *, key: PreSharedKey | None, tuning: Tuning
     ) -> CoapSocket:
-        """Open a socket of its own, on a free port.
+        """Open a socket on a free port.
 
         Raises:
-            NoResponse: The DTLS handshake was not finished.
-            Unreachable: The name of the server cannot be resolved, its address does not take datagrams, or it refused
-                the handshake.
-            ImportError: What DTLS needs is not installed.
+            NoResponse: The DTLS handshake did not complete.
+            Unreachable: The name of the server cannot be resolved, its address rejects datagrams, or it rejected the
+                handshake.
+            ImportError: DTLSSocket is not installed.
         """
         self = cls(server, handler, tuning)
         try:
@@ -313,7 +313,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         return int(self._datagrams.get_extra_info("sockname")[1])
 
     def close(self) -> None:
-        """Close it; requests that wait for an answer end with :class:`Unreachable`."""
+        """Close the socket. Requests in flight end with :class:`Unreachable`."""
         super().close()
         for task in self._tasks:
             task.cancel()
@@ -322,11 +322,11 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         self._datagrams.close()
 
     async def request(self, request: Request) -> Response:
-        """Send a request to the server; a large payload is sent in blocks.
+        """Send a request to the server. A large payload is sent in blocks.
 
         Raises:
-            NoResponse: It did not answer in time.
-            Unreachable: It cannot be asked.
+            NoResponse: It did not respond in time.
+            Unreachable: Nothing can be sent to it.
         """
         blocks = range(0, max(len(request.payload), 1), BLOCK_BYTES)
         for number in range(len(blocks)):
@@ -338,7 +338,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         return response_of(response)
 
     async def ping(self) -> bool:
-        """Ping the server; return false if it did not respond three times, or the socket was closed.
+        """Ping the server. Return ``False`` if it did not respond to three pings, or the socket was closed.
 
         Source: RFC 7252 section 4.3.
         """
@@ -351,7 +351,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         return True
 
     def notify(self, token: bytes, response: Response, sequence: int | None, *, is_confirmable: bool) -> None:
-        """Send a notification; of a large one the first block."""
+        """Send a notification; only the first block of a large one."""
         message = block_of(response_message(response, sequence), None)
         message.token = token
         if is_confirmable:
@@ -375,7 +375,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
             self._session.handle(data)
 
     def error_received(self, exc: Exception) -> None:
-        """End requests; notifications go on: the server may listen again before the last retransmission."""
+        """End all requests. Notifications continue: the server may listen again before the last retransmission."""
         error = Unreachable(f"{self._server} cannot be reached: {exc}")
         if self._session is not None:
             self._session.failed(error)
@@ -384,17 +384,17 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
                 self._end(exchange, error)
 
     def request_arrived(self, peer: Peer, request: Message) -> None:
-        """Answer a request of the server in a task of its own."""
+        """Respond to a request of the server in a new task."""
         task = self._loop.create_task(self._respond(peer, request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def notification_arrived(self, peer: Peer, message: Message) -> bool:  # noqa: ARG002 - as of a server
+    def notification_arrived(self, peer: Peer, message: Message) -> bool:  # noqa: ARG002 - signature of the base class
         """Reject responses without a request."""
         return False
 
     def notification_rejected(self, peer: Peer, message: Message) -> None:
-        """Nothing is beyond the share of the server."""
+        """Do nothing: the server has no rate limit."""
 
     def _put(self, _peer: Peer, datagram: bytes) -> None:
         if not self.is_muted:
@@ -408,33 +408,33 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
 
     def _timeout_reason(self, exchange: CoapExchange) -> str:
         if exchange.acknowledged:
-            return f"the server did not answer in {self._tuning.separate_response_seconds:g} s"
-        asked = f"the server did not answer, asked {exchange.attempts} times"
-        return f"{asked}; see that it listens there, and not with coaps:// for coap://"
+            return f"the server did not respond within {self._tuning.separate_response_seconds:g} s"
+        reason = f"the server did not respond to {exchange.attempts} transmissions"
+        return f"{reason}; check that it listens there, and whether it uses coap:// or coaps://"
 
     def _end(self, exchange: CoapExchange, error: NoResponse | Unreachable) -> None:
         super()._end(exchange, error)
         if exchange.response is None and isinstance(error, NoResponse):
-            self._handler.undelivered(exchange.message.token)
+            self._handler.notification_undelivered(exchange.message.token)
 
     def _exchange_acknowledged(self, exchange: CoapExchange, is_reset: bool) -> None:
         if not is_reset:
             super()._exchange_acknowledged(exchange, is_reset)
             return
-        self._end(exchange, _Reset("the server answered with a reset"))
+        self._end(exchange, _Reset("the server responded with a reset"))
         if exchange.response is None:
-            self._handler.stopped(exchange.message.token)
+            self._handler.observation_cancelled(exchange.message.token)
 
     def _empty_received(self, peer: Peer, message: Message) -> None:
         super()._empty_received(peer, message)
         if message.type == Type.RESET and message.message_id in self._notified:
-            self._handler.stopped(self._notified[message.message_id])
+            self._handler.observation_cancelled(self._notified[message.message_id])
 
     async def _respond(self, peer: Peer, message: Message) -> None:
         try:
             response = await self._respond_to(peer, message)
         except Exception:
-            _log.exception("a request of the server could not be answered")
+            _log.exception("responding to a request of the server failed")
             response = error_response("5.00", "")
         if response is None:
             self._drop_acknowledgement(peer, message)
@@ -445,15 +445,15 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         request = self._uploads.request(peer, message)
         if isinstance(request, Message):
             return request
-        wanted = message.block(Option.BLOCK2)
+        requested = message.block(Option.BLOCK2)
         key = (request.method, request.path, request.query, request.accept)
-        # A value that is read in blocks stays the same until the last block.
-        observed = self._downloads.pop(key, None) if wanted is not None and wanted.number else None
+        # All blocks of a response are of the same value, even if it changes in the meantime.
+        observed = self._downloads.pop(key, None) if requested is not None and requested.number else None
         if observed is None:
             observed = await self._handler.handle(Incoming(request, message.token, message.number(Option.OBSERVE)))
         if observed is None:
             return None
-        response = block_of(response_message(*observed), wanted)
+        response = block_of(response_message(*observed), requested)
         block = response.block(Option.BLOCK2)
         if block is not None and block.more:
             self._downloads[key] = Observed(observed.response, None)
@@ -464,9 +464,9 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
 
 
 async def _family_of(server: ServerAddress) -> int:
-    """IPv4 where the server has both kinds of address: one for this machine alone listens at 127.0.0.1.
+    """Return the address family to use. It is IPv4 if the server has addresses of both families.
 
-    Nothing tells which of them is heard before something is asked there.
+    A server for this machine only listens on 127.0.0.1. UDP has no connection that would show where a server listens.
     """
-    found = await asyncio.get_running_loop().getaddrinfo(server.host, server.port, type=socket.SOCK_DGRAM)
-    return socket.AF_INET if any(each[0] == socket.AF_INET for each in found) else socket.AF_INET6
+    addresses = await asyncio.get_running_loop().getaddrinfo(server.host, server.port, type=socket.SOCK_DGRAM)
+    return socket.AF_INET if any(each[0] == socket.AF_INET for each in addresses) else socket.AF_INET6

@@ -1,4 +1,4 @@
-"""The ``mirror-device`` command: LwM2M devices in Python, in a shell."""
+"""The ``mirror-device`` command: LwM2M devices in Python."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _read_key(_context: click.Context, _parameter: click.Parameter, digits: str 
     except ValueError:
         key = b""
     if not key:
-        raise click.BadParameter("a key is written in hexadecimal digits, two for each byte, like 00ff1a2b")
+        raise click.BadParameter("a key must have hexadecimal digits, two for each byte, like 00ff1a2b")
     return key
 
 
@@ -129,19 +129,19 @@ def main(*, name: str, kind: str, count: int, follows_stdin: bool, **common: Any
     if follows_stdin:
         stop_with_stdin()
     else:
-        # For people: a program behind it, such as a notebook, would show it among what it prints itself.
-        told = name if count == 1 else f"{names[0]} to {names[-1]}"
-        click.echo(f"{told}: registering with {options.server}", err=True)
+        # Only for terminals: a parent program, such as a notebook, would mix it with its own output.
+        label = name if count == 1 else f"{names[0]} to {names[-1]}"
+        click.echo(f"{label}: registering with {options.server}", err=True)
     asyncio.run(_serve(options, [(each, kinds[index % len(kinds)]) for index, each in enumerate(names)]))
 
 
 def _options(
     name: str, count: int, *, psk: bytes | None, identity: str | None, server: str, formats: Sequence[str], **more: Any
 ) -> DeviceOptions:
-    """Check the options, and return those that all devices have in common.
+    """Check the options, and return the common options of the devices.
 
     Raises:
-        click.ClickException: What it needs is not installed, or two options do not go together.
+        click.ClickException: A package is not installed, or two options cannot be combined.
     """
     if find_spec("aiocoap") is None:
         raise click.ClickException("aiocoap is missing; install it with: pip install 'device-state-mirror[lwm2m]'")
@@ -155,7 +155,7 @@ def _options(
     _check(name, psk, count=count, is_secure=address.is_secure)
     wrong = sorted(set(formats) & {"senml-json", "senml-cbor"}) if more["version"] == "1.0" else []
     if wrong:
-        raise click.UsageError(f"{wrong[0]} is of LwM2M 1.1: add --version 1.1")
+        raise click.UsageError(f"{wrong[0]} needs LwM2M 1.1: add --version 1.1")
     try:
         key = PreSharedKey((identity or name).encode(), psk) if address.is_secure and psk is not None else None
     except ValueError as error:
@@ -166,23 +166,21 @@ def _options(
 
 def _check(name: str, psk: bytes | None, *, count: int, is_secure: bool) -> None:
     if not name or any(not character.isprintable() for character in name):
-        raise click.BadParameter("a name has printable characters alone, at least one", param_hint="--name")
+        raise click.BadParameter("a name must have printable characters only, at least one", param_hint="--name")
     if is_secure and psk is None:
         raise click.UsageError(
-            f"coaps:// needs the device's key: --psk, or the variable {_PSK_VARIABLE};"
-            " a mirror makes one with 'mirror-server devices add NAME'"
+            f"coaps:// needs the key of the device: --psk, or the variable {_PSK_VARIABLE};"
+            " create one with 'mirror-server devices add NAME'"
         )
     if is_secure and count > 1:
-        raise click.UsageError("--count is for coap:// alone: with DTLS each device has a key of its own")
+        raise click.UsageError("--count is for coap:// only: with DTLS each device needs its own key")
     is_key_named = click.get_current_context().get_parameter_source("psk") is ParameterSource.COMMANDLINE
     if is_key_named and not is_secure:
-        raise click.UsageError(
-            "--psk is for coaps:// alone: over coap:// nothing is secret; write coaps://, or leave it out"
-        )
+        raise click.UsageError("--psk is for coaps:// only, coap:// is not encrypted; use coaps://, or remove --psk")
 
 
 def _allow_sockets(count: int) -> None:
-    """Let the process have a socket for each device."""
+    """Raise the limit of open files, so that each device can have a socket."""
     if sys.platform == "win32":
         return
     import resource  # noqa: PLC0415 - not on every system
@@ -193,8 +191,8 @@ def _allow_sockets(count: int) -> None:
         return
     if most != resource.RLIM_INFINITY and most < needed:
         raise click.UsageError(
-            f"--count {count} needs {needed} open files, and 'ulimit -Hn' allows {most}: have fewer"
-            " devices, or more processes"
+            f"--count {count} needs {needed} open files, and 'ulimit -Hn' allows {most}: use fewer"
+            " devices, or several processes"
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, most))
 
@@ -203,12 +201,12 @@ async def _serve(options: DeviceOptions, devices: Sequence[tuple[str, str]]) -> 
     from mirror_server.extensions.lwm2m.device.fleet import DeviceFleet  # noqa: PLC0415 - an extra
 
     stop = asyncio.Event()
-    # Where a loop takes no signals, Ctrl-C cancels this task.
+    # If a loop does not support signal handlers, Ctrl-C cancels this task.
     with suppress(NotImplementedError):
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
     clock = SystemClock()
-    fleet = DeviceFleet(options, devices, clock, say=click.echo)
+    fleet = DeviceFleet(options, devices, clock, log=click.echo)
     starting, stopped = asyncio.create_task(fleet.start()), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)

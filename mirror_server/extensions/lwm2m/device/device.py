@@ -45,52 +45,52 @@ _BAD_REQUEST, _NOT_FOUND, _METHOD_NOT_ALLOWED = "4.00", "4.04", "4.05"
 _NOT_ACCEPTABLE, _UNSUPPORTED = "4.06", "4.15"
 _REMEMBERED_REQUESTS = 1000
 _CURES = {
-    "4.00": "it does not understand the registration, or takes no device of this name",
-    "4.01": "it does not let this device in: check name, identity and key",
-    "4.03": "it does not let this device in: check name, identity and key",
-    "4.04": "it has no such registration, or is no LwM2M server",
-    "4.05": "it is no LwM2M server",
-    "4.12": "it does not speak this version of LwM2M: try another one",
-    "4.13": "there are too many resources for it",
-    "4.29": "too many registrations came from this address: try again later",
-    "5.03": "it takes no device at the moment: try again later",
+    "4.00": "a parameter of the registration is not valid, or this name is not allowed",
+    "4.01": "this device is not allowed to register: check name, identity and key",
+    "4.03": "this device is not allowed to register: check name, identity and key",
+    "4.04": "the server has no such registration, or is not an LwM2M server",
+    "4.05": "this is not an LwM2M server: check its address",
+    "4.12": "this version of LwM2M is not supported: try another one",
+    "4.13": "the device has too many resources for this server",
+    "4.29": "too many registrations from this address: try again later",
+    "5.03": "no device can register at the moment: try again later",
 }
 
 
 class RegistrationRejected(Exception):
-    """The server does not take the registration; ``code`` is its answer, such as ``4.03``."""
+    """The server rejected the registration or its update. ``code`` is that of the response, such as ``4.03``."""
 
     def __init__(self, code: str, detail: str = "") -> None:
-        cure = _CURES.get(code, "its log may say why")
-        super().__init__(f"the server refused the registration with {code}{f' ({detail})' if detail else ''}: {cure}")
+        cure = _CURES.get(code, "the log of the server may have the reason")
+        super().__init__(f"the server rejected the registration with {code}{f' ({detail})' if detail else ''}: {cure}")
         self.code = code
 
 
 @dataclass(slots=True)
 class Behavior:
-    """The behavior of a device, also bad behavior; all of it may be changed at any time.
+    """The behavior of a device, also misbehavior. It can be changed at any time.
 
     Attributes:
-        answers: False where the server waits in vain, though messages arrive.
-        hold: Answers come when this event is set, after an empty acknowledgement.
-        refusals: Codes to answer with, by method and path: ``{("PUT", "/3311/0/5850"): "4.03"}``.
-        formats: The content formats it speaks; without text/plain (0) a server gets 4.06 for it.
+        responds: Whether the device responds to requests.
+        respond_after: If set, responses wait for this event. An empty acknowledgement is sent first.
+        error_codes: Codes to respond with, by method and path: ``{("PUT", "/3311/0/5850"): "4.03"}``.
+        formats: The supported content formats. A request for another one gets 4.06.
         notifies_confirmable: Whether notifications of observations are confirmable.
-        notifies: False where changes are told to nobody.
+        notifies: Whether changes are sent.
     """
 
-    answers: bool = True
-    hold: asyncio.Event | None = None
-    refusals: dict[tuple[str, str], str] = field(default_factory=dict)
+    responds: bool = True
+    respond_after: asyncio.Event | None = None
+    error_codes: dict[tuple[str, str], str] = field(default_factory=dict)
     formats: frozenset[int] = FORMATS_OF_VERSION["1.0"]
     notifies_confirmable: bool = False
     notifies: bool = True
 
 
 class LwM2MDevice:
-    """A LwM2M 1.0 or 1.1 device over CoAP, on the event loop it is used on.
+    """An LwM2M 1.0 or 1.1 device over CoAP, on the event loop of its caller.
 
-    By itself it only responds, and notifies observers of changes. The caller measures and updates the registration.
+    It responds to requests and sends notifications of changes. The caller sets values and updates the registration.
 
     Args:
         server: ``coap://HOST[:PORT]`` or ``coaps://HOST[:PORT]``.
@@ -98,24 +98,24 @@ class LwM2MDevice:
         resources: Its resources.
         endpoint_type: Its type (``et``).
         lifetime_seconds: The lifetime of its registration (``lt``).
-        version: Of LwM2M (``lwm2m``); with ``1.1`` it speaks SenML too.
+        version: The LwM2M version (``lwm2m``). With ``1.1`` it also supports SenML.
         queue_mode: Whether it registers in queue mode.
-        key: Its pre-shared key, for a server whose address begins with ``coaps``.
-        links: Writes the links of its resources.
-        tuning: When messages are sent again.
+        key: Its pre-shared key. Required for a ``coaps`` server, not allowed for others.
+        links: Encodes the links of its resources.
+        tuning: The retransmission parameters.
         clock: The clock of values and notification attributes.
 
     Attributes:
-        behavior: Its behavior, which may be changed.
+        behavior: Its behavior, which can be changed.
         observations: The observations of the server.
         requests: The last requests of the server.
-        last_seen_at: The time of the last one, or of the response to a ping.
-        is_asleep: Whether it left the network until :meth:`wake`.
-        registration_id: The id of its registration; empty without one.
-        session_lost: Called on the event loop with the reason, when its DTLS session is lost.
+        last_seen_at: The time of the last request, or of the response to a ping.
+        is_asleep: Whether it is disconnected from the network until :meth:`wake`.
+        registration_id: The id of its registration; empty if it is not registered.
+        session_lost: Called on the event loop with the reason when its DTLS session ends.
 
     Raises:
-        ValueError: ``server`` is no such address, or it needs a key that is not there, or a path is none.
+        ValueError: ``server`` or a path is not valid, or ``key`` does not fit the scheme of ``server``.
 
     Source: LwM2M core 6.2 to 6.4.
     """
@@ -137,7 +137,7 @@ class LwM2MDevice:
     ) -> None:
         self.server = ServerAddress.parse(server)
         if self.server.is_secure is (key is None):
-            raise ValueError("coaps:// needs a pre-shared key" if key is None else "a key is for coaps:// alone")
+            raise ValueError("coaps:// needs a pre-shared key" if key is None else "a key is for coaps:// only")
         self.endpoint_name = endpoint_name
         self.endpoint_type = endpoint_type
         self.lifetime_seconds = lifetime_seconds
@@ -164,14 +164,14 @@ class LwM2MDevice:
             self.add(resource)
 
     def add(self, resource: DeviceResource) -> None:
-        """Add a resource; the next registration, or update with links, announces it.
+        """Add a resource. The next registration, or update with links, announces it.
 
         Raises:
-            ValueError: Its path is no path of a resource.
+            ValueError: Its path is not that of a resource.
         """
         *_, resource_id, resource_instance_id = parse_path(resource.path)
         if resource_id is None or resource_instance_id is not None:
-            raise ValueError(f"{resource.path!r} is no path of a resource such as /3303/0/5700")
+            raise ValueError(f"{resource.path!r} is not the path of a resource, such as /3303/0/5700")
         self._resources[resource.path] = resource
 
     def remove(self, path: str) -> None:
@@ -182,7 +182,7 @@ class LwM2MDevice:
         """Return a resource.
 
         Raises:
-            KeyError: It has none at this path.
+            KeyError: There is none at this path.
         """
         return self._resources[path]
 
@@ -192,42 +192,42 @@ class LwM2MDevice:
 
     @property
     def port(self) -> int:
-        """The local port, which changes when it comes from a new one."""
+        """The local port. It changes when the device reconnects."""
         return self._open_socket().port
 
     @property
     def lost_datagrams(self) -> int:
-        """How many datagrams came while it slept, or was cut off."""
+        """The number of datagrams dropped while it was asleep or cut off."""
         return self._open_socket().lost
 
     @property
     def is_registered(self) -> bool:
-        """Whether the server took a registration, as far as the device knows."""
+        """Whether it has a registration that it knows of. The server may have ended it."""
         return bool(self.registration_id)
 
     @property
     def is_connected(self) -> bool:
-        """Whether it has a socket, with DTLS a session; without one the next registration or update opens it."""
+        """Whether it has a socket and, with DTLS, a session. If not, the next registration or update opens them."""
         return self._socket is not None
 
     async def register(self) -> None:
-        """Make a full registration, which ends all observations.
+        """Send a full registration, which ends all observations.
 
         Raises:
-            RegistrationRejected: The server does not take it.
-            NoResponse: The server did not answer.
-            Unreachable: There is no way to the server.
-            ImportError: What DTLS needs is not installed.
+            RegistrationRejected: The server rejected it.
+            NoResponse: The server did not respond.
+            Unreachable: Nothing can be sent to the server.
+            ImportError: DTLSSocket is not installed.
         """
         await self._connect()
         links = self._links(self._resources.values())
         request = Request("POST", "/rd", self._registration_query(), links.encode(), content_format=LINKS)
-        response = await self._ask(request)
-        # Some servers tell the location in one option, others each segment in one of its own.
+        response = await self._request(request)
+        # Some servers send the location in one option, others one option per segment.
         _, _, self.registration_id = "/".join(response.location).partition("/")
         if not self.registration_id:
-            raise RegistrationRejected(response.code, "it names no location such as /rd/5a3f")
-        self.observations.forget()
+            raise RegistrationRejected(response.code, "without a location such as /rd/5a3f")
+        self.observations.clear()
         for resource in self._auto_observed():
             self._auto_sent.setdefault(resource.path, resource.value)
         self.report()
@@ -245,12 +245,18 @@ class LwM2MDevice:
     async def update(
         self, *, lifetime_seconds: int | None = None, with_links: bool = False, binding: str | None = None
     ) -> None:
-        """Update the registration, with its links where they changed.
+        """Update the registration.
+
+        Args:
+            lifetime_seconds: The new lifetime.
+            with_links: Also send the links, because they changed.
+            binding: The new binding (``b``).
 
         Raises:
-            RegistrationRejected: The server does not know it (4.04): it takes a full registration to go on.
-            NoResponse: The server did not answer.
-            Unreachable: There is no way to the server.
+            RegistrationRejected: The server rejected the update. With 4.04 it does not know the registration, and the
+                device has to register again.
+            NoResponse: The server did not respond.
+            Unreachable: Nothing can be sent to the server.
         """
         query = []
         if lifetime_seconds is not None:
@@ -261,7 +267,7 @@ class LwM2MDevice:
         links = self._links(self._resources.values()).encode() if with_links else b""
         path = f"/rd/{self.registration_id}"
         await self._connect()
-        await self._ask(Request("POST", path, tuple(query), links, content_format=LINKS if with_links else None))
+        await self._request(Request("POST", path, tuple(query), links, content_format=LINKS if with_links else None))
         self.report()
 
     async def deregister(self) -> None:
@@ -269,19 +275,19 @@ class LwM2MDevice:
 
         Raises:
             RegistrationRejected: The server does not know it.
-            NoResponse: The server did not answer.
-            Unreachable: There is no way to the server.
+            NoResponse: The server did not respond.
+            Unreachable: Nothing can be sent to the server.
         """
         path, self.registration_id = f"/rd/{self.registration_id}", ""
-        self.observations.forget()
-        await self._ask(Request("DELETE", path))
+        self.observations.clear()
+        await self._request(Request("DELETE", path))
 
-    async def _ask(self, request: Request) -> Response:
+    async def _request(self, request: Request) -> Response:
         try:
             response = await self._open_socket().request(request)
         except (NoResponse, Unreachable):
             if self._key is not None:
-                # The server, or one that started anew in its place, may have forgotten the session.
+                # A restarted server does not know the session.
                 self._close_socket()
             raise
         if not response.is_success:
@@ -294,8 +300,8 @@ class LwM2MDevice:
         """Send values with their times (LwM2M 1.1 Send). Source: LwM2M core 6.4.6.
 
         Raises:
-            NoResponse: The server did not answer.
-            Unreachable: There is no way to the server.
+            NoResponse: The server did not respond.
+            Unreachable: Nothing can be sent to the server.
         """
         values = self._values(paths)
         at = {path: self._resources[path].changed_at for path in values}
@@ -307,44 +313,44 @@ class LwM2MDevice:
         return {path: value for path, value in found if value is not None}
 
     async def ping(self) -> bool:
-        """Ping the server; if it does not respond, the next message opens another session.
+        """Ping the server. If it does not respond, the next message opens another session.
 
         Raises:
-            Unreachable: It has no connection.
+            Unreachable: The device is not connected.
         """
-        is_heard = await self._open_socket().ping()
-        if is_heard:
+        has_responded = await self._open_socket().ping()
+        if has_responded:
             self.last_seen_at = self._clock.now()
         else:
-            self._lose_session("hears nothing from the server")
-        return is_heard
+            self._lose_session("no response from the server")
+        return has_responded
 
     def set_value(self, path: str, value: PythonValue) -> None:
         """Set the value of a resource, and notify its observers.
 
         Raises:
             KeyError: It has no such resource.
-            InvalidValue: The value is not of the type that is declared for the path.
+            InvalidValue: The value is not of the declared type.
         """
         self._resources[path].set(value, self._clock.now())
         self.report(path)
 
     def sleep(self) -> None:
-        """Leave the network: messages to it are lost, and changes are sent after it wakes."""
+        """Disconnect from the network. Messages to it are lost, and changes are sent after it wakes up."""
         self.is_asleep = True
         self._mute(muted=True)
 
     async def wake(self, *, from_new_port: bool = False, registers: bool = False) -> None:
-        """Come back, with a registration update or a full registration.
+        """Reconnect to the network, with a registration update or a full registration.
 
         Args:
-            from_new_port: Come from another port, as after a NAT, with another DTLS session.
-            registers: Make a full registration, with all observations gone.
+            from_new_port: Use another port, as after a change of a NAT mapping, and another DTLS session.
+            registers: Send a full registration, which ends all observations.
 
         Raises:
-            RegistrationRejected: The server does not know it, or does not take it.
-            NoResponse: The server did not answer.
-            Unreachable: There is no way to the server.
+            RegistrationRejected: The server rejected the update or the registration.
+            NoResponse: The server did not respond.
+            Unreachable: Nothing can be sent to the server.
         """
         self.is_asleep = False
         if from_new_port:
@@ -354,11 +360,11 @@ class LwM2MDevice:
         await (self.register() if registers else self.update())
 
     def cut_off(self) -> None:
-        """Lose the network: nothing goes out any more, and nothing comes in."""
+        """Disconnect from the network: all messages in both directions are lost."""
         self._mute(muted=True)
 
     def restore(self) -> None:
-        """Have the network again, without a message to the server."""
+        """Reconnect to the network, without a message to the server."""
         self._mute(muted=False)
 
     def _mute(self, *, muted: bool) -> None:
@@ -366,15 +372,15 @@ class LwM2MDevice:
             self._socket.is_muted = muted
 
     async def restart(self, *, keeps_registration: bool = False) -> None:
-        """Restart as after a loss of power: another port, other message ids, observations lost.
+        """Restart as after a power failure: with another port, other message ids, and no observations.
 
         Args:
-            keeps_registration: Only update the registration, whose id it kept.
+            keeps_registration: Only update the registration, because the device stored its id.
 
         Raises:
-            RegistrationRejected: The server does not know it, or does not take it.
-            NoResponse: The server did not answer.
-            Unreachable: There is no way to the server.
+            RegistrationRejected: The server rejected the update or the registration.
+            NoResponse: The server did not respond.
+            Unreachable: Nothing can be sent to the server.
         """
         self._close_socket()
         self.observations = DeviceObservations()
@@ -386,7 +392,7 @@ class LwM2MDevice:
         self._close_socket()
         if self._own_clock is not None:
             self._own_clock.close()
-        # The loop closes sockets, and ends what still answers, in its next turn.
+        # The loop closes the socket and cancels running responses in its next turn.
         await asyncio.sleep(0)
 
     async def _connect(self) -> None:
@@ -396,7 +402,7 @@ class LwM2MDevice:
 
     def _open_socket(self) -> CoapSocket:
         if self._socket is None:
-            raise Unreachable("the device has no connection; it has to register first")
+            raise Unreachable("the device is not connected; it has to register first")
         return self._socket
 
     def _close_socket(self) -> None:
@@ -410,29 +416,29 @@ class LwM2MDevice:
         """Return the response to a request of the server."""
         self.requests.append(incoming.request)
         self.last_seen_at = self._clock.now()
-        if not self.behavior.answers:
+        if not self.behavior.responds:
             return None
-        if self.behavior.hold is not None:
-            await self.behavior.hold.wait()
+        if self.behavior.respond_after is not None:
+            await self.behavior.respond_after.wait()
         request = incoming.request
-        error_response = self.behavior.refusals.get((request.method, request.path))
+        error_response = self.behavior.error_codes.get((request.method, request.path))
         if error_response is not None:
             return Observed(Response(error_response))
         return self._respond(incoming)
 
-    def stopped(self, token: bytes) -> None:
-        """The server does not want notifications with this token."""
+    def observation_cancelled(self, token: bytes) -> None:
+        """End the observation with this token."""
         self.observations.end(token)
 
-    def undelivered(self, token: bytes) -> None:
-        """The server did not acknowledge this token: the observation ends; an unasked notification is sent again."""
+    def notification_undelivered(self, token: bytes) -> None:
+        """End the observation with this token. If its resource is auto-observed, send the value again."""
         self.observations.end(token)
         for resource in self._auto_observed():
             if _token(resource) == token:
                 self._auto_sent[resource.path] = None
 
     def session_ended(self) -> None:
-        """The DTLS session is gone: the next registration or update begins a new one."""
+        """Close the socket. The next registration or update opens a new session."""
         self._lose_session("the DTLS session ended")
 
     def _lose_session(self, reason: str) -> None:
@@ -463,14 +469,14 @@ class LwM2MDevice:
         if any(each.auto_observed_token is not None for each in within):
             return Observed(Response(_BAD_REQUEST))
         now = self._clock.now()
-        self.observations.begin(
+        self.observations.start(
             DeviceObservation(request.path, incoming.token, response.content_format, response.payload, now)
         )
         self._schedule()
         return Observed(response, self.observations.next_sequence())
 
     def _discover(self, path: str, within: list[DeviceResource]) -> str:
-        """Return the links below a path, with the attributes that were written to each. Source: LwM2M core 6.3.2."""
+        """Return the links below a path, each with its own attributes. Source: LwM2M core 6.3.2."""
         paths = dict.fromkeys([path, *(each.path for each in sorted(within, key=lambda one: parse_path(one.path)))])
         own = self.observations.own_attributes
         return ",".join(f"<{path}>{''.join(f';{name}={value}' for name, value in own(path).items())}" for path in paths)
@@ -485,7 +491,7 @@ class LwM2MDevice:
         return Response(_NOT_ACCEPTABLE) if payload is None else Response(_CONTENT, payload, content_format)
 
     def _usual_format(self, path: str) -> int:
-        """Return the format of a response to a request without one."""
+        """Return the content format of a response if the request has none."""
         if path not in self._resources or TEXT not in self.behavior.formats:
             return TLV
         return OCTETS if is_opaque(path) else TEXT
@@ -499,7 +505,7 @@ class LwM2MDevice:
             return None
 
     def _change(self, request: Request) -> str:
-        """Handle a write, an execution or a change of attributes; return the code of the response."""
+        """Handle a write, an execute, or Write-Attributes. Return the code of the response."""
         if request.method == "PUT" and request.content_format is None and not request.payload:
             return self._write_attributes(request)
         target = self._resources.get(request.path)
@@ -511,7 +517,7 @@ class LwM2MDevice:
         return _CHANGED
 
     def _write_attributes(self, request: Request) -> str:
-        # Without a query too: what has no content format is no write, to some stacks, and they say it is done.
+        # Also without a query: some stacks treat any PUT without a content format as Write-Attributes.
         try:
             attributes = self.observations.own_attributes(request.path)
             changed = changed_attributes(attributes, request.query) if request.query else attributes
@@ -546,22 +552,25 @@ class LwM2MDevice:
             return _NOT_FOUND
         if not resource.writable:
             return _METHOD_NOT_ALLOWED
-        return None if resource.takes(value) else _BAD_REQUEST
+        return None if resource.can_be_set_to(value) else _BAD_REQUEST
 
     # Notifications
 
     def report(self, path: str | None = None) -> None:
-        """Send notifications of changes, of one resource or of all, if the attributes allow them now.
+        """Send notifications of changes if the attributes allow them now.
 
-        A change while the device sleeps is sent after it woke.
+        Changes while the device sleeps are sent after it has woken up.
+
+        Args:
+            path: The changed resource; ``None`` for all resources.
         """
         if self.is_asleep or self._socket is None or not self.behavior.notifies:
             return
         now = self._clock.now()
-        for observation in self.observations.all() if path is None else self.observations.touched_by(path):
+        for observation in self.observations.all() if path is None else self.observations.affected_by(path):
             self._report(observation, now)
         for resource in self._auto_observed() if path is None else [self._resources[path]]:
-            self._report_unasked(resource)
+            self._report_auto_observed(resource)
         self._schedule()
 
     def _report(self, observation: DeviceObservation, now: Instant) -> None:
@@ -574,7 +583,7 @@ class LwM2MDevice:
         observation.sent, observation.sent_at = payload, now
         self.notify(observation.token, payload, observation.content_format)
 
-    def _report_unasked(self, resource: DeviceResource) -> None:
+    def _report_auto_observed(self, resource: DeviceResource) -> None:
         token, value = _token(resource), resource.value
         if token is None or value is None or not self.is_registered or self._auto_sent.get(resource.path) == value:
             return
@@ -596,14 +605,14 @@ class LwM2MDevice:
         sequence: int | None = None,
         is_confirmable: bool | None = None,
     ) -> None:
-        """Send any notification, also one that nobody observes; devices use :meth:`report`.
+        """Send a notification, also without an observation. To notify observers, use :meth:`report`.
 
         Args:
-            token: The token of an observation, or any other.
+            token: The token of an observation, or any other token.
             payload: The payload.
             content_format: CoAP's number of its format.
-            sequence: Its Observe option; by default the next one of this device.
-            is_confirmable: By default as in :class:`Behavior`.
+            sequence: The Observe option. By default the next number of this device.
+            is_confirmable: Whether it needs an acknowledgement. By default as in :class:`Behavior`.
         """
         if is_confirmable is None:
             is_confirmable = self.behavior.notifies_confirmable
@@ -612,11 +621,11 @@ class LwM2MDevice:
         response = Response(_CONTENT, payload, content_format)
         self._open_socket().notify(token, response, sequence, is_confirmable=is_confirmable)
 
-    # Notifications that are due later
+    # Scheduled notifications
 
     def _schedule(self) -> None:
         due_at = min((at for each in self.observations.all() if (at := self._due_at(each)) is not None), default=None)
-        # A timer that is too early sets another one; to cancel it for a later one would fill the clock with old ones.
+        # An early timer schedules another one. Replacing it by a later one would fill the clock with cancelled timers.
         if due_at is not None and (self._timer is None or due_at < self._timer.due_at):
             self._cancel_timer()
             self._timer = self._clock.call_at(due_at, self._call_loop)
@@ -626,7 +635,7 @@ class LwM2MDevice:
         earliest_at, latest_at = self.observations.earliest_at(observation), self.observations.latest_at(observation)
         if earliest_at > now and self._observed(observation) != observation.sent:
             return earliest_at
-        # A notification that could have been sent by now waits for the next contact.
+        # A notification that is overdue waits for the next contact.
         return None if latest_at is None or latest_at <= now else latest_at
 
     def _observed(self, observation: DeviceObservation) -> bytes | None:
@@ -639,7 +648,7 @@ class LwM2MDevice:
             self._timer = None
 
     def _call_loop(self) -> None:
-        # The clock may call on a thread of its own.
+        # The clock may call this on another thread.
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._report_due)
 

@@ -1,6 +1,6 @@
-"""Devices that go on by themselves: they measure, update their registrations, sleep in queue mode, and try again.
+"""Devices that run on their own: they measure, update their registrations, sleep in queue mode, and reconnect.
 
-They run on the caller's event loop, or on a thread with a loop of its own.
+They run on the event loop of the caller, or on a separate thread.
 """
 
 from __future__ import annotations
@@ -21,93 +21,92 @@ from mirror_server.extensions.lwm2m.registration import Version
 from mirror_server.extensions.lwm2m.transport_api import NoResponse, Unreachable
 
 AWAKE_SECONDS = 93
-"""How long a device in queue mode listens after its last message (MAX_TRANSMIT_WAIT). Source: LwM2M core 6.5."""
+"""The time that a device in queue mode listens after its last message (MAX_TRANSMIT_WAIT). Source: LwM2M core 6.5."""
 CONTACT_SECONDS = 15 * 60
-"""How often a device in queue mode comes out of its sleep."""
+"""The interval at which a device in queue mode wakes up."""
 PING_SECONDS = 30
-"""How long a device hears nothing over DTLS before it asks whether the server is there.
+"""The time without a message over DTLS after which a device pings the server.
 
-A server that was restarted does not know the session and cannot send requests. Without DTLS it knows the device by its
-address.
+A restarted server does not know the session and cannot send requests. Without DTLS it knows the address of the device.
 """
-_FAREWELL_SECONDS = 5
+_DEREGISTER_SECONDS = 5
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 5, 300
-_AT_ONCE = 20
-"""How many devices register at the same time: more would only lose messages."""
+_CONCURRENT_REGISTRATIONS = 20
+"""The maximum number of devices that register concurrently. With more, messages would be lost."""
 _JOIN_SECONDS = 30.0
 
 
 class DeviceRunner:
-    """One device that goes on until its task is cancelled.
+    """Runs one device until the task is cancelled.
 
     Args:
         device: The device.
-        model: What it measures.
-        clock: What measurements, updates and sleep follow.
-        say: Takes what happens, as a line for people.
+        model: The model of its values.
+        clock: The clock of measurements, updates and sleep.
+        log: Called with a line of text for each event.
     """
 
-    def __init__(self, device: LwM2MDevice, model: ModelledDevice, clock: Clock, say: Callable[[str], None]) -> None:
+    def __init__(self, device: LwM2MDevice, model: ModelledDevice, clock: Clock, log: Callable[[str], None]) -> None:
         self._device = device
         self._model = model
         self._clock = clock
-        self._say = say
+        self._log = log
         self._renewed_at: Instant = 0
         self._contact_at: Instant = 0
         self._retry_at: Instant | None = None
         self._pause_seconds = _FIRST_PAUSE_SECONDS
-        self._due = asyncio.Event()
+        self._wake_up = asyncio.Event()
         device.session_lost = self._note_lost_session
 
     async def start(self) -> None:
-        """Register.
+        """Register the device.
 
         Raises:
-            RegistrationRejected: The server does not take the device.
-            NoResponse: The server did not answer.
-            Unreachable: There is no way to the server.
-            ImportError: What DTLS needs is not installed.
+            RegistrationRejected: The server rejected the registration.
+            NoResponse: The server did not respond.
+            Unreachable: Nothing can be sent to the server.
+            ImportError: DTLSSocket is not installed.
         """
         self._model.measure(self._device)
         await self._device.register()
         self._note_contact()
-        self._say(f"registered as /rd/{self._device.registration_id} from port {self._device.port}")
+        self._log(f"registered as /rd/{self._device.registration_id} from port {self._device.port}")
 
     async def run(self) -> None:
-        """Go on; does not end by itself."""
+        """Measure, update and sleep. Never returns."""
         while True:
-            await self._until(self._next_due_at())
-            await self._go_on()
+            await self._wait_until(self._next_due_at())
+            await self._perform_due()
 
     async def stop(self) -> None:
-        """Deregister if the server hears it, and close."""
+        """Deregister if the server responds, and close the device."""
         try:
-            async with asyncio.timeout(_FAREWELL_SECONDS):
+            async with asyncio.timeout(_DEREGISTER_SECONDS):
                 if self._device.is_registered:
                     if self._device.is_asleep:
                         await self._device.wake()
                     await self._device.deregister()
-                    self._say("deregistered")
+                    self._log("deregistered")
         except (TimeoutError, NoResponse, Unreachable, RegistrationRejected) as error:
-            self._say(f"not deregistered: {str(error) or 'the server did not answer'}")
+            self._log(f"not deregistered: {str(error) or 'the server did not respond'}")
         finally:
             await self._device.close()
 
-    async def _until(self, due_at: Instant) -> None:
-        """Wait until something is due, or the session is lost."""
+    async def _wait_until(self, due_at: Instant) -> None:
+        """Wait until a time, or until the session is lost."""
         loop = asyncio.get_running_loop()
-        self._due.clear()
+        self._wake_up.clear()
 
         def call() -> None:
-            loop.call_soon_threadsafe(self._due.set)
+            loop.call_soon_threadsafe(self._wake_up.set)
 
         timer = self._clock.call_at(due_at, call)
         try:
-            await self._due.wait()
+            await self._wake_up.wait()
         finally:
             timer.cancel()
 
-    async def _go_on(self) -> None:
+    async def _perform_due(self) -> None:
         now = self._clock.now()
         self._model.measure(self._device)
         ping_at = self._ping_at()
@@ -116,7 +115,7 @@ class DeviceRunner:
         if now >= self._renewal_at():
             await self._renew()
         elif (asleep_at := self._asleep_at()) is not None and now >= asleep_at:
-            self._say("sleeps")
+            self._log("sleeps")
             self._contact_at = self._model.next_contact_at(CONTACT_SECONDS)
             self._device.sleep()
 
@@ -140,12 +139,12 @@ class DeviceRunner:
         return after_seconds(max(self._renewed_at, device.last_seen_at), PING_SECONDS)
 
     def _next_due_at(self) -> Instant:
-        dues = [self._renewal_at(), self._ping_at(), self._model.next_measurement_at(), self._asleep_at()]
-        return min(due_at for due_at in dues if due_at is not None)
+        times = [self._renewal_at(), self._ping_at(), self._model.next_measurement_at(), self._asleep_at()]
+        return min(due_at for due_at in times if due_at is not None)
 
     def _note_lost_session(self, reason: str) -> None:
-        self._say(f"{reason}; connects anew")
-        self._due.set()
+        self._log(f"{reason}; reconnecting")
+        self._wake_up.set()
 
     def _note_contact(self) -> None:
         self._renewed_at, self._retry_at, self._pause_seconds = self._clock.now(), None, _FIRST_PAUSE_SECONDS
@@ -155,30 +154,30 @@ class DeviceRunner:
             await self._make_contact()
         except (NoResponse, Unreachable, RegistrationRejected) as error:
             self._retry_at = after_seconds(self._clock.now(), self._pause_seconds)
-            self._say(f"{error}; tries again in {self._pause_seconds} s")
+            self._log(f"{error}; retrying in {self._pause_seconds} s")
             self._pause_seconds = min(2 * self._pause_seconds, _LONGEST_PAUSE_SECONDS)
         else:
             self._note_contact()
 
     async def _make_contact(self) -> None:
-        """Come out of the sleep if it sleeps, and be registered."""
+        """Wake up if asleep, and update the registration or register again."""
         try:
             if self._device.is_asleep:
-                self._say("wakes")
+                self._log("wakes")
                 await self._device.wake()
             elif self._device.is_registered:
                 await self._device.update()
-        except RegistrationRejected as refused:
-            if refused.code != "4.04":
+        except RegistrationRejected as error:
+            if error.code != "4.04":
                 raise
         if not self._device.is_registered:
             await self._device.register()
-            self._say(f"registered anew as /rd/{self._device.registration_id}")
+            self._log(f"registered again as /rd/{self._device.registration_id}")
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceOptions:
-    """The common options of a fleet; see :class:`LwM2MDevice`. Without ``formats`` it speaks all of the version."""
+    """The common options of a fleet; see :class:`LwM2MDevice`. ``formats`` are by default all of the version."""
 
     server: str
     version: Version = "1.0"
@@ -190,35 +189,35 @@ class DeviceOptions:
 
 
 class DeviceFleet:
-    """Devices of the simulator's kinds, to be used on one event loop.
+    """Devices of the simulator's kinds, on one event loop.
 
     Args:
-        options: What they have in common.
-        devices: Name and kind of each.
-        clock: What they follow.
-        say: Takes what happens, as lines for people.
+        options: The common options of the devices.
+        devices: Name and kind of each device.
+        clock: The clock of all devices.
+        log: Called with a line of text for each event.
 
     Attributes:
-        devices: The devices by their names.
+        devices: The devices, by name.
     """
 
     FAILURES = (RegistrationRejected, NoResponse, Unreachable)
 
     def __init__(
-        self, options: DeviceOptions, devices: Sequence[tuple[str, str]], clock: Clock, say: Callable[[str], None]
+        self, options: DeviceOptions, devices: Sequence[tuple[str, str]], clock: Clock, log: Callable[[str], None]
     ) -> None:
         self.devices: dict[str, LwM2MDevice] = {}
         self._runners: list[DeviceRunner] = []
         self._tasks: list[asyncio.Task[None]] = []
         for name, kind in devices:
-            self._add(options, name, kind, clock, say)
+            self._add(options, name, kind, clock, log)
 
-    def _add(self, options: DeviceOptions, name: str, kind: str, clock: Clock, show: Callable[[str], None]) -> None:
-        def say(line: str) -> None:
-            show(f"{name}: {line}")
+    def _add(self, options: DeviceOptions, name: str, kind: str, clock: Clock, log_line: Callable[[str], None]) -> None:
+        def log(line: str) -> None:
+            log_line(f"{name}: {line}")
 
         def executed(path: str, argument: bytes) -> None:
-            say(f"executed {path} {argument.decode(errors='replace')}".rstrip())
+            log(f"executed {path} {argument.decode(errors='replace')}".rstrip())
 
         model = ModelledDevice(kind, name, options.seed, clock.now, executed)
         device = LwM2MDevice(
@@ -235,18 +234,18 @@ class DeviceFleet:
         if options.formats is not None:
             device.behavior.formats = options.formats
         self.devices[name] = device
-        self._runners.append(DeviceRunner(device, model, clock, say))
+        self._runners.append(DeviceRunner(device, model, clock, log))
 
     async def start(self) -> None:
-        """Register all, and let them go on.
+        """Register all devices, and run them.
 
         Raises:
-            RegistrationRejected: The server does not take a device.
-            NoResponse: The server did not answer.
-            Unreachable: There is no way to the server.
-            ImportError: What DTLS needs is not installed.
+            RegistrationRejected: The server rejected a registration.
+            NoResponse: The server did not respond.
+            Unreachable: Nothing can be sent to the server.
+            ImportError: DTLSSocket is not installed.
         """
-        gate = asyncio.Semaphore(_AT_ONCE)
+        gate = asyncio.Semaphore(_CONCURRENT_REGISTRATIONS)
 
         async def start(runner: DeviceRunner) -> None:
             async with gate:
@@ -263,7 +262,7 @@ class DeviceFleet:
         self._tasks = [asyncio.create_task(runner.run()) for runner in self._runners]
 
     async def stop(self) -> None:
-        """Deregister all, and close their sockets."""
+        """Deregister all devices, and close their sockets."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -271,34 +270,34 @@ class DeviceFleet:
 
 
 class BackgroundFleet:
-    """A fleet on a thread of its own, for programs without an event loop.
+    """A fleet on a separate thread, for programs without an event loop.
 
-    It registers when it is made; in a ``with`` statement it deregisters at the end::
+    The devices register when it is created. At the end of a ``with`` block they deregister::
 
         options = DeviceOptions("coap://127.0.0.1:5683")
-        with BackgroundFleet(options, [("my-sensor", "thermometer")], clock, print) as one:
-            one.call(one.fleet.devices["my-sensor"].sleep)
-            one.call(one.fleet.devices["my-sensor"].wake)
+        with BackgroundFleet(options, [("my-sensor", "thermometer")], clock, print) as background:
+            background.call(background.fleet.devices["my-sensor"].sleep)
+            background.call(background.fleet.devices["my-sensor"].wake)
 
     Args:
-        options: What the devices have in common.
-        devices: Name and kind of each.
-        clock: What they follow.
-        say: Takes what happens, as lines for people; on the thread of the fleet.
+        options: The common options of the devices.
+        devices: Name and kind of each device.
+        clock: The clock of all devices.
+        log: Called with a line of text for each event, on the thread of the fleet.
 
     Raises:
-        RegistrationRejected: The server does not take a device.
-        NoResponse: The server did not answer.
-        Unreachable: There is no way to the server.
+        RegistrationRejected: The server rejected a registration.
+        NoResponse: The server did not respond.
+        Unreachable: Nothing can be sent to the server.
     """
 
     def __init__(
-        self, options: DeviceOptions, devices: Sequence[tuple[str, str]], clock: Clock, say: Callable[[str], None]
+        self, options: DeviceOptions, devices: Sequence[tuple[str, str]], clock: Clock, log: Callable[[str], None]
     ) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="lwm2m devices", daemon=True)
         self._thread.start()
-        self.fleet = DeviceFleet(options, devices, clock, say)
+        self.fleet = DeviceFleet(options, devices, clock, log)
         try:
             asyncio.run_coroutine_threadsafe(self.fleet.start(), self._loop).result()
         except BaseException:
@@ -306,7 +305,7 @@ class BackgroundFleet:
             raise
 
     def call(self, action: Callable[[], object]) -> None:
-        """Do something with the devices on their thread, and wait for its end; also a coroutine function."""
+        """Call a function, also a coroutine function, on the thread of the fleet, and wait until it has ended."""
 
         async def act() -> None:
             done = action()

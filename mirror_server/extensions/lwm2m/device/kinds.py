@@ -1,4 +1,4 @@
-"""Devices of the simulator's kinds over CoAP: the same resources, rules, models and rhythms."""
+"""Devices of the simulator's kinds over CoAP, with the same resources, rules, models and measurement intervals."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from mirror_server.extensions.simulator.kinds import DeviceKind, ResourceRule
 
 NO_KINDS = (
-    "what this device measures is of the simulated devices, which are not there; install them anew:"
+    "mirror-device needs the models of the simulated devices, which are not installed; reinstall them:"
     " pip install --force-reinstall 'device-state-mirror[lwm2m]'"
 )
-"""Why there is no device of any kind, and what to do."""
+"""The error message if there are no kinds."""
 
 _FIRST_TOKEN = 0x0100
 
 
 def kinds_by_name() -> Mapping[str, DeviceKind]:
-    """The kinds of the simulated devices; none where there are no simulated devices."""
+    """Return the kinds of the simulated devices. Empty if the simulator is not installed."""
     try:
         from mirror_server.extensions.simulator.kinds import KINDS_BY_NAME  # noqa: PLC0415 - another extension
     except ModuleNotFoundError:
@@ -33,23 +33,23 @@ def kinds_by_name() -> Mapping[str, DeviceKind]:
 
 
 class ModelledDevice:
-    """The resources of a device of a kind, and the model of its values.
+    """The resources of a device of one kind, and the model of its values.
 
     Args:
         kind: One of the simulator's kinds, such as ``weather-station``.
-        endpoint_name: The device's name; with the seed it decides how its values run.
-        seed: The same seed gives the same values.
-        now: The instant it begins at.
-        executed: Called with path and argument of each execution.
+        endpoint_name: The name of the device. Its values depend on the name and the seed.
+        seed: The same seed and name produce the same values.
+        now: Returns the current time.
+        executed: Called with path and argument of each execute.
 
     Attributes:
-        endpoint_type: The type it registers with.
-        resources: For a :class:`~mirror_server.extensions.lwm2m.device.device.LwM2MDevice`; what is written to them,
-            the models know.
+        endpoint_type: The type for the registration.
+        resources: The resources for a :class:`~mirror_server.extensions.lwm2m.device.device.LwM2MDevice`. Values
+            written to them change the model.
 
     Raises:
         KeyError: There is no such kind.
-        ImportError: There are no simulated devices.
+        ImportError: The simulator is not installed.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class ModelledDevice:
         return resource
 
     def measure(self, device: LwM2MDevice) -> None:
-        """Set the values of the device to those of its model at this instant."""
+        """Set the values of the device to the current values of its model."""
         for resource in self.resources:
             path = resource.path
             if self._model.modeled(path) is not None:
@@ -103,7 +103,7 @@ class ModelledDevice:
         return min((self._model.next_beat_after(self._now(), rule.period_seconds) for rule in rules), default=None)
 
     def next_contact_at(self, period_seconds: int) -> Instant:
-        """Return the time of the next contact in queue mode; each device has seconds of its own."""
+        """Return the time of the next contact in queue mode. The offset within the period depends on the device."""
         return self._model.next_beat_after(self._now(), period_seconds)
 
 

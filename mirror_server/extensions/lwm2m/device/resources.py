@@ -1,4 +1,4 @@
-"""The resources of a device: their links, their payloads, and who observes them.
+"""The resources of a device: their links, payloads and observations.
 
 Source: LwM2M core 5.1.2, 6.2.1, 6.4, and its data formats; RFC 6690; RFC 7641.
 """
@@ -48,14 +48,15 @@ class DeviceResource:
     """A resource of a device.
 
     Attributes:
-        path: ``/3303/0/5700``.
-        value: Its value; ``None`` for one that has none, such as an executable one.
+        path: Its path, such as ``/3303/0/5700``.
+        value: Its value; ``None`` if it has none, for example because it is executable.
+        writable: Whether the server can write it.
         observable: Whether it is announced as observable.
-        auto_observed_token: With a token, two bytes as a number, its changes are sent though nobody observes it.
-        accepts: Which values may be written, of those of its type; all without it.
-        on_write: Called with each value that was written.
-        on_execute: Called with the argument of each execution; with it the resource is executable.
-        changed_at: When it got its value.
+        auto_observed_token: If set, changes are sent without an observe request, with this token of two bytes.
+        accepts: Returns whether a value of the declared type can be written. By default any can.
+        on_write: Called with each written value.
+        on_execute: Called with the argument of each execute. If set, the resource is executable.
+        changed_at: The time of the last change of the value.
     """
 
     path: str
@@ -70,11 +71,11 @@ class DeviceResource:
 
     @property
     def is_executable(self) -> bool:
-        """Whether it takes an execution, and has no value."""
+        """Whether it can be executed. It then has no value."""
         return self.on_execute is not None
 
-    def takes(self, value: PythonValue) -> bool:
-        """Whether the value may be written: of the declared type and range, and accepted."""
+    def can_be_set_to(self, value: PythonValue) -> bool:
+        """Whether a value can be written: it has the declared type and range, and is accepted."""
         try:
             encode(value, self.path, allow_read_only=True)
         except InvalidValue:
@@ -82,10 +83,10 @@ class DeviceResource:
         return self.accepts is None or self.accepts(value)
 
     def set(self, value: PythonValue, now: Instant) -> None:
-        """Give it a value.
+        """Set the value.
 
         Raises:
-            InvalidValue: It is not of the type or range that is declared for the path.
+            InvalidValue: It does not have the declared type and range.
         """
         encode(value, self.path, allow_read_only=True)
         if value != self.value:
@@ -93,18 +94,18 @@ class DeviceResource:
 
 
 def changed_attributes(attributes: Mapping[str, int], query: Iterable[str]) -> dict[str, int]:
-    """Return notification attributes after a Write-Attributes: ``pmin=5`` sets one, ``pmin`` removes it.
+    """Return the notification attributes after Write-Attributes: ``pmin=5`` sets one, ``pmin`` removes it.
 
-    ``pmin`` is the least time between two notifications in seconds, ``pmax`` the longest.
+    ``pmin`` is the minimum time between two notifications in seconds, ``pmax`` the maximum.
 
     Raises:
-        ValueError: There is an attribute of another name, none at all, or one that is no number of seconds.
+        ValueError: The query is empty, or has an unknown attribute or one that is not a number of seconds.
 
     Source: LwM2M core 5.1.2.
     """
     words = [word.partition("=") for word in query]
     if not words or any(name not in {"pmin", "pmax"} for name, _, _ in words):
-        raise ValueError("attributes are pmin and pmax")
+        raise ValueError("supported attributes are pmin and pmax")
     changed = {**attributes, **{name: _seconds(text) for name, equals, text in words if equals}}
     removed = {name for name, equals, _ in words if not equals}
     return {name: changed[name] for name in ("pmin", "pmax") if name in changed and name not in removed}
@@ -112,12 +113,12 @@ def changed_attributes(attributes: Mapping[str, int], query: Iterable[str]) -> d
 
 def _seconds(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 9):
-        raise ValueError(f"{text!r} is no number of seconds")
+        raise ValueError(f"{text!r} is not a number of seconds")
     return int(text)
 
 
 def outer_paths(path: str) -> list[str]:
-    """Return the path and those around it, from the inside: ``/3303/0/5700``, ``/3303/0``, ``/3303``."""
+    """Return a path and the paths above it: ``/3303/0/5700``, ``/3303/0``, ``/3303``."""
     words = path.strip("/").split("/")
     return ["/" + "/".join(words[:length]) for length in range(len(words), 0, -1)]
 
@@ -137,7 +138,7 @@ def write_links(resources: Iterable[DeviceResource]) -> str:
 
 @dataclass(slots=True)
 class DeviceObservation:
-    """An observation of a resource or an instance, and what was sent of it last."""
+    """An observation of a resource or an object instance, with the last notification."""
 
     path: str
     token: bytes
@@ -150,7 +151,7 @@ class DeviceObservations:
     """The observations of a device.
 
     Attributes:
-        sequence: The Observe option that was used last; it goes round after 24 bits.
+        sequence: The last used Observe number. It wraps around after 24 bits.
     """
 
     def __init__(self) -> None:
@@ -162,35 +163,35 @@ class DeviceObservations:
         return len(self._by_token)
 
     def all(self) -> list[DeviceObservation]:
-        """Return all, in the order they began."""
+        """Return all observations, in the order of their start."""
         return list(self._by_token.values())
 
     def next_sequence(self) -> int:
-        """Return the Observe option of the next message."""
+        """Return the Observe number of the next notification."""
         self.sequence = (self.sequence + 1) % _SEQUENCES
         return self.sequence
 
-    def begin(self, observation: DeviceObservation) -> None:
-        """Add one; it replaces those it overlaps with, as in stacks that have one for a path."""
+    def start(self, observation: DeviceObservation) -> None:
+        """Add an observation. It replaces overlapping ones, as in LwM2M stacks that have one per path."""
         for other in self.all():
             if is_within(other.path, observation.path) or is_within(observation.path, other.path):
                 del self._by_token[other.token]
         self._by_token[observation.token] = observation
 
     def end(self, token: bytes) -> None:
-        """Remove the one with this token, if there is one."""
+        """Remove the observation with this token, if there is one."""
         self._by_token.pop(token, None)
 
-    def forget(self) -> None:
-        """Remove all."""
+    def clear(self) -> None:
+        """Remove all observations."""
         self._by_token.clear()
 
-    def touched_by(self, path: str) -> list[DeviceObservation]:
-        """Return those that a change of a resource concerns."""
+    def affected_by(self, path: str) -> list[DeviceObservation]:
+        """Return the observations that include a resource."""
         return [each for each in self._by_token.values() if is_within(path, each.path)]
 
     def own_attributes(self, path: str) -> Mapping[str, int]:
-        """Return the attributes that were written to this very path."""
+        """Return the attributes that were written to exactly this path."""
         return self._attributes.get(path, {})
 
     def set_attributes(self, path: str, attributes: Mapping[str, int]) -> None:
@@ -202,14 +203,14 @@ class DeviceObservations:
         return after_seconds(observation.sent_at, self._inherited(observation).get("pmin", 0))
 
     def latest_at(self, observation: DeviceObservation) -> Instant | None:
-        """Return the time at which a notification is due though nothing changed; ``None`` if that is never."""
+        """Return the time of the next notification if nothing changes; ``None`` if there is no limit."""
         seconds = self._inherited(observation).get("pmax")
         if seconds is None:
             return None
         return max(after_seconds(observation.sent_at, seconds), self.earliest_at(observation))
 
     def _inherited(self, observation: DeviceObservation) -> dict[str, int]:
-        """The attributes that apply to a path: those of the paths around it, replaced by its own."""
+        """Return the attributes that apply to a path. Those of an inner path override those of outer ones."""
         found: dict[str, int] = {}
         for path in reversed(outer_paths(observation.path)):
             found |= self.own_attributes(path)
@@ -217,37 +218,37 @@ class DeviceObservations:
 
 
 class NotAcceptable(Exception):
-    """The values cannot be written in this content format."""
+    """A content format cannot represent the values."""
 
 
 def encode_values(
     values: Mapping[str, PythonValue], path: str, content_format: int, at: Mapping[str, Instant] | None = None
 ) -> bytes:
-    """The values of a resource, or of all resources of an instance, as a payload.
+    """Encode the values of a resource or an object instance.
 
     Args:
-        values: The values, by the paths of their resources.
-        path: What was asked for.
+        values: The values, by path.
+        path: The requested path.
         content_format: CoAP's number of the format.
-        at: When resources got their values, where SenML is to tell it.
+        at: The times of the values, by path, to include in SenML.
 
     Raises:
-        NotAcceptable: The format does not hold them.
+        NotAcceptable: The format cannot represent them.
     """
-    is_held = {TEXT: path in values, OCTETS: isinstance(values.get(path), bytes), TLV: path.count("/") > 1}
-    if not is_held.get(content_format, True):
+    is_possible = {TEXT: path in values, OCTETS: isinstance(values.get(path), bytes), TLV: path.count("/") > 1}
+    if not is_possible.get(content_format, True):
         raise NotAcceptable(path)
     content_type = CONTENT_TYPES[content_format]
     try:
-        parts = {each: encode(value, each, content_type, allow_read_only=True)[0] for each, value in values.items()}
-    except InvalidValue as refused:
-        raise NotAcceptable(path) from refused
+        encoded = {each: encode(value, each, content_type, allow_read_only=True)[0] for each, value in values.items()}
+    except InvalidValue as error:
+        raise NotAcceptable(path) from error
     if content_format == JSON_RECORDS:
-        records = [_timed(json.loads(part)[0], "t", each, at) for each, part in parts.items()]
+        records = [_timed(json.loads(record)[0], "t", each, at) for each, record in encoded.items()]
         return json.dumps(records, separators=(",", ":")).encode()
     if content_format == CBOR_RECORDS:
-        return cbor2.dumps([_timed(cbor2.loads(part)[0], _CBOR_TIME, each, at) for each, part in parts.items()])
-    return b"".join(parts.values())
+        return cbor2.dumps([_timed(cbor2.loads(record)[0], _CBOR_TIME, each, at) for each, record in encoded.items()])
+    return b"".join(encoded.values())
 
 
 def _timed(record: dict[Any, Any], label: str | int, path: str, at: Mapping[str, Instant] | None) -> dict[Any, Any]:
@@ -255,10 +256,10 @@ def _timed(record: dict[Any, Any], label: str | int, path: str, at: Mapping[str,
 
 
 def decode_values(payload: bytes, path: str, content_format: int) -> dict[str, PythonValue]:
-    """The values of a payload, by the paths of their resources.
+    """Return the values in a payload, by path.
 
     Raises:
-        ValueError: A value is not what the table declares, or cannot be read.
+        ValueError: A value does not have the declared type, or cannot be decoded.
     """
     values = {}
     for found, value in decode_many(payload, CONTENT_TYPES[content_format], path).items():

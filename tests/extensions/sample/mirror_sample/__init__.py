@@ -1,4 +1,4 @@
-"""Publishes each reported value, and counts what it published: an extension as another package may have it."""
+"""A sample extension of another package. It publishes and counts reported values."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from mirror_server.views.requests import requires, services
 from mirror_server.views.responses import json_response
 
 Publish = Callable[[str, bytes], object]
-"""Takes a topic and a payload, as the method of an MQTT client does."""
+"""A function that publishes a payload under a topic, like the method of an MQTT client."""
 
 routes = Blueprint("sample", __name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampleSettings:
-    """Where values are published."""
+    """The settings of the extension."""
 
     sample_publisher: str | None = setting(
         None, "A function that publishes, as package.module:function.", metavar="NAME"
@@ -38,7 +38,7 @@ class SampleSettings:
 
 
 class Publisher:
-    """Publishes the values of one server."""
+    """Publishes the reported values of one server."""
 
     def __init__(self, server: Services, publish: Publish) -> None:
         self._database = server.database
@@ -46,7 +46,7 @@ class Publisher:
 
     @extends
     def values_reported(self, session: Session, batch: Sequence[ReportedChange]) -> None:
-        """Count in the transaction of the values, and publish them when that is on disk."""
+        """Count the values in their transaction, and publish them after the commit."""
         session.run("UPDATE sample_counts SET published = published + :count", count=len(batch))
         for reported in batch:
             topic = f"{reported.value.device_id}{reported.value.path}"
@@ -57,30 +57,30 @@ class Publisher:
 
     @extends
     def measurements(self) -> Sequence[Measurement]:
-        """How many were published."""
+        """Return the number of published values as a metric."""
         return [Measurement("sample_published", "Values that were published.", self.count(), is_count=True)]
 
     def count(self) -> int:
-        """How many were published since the tables were made."""
+        """Return the number of values that were published since the table was created."""
         published: int = self._database.query(lambda session: session.scalar("SELECT published FROM sample_counts"))
         return published
 
 
 @extends
 def settings() -> type:
-    """The option ``--sample-publisher`` and the variable ``MIRROR_SAMPLE_PUBLISHER``."""
+    """Return the settings: the option ``--sample-publisher`` and the variable ``MIRROR_SAMPLE_PUBLISHER``."""
     return SampleSettings
 
 
 @extends
 def storage() -> Storage:
-    """The table of the count."""
+    """Return the table with the count."""
     return Storage(branch=Branch("sample", Path(__file__).parent / "migrations"))
 
 
 @extends
 def build(services: Services) -> Sequence[object]:
-    """The publisher, where one is named."""
+    """Build the publisher if the setting names one."""
     name = services.settings.of(SampleSettings).sample_publisher
     if name is None:
         return []
@@ -90,7 +90,7 @@ def build(services: Services) -> Sequence[object]:
 
 @extends
 def blueprints() -> Sequence[Blueprint]:
-    """``GET /v3/published-count``."""
+    """Return the route ``GET /v3/published-count``."""
     return [routes]
 
 
@@ -98,5 +98,5 @@ def blueprints() -> Sequence[Blueprint]:
 @requires(Scope.READ)
 @described("Sample", ResponseSpec(200, "The count.", object_like({"published": 3})), is_extension=True)
 def get_published_count() -> Response:
-    """How many values were published."""
+    """Return the number of published values."""
     return json_response({"published": services().part(Publisher).count()})

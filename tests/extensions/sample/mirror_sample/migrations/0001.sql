@@ -1,4 +1,4 @@
--- The count of what was published.
+-- The number of published values.
 
 CREATE TABLE sample_counts (
   published BIGINT NOT NULL

@@ -1,0 +1,137 @@
+"""Large, odd and many values are returned unchanged, with little memory."""
+
+import tracemalloc
+
+import pyarrow as pa
+import pytest
+from histories import DAY, NOW, PATHS, StoredHistory, expected, found, found_at
+
+from mirror_server.clock import ManualClock
+from mirror_server.extensions.history.columns import SCHEMA, of_rows, value_sizes
+from mirror_server.extensions.history.parquet import ParquetRows, encoded, regroup
+from mirror_server.extensions.history.reading import Source, merged
+from mirror_server.extensions.history.selection import HistorySelection
+from mirror_server.extensions.history.store.history import StoredHistoryRow
+from mirror_server.store.devices import Condition
+
+TEXT = StoredHistoryRow(0, "a", None, PATHS[0], NOW, 0, "reported", "observation", b"21.5", "text/plain")
+
+
+@pytest.fixture(autouse=True)
+def small_parts() -> None:
+    """Parts of the size they are."""
+
+
+def is_returned(stored: StoredHistory) -> None:
+    """All rows are, and the state of now."""
+    assert found(stored.service) == expected(stored.recorded.rows)
+    assert found_at(stored.service, stored.now) == stored.state(stored.now)
+
+
+def settled(stored: StoredHistory) -> None:
+    """The rows as returned from the tail, a segment and the archive."""
+    is_returned(stored)
+    stored.pass_time(DAY)
+    stored.round()
+    assert stored.named_files()
+    is_returned(stored)
+
+
+def test_large_and_binary_values(new_history):
+    stored = new_history()
+    values = [b"\xff" * 64_000, b"x" * 64_000, b"", b"\0", "\N{GREEK SMALL LETTER ALPHA}".encode(), b"\xed\xa0\x80"]
+    for number, value in enumerate(values * 4):
+        for content_type in ("text/plain", "application/octet-stream"):
+            stored.record(TEXT._replace(value=value, changed_at=NOW + number, content_type=content_type))
+    settled(stored)
+
+
+def test_clocks_far_off(new_history):
+    stored = new_history()
+    stored.record(*(TEXT._replace(changed_at=at) for at in (0, -1, -(2**62), 4_070_908_800_000, 2**62, NOW)))
+    settled(stored)
+    # A clock that is ahead keeps its rows no more than a day longer than others.
+    stored.pass_time(45 * DAY)
+    stored.record(TEXT._replace(changed_at=stored.now))
+    stored.round()
+    assert [row.changed_at for row in found(stored.service)] == [stored.now]
+    assert found_at(stored.service, stored.now) == stored.state(stored.now)
+
+
+def test_clock_ahead_at_start_does_not_extend_retention(new_history):
+    """After the clock is corrected, rows are trimmed in time, and the present can be queried."""
+    stored = new_history(keep_seconds=4 * DAY // 1000)
+    stored.now = NOW - 365 * DAY
+    stored.clock = ManualClock(stored.now)
+    stored.open()
+    for number in range(10):
+        stored.record(*(TEXT._replace(changed_at=stored.now, value=b"%d" % number) for _ in range(6)))
+        stored.pass_time(DAY)
+        stored.round()
+    oldest_at = min(row.received_at for row in found(stored.service))
+    assert stored.now - 6 * DAY < oldest_at
+    assert found(stored.service, begin=stored.now - 2 * DAY) != []
+    assert [row[3] for row in found_at(stored.service, stored.now) if row[1]] == [b"9"]
+    assert stored.violations() == []
+
+
+def test_clock_set_back_loses_nothing(new_history):
+    stored = new_history()
+    stored.pass_time(10 * DAY)
+    for back in (0, 2 * DAY, 1, 3 * DAY):
+        stored.now -= back
+        stored.clock = ManualClock(stored.now)
+        stored.open()
+        stored.record(*(TEXT._replace(changed_at=stored.now, value=b"%d" % number) for number in range(6)))
+        stored.round()
+        assert found(stored.service) == expected(stored.recorded.rows)
+        stored.pass_time(DAY)
+        stored.round()
+    is_returned(stored)
+    assert stored.violations() == []
+
+
+def test_large_values_are_split_into_bounded_groups():
+    """Reading keeps a few groups of each source in memory, even if the values are large."""
+    rows = [TEXT._replace(revision=number, changed_at=number, value=bytes(64_000)) for number in range(500)]
+    batch = of_rows(rows)
+    assert max(value_sizes(part).sum() for part in regroup([batch], len(rows), 5_000_000)) < 10_000_000
+    with ParquetRows(pa.BufferReader(encoded(batch))) as file:
+        assert len(file.groups) > 5
+        assert max(file.read(group).get_total_buffer_size() for group in file.groups) < 10_000_000
+
+
+def test_memory_is_bounded_for_many_sources():
+    """Memory holds one batch of each source and one result, independent of the number of rows."""
+    rows = of_rows([TEXT._replace(revision=number, changed_at=number) for number in range(1000)])
+
+    def source(first: int) -> Source:
+        return Source("a", "a", (_later(rows, first + number * 40_000) for number in range(40)))
+
+    tracemalloc.start()
+    before = pa.total_allocated_bytes()
+    most = count = 0
+    for batch in merged(source(first * 1000) for first in range(4)):
+        most = max(most, pa.total_allocated_bytes() - before)
+        count += batch.num_rows
+    tracemalloc.stop()
+    assert count == 4 * 40 * 1000
+    assert most < 5_000_000
+
+
+def _later(batch: pa.RecordBatch, by: int) -> pa.RecordBatch:
+    changed = [scalar.value + by for scalar in batch.column("changed_at")]
+    index = SCHEMA.get_field_index("changed_at")
+    return batch.set_column(index, SCHEMA.field(index), pa.array(changed, pa.int64()).cast(SCHEMA.field(index).type))
+
+
+def test_selection_of_unknown_device_is_empty(new_history):
+    stored = new_history()
+    stored.record(TEXT, StoredHistoryRow(0, None, None, None, NOW, 0, "gap", until=NOW + 1))
+    unknown = (Condition("device_id", "IN", ("unknown",)),)
+    # A gap of the service concerns all devices.
+    assert [row.what for row in found(stored.service, conditions=unknown)] == ["gap"]
+    opened = stored.service.open(HistorySelection(conditions=unknown), stored.now)
+    assert list(opened.batches()) == []
+    opened.close()
+    opened.close()

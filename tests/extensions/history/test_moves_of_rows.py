@@ -1,0 +1,95 @@
+"""Each row is returned once and in order, in tail, segments and archive, after any operations."""
+
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import Any
+
+import pytest
+from histories import DAY, NOW, PATHS, StoredHistory, event_rows, expected, found, found_at
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from mirror_server.extensions.history.selection import HistorySelection, TooOld
+from mirror_server.extensions.history.store.history import StoredHistoryRow
+
+FAR = 10 * DAY
+INSTANTS = st.one_of(st.integers(-3 * DAY, DAY), st.sampled_from([-DAY, 0, 1000, -NOW, 4_070_908_800_000 - NOW]))
+"""When something happened, from the present on; that of a clock that is far off stays what it is."""
+
+STEPS = st.one_of(
+    st.lists(event_rows(INSTANTS), max_size=12).map(lambda rows: ("tell", rows)),
+    st.sampled_from([("round", None), ("restart", None), ("hour", 1), ("day", 24), ("days", 20 * 24)]),
+)
+REUSED = [HealthCheck.function_scoped_fixture]
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=REUSED, phases=[Phase.generate])
+@given(steps=st.lists(STEPS, max_size=10), descending=st.booleans())
+def test_each_row_is_returned_once_after_any_operations(new_history, steps, descending):
+    kept = new_history()
+    for step, what in steps:
+        take(kept, step, what)
+        told = expected(kept.recorded.rows)
+        assert found(kept.service, descending=descending) == (told[::-1] if descending else told)
+    kept.recorded.database.close()
+
+
+@settings(max_examples=7, deadline=None, suppress_health_check=REUSED, phases=[Phase.generate])
+@given(steps=st.lists(STEPS, max_size=10))
+def test_state_at_any_instant_equals_replay(new_history, steps):
+    kept = new_history()
+    for step, what in steps:
+        take(kept, step, what)
+    with closing(kept.service.open(HistorySelection())) as opened:
+        oldest_at = opened.oldest_at
+    times = {row.changed_at for row in kept.recorded.rows} | {row.requested_at or 0 for row in kept.recorded.rows}
+    for instant in {oldest_at, kept.now, *sorted(times)[::3], *(each - 1 for each in sorted(times)[::3])}:
+        if instant >= oldest_at:
+            assert found_at(kept.service, instant) == kept.state(instant)
+    with pytest.raises(TooOld):
+        kept.service.open(HistorySelection(), oldest_at - 1)
+    kept.recorded.database.close()
+
+
+def take(kept: StoredHistory, step: str, what: Any) -> None:
+    if step == "tell":
+        kept.record(*(shifted(row, kept.now if abs(row.changed_at) < FAR else NOW) for row in what))
+    elif step == "round":
+        kept.round()
+    elif step == "restart":
+        kept.open()
+    else:
+        kept.pass_time(what * 3_600_000)
+
+
+def shifted(row: StoredHistoryRow, by: int) -> StoredHistoryRow:
+    """The same row, so much later."""
+    times = {name: getattr(row, name) for name in ("changed_at", "requested_at", "until")}
+    return row._replace(**{name: at + by for name, at in times.items() if at is not None})
+
+
+def test_concurrent_readers_of_move_get_each_row_once(new_history):
+    kept, chance = new_history(), random.Random(1)
+    for _ in range(2):
+        row = StoredHistoryRow(0, "a", None, PATHS[0], kept.now, 0, "reported", "observation", b"1", "text/plain")
+        ago = (chance.choice([0, 1000, DAY]) for _ in range(15))
+        kept.record(*(row._replace(device_id=chance.choice("ab"), changed_at=kept.now - each) for each in ago))
+        kept.pass_time(DAY)
+    whole, is_over = expected(kept.recorded.rows), threading.Event()
+
+    def read(descending: bool) -> int:
+        count = 0
+        while not is_over.is_set() or not count:
+            assert found(kept.service, descending=descending) == (whole[::-1] if descending else whole)
+            count += 1
+        return count
+
+    with ThreadPoolExecutor(2) as readers:
+        reading = [readers.submit(read, descending) for descending in (False, True)]
+        try:
+            kept.round()
+        finally:
+            is_over.set()
+        assert all(each.result() for each in reading)

@@ -1,0 +1,146 @@
+"""What a request says of itself when nobody waits: what the notification log has at this moment."""
+
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from changed_responses import Between
+from patience import until
+from resource_paths import TEMPERATURE
+from usual import SENSOR, URL
+
+from mirror_sdk import DeviceUnavailable, MirrorClient, UnexpectedResponse, WaitTimeout
+from mirror_sdk.frames import requests_frame
+
+pytestmark = pytest.mark.both_clients
+
+
+def handles(*requests):
+    return [getattr(request, "_wrapped", request) for request in requests]
+
+
+def begin_answered(client, simulator, device_id):
+    """A request whose answer is in the log, and nobody has looked at that."""
+    simulator.set_online(device_id, False)
+    request = client.requests.begin_read(device_id, TEMPERATURE)
+    simulator.set_online(device_id, True)
+    return request
+
+
+@pytest.fixture
+def asked(client, simulator, device_id):
+    """Two requests whose answers are in the log: one that came to nothing, in a message of its own, and one behind."""
+    silent = simulator.add_device("silent", [SENSOR])
+    simulator.set_response_mode(silent, "silent")
+    lost = client.requests.begin_read(silent, TEMPERATURE)
+    simulator.advance(121)
+    return lost, begin_answered(client, simulator, device_id)
+
+
+def test_the_first_status_check_finds_the_response_also_after_a_failed_one(client, asked, device_id):
+    lost, found = asked
+    assert found.result(timeout=0).python == 21.5
+    assert lost.done()
+    with pytest.raises(DeviceUnavailable):
+        lost.result(timeout=0)
+    assert client.requests.resume(found.async_id, device_id, TEMPERATURE).done()
+
+
+def test_a_tiny_time_is_not_less_than_none(client, asked):
+    # The look that follows has a second, in which a machine may do something else: by this clock little time passes.
+    ticks = itertools.count()
+    client._session.sender._clock = client._session.router._clock = lambda: next(ticks) / 10_000
+    assert asked[1].result(timeout=1e-9).python == 21.5
+
+
+def test_the_requests_table_agrees_with_done(client, simulator, asked):
+    away = simulator.add_device("away", [SENSOR])
+    simulator.set_online(away, False)
+    waiting = client.requests.begin_read(away, TEMPERATURE)
+    frame = client.requests.frame([*asked, waiting], tz="Europe/Berlin")
+    assert frame["status"].tolist() == ["failure", "success", "pending"]
+    assert [request.done() for request in (*asked, waiting)] == [True, True, False]
+    assert not frame.attrs["mirror"]["complete"]
+    unanswered = client.requests.frame(tz="Europe/Berlin")
+    for column in ("async_id", "device_id", "path", "method", "accepted_at", "expires_at", "status"):
+        assert unanswered[column].tolist() == [frame[column].iloc[-1]], column
+    client.close()
+    # That of a closed client shows what it had seen.
+    simulator.set_online(away, True)
+    assert requests_frame(handles(*asked, waiting))["status"].tolist() == ["failure", "success", "pending"]
+
+
+def test_the_function_checks_the_log_once_for_all_requests_of_a_client(mirror, simulator, device_id):
+    polls = []
+    counting = Between(mirror, before=lambda request: polls.append(request.url.path.endswith("/pull")))
+    with MirrorClient(URL, mirror.new_key(), transport=counting) as client:
+        requests = [begin_answered(client, simulator, device_id) for _ in range(5)]
+        polls.clear()
+        assert requests_frame(requests)["status"].tolist() == ["success"] * 5
+        assert sum(polls) <= 2
+
+
+def test_a_status_check_ends_if_entries_arrive_as_fast_as_they_are_read(client_over, simulator, device_id):
+    other, polls = simulator.add_device("other", [SENSOR]), []
+
+    def grow(request, answer):
+        if request.url.path.endswith("/pull") and len(polls) < 100:
+            polls.append(request)
+            simulator.update_registration(other)
+        return answer
+
+    client = client_over(grow)
+    simulator.set_online(device_id, False)
+    request = client.requests.begin_read(device_id, TEMPERATURE)
+    seconds = itertools.count()
+    client._session.router._clock = lambda: next(seconds)
+    assert not request.done()
+    assert len(polls) < 60
+
+
+def test_a_status_check_retries_after_5xx_and_reports_an_invalid_message(client_over, simulator, ids):
+    answers = []
+
+    def change(request, answer):
+        return answers.pop() if request.url.path.endswith("/pull") and answers else answer
+
+    client = client_over(change)
+    request = begin_answered(client, simulator, ids[0])
+    answers.append(httpx.Response(200, text="hello"))
+    with pytest.raises(UnexpectedResponse):
+        request.done()
+    answers.append(httpx.Response(503))
+    assert request.done()
+    assert not answers
+
+
+def test_a_service_that_cannot_say_is_the_cause_of_the_time_out(client_over, ids):
+    is_away = False
+
+    def change(request, answer):
+        if not is_away or not request.url.path.endswith("/pull"):
+            return answer
+        return httpx.Response(503, headers={"Retry-After": "30"})
+
+    client = client_over(change)
+    request = client.requests.begin_read(ids[0], TEMPERATURE)
+    is_away = True
+    with pytest.raises(WaitTimeout) as late:
+        request.result(timeout=0)
+    assert late.value.__cause__.status == 503
+    assert not request.done()
+
+
+def test_a_status_check_during_a_wait(client, simulator, device_id):
+    away = simulator.add_device("away", [SENSOR])
+    simulator.set_online(away, False)
+    waiting = client.requests.begin_read(away, TEMPERATURE)
+    router = getattr(client, "_wrapped", client)._session.router
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(waiting.result, 60)
+        until(lambda: router._is_reading)
+        assert begin_answered(client, simulator, device_id).result(timeout=0).python == 21.5
+        assert not answer.done()
+        simulator.set_online(away, True)
+        assert answer.result(60).python == 21.5
