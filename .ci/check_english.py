@@ -133,24 +133,28 @@ def _check_names(file: str, tree: ast.Module) -> Iterator[str]:
 
 
 def _texts_of(file: str, source: str, tree: ast.Module) -> Iterator[Text]:
-    """Yield docstrings, comments, and strings of several words."""
+    """Yield docstrings, also those of attributes, comments, and strings of several words."""
     is_product = file.startswith("mirror_")
-    docstrings = {}
-    for node in ast.walk(tree):
-        if isinstance(node, _DEFINITIONS) and (text := ast.get_docstring(node, clean=False)):
-            docstrings[node.body[0].lineno] = text
-            name = getattr(node, "name", Path(file).stem)
-            yield Text(node.body[0].lineno, text, is_product and not name.startswith("_"))
+    owners = {
+        node.body[0].lineno: getattr(node, "name", Path(file).stem)
+        for node in ast.walk(tree)
+        if isinstance(node, _DEFINITIONS) and ast.get_docstring(node)
+    }
+    docstrings = set()
     for node in ast.walk(tree):
         match node:
-            case ast.Constant(value=str(text)) if node.lineno not in docstrings and len(text.split()) > 2:
+            # A statement is visited before its value.
+            case ast.Expr(value=ast.Constant(value=str(text)) as value):
+                docstrings.add(value)
+                yield Text(node.lineno, text, is_product and not owners.get(node.lineno, "").startswith("_"))
+            case ast.Constant(value=str(text)) if node not in docstrings and len(text.split()) > 2:
                 yield Text(node.lineno, text, False)
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield Text(token.start[0], token.string.lstrip("# "), False)
 
 
-def _check_classes(files: list[Path]) -> Iterator[str]:
+def check_classes(files: list[Path]) -> Iterator[str]:
     """Yield a message for each name that two classes of the product share, so that a search for one finds it."""
     found = defaultdict(list)
     for path in files:
@@ -173,7 +177,7 @@ def main() -> None:
         cwd=ROOT, check=True, capture_output=True, text=True,
     )  # fmt: skip
     files = [ROOT / name for name in listed.stdout.split("\0") if name.endswith((".py", ".md", ".ipynb"))]
-    problems = [problem for path in files for problem in check(path)] + list(_check_classes(files))
+    problems = [problem for path in files for problem in check(path)] + list(check_classes(files))
     print("\n".join(problems))
     if problems:
         sys.exit(f"{len(problems)} findings. The lists and their exceptions are in .ci/english.toml")

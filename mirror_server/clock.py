@@ -46,7 +46,7 @@ class Timer:
             _log.exception("a timer's action failed")
 
 
-class _Agenda:
+class _TimerQueue:
     """A queue of timers, ordered by instant and then by creation."""
 
     def __init__(self) -> None:
@@ -102,8 +102,8 @@ class SystemClock:
         if newest_stored_at is not None:
             self._doubt(wall - newest_stored_at, steady)
         # Each timer is in both queues, and fires by the clock that reaches it first.
-        self._by_wall = _Agenda()
-        self._by_steady = _Agenda()
+        self._by_wall = _TimerQueue()
+        self._by_steady = _TimerQueue()
         self._changed = threading.Condition()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="clock", daemon=True)
@@ -194,7 +194,7 @@ class ManualClock:
 
     def __init__(self, now: Instant) -> None:
         self._now = now
-        self._agenda = _Agenda()
+        self._timers = _TimerQueue()
         self._lock = threading.Lock()
         self._advancing = threading.Lock()
 
@@ -210,7 +210,7 @@ class ManualClock:
         """See :class:`SystemClock`. A call that is due already is made at the next ``advance``."""
         timer = Timer(due_at, action)
         with self._lock:
-            self._agenda.add(timer, due_at)
+            self._timers.add(timer, due_at)
         return timer
 
     def close(self) -> None:
@@ -237,12 +237,12 @@ class ManualClock:
 
     def _step(self, end_at: Instant) -> list[Timer] | None:
         with self._lock:
-            next_due_at = self._agenda.next_due_at()
+            next_due_at = self._timers.next_due_at()
             if next_due_at is None or next_due_at > end_at:
                 self._now = end_at
                 return None
             self._now = max(self._now, next_due_at)
-            return self._agenda.pop_due(self._now)
+            return self._timers.pop_due(self._now)
 
 
 Clock = SystemClock | ManualClock

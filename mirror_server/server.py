@@ -225,8 +225,8 @@ class Services:
             DatabaseError: The database does not respond.
         """
         _log.info("extensions: %s", ", ".join(self.extensions.names) or "none")
-        for name, why in self.extensions.left_out.items():
-            _log.info("without the extension %s: %s", name, why)
+        for name, reason in self.extensions.left_out.items():
+            _log.info("without the extension %s: %s", name, reason)
         self.coordinator.start()
         self.database.settle()
         self.extensions.hook.started()

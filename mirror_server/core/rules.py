@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-_MOST_REMEMBERED_PATHS = 4096
+_MAX_CACHED_PATHS = 4096
 """The devices of a fleet have mostly the same paths."""
 
 
@@ -28,7 +28,7 @@ class RuleIndex:
         self._names = _Patterns((position, _listed(rule.get("endpoint-name"))) for position, rule in enumerate(rules))
         self._types = _Patterns((position, _listed(rule.get("endpoint-type"))) for position, rule in enumerate(rules))
         paths = _Patterns((position, rule.get("resource-path")) for position, rule in enumerate(rules))
-        self._rules_of_path = lru_cache(maxsize=_MOST_REMEMBERED_PATHS)(paths.matching)
+        self._rules_of_path = lru_cache(maxsize=_MAX_CACHED_PATHS)(paths.matching)
 
     def positions(
         self, paths: Iterable[str], *, device_id: str, endpoint_name: str, endpoint_type: str

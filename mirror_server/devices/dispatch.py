@@ -109,7 +109,7 @@ class Dispatcher:
         self._deliveries: dict[str, _Delivery] = {}
         self._new: list[_Delivery] = []
         # Subscribe commands without a response, which are not repeated before the device makes contact again.
-        self._unanswered: dict[str, set[DeviceCommand]] = {}
+        self._unresponsive: dict[str, set[DeviceCommand]] = {}
         # The last logged kind of error of each failing device.
         self._failing: dict[str, type[Exception]] = {}
         self._lock = threading.Lock()
@@ -118,7 +118,7 @@ class Dispatcher:
         """Send pending work to these devices, which made contact, including commands that they did not respond to."""
         with self._lock:
             for device_id in device_ids:
-                self._unanswered.pop(device_id, None)
+                self._unresponsive.pop(device_id, None)
                 delivery = self._deliveries.get(device_id)
                 if delivery is not None:
                     delivery.made_contact = True
@@ -160,7 +160,7 @@ class Dispatcher:
             deliveries = list(self._deliveries.values())
             self._deliveries.clear()
             self._new.clear()
-            self._unanswered.clear()
+            self._unresponsive.clear()
             self._failing.clear()
             for delivery in deliveries:
                 delivery.ended = True
@@ -196,9 +196,9 @@ class Dispatcher:
             try:
                 self._start_next(delivery, found[delivery.device_id])
             except Exception as error:
-                self._give_up(delivery, error)
+                self._fail(delivery, error)
 
-    def _give_up(self, delivery: _Delivery, error: Exception) -> None:
+    def _fail(self, delivery: _Delivery, error: Exception) -> None:
         """End a delivery that failed with an error, and retry later."""
         with self._lock:
             delivery.ended = True
@@ -235,9 +235,9 @@ class Dispatcher:
         ]
         command = found.command
         with self._lock:
-            unanswered = self._unanswered.get(device_id, set())
+            unresponsive = self._unresponsive.get(device_id, set())
             for each in observations:
-                if each not in unanswered:
+                if each not in unresponsive:
                     return Job(device_id, each)
         if command is None or command.async_id in self.delayed:
             # Later commands wait with a delayed one, because the device gets all in order.
@@ -271,7 +271,7 @@ class Dispatcher:
         except NotLeader:
             self._release_later(delivery)
         except Exception as error:
-            self._give_up(delivery, error)
+            self._fail(delivery, error)
 
     def _transmit(self, job: Job, delivery: _Delivery) -> None:
         due_at = after_seconds(self._clock.now(), self._response_timeout_seconds)
@@ -296,7 +296,7 @@ class Dispatcher:
             # Response and timeout may come at the same moment: the first one ends the job, the other one is late.
             is_late, delivery.ended = delivery.ended, True
             if job.request is None and is_lost and not (is_late or delivery.made_contact):
-                self._unanswered.setdefault(job.device_id, set()).add(job.command)
+                self._unresponsive.setdefault(job.device_id, set()).add(job.command)
         if is_late:
             if not is_lost:
                 self._store_late_response(job, response)

@@ -39,7 +39,7 @@ MAX_BYTES = 4 * 1024 * 1024
 _RETAINED_SHARE = 0.9
 """The share of a full log that is retained, so that not every further entry deletes some."""
 
-_LAST_PARTS = 1 << 48
+_LAST_PART_COUNT = 1 << 48
 _SHARED_SECONDS = 0.1
 
 T = TypeVar("T")
@@ -348,7 +348,7 @@ def _uids() -> Iterator[str]:
     This costs a twentieth of random UUIDs, which matters at thousands of entries per second.
     """
     front, last = str(uuid.uuid4()).rsplit("-", 1)
-    return (f"{front}-{number % _LAST_PARTS:012x}" for number in count(int(last, 16)))
+    return (f"{front}-{number % _LAST_PART_COUNT:012x}" for number in count(int(last, 16)))
 
 
 def beyond_log(name: str, position: int, last_seq: int) -> ApiError:

@@ -110,14 +110,14 @@ class Server:
     ) -> Any:
         """Send a request with a key, and let its effects settle."""
         authorization = {} if key is None else {"Authorization": f"Bearer {key}"}
-        answer = self._client.open(path, method=method, headers=authorization | (headers or {}), **options)
-        if answer.status_code == 202:
+        response = self._client.open(path, method=method, headers=authorization | (headers or {}), **options)
+        if response.status_code == 202:
             # Read it completely, like a server that has sent it: some requests reach the device only then.
-            answer.get_data()
-            answer.close()
+            response.get_data()
+            response.close()
         if method != "GET" and settled:
             assert self.services.database.settle(60)
-        return answer
+        return response
 
     def advance(self, key: str, seconds: float) -> None:
         """Advance domain time, and do what becomes due."""
@@ -162,18 +162,18 @@ class Server:
             body["payload-b64"] = base64.b64encode(body.pop("value").encode()).decode()
         query = {"async-id": async_id}
         url = f"/v2/device-requests/{device_id}"
-        answer = self.call(key, "POST", url, query_string=query, json={"method": method, "uri": path, **body})
+        response = self.call(key, "POST", url, query_string=query, json={"method": method, "uri": path, **body})
         assert self.services.database.settle(60)
-        return answer
+        return response
 
     def subscribe(self, key: str, device_id: str, path: str = "/3303/0/5700", method: str = "PUT") -> None:
         """Put a single subscription and let it settle, or delete it."""
-        answer = self.call(key, method, f"/v2/subscriptions/{device_id}{path}")
-        assert answer.status_code == (200 if method == "PUT" else 204), answer.get_data()
+        response = self.call(key, method, f"/v2/subscriptions/{device_id}{path}")
+        assert response.status_code == (200 if method == "PUT" else 204), response.get_data()
 
     def put_rules(self, key: str, *rules: dict[str, Any], query: str = "") -> None:
-        answer = self.call(key, "PUT", f"/v2/subscriptions{query}", json=list(rules))
-        assert (answer.status_code, answer.get_data()) == (202, b"")
+        response = self.call(key, "PUT", f"/v2/subscriptions{query}", json=list(rules))
+        assert (response.status_code, response.get_data()) == (202, b"")
 
     def subscribed(self, key: str, device_id: str) -> list[str]:
         """Return the paths with at least one subscription."""
@@ -191,13 +191,13 @@ class Server:
         assert self.services.database.settle(60)
         found: list[tuple[str, Any]] = []
         while True:
-            answer = self.call(key, "GET", "/v2/notification/pull", query_string={"after": after, "hold": 0})
-            if answer.status_code == 204:
+            response = self.call(key, "GET", "/v2/notification/pull", query_string={"after": after, "hold": 0})
+            if response.status_code == 204:
                 return found
-            NotificationMessage.model_validate(answer.json, extra="forbid", by_alias=True, by_name=False)
-            listed = [(kind, entry) for kind, entries in answer.json.items() for entry in entries]
-            found += sorted(listed, key=lambda told: told[1]["seq"])
-            after = int(answer.headers["Mirror-Cursor"])
+            NotificationMessage.model_validate(response.json, extra="forbid", by_alias=True, by_name=False)
+            listed = [(kind, entry) for kind, entries in response.json.items() for entry in entries]
+            found += sorted(listed, key=lambda item: item[1]["seq"])
+            after = int(response.headers["Mirror-Cursor"])
 
     def entries(self, key: str, kind: str, after: int = 0) -> list[Any]:
         """Return the entries of one kind of the application's log after a number."""
@@ -315,15 +315,15 @@ def new_server(tmp_path: Path) -> Iterator[Callable[..., Server]]:
 def check_error() -> Callable[..., ErrorBody]:
     """Check that a response is an error with this code and the documented body; return the body."""
 
-    def check(answer: Any, code: int, *fields: str) -> ErrorBody:
-        assert answer.status_code == code, (answer.request.method, answer.request.url, answer.get_data())
-        assert answer.headers["Content-Type"] == "application/json"
-        body = ErrorBody.model_validate(answer.json, extra="forbid", strict=True)
+    def check(response: Any, code: int, *fields: str) -> ErrorBody:
+        assert response.status_code == code, (response.request.method, response.request.url, response.get_data())
+        assert response.headers["Content-Type"] == "application/json"
+        body = ErrorBody.model_validate(response.json, extra="forbid", strict=True)
         assert body.code == code
         assert body.type == ("validation_error" if body.fields and code == 400 else ERROR_TYPES[code])
         assert body.request_id
         assert re.fullmatch("[0-9a-f]{32}", body.request_id)
-        assert answer.headers["X-Request-ID"] == body.request_id
+        assert response.headers["X-Request-ID"] == body.request_id
         assert body.message
         assert all(field.message for field in body.fields)
         if fields:
@@ -397,9 +397,9 @@ def open_poll(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenP
 
     def hold(key: str, query: str, on: Server = server) -> Future[Any]:
         headers = {"Authorization": f"Bearer {key}"}
-        answer = pool.submit(on.app.test_client().get, f"/v2/notification/pull?{query}", headers=headers)
+        response = pool.submit(on.app.test_client().get, f"/v2/notification/pull?{query}", headers=headers)
         assert waits.acquire(timeout=60)
-        return answer
+        return response
 
     with ThreadPoolExecutor(4) as pool:
         yield hold

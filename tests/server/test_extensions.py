@@ -83,12 +83,12 @@ def test_missing_package_message_names_an_existing_extra(monkeypatch, module, na
 
 def test_manual_lists_extensions_with_purpose_and_topics(install):
     install("hail", f'"""Says hello.\n\nAnd more."""\n{GREETING}')
-    told = CliRunner().invoke(main, ["help", "extensions"]).output.splitlines()
-    assert "- ``hail``: Says hello." in told
+    lines = CliRunner().invoke(main, ["help", "extensions"]).output.splitlines()
+    assert "- ``hail``: Says hello." in lines
     for name, extension in installed().items():
-        assert any(line.startswith(f"- ``{name}``: {extension.__doc__.partition('.')[0]}") for line in told), name
+        assert any(line.startswith(f"- ``{name}``: {extension.__doc__.partition('.')[0]}") for line in lines), name
     if "lwm2m" in installed():
-        assert any(line.endswith(" More in ``mirror-server help``: devices, mirror-device.") for line in told)
+        assert any(line.endswith(" More in ``mirror-server help``: devices, mirror-device.") for line in lines)
 
 
 def test_request_hook_with_missing_arguments_is_named(install):

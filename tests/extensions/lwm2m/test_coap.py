@@ -78,12 +78,12 @@ async def test_remaining_blocks_of_notification_are_requested(handler, endpoint,
 
 
 async def test_upload_uses_block_size_requested_by_device(endpoint, device):
-    whole = bytes(range(256)) * 12
-    write = Request("PUT", "/19/0/0", payload=whole, content_format=42)
+    data = bytes(range(256)) * 12
+    write = Request("PUT", "/19/0/0", payload=data, content_format=42)
     writing = asyncio.ensure_future(endpoint.request(device.peer, write))
     received = b""
     first = request = await device.receive()
-    assert request.number(Option.SIZE1) == len(whole)
+    assert request.number(Option.SIZE1) == len(data)
     while (block := request.block(Option.BLOCK1)) and block.more:
         assert block.offset == len(received)
         received += request.payload
@@ -93,7 +93,7 @@ async def test_upload_uses_block_size_requested_by_device(endpoint, device):
         assert request.token == first.token
     device.respond(request, "2.04")
     assert await writing == Response("2.04")
-    assert received + request.payload == whole
+    assert received + request.payload == data
 
 
 async def test_observe_response_completes_request_and_notifications_go_to_handler(handler, endpoint, device):
@@ -145,13 +145,13 @@ async def test_non_confirmable_request_gets_non_confirmable_response(device):
 
 
 async def test_long_response_to_device_is_sent_in_blocks(handler, device):
-    whole, got = bytes(range(256)) * 10, b""
-    handler.delay_response("2.05", whole, content_format=42).set()
+    data, got = bytes(range(256)) * 10, b""
+    handler.delay_response("2.05", data, content_format=42).set()
     for number in range(5):
-        wanted = [block2(number, False, 512)] if number else []
-        response = await device.exchange(confirmable("0.01", number + 1, options=[(Option.URI_PATH, b"x"), *wanted]))
+        block = [block2(number, False, 512)] if number else []
+        response = await device.exchange(confirmable("0.01", number + 1, options=[(Option.URI_PATH, b"x"), *block]))
         got = got[: response.block(Option.BLOCK2).offset] + response.payload
-    assert got == whole
+    assert got == data
 
 
 async def test_upload_restarts_with_smaller_blocks_after_4_13(endpoint, device):
@@ -160,18 +160,18 @@ async def test_upload_restarts_with_smaller_blocks_after_4_13(endpoint, device):
         writing, request = await device.start_request(endpoint.request(device.peer, write))
         assert request.block(Option.BLOCK1) is None
         device.respond(request, "4.13", b"", block1(0, False, 512))
-        first, second = await device.respond_to_requests(("2.31", b"", ()), (last, b"told", ()))
-        assert await writing == Response(last, b"told"), "an error response to a block ends the upload"
+        first, second = await device.respond_to_requests(("2.31", b"", ()), (last, b"reason", ()))
+        assert await writing == Response(last, b"reason"), "an error response to a block ends the upload"
         assert first.block(Option.BLOCK1) == BlockOption(0, True, 512)
         assert first.payload + second.payload == write.payload
 
 
 async def test_observed_value_in_blocks_is_consistent_if_it_changes_during_transfer(endpoint, device):
-    def part(tag: bytes, number: int, *more: tuple[int, bytes]) -> tuple[str, bytes, tuple[tuple[int, bytes], ...]]:
+    def block(tag: bytes, number: int, *more: tuple[int, bytes]) -> tuple[str, bytes, tuple[tuple[int, bytes], ...]]:
         return "2.05", tag * 16, ((Option.ETAG, tag), block2(number, number == 0, 16), *more)
 
-    parts = part(b"a", 0, uint_option(Option.OBSERVE, 7)), part(b"b", 1), part(b"b", 0), part(b"b", 1)
-    observed = await device.run_with_responses(endpoint.observe(device.peer, READ, b"mine"), *parts)
+    blocks = block(b"a", 0, uint_option(Option.OBSERVE, 7)), block(b"b", 1), block(b"b", 0), block(b"b", 1)
+    observed = await device.run_with_responses(endpoint.observe(device.peer, READ, b"mine"), *blocks)
     assert observed == (Response("2.05", b"b" * 32), 7)
     assert [message.number(Option.OBSERVE) for message in device.received_requests] == [0, None, None, None]
     assert [message.number(Option.ACCEPT) for message in device.received_requests] == [0] * 4
@@ -313,9 +313,9 @@ async def test_request_to_closed_port_may_have_arrived_if_other_message_was_sent
 
 
 async def test_closed_port_of_one_device_does_not_fail_requests_to_another(endpoint, device):
-    gone = Device(endpoint.coap_address)
-    peer = gone.peer
-    gone.close()
+    closed = Device(endpoint.coap_address)
+    peer = closed.peer
+    closed.close()
     reading, request = await device.start_request(endpoint.request(device.peer, READ))
     with pytest.raises(Unreachable):
         await endpoint.request(peer, READ)

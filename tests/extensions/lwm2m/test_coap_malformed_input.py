@@ -183,14 +183,14 @@ def test_active_upload_is_not_evicted_by_new_ones() -> None:
 
 @pytest.mark.parametrize("options", [{"limits": CoapLimits(payload_bytes=3_000)}])
 async def test_endless_response_fails_at_the_limit(endpoint, device):
-    parts = (("2.05", bytes(1024), (block2(number, True, 1024),)) for number in range(3))
+    blocks = (("2.05", bytes(1024), (block2(number, True, 1024),)) for number in range(3))
     with pytest.raises(NoResponse, match="more than 3000 bytes"):
-        await device.run_with_responses(endpoint.request(device.peer, READ), *parts)
+        await device.run_with_responses(endpoint.request(device.peer, READ), *blocks)
 
 
 async def test_response_with_invalid_or_slow_blocks_fails():
-    whole = (b"", "not the length that it declares", 60), (bytes(100), "not the length that it declares", 60)
-    for payload, text, seconds in (*whole, (bytes(16), "within 0.3 s", 0.3)):
+    invalid = (b"", "not the length that it declares", 60), (bytes(100), "not the length that it declares", 60)
+    for payload, text, seconds in (*invalid, (bytes(16), "within 0.3 s", 0.3)):
         async with endpoint_with_device(tuning=Tuning(response_seconds=seconds)) as (endpoint, device):
             with pytest.raises(NoResponse, match=text):
                 await device.run_with_responses(
@@ -200,14 +200,14 @@ async def test_response_with_invalid_or_slow_blocks_fails():
 
 
 async def test_value_changed_between_blocks_is_read_again_once(endpoint, device):
-    def part(number: int, *options: tuple[int, bytes]) -> tuple[str, bytes, tuple[tuple[int, bytes], ...]]:
+    def block_response(number: int, *options: tuple[int, bytes]) -> tuple[str, bytes, tuple[tuple[int, bytes], ...]]:
         return "2.05", bytes(16), (*options, block2(number, number == 0, 16))
 
     text, tlv = uint_option(Option.CONTENT_FORMAT, 0), uint_option(Option.CONTENT_FORMAT, 11_542)
-    parts = part(0, text), part(1, tlv), part(0, text), part(1, text)
-    read = await device.run_with_responses(endpoint.request(device.peer, READ), *parts)
+    blocks = block_response(0, text), block_response(1, tlv), block_response(0, text), block_response(1, text)
+    read = await device.run_with_responses(endpoint.request(device.peer, READ), *blocks)
     assert read == Response("2.05", bytes(32), content_format=0)
-    changing = (part(number % 2, (Option.ETAG, b"%d" % number)) for number in range(4))
+    changing = (block_response(number % 2, (Option.ETAG, b"%d" % number)) for number in range(4))
     with pytest.raises(NoResponse, match="changes faster"):
         await device.run_with_responses(endpoint.request(device.peer, READ), *changing)
 

@@ -121,13 +121,13 @@ def test_missing_extra_is_named(tmp_path, hidden, cure):
 def test_port_in_use_fails_and_releases_everything(tmp_path):
     pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
     url = f"sqlite:///{tmp_path}/mirror.db"
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
-        taken.bind(("127.0.0.1", 0))
-        port, http_port = taken.getsockname()[1], free_port()
-        told = (
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as in_use:
+        in_use.bind(("127.0.0.1", 0))
+        port, http_port = in_use.getsockname()[1], free_port()
+        error = (
             f"Error: UDP port {port} of 127.0.0.1 is in use: stop the program that listens there, or use another port\n"
         )
-        result = assert_fails(url, "run", f"--port={http_port}", f"--coap=127.0.0.1:{port}", message=told)
+        result = assert_fails(url, "run", f"--port={http_port}", f"--coap=127.0.0.1:{port}", message=error)
     assert "Serving" not in result.output
     listen("127.0.0.1", http_port).close()
     with closing(Services(read_settings(database_url=url))) as services:

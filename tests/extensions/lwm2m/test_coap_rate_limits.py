@@ -115,10 +115,10 @@ async def test_closed_port_of_one_peer_does_not_lose_messages_to_another(endpoin
     """The kernel returns the error of one peer from the next call of the socket, for any peer."""
     transport = endpoint._layers[False].transport
     closing = Device(device.server)
-    gone = closing.peer
+    closed_peer = closing.peer
     closing.close()
     for number in range(3):
-        transport.send(gone, Message(Type.RESET, 0, number).encode())
+        transport.send(closed_peer, Message(Type.RESET, 0, number).encode())
         transport.send(device.peer, Message(Type.RESET, 0, number).encode())
     assert [(await device.receive()).message_id for _ in range(3)] == [0, 1, 2]
 

@@ -23,7 +23,7 @@ needs_kinds = pytest.mark.skipif(not kinds_by_name(), reason="its kinds are thos
 
 
 def test_invalid_options_fail_with_the_cure():
-    for words, told in (
+    for words, message in (
         (["--server", "http://127.0.0.1"], "write it like coap://127.0.0.1:5683"),
         (["--server", "coap://127.0.0.1:99999"], "write it like coap://127.0.0.1:5683"),
         (["--server", "coaps://127.0.0.1"], "MIRROR_DEVICE_PSK"),
@@ -37,7 +37,7 @@ def test_invalid_options_fail_with_the_cure():
     ):
         ended = CliRunner().invoke(command.main, ["--name", "probe", *words])
         assert ended.exit_code == 2
-        assert told in " ".join(ended.output.split())
+        assert message in " ".join(ended.output.split())
         assert "secret'" not in ended.output
 
 
@@ -109,8 +109,8 @@ def test_device_registers_responds_and_deregisters_on_signal(server, number):
         farewell, _ = server.recvfrom(2000)
         assert (farewell[1], farewell[8:]) == (4, bytes.fromhex("b2 7264 01 37"))
         server.sendto(bytes.fromhex("64 42") + farewell[2:8], peer)
-        told, _ = process.communicate(timeout=LIMIT_SECONDS)
-        assert (told, process.returncode) == ("probe: deregistered\n", 0)
+        output, _ = process.communicate(timeout=LIMIT_SECONDS)
+        assert (output, process.returncode) == ("probe: deregistered\n", 0)
 
 
 def test_count_above_open_file_limit_fails_before_sending(server):
@@ -129,9 +129,9 @@ def test_count_above_open_file_limit_fails_before_sending(server):
 def test_devices_without_a_listening_server_exit_with_one_error_line():
     port = free_port(socket.SOCK_DGRAM)
     with _start(port, "--count", "3") as process:
-        told, _ = process.communicate(timeout=LIMIT_SECONDS)
+        output, _ = process.communicate(timeout=LIMIT_SECONDS)
         assert process.returncode == 1
-        assert told == (
+        assert output == (
             f"probe-01 to probe-03: registering with coap://127.0.0.1:{port}\n"
             f"Error: coap://127.0.0.1:{port} cannot be reached: [Errno 111] Connection refused\n"
         )

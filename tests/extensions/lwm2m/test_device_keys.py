@@ -102,8 +102,8 @@ def test_add_with_invalid_or_existing_name_fails_with_the_cure(url, database):
         (["ä" * 17], "has 34 bytes, the maximum is 32; set a shorter one with --identity"),
         (["n" * 253, "--identity", "short"], "an endpoint name has at most 252 bytes, got 253"),
     ):
-        told = assert_fails_in_one_line(url, "devices", "add", *arguments, message=reason)
-        assert told.rstrip("\n").isprintable()
+        message = assert_fails_in_one_line(url, "devices", "add", *arguments, message=reason)
+        assert message.rstrip("\n").isprintable()
         assert names_with_a_key(database) == ["known"]
 
 
@@ -126,8 +126,8 @@ def test_concurrent_adds_of_one_device_create_one_key(url):
 
 @pytest.mark.parametrize("command", [["revoke", "unknown"], ["rename", "unknown", "other"]])
 def test_revoke_or_rename_without_key_fails_and_points_to_list(url, database, command):
-    told = "device 'unknown' has no key; 'mirror-server devices list' shows the devices with a key"
-    assert_fails(url, "devices", *command, message=told)
+    message = "device 'unknown' has no key; 'mirror-server devices list' shows the devices with a key"
+    assert_fails(url, "devices", *command, message=message)
 
 
 @pytest.mark.parametrize("change", [["revoke", NAME], ["rename", NAME, "other"]])
@@ -213,8 +213,8 @@ def test_renamed_device_keeps_key_and_device_id(url, services):
 def test_rename_to_existing_name_keeps_both_devices(url, services):
     old, new = register(services, "old"), register(services, "new")
     device_keys.add(services.database, "old", None, BEGIN)
-    told = "No device was renamed in the mirror: it has none with the old name, or one with the new name too"
-    assert told in done(url, "devices", "rename", "old", "new")
+    message = "No device was renamed in the mirror: it has none with the old name, or one with the new name too"
+    assert message in done(url, "devices", "rename", "old", "new")
     assert (register(services, "old"), register(services, "new")) == (old, new)
 
 

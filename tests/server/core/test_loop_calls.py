@@ -55,7 +55,7 @@ def test_call_on_a_stopped_loop_times_out_and_nothing_is_called_after_close():
 
 
 def test_thread_waits_for_its_calls_and_the_tasks_they_wake():
-    seen = []
+    results = []
 
     async def check():
         calls = LoopCallQueue(asyncio.get_running_loop())
@@ -70,7 +70,7 @@ def test_thread_waits_for_its_calls_and_the_tasks_they_wake():
             for event in woken:
                 calls.submit(event.set)
             calls.wait(30)
-            seen.append(list(finished))
+            results.append(list(finished))
 
         for _ in range(2):
             finished: list[int] = []
@@ -83,4 +83,4 @@ def test_thread_waits_for_its_calls_and_the_tasks_they_wake():
                 event.clear()
 
     asyncio.run(check())
-    assert seen == [list(range(MANY))] * 2
+    assert results == [list(range(MANY))] * 2

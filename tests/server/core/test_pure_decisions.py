@@ -43,8 +43,8 @@ def test_retries_default_to_two_in_queue_mode_and_zero_for_execute():
         ("PUT", 0, True, 0),
         ("PUT", 10, False, 10),
     ):
-        told = commands.retries(requested, CommandRequest(method, "/3/0/4"), queue_mode=queue_mode)
-        assert told == retries, (method, requested, queue_mode)
+        result = commands.retries(requested, CommandRequest(method, "/3/0/4"), queue_mode=queue_mode)
+        assert result == retries, (method, requested, queue_mode)
 
 
 def test_retry_needs_a_remaining_retry_and_remaining_time():
@@ -154,19 +154,19 @@ def test_async_response_has_error_only_on_failure_and_content_type_only_with_pay
     where = {"timestamp": 7, "ep": "d", "original-ep": "n", "path": "/3/0/4"}
     read = {"payload": b"3.31", "content_type": "text/plain", "max_age_seconds": None}
     nothing = {"payload": b"", "content_type": None, "max_age_seconds": 60}
-    told = {"id": "a", "status": 200, "payload": "My4zMQ==", "ct": "text/plain", "max-age": 0}
-    assert messages.async_response(**common, **read, status=200, category=None) == told | where
+    expected = {"id": "a", "status": 200, "payload": "My4zMQ==", "ct": "text/plain", "max-age": 0}
+    assert messages.async_response(**common, **read, status=200, category=None) == expected | where
     failed = {"id": "a", "status": 504, "error": "TIMEOUT", "payload": ""}
     assert messages.async_response(**common, **nothing, status=504, category="TIMEOUT") == failed | where
-    kept = messages.async_response(**common, **read | {"max_age_seconds": 60}, status=200, category=None)
-    assert kept["max-age"] == 60
+    fresh = messages.async_response(**common, **read | {"max_age_seconds": 60}, status=200, category=None)
+    assert fresh["max-age"] == 60
 
 
 def test_observation_has_device_time_and_numeric_max_age():
-    told = {"device_id": "d", "endpoint_name": "n", "path": "/3303/0/5700", "payload": b"406", "changed_at": 7}
+    event_data = {"device_id": "d", "endpoint_name": "n", "path": "/3303/0/5700", "payload": b"406", "changed_at": 7}
     entry = {"ep": "d", "original-ep": "n", "path": "/3303/0/5700", "payload": "NDA2", "timestamp": 7}
     for seconds, age in ((None, 0), (60, 60)):
-        event = messages.notification(**told, content_type="text/plain", max_age_seconds=seconds)
+        event = messages.notification(**event_data, content_type="text/plain", max_age_seconds=seconds)
         assert event == entry | {"ct": "text/plain", "max-age": age}
 
 

@@ -114,21 +114,21 @@ def test_batching_reorders_only_work_without_common_conflict_keys(database, in_o
 
 
 def test_effects_run_after_the_commit_and_never_after_a_rollback(database):
-    seen = []
+    effects = []
 
     def work(session):
         session.put_setting("name", "x")
-        session.after_commit(lambda: seen.append(stored(database, "name")))
+        session.after_commit(lambda: effects.append(stored(database, "name")))
 
     def fail(session):
-        session.after_commit(lambda: seen.append("never"))
+        session.after_commit(lambda: effects.append("never"))
         raise ValueError("no")
 
     database.submit(work).result(60)
     with pytest.raises(ValueError, match="no"):
         database.submit(fail).result(60)
     assert database.settle(60)
-    assert seen == ["x"]
+    assert effects == ["x"]
 
 
 def test_settle_waits_for_work_that_effects_submit(database):

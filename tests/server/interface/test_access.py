@@ -79,38 +79,40 @@ def test_malformed_or_partly_correct_authorization_is_401(server, check_error):
 
 def check_unauthorized(server, check_error, authorization, route):
     headers = {} if authorization is None else {"Authorization": authorization}
-    answer = server.call(None, *split(route), headers=headers)
-    check_error(answer, 401)
-    assert answer.headers["WWW-Authenticate"] == "Bearer"
-    assert answer.headers.getlist("Cache-Control") == ["no-store"]
+    response = server.call(None, *split(route), headers=headers)
+    check_error(response, 401)
+    assert response.headers["WWW-Authenticate"] == "Bearer"
+    assert response.headers.getlist("Cache-Control") == ["no-store"]
 
 
-@pytest.mark.parametrize("held", [*([scope] for scope in Scope), list(access_keys.DEFAULT_SCOPES)], ids=" ".join)
-def test_scopes_allow_only_their_routes_and_403_names_the_cure(server, check_error, held):
-    assert len(held) == 1 or set(held) == set(Scope) - {Scope.ADMIN}, "the scopes of a key by default"
-    key = server.key(*held)
+@pytest.mark.parametrize(
+    "scopes_of_key", [*([scope] for scope in Scope), list(access_keys.DEFAULT_SCOPES)], ids=" ".join
+)
+def test_scopes_allow_only_their_routes_and_403_names_the_cure(server, check_error, scopes_of_key):
+    assert len(scopes_of_key) == 1 or set(scopes_of_key) == set(Scope) - {Scope.ADMIN}, "the scopes of a key by default"
+    key = server.key(*scopes_of_key)
     for route, scopes in GUARDED.items():
         if not has_route(server.app, *route.split()):
             continue
-        answer = server.call(key, *split(route), query_string={"hold": 0} if route.endswith("/pull") else {})
-        if not scopes.isdisjoint(held):
-            assert answer.status_code not in {401, 403}, route
+        response = server.call(key, *split(route), query_string={"hold": 0} if route.endswith("/pull") else {})
+        if not scopes.isdisjoint(scopes_of_key):
+            assert response.status_code not in {401, 403}, route
             continue
-        told = re.findall(r"'mirror-server (keys create NAME [^']*)'", check_error(answer, 403).message)
+        commands = re.findall(r"'mirror-server (keys create NAME [^']*)'", check_error(response, 403).message)
         # One command for each sufficient scope, because only the client knows which one is meant.
-        assert len(told) == len(scopes), route
-        for words in told:
+        assert len(commands) == len(scopes), route
+        for words in commands:
             made = create_key.make_context("create", words.split()[2:]).params["scopes"]
-            assert set(held) < set(made), route
+            assert set(scopes_of_key) < set(made), route
             assert not scopes.isdisjoint(made), route
 
 
 def test_key_info_has_scopes_and_no_secret(server):
     for scope, key in server.keys.items():
-        answer = server.call(key, "GET", "/v3/api-keys/me")
+        response = server.call(key, "GET", "/v3/api-keys/me")
         _, key_id, secret = key.split("_", 2)
-        assert answer.json == {"object": "api-key", "id": key_id, "scopes": [scope]}
-        assert secret not in answer.text
+        assert response.json == {"object": "api-key", "id": key_id, "scopes": [scope]}
+        assert secret not in response.text
 
 
 def test_read_key_reads_and_write_key_writes(server, check_error):

@@ -28,8 +28,8 @@ def belongings(server, owner):
     """Return all data of the owner."""
     subscriptions = "/v2/subscriptions"
     paths = [subscriptions, f"{subscriptions}/{server.device}", f"{subscriptions}/{server.device}{PATH}", CHANNEL]
-    answers = [server.call(owner, "GET", path) for path in paths]
-    return [(answer.status_code, answer.get_data()) for answer in answers], server.log(owner)
+    responses = [server.call(owner, "GET", path) for path in paths]
+    return [(response.status_code, response.get_data()) for response in responses], server.log(owner)
 
 
 READS = [
@@ -47,9 +47,9 @@ def test_another_application_cannot_read_it(server, owner, other):
     app_id = owner.split("_")[1]
     server.services.database.write(lambda session: logs.put_webhook(session, app_id, '{"url":"http://x"}', at=0))
     for path, code, body in READS:
-        answer = server.call(other, "GET", path.format(device=server.device))
-        assert answer.status_code == code, path
-        assert body is None or answer.get_data() == body
+        response = server.call(other, "GET", path.format(device=server.device))
+        assert response.status_code == code, path
+        assert body is None or response.get_data() == body
     assert server.call(other, "DELETE", CALLBACK).status_code == 404
     assert server.call(owner, "GET", CALLBACK).json == {"url": "http://x"}
 
@@ -69,8 +69,8 @@ CHANGES = [
 def test_another_application_cannot_change_it(server, owner, other):
     before = belongings(server, owner)
     for method, path, options, code in CHANGES:
-        answer = server.call(other, method, path.format(device=server.device), **options)
-        assert answer.status_code == code, answer.get_data()
+        response = server.call(other, method, path.format(device=server.device), **options)
+        assert response.status_code == code, response.get_data()
         assert belongings(server, owner) == before, (method, path)
     assert server.responses(other) == {"mine": (200, None)}
     assert len(server.responses(owner)) == 1

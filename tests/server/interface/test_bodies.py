@@ -33,9 +33,9 @@ def server(shared_server):
     shared_server.device = shared_server.add_device(shared_server.key(), "d", device)
     shared_server.query = "none"
     if has_route(shared_server.app, "POST", "/v3/device-queries"):
-        kept = shared_server.call(shared_server.key(), "POST", "/v3/device-queries", json=QUERY)
-        assert kept.status_code == 201
-        shared_server.query = kept.json["id"]
+        created = shared_server.call(shared_server.key(), "POST", "/v3/device-queries", json=QUERY)
+        assert created.status_code == 201
+        shared_server.query = created.json["id"]
     return shared_server
 
 
@@ -85,8 +85,8 @@ def test_body_that_is_not_plain_json_is_400(server, key, check_error, unchanged,
     for case, make in UNREADABLE.items():
         for route in routes_of(every_body, case):
             body = make(json.dumps(every_body[route]))
-            told = check_error(send(server, key, route, **as_json(body)), 400)
-            assert "x" not in [field.name for field in told.fields], "rejected as a document, not for a member"
+            error = check_error(send(server, key, route, **as_json(body)), 400)
+            assert "x" not in [field.name for field in error.fields], "rejected as a document, not for a member"
 
 
 OTHERWISE = {
@@ -101,8 +101,8 @@ OTHERWISE = {
 def test_body_of_another_type_is_415_and_too_large_is_413(server, key, check_error, unchanged, every_body):
     for case, (data, content_type, code) in OTHERWISE.items():
         for route in routes_of(every_body, case):
-            told = check_error(send(server, key, route, data=data, content_type=content_type), code).message
-            assert code != 413 or "larger than 1048576 bytes" in told
+            error = check_error(send(server, key, route, data=data, content_type=content_type), code).message
+            assert code != 413 or "larger than 1048576 bytes" in error
 
 
 def test_compressed_body_is_rejected_with_the_name_of_the_header(server, key, check_error, unchanged, every_body):
@@ -146,10 +146,10 @@ def test_duplicate_member_is_400(server, key, check_error, unchanged, objects):
 def test_member_of_another_type_is_never_a_server_error(server, key, check_error, objects):
     for wrong in WRONG_TYPES:
         for route, name in [(route, name) for route, body in objects.items() for name in body]:
-            answer = send(server, key, route, json=objects[route] | {name: wrong})
-            assert answer.status_code < 500, (route, name, answer.get_data())
-            if answer.status_code >= 400:
-                assert check_error(answer, answer.status_code).fields
+            response = send(server, key, route, json=objects[route] | {name: wrong})
+            assert response.status_code < 500, (route, name, response.get_data())
+            if response.status_code >= 400:
+                assert check_error(response, response.status_code).fields
 
 
 def test_text_invalid_in_a_header_or_query_is_400(server, key, check_error, unchanged):
@@ -158,9 +158,9 @@ def test_text_invalid_in_a_header_or_query_is_400(server, key, check_error, unch
     cases += [("uri", f"{PATH}?{query}") for query in ("a\0", "pmin=1 2", "pmin=1\n", "é")]
     for name, text in cases:
         body = {"method": "PUT", "uri": text} if name == "uri" else WRITE | {name: text}
-        told = check_error(send(server, key, REQUEST, json=body), 400, name).message
-        assert "like" in told
-        assert name in told
+        error = check_error(send(server, key, REQUEST, json=body), 400, name).message
+        assert "like" in error
+        assert name in error
 
 
 def test_response_to_many_or_long_mistakes_is_short(server, key, check_error, unchanged):
@@ -169,15 +169,15 @@ def test_response_to_many_or_long_mistakes_is_short(server, key, check_error, un
         [{"resource-path": ["/1", *[1] * 200], "endpoint-name": number} for number in range(1000)],
     ]
     for body in bodies:
-        answer = send(server, key, RULES, json=body)
-        told = check_error(answer, 400)
-        assert len(told.fields) == 20
-        assert "in total" in told.message
-        assert len(answer.get_data()) < 10_000
+        response = send(server, key, RULES, json=body)
+        error = check_error(response, 400)
+        assert len(error.fields) == 20
+        assert "in total" in error.message
+        assert len(response.get_data()) < 10_000
     for body in (b'{"%s":1}' % (b"a" * 900_000), b'{"%s":1,"%s":1}' % (b"a" * 400_000, b"a" * 400_000)):
-        answer = send(server, key, REQUEST, **as_json(body))
-        check_error(answer, 400)
-        assert len(answer.get_data()) < 2000
+        response = send(server, key, REQUEST, **as_json(body))
+        check_error(response, 400)
+        assert len(response.get_data()) < 2000
 
 
 def test_body_with_too_many_members_is_400_before_validation(server, key, check_error, unchanged, monkeypatch):

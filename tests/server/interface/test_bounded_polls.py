@@ -27,9 +27,9 @@ def open_polls(small, open_poll):
 def test_poll_beyond_the_limit_is_429_while_short_requests_succeed(small, open_polls, check_error):
     key = small.key()
     for path in (POLL, "/v2/notification/pull") * 2:
-        answer = small.call(key, "GET", path)
-        assert check_error(answer, 429).reason == "TOO_MANY_POLLS"
-        assert int(answer.headers["Retry-After"]) > 0
+        response = small.call(key, "GET", path)
+        assert check_error(response, 429).reason == "TOO_MANY_POLLS"
+        assert int(response.headers["Retry-After"]) > 0
     assert small.call(key, "GET", f"/v3/devices/{small.device}/echo").status_code == 200
     assert small.submit(key, small.device, "r", "GET", "/3303/0/5700").status_code == 202
     assert small.responses(key) == {"r": (200, None)}

@@ -36,14 +36,14 @@ def requests_take(monkeypatch):
 
 
 async def test_poll_beyond_the_limit_is_429_until_another_ends(server, bridge):
-    held = [await Request(bridge, server.key(), *POLL).begin() for _ in range(MOST)]
-    assert [each.status for each in held] == [None] * MOST
+    polls = [await Request(bridge, server.key(), *POLL).begin() for _ in range(MOST)]
+    assert [each.status for each in polls] == [None] * MOST
     assert_429(await Request(bridge, server.key(), *POLL).begin(), "TOO_MANY_POLLS")
     assert (await Request(bridge, server.key(), "/v3/devices").begin()).status == 200
-    await held[0].leave()
+    await polls[0].leave()
     again = await Request(bridge, server.key(), *POLL).begin()
     assert again.status is None
-    for each in (held[1], again):
+    for each in (polls[1], again):
         await each.leave()
 
 
@@ -51,16 +51,16 @@ async def test_one_application_gets_a_share_of_the_polls(server):
     bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=4, poll_share=0.5))
     greedy, other = server.key(), server.key()
 
-    held = [await Request(bridge, greedy, *POLL).begin() for _ in range(2)]
+    polls = [await Request(bridge, greedy, *POLL).begin() for _ in range(2)]
     refused = await Request(bridge, greedy, *POLL).begin()
     assert_429(refused, "TOO_MANY_POLLS")
     assert "2 polls, streams and websockets are open with this key" in refused.json["message"]
     assert (await Request(bridge, greedy, "/v3/devices").begin()).status == 200
-    held.append(await Request(bridge, other, *POLL).begin())
-    await held.pop(0).leave()
-    held.append(await Request(bridge, greedy, *POLL).begin())
-    assert [each.status for each in held] == [None] * 3
-    for each in held:
+    polls.append(await Request(bridge, other, *POLL).begin())
+    await polls.pop(0).leave()
+    polls.append(await Request(bridge, greedy, *POLL).begin())
+    assert [each.status for each in polls] == [None] * 3
+    for each in polls:
         await each.leave()
 
 
@@ -102,15 +102,15 @@ async def test_polls_woken_together_get_responses_within_the_unread_limit_and_th
     bridge, key = limited_bridge(server)
     body = {"ep": "y" * 60_000}
 
-    held = [await Reader(bridge, key, *POLL).begin() for _ in range(5)]
+    polls = [await Reader(bridge, key, *POLL).begin() for _ in range(5)]
     append(server, key, body)
     await until(lambda: bridge.backpressure.total_bytes > 100_000)
     for _ in range(20):
         await asyncio.sleep(0)
-    assert sum(each.status == 200 for each in held) == 2
-    for each in held:
+    assert sum(each.status == 200 for each in polls) == 2
+    for each in polls:
         each.may_read.set()
-    assert [(await each.end()).json["registrations"][0]["ep"] for each in held] == [body["ep"]] * 5
+    assert [(await each.end()).json["registrations"][0]["ep"] for each in polls] == [body["ep"]] * 5
 
 
 async def test_long_pages_are_not_read_while_responses_are_unread(server, monkeypatch):
@@ -118,10 +118,10 @@ async def test_long_pages_are_not_read_while_responses_are_unread(server, monkey
     # All arrive before the first response is sent, even on a slow machine.
     monkeypatch.setattr("mirror_server.web.shares._MAX_SECONDS", 60)
     bridge, key = limited_bridge(server)
-    read, begun, pages = server.services.log.read, [], []
+    read, started, pages = server.services.log.read, [], []
 
     def note(app_id, after, *most):
-        begun.append(after)
+        started.append(after)
         pages.append(read(app_id, after, *most))
         return pages[-1]
 
@@ -129,7 +129,7 @@ async def test_long_pages_are_not_read_while_responses_are_unread(server, monkey
 
     deaf = [Reader(bridge, key, "/v2/notification/pull", b"after=0&hold=0") for _ in range(5)]
     await until(lambda: bridge.backpressure.total_bytes > 100_000)
-    await until(lambda: len(pages) == len(begun))
+    await until(lambda: len(pages) == len(started))
     # One response that waits to be read, and one for later.
     assert sum(len(page.entries) >= 30 for page in pages) <= 2
     for each in deaf:
@@ -140,9 +140,9 @@ async def test_long_pages_are_not_read_while_responses_are_unread(server, monkey
 async def test_poll_gets_its_response_at_once_when_the_server_stops(server, bridge, monkeypatch):
     monkeypatch.setattr("mirror_server.web.bridge._LAST_SECONDS", 60)
 
-    held = await Request(bridge, server.key(), *POLL).begin()
+    request = await Request(bridge, server.key(), *POLL).begin()
     bridge.stop_waiting()
-    assert (await held.end()).status == 204
+    assert (await request.end()).status == 204
 
 
 async def test_body_that_does_not_arrive_is_408_and_closes_the_connection(server, bridge):
@@ -155,13 +155,13 @@ async def test_body_that_does_not_arrive_is_408_and_closes_the_connection(server
 async def test_entry_added_as_a_client_disconnects_is_in_its_next_plain_poll(server, bridge, key, leaves_first):
     poll = ("/v2/notification/pull", b"hold=20")
 
-    held = await Request(bridge, key, *poll).begin()
+    request = await Request(bridge, key, *poll).begin()
     if leaves_first:
-        held.disconnected.set()
+        request.disconnected.set()
     append(server, key, {"ep": "device"})
-    held.disconnected.set()
-    await held.end()
-    assert held.sent == []
+    request.disconnected.set()
+    await request.end()
+    assert request.sent == []
     assert (await Request(bridge, key, *poll).end()).json == {"registrations": [{"ep": "device"}]}
 
 
@@ -185,7 +185,7 @@ async def test_large_or_many_requests_of_one_key_do_not_block_other_keys(
 
 async def test_requests_woken_too_early_wait_again_and_keep_their_order():
     """The first request makes the others wait. Of those woken together, one is large and one is disconnected."""
-    loop, large, gone, pause_seconds = asyncio.get_running_loop(), 3, 6, 0.05
+    loop, large, disconnected, pause_seconds = asyncio.get_running_loop(), 3, 6, 0.05
     shares, served_at = Shares(loop), {}
 
     async def serve(number):
@@ -196,16 +196,16 @@ async def test_requests_woken_too_early_wait_again_and_keep_their_order():
             # As after a large response, which does not end the pause.
             shares.pause({})
 
-    asked = [asyncio.create_task(serve(number)) for number in range(40)]
+    tasks = [asyncio.create_task(serve(number)) for number in range(40)]
     await until(lambda: served_at)
-    asked[gone].cancel()
+    tasks[disconnected].cancel()
     await until(lambda: large in served_at)
     # Without a key, requests of another address do not wait for these.
     await shares.turn({"REMOTE_ADDR": "192.0.2.1"})
     assert large + 1 not in served_at
-    asked.append(asyncio.create_task(serve(40)))
-    await asyncio.wait(asked)
-    assert list(served_at) == [number for number in range(41) if number != gone]
+    tasks.append(asyncio.create_task(serve(40)))
+    await asyncio.wait(tasks)
+    assert list(served_at) == [number for number in range(41) if number != disconnected]
     assert served_at[large + 1] - served_at[large] >= pause_seconds
     await serve(41)
 

@@ -36,8 +36,8 @@ def one_by_one(server: Any, work: Callable[..., Any], items: Sequence[Any]) -> l
 def add_devices(server: Any, number: int) -> list[str]:
     devices: DeviceService = server.services.devices
     introduced = tuple(AnnouncedResource(path) for path in PATHS)
-    told = [Registration(f"sensor-{at}", "Sensor", False, 86_400, introduced, "test") for at in range(number)]
-    return [devices.registered(each).result(60) for each in told]
+    results = [Registration(f"sensor-{at}", "Sensor", False, 86_400, introduced, "test") for at in range(number)]
+    return [devices.registered(each).result(60) for each in results]
 
 
 def stored(server: Any, ids: list[str]) -> list[Any]:
@@ -56,8 +56,8 @@ def stored(server: Any, ids: list[str]) -> list[Any]:
             of_each.append((device.last_contact_at, shown, queued))
     given = [number for number in revisions if number]
     assert len(set(given)) == len(given)
-    told = [entry.body for app_id in APPS for entry in server.services.log.read(app_id, 0, 1000).entries]
-    logged = [{**body, "uid": "", "ep": ids.index(body["ep"])} for body in told if "id" in body]
+    results = [entry.body for app_id in APPS for entry in server.services.log.read(app_id, 0, 1000).entries]
+    logged = [{**body, "uid": "", "ep": ids.index(body["ep"])} for body in results if "id" in body]
     return [of_each, logged]
 
 
@@ -81,22 +81,22 @@ def play(server: Any, seed: int, run: Run) -> list[Any]:
     for app_id in APPS:
         services.log.ensure_log(app_id)
     assert services.database.settle(60)
-    told: list[Any] = []
+    results: list[Any] = []
     for turn in range(4):
-        asked = [random_submission(chance, number, ids) for number in range(20 * turn, 20 * turn + 12)]
+        submissions = [random_submission(chance, number, ids) for number in range(20 * turn, 20 * turn + 12)]
         # The same request again: the first one counts.
-        asked += [asked[at] for at in (0, 3, 3)]
-        placed = run(server, services.commands._submit, asked)
-        told.append([(command.app_id, command.async_id, command.requested_at) for command in placed])
+        submissions += [submissions[at] for at in (0, 3, 3)]
+        accepted = run(server, services.commands._submit, submissions)
+        results.append([(command.app_id, command.async_id, command.requested_at) for command in accepted])
         server.services.clock.advance(1)
         with services.database.read() as session:
             waiting = [command for device_id in ids for command in commands.waiting(session, device_id)]
         # Some complete twice: the second time late.
         ending = [*chance.sample(waiting, len(waiting) // 2), *chance.sample(waiting, 4)]
         run(server, services.commands.finish, [(command, response_of(chance.choice(ENDS))) for command in ending])
-        told.append(stored(server, ids))
+        results.append(stored(server, ids))
         server.services.clock.advance(1)
-    return told
+    return results
 
 
 def response_of(outcome: Outcome | None) -> DeviceResponse | None:
@@ -115,7 +115,7 @@ def test_invalid_request_in_a_group_fails_alone(server, key):
     services, app_id = server.services, key.split("_")[1]
     one, two = add_devices(server, 2)
     write = CommandRequest("PUT", PATHS[0], payload=b"1", content_type="text/plain")
-    asked = [
+    submissions = [
         (one, "1", write, None),
         ("nobody", "2", write, 404),
         (two, "1", write, 409),
@@ -123,30 +123,30 @@ def test_invalid_request_in_a_group_fails_alone(server, key):
         (two, "3", CommandRequest("GET", "/1/0/0"), 400),
         (two, "4", write, None),
     ]
-    placed = [
+    accepted = [
         services.commands.submit(CommandSubmission(app_id, device_id, request, async_id))
-        for device_id, async_id, request, _ in asked
+        for device_id, async_id, request, _ in submissions
     ]
-    assert [getattr(future.exception(60), "code", None) for future in placed] == [code for *_, code in asked]
+    assert [getattr(future.exception(60), "code", None) for future in accepted] == [code for *_, code in submissions]
     with services.database.read() as session:
         waiting = [commands.waiting(session, device_id) for device_id in (one, two)]
     assert [[command.async_id for command in some] for some in waiting] == [["1"], ["4"]]
 
 
 def test_one_async_id_for_two_devices_in_one_group_is_409(server):
-    asked = [
+    submissions = [
         CommandSubmission("a", device_id, CommandRequest("GET", PATHS[0]), "1") for device_id in add_devices(server, 2)
     ]
     with pytest.raises(ApiError, match="'1' was used for another request"):
-        at_once(server, server.services.commands._submit, asked)
+        at_once(server, server.services.commands._submit, submissions)
 
 
 def test_queue_limit_applies_to_concurrent_requests(server, key):
     services, app_id = server.services, key.split("_")[1]
     (device_id,) = add_devices(server, 1)
     request = CommandRequest("GET", PATHS[0])
-    placed = [services.commands.submit(CommandSubmission(app_id, device_id, request, f"{at}")) for at in range(30)]
-    assert [getattr(future.exception(60), "code", None) for future in placed] == [None] * 20 + [429] * 10
+    accepted = [services.commands.submit(CommandSubmission(app_id, device_id, request, f"{at}")) for at in range(30)]
+    assert [getattr(future.exception(60), "code", None) for future in accepted] == [None] * 20 + [429] * 10
     with services.database.read() as session:
         assert len(commands.waiting(session, device_id)) == 20
 
@@ -154,10 +154,10 @@ def test_queue_limit_applies_to_concurrent_requests(server, key):
 def submit_elsewhere(server: Any, key: str, ids: list[str]) -> None:
     """Submit a read for each device like another process whose signals have not arrived yet."""
     request = CommandRequest("GET", "/3303/0/5700")
-    placed = [CommandSubmission(key.split("_")[1], one, request, one) for one in ids]
+    accepted = [CommandSubmission(key.split("_")[1], one, request, one) for one in ids]
     # Its own signals count as those of another process.
     handler = server.services.database.backend.writing.handlers.pop(WAITING)
-    server.services.database.write(lambda session: server.services.commands._submit(session, placed))
+    server.services.database.write(lambda session: server.services.commands._submit(session, accepted))
     server.services.database.on(WAITING, handler)
 
 
@@ -166,7 +166,9 @@ def test_queues_of_devices_woken_together_are_read_together(server, key, monkeyp
     submit_elsewhere(server, key, ids)
     read = []
     of_devices = commands.pending_work
-    monkeypatch.setattr(commands, "pending_work", lambda *asked: read.append(asked[1]) or of_devices(*asked))
+    monkeypatch.setattr(
+        commands, "pending_work", lambda *submissions: read.append(submissions[1]) or of_devices(*submissions)
+    )
     server.services.dispatcher.wake(*ids)
     assert server.services.database.settle(60)
     assert read[0] == ids

@@ -49,8 +49,8 @@ def failing(server):
 
 
 def wsgi_response(server, key, path):
-    answer = server.call(key, "GET", path, headers={"X-Request-ID": REQUEST_ID})
-    return answer.status_code, compared_headers(answer.headers), answer.json
+    response = server.call(key, "GET", path, headers={"X-Request-ID": REQUEST_ID})
+    return response.status_code, compared_headers(response.headers), response.json
 
 
 def asgi_response(server, key, path):
@@ -58,8 +58,8 @@ def asgi_response(server, key, path):
         bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2))
         return await Request(bridge, key, path, **{"x-request-id": REQUEST_ID}).end()
 
-    answer = asyncio.run(send())
-    return answer.status, compared_headers(answer.headers), answer.json
+    response = asyncio.run(send())
+    return response.status, compared_headers(response.headers), response.json
 
 
 def compared_headers(headers):
@@ -71,16 +71,16 @@ def compared_headers(headers):
 def test_deferred_error_has_the_same_response_as_an_immediate_one(failing, name, caplog):
     key = failing.key()
     _, status = ERRORS[name]
-    told = [
+    responses = [
         send(failing, key, f"/fails/{name}/{when}")
         for send in (wsgi_response, asgi_response)
         for when in ("at-once", "later", "poll")
     ]
-    for each in told:
+    for each in responses:
         # Some messages name the path.
         for when in ("later", "poll"):
             each[2]["message"] = each[2]["message"].replace(when, "at-once")
-    first, *others = told
+    first, *others = responses
     assert first[0] == status
     assert (first[2]["object"], first[2]["request_id"]) == ("error", REQUEST_ID)
     assert others == [first] * 5

@@ -21,9 +21,9 @@ def post(server, key, device_id, body, query=""):
 
 
 def test_202_has_request_time_and_expiry_headers(server, key, light):
-    def times_of(answer):
-        assert (answer.status_code, answer.json) == (202, {"async-response-id": "w"})
-        return answer.headers["Mirror-Requested-At"], answer.headers["Mirror-Expires-At"]
+    def times_of(response):
+        assert (response.status_code, response.json) == (202, {"async-response-id": "w"})
+        return response.headers["Mirror-Requested-At"], response.headers["Mirror-Expires-At"]
 
     server.patch(key, light, online=False)
     first = times_of(post(server, key, light, WRITE, "?async-id=w"))

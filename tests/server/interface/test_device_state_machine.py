@@ -52,11 +52,11 @@ class OneDevice(RuleBasedStateMachine):
         key = self.keys[application]
         url = f"/v2/device-requests/{self.device}?async-id={number}&retry={retry}"
         body = body if expiry is None else body | {"expiry_seconds": expiry}
-        answer = self.server.call(key, "POST", url, json=body)
-        if answer.status_code == 429:
-            assert answer.json["reason"] == "QUEUE_IS_FULL"
+        response = self.server.call(key, "POST", url, json=body)
+        if response.status_code == 429:
+            assert response.json["reason"] == "QUEUE_IS_FULL"
             return False
-        assert answer.json == {"async-response-id": str(number)}
+        assert response.json == {"async-response-id": str(number)}
         self.accepted[key].append(str(number))
         return True
 

@@ -65,7 +65,7 @@ def test_log_has_category_only_for_the_issuer(server, device, issuer, other):
 
 
 def test_page_routes_have_category_only_for_the_issuer(server, device, issuer, other):
-    asked = [f"/v3/devices/{device}/echo", "/v3/devices", f"/v2/device-requests/{device}", f"/v2/endpoints/{device}"]
+    paths = [f"/v3/devices/{device}/echo", "/v3/devices", f"/v2/device-requests/{device}", f"/v2/endpoints/{device}"]
     for key, expected in ((issuer, True), (other, False), (server.key(Scope.READ), False)):
-        bodies = [server.call(key, "GET", path).get_data() for path in asked]
+        bodies = [server.call(key, "GET", path).get_data() for path in paths]
         assert any(CATEGORY.encode() in body for body in bodies) is expected

@@ -44,9 +44,9 @@ def methods_by_path(app):
 def test_wrong_method_of_every_path_is_405_with_allow_header(server, key, check_error):
     for path, allowed in methods_by_path(server.app).items():
         for method in set(METHODS) - allowed:
-            answer = server.call(key, method, path)
-            check_error(answer, 405)
-            assert set(re.split(r",\s*", answer.headers["Allow"])) == allowed, path
+            response = server.call(key, method, path)
+            check_error(response, 405)
+            assert set(re.split(r",\s*", response.headers["Allow"])) == allowed, path
 
 
 def test_unknown_device_is_404_with_its_name(server, key, check_error):
@@ -57,9 +57,9 @@ def test_unknown_device_is_404_with_its_name(server, key, check_error):
         if has_route(server.app, method, path)
     ]
     for method, path, body in requests:
-        told = check_error(server.call(key, method, path, json=body), 404)
-        assert told.reason == "DEVICE_NOT_FOUND"
-        assert "nobody" in told.message
+        error = check_error(server.call(key, method, path, json=body), 404)
+        assert error.reason == "DEVICE_NOT_FOUND"
+        assert "nobody" in error.message
     assert "Gerät" in check_error(server.call(key, "GET", "/v3/devices/Gerät/echo"), 404).message
 
 
@@ -78,20 +78,20 @@ def test_every_response_has_request_id_and_forbids_caching_and_sniffing(server, 
         if with_id.status_code >= 400:
             assert with_id.json["request_id"] == GIVEN_ID
         assert with_id.headers.getlist("X-Request-ID") == [GIVEN_ID], (method, path)
-        for answer in (plain, with_id):
-            is_page = answer.status_code == 200 and path in {"/", "/reference"}
-            assert answer.headers.getlist("Cache-Control") == ["no-cache" if is_page else "no-store"], (method, path)
-            assert answer.headers.getlist("X-Content-Type-Options") == ["nosniff"], (method, path)
-            assert answer.status_code != 204 or "Content-Type" not in answer.headers, (method, path)
+        for response in (plain, with_id):
+            is_page = response.status_code == 200 and path in {"/", "/reference"}
+            assert response.headers.getlist("Cache-Control") == ["no-cache" if is_page else "no-store"], (method, path)
+            assert response.headers.getlist("X-Content-Type-Options") == ["nosniff"], (method, path)
+            assert response.status_code != 204 or "Content-Type" not in response.headers, (method, path)
     assert len(set(ids)) == len(ids)
     assert all(re.fullmatch("[0-9a-f]{32}", identity) for identity in ids)
 
 
 def test_date_header_is_left_to_the_http_server(server, key):
     for path in ("/", "/page/page.js", "/healthz", "/v3/devices", "/page/objects.json"):
-        answer = server.call(key, "GET", path)
-        again = server.call(key, "GET", path, {"If-None-Match": answer.headers.get("ETag", "")})
-        assert "Date" not in answer.headers
+        response = server.call(key, "GET", path)
+        again = server.call(key, "GET", path, {"If-None-Match": response.headers.get("ETag", "")})
+        assert "Date" not in response.headers
         assert "Date" not in again.headers
 
 

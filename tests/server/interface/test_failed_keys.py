@@ -35,10 +35,10 @@ def test_too_many_failures_are_429_until_the_time_of_retry_after(strict, check_e
         strict.services.database.write(lambda session: stored_keys.revoke(session, key.split("_")[1], strict.now))
     wrong = {"forged": forged(key), "revoked": key, "unknown": UNKNOWN, "malformed": "x"}[kind]
     assert statuses(strict, wrong, MOST + 2) == [401] * MOST + [429] * 2
-    answer = strict.call(wrong, "GET", URL)
-    wait_seconds = int(answer.headers["Retry-After"])
+    response = strict.call(wrong, "GET", URL)
+    wait_seconds = int(response.headers["Retry-After"])
     assert 1 <= wait_seconds <= 60
-    assert str(wait_seconds) in check_error(answer, 429).message
+    assert str(wait_seconds) in check_error(response, 429).message
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + wait_seconds)
     assert statuses(strict, wrong, MOST + 1) == [401] * MOST + [429]

@@ -148,13 +148,13 @@ async def test_entry_not_sent_to_a_disconnected_client_stays_unread(server, key,
 
 async def test_failing_response_is_500_and_other_responses_are_sent(server, key, bridge, monkeypatch):
     polls = [await Poll(bridge, key, CURSOR_POLL).begin() for _ in range(3)]
-    answer, asked = server.app.current_response, []
+    response, requests = server.app.current_response, []
 
     def fail_once(deferred, environ):
-        asked.append(environ)
-        if environ is asked[0]:
+        requests.append(environ)
+        if environ is requests[0]:
             raise RuntimeError("unexpected")
-        return answer(deferred, environ)
+        return response(deferred, environ)
 
     monkeypatch.setattr(server.app, "current_response", fail_once)
     await asyncio.to_thread(append, server, key, ENTRY)

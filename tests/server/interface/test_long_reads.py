@@ -47,15 +47,15 @@ def long_log(server, key):
 
 async def test_loop_serves_others_during_a_slow_query(server, bridge, key, device):
     with busy(server):
-        asked = await Request(bridge, key, LIST, LOOKED_UP).begin()
+        slow = await Request(bridge, key, LIST, LOOKED_UP).begin()
         quick = await Request(bridge, key, LIST, b"named=lamp").begin()
-        assert (asked.status, quick.status) == (None, 200)
-    await asked.end()
+        assert (slow.status, quick.status) == (None, 200)
+    await slow.end()
     # Without a loop the response is the same.
     with server.call(key, "GET", f"{LIST}?{LOOKED_UP.decode()}") as whole:
-        assert asked.status == 200
-        assert b"".join(message.get("body", b"") for message in asked.sent) == whole.get_data()
-        assert {name.lower() for name, _ in whole.headers} <= {*asked.headers, "content-length"}
+        assert slow.status == 200
+        assert b"".join(message.get("body", b"") for message in slow.sent) == whole.get_data()
+        assert {name.lower() for name, _ in whole.headers} <= {*slow.headers, "content-length"}
 
 
 @pytest.mark.parametrize(
@@ -71,40 +71,40 @@ async def test_loop_serves_others_while_a_long_response_is_encoded(server, bridg
     resources = [setting(f"/3303/{number}/5700", "1") for number in range(400)]
     large = server.add_device(key, "large", *resources)
     with busy(server):
-        asked = await Request(bridge, key, path.format(large), query).begin()
+        slow = await Request(bridge, key, path.format(large), query).begin()
         small = await Request(bridge, key, (path if "{}" in path else LIST).format(device)).begin()
-        assert (asked.status, small.status) == (None, 200)
-    await asked.end()
-    assert asked.status == 200
+        assert (slow.status, small.status) == (None, 200)
+    await slow.end()
+    assert slow.status == 200
     if path == PULL:
-        assert len(asked.json["reg-updates"]) == long_log
+        assert len(slow.json["reg-updates"]) == long_log
 
 
 @pytest.mark.parametrize("has_begun", [False, True])
 async def test_disconnected_client_leaves_no_waiting_read(server, bridge, key, device, has_begun):
     with busy(server):
-        asked = await Request(bridge, key, LIST, LOOKED_UP).begin()
+        slow = await Request(bridge, key, LIST, LOOKED_UP).begin()
         if not has_begun:
-            await asked.leave()
+            await slow.leave()
     if has_begun:
         # The result is available and was not read.
-        asked.disconnected.set()
-        await asked.task
+        slow.disconnected.set()
+        await slow.task
 
 
 async def test_one_application_gets_a_share_of_the_slow_reads(server, bridge, key, device):
     with busy(server):
         most = long_reads._MAX_WAITING // 2
-        held = [await Request(bridge, key, LIST, LOOKED_UP).begin() for _ in range(most)]
+        waiting = [await Request(bridge, key, LIST, LOOKED_UP).begin() for _ in range(most)]
         rejected = await Request(bridge, key, LIST, LOOKED_UP).begin()
         assert rejected.status == 429
-        told = rejected.json
-        assert told["reason"] == "TOO_MANY_QUESTIONS"
-        assert f"{most} slow reads are waiting or running with this key" in told["message"]
+        error = rejected.json
+        assert error["reason"] == "TOO_MANY_QUESTIONS"
+        assert f"{most} slow reads are waiting or running with this key" in error["message"]
         assert (await Request(bridge, key, LIST, b"named=lamp").begin()).status == 200
         other = await Request(bridge, server.key(), LIST, LOOKED_UP).begin()
         assert other.status is None
-    for each in (*held, other):
+    for each in (*waiting, other):
         await each.end()
         assert each.status == 200
 
@@ -123,28 +123,28 @@ async def test_slow_query_times_out_with_503_or_401_if_the_key_was_revoked(serve
 def test_applications_take_turns_with_slow_reads(server, monkeypatch):
     monkeypatch.setattr(long_reads, "_THREADS", 1)
     reads = server.services.long_reads = LongReads(share=1)
-    begun = []
+    started = []
     with busy(server):
-        many = [reads.submit("many", partial(begun.append, f"many {number}")) for number in range(5)]
-        canceled = reads.submit("many", partial(begun.append, "canceled"))
-        few = [reads.submit("few", partial(begun.append, f"few {number}")) for number in range(2)]
+        many = [reads.submit("many", partial(started.append, f"many {number}")) for number in range(5)]
+        canceled = reads.submit("many", partial(started.append, "canceled"))
+        few = [reads.submit("few", partial(started.append, f"few {number}")) for number in range(2)]
         reads.release(canceled)
     for each in (many[0], few[0], many[1], few[1], *many[2:]):
         result_of(reads, each)
-    assert begun == ["many 0", "few 0", "many 1", "few 1", "many 2", "many 3", "many 4"]
+    assert started == ["many 0", "few 0", "many 1", "few 1", "many 2", "many 3", "many 4"]
     assert not reads._waiting
     assert not reads._busy
 
 
 def test_reads_of_one_application_leave_a_thread_for_others(server):
     reads, end = server.services.long_reads, threading.Event()
-    held = [reads.submit("many", lambda: end.wait(60)) for _ in range(long_reads._THREADS)]
+    waiting = [reads.submit("many", lambda: end.wait(60)) for _ in range(long_reads._THREADS)]
     try:
         assert result_of(reads, reads.submit("few", lambda: "read")) == "read"
-        assert not held[-1].running()
+        assert not waiting[-1].running()
     finally:
         end.set()
-    assert all(result_of(reads, each) for each in held)
+    assert all(result_of(reads, each) for each in waiting)
 
 
 def test_read_released_while_running_frees_its_turn_when_it_ends(server):
@@ -173,8 +173,8 @@ def test_failing_read_raises_and_frees_its_turn(server):
 
 async def test_plain_poll_of_a_disconnected_client_does_not_move_the_position(server, bridge, key, long_log):
     with busy(server):
-        asked = await Request(bridge, key, PULL, b"hold=0").begin()
-        await asked.leave()
+        slow = await Request(bridge, key, PULL, b"hold=0").begin()
+        await slow.leave()
     again = await Request(bridge, key, PULL, b"hold=0").begin()
     await again.end()
     assert len(again.json["reg-updates"]) == long_log
@@ -209,9 +209,9 @@ async def test_completed_requests_leave_no_garbage(server, bridge, key, device):
     gc.disable()
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
-        asked = [Request(bridge, key, *each) for each in ((LIST,), (LIST, LOOKED_UP), rejected)]
-        assert [(await each.end()).status for each in asked] == [200, 200, 400]
-        del asked
+        slow = [Request(bridge, key, *each) for each in ((LIST,), (LIST, LOOKED_UP), rejected)]
+        assert [(await each.end()).status for each in slow] == [200, 200, 400]
+        del slow
         # The writer thread references the last change until the next one.
         server.services.database.submit(lambda _: None).result(60)
         gc.collect()

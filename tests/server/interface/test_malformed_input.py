@@ -43,9 +43,9 @@ def test_duplicate_parameter_is_400(server, key, check_error, unchanged):
         body = {"POST": {"method": "GET", "uri": PATH}, "PUT": []}.get(method)
         options = {} if body is None else {"json": body}
         url = f"{path.format(device=server.device)}?{query}"
-        told = check_error(server.call(key, method, url, **options), 400, field).message
-        assert "once" in told
-        assert field in told
+        message = check_error(server.call(key, method, url, **options), 400, field).message
+        assert "once" in message
+        assert field in message
 
 
 PATHS = [
@@ -70,10 +70,10 @@ PATHS = [
 def test_path_tricks_are_404(server, key, check_error, unchanged):
     for path in PATHS:
         for method in ("GET", "PUT", "DELETE"):
-            answer = server.call(key, method, path.format(device=server.device))
-            assert answer.status_code in {400, 404, 405}, path
-            check_error(answer, answer.status_code)
-            assert "Set-Cookie" not in answer.headers
+            response = server.call(key, method, path.format(device=server.device))
+            assert response.status_code in {400, 404, 405}, path
+            check_error(response, response.status_code)
+            assert "Set-Cookie" not in response.headers
 
 
 TRICKS = ["%00", "%FF", "x" * 5000, "1 OR 1=1", "';DROP TABLE devices;--", "%F0%9F%92%A9", "%0a"]
@@ -91,11 +91,11 @@ FIELDS = {
 @pytest.mark.parametrize("path", FIELDS)
 def test_query_tricks_match_nothing(server, key, check_error, unchanged, path):
     for name, text in itertools.product(FIELDS[path] if has_route(server.app, "GET", path) else (), TRICKS):
-        answer = server.call(key, "GET", f"{path}?{name}={text}")
-        if answer.status_code == 200:
-            assert (path, name) == ("/v3/devices", "after") or answer.json["data"] == [], (name, text)
+        response = server.call(key, "GET", f"{path}?{name}={text}")
+        if response.status_code == 200:
+            assert (path, name) == ("/v3/devices", "after") or response.json["data"] == [], (name, text)
         else:
-            check_error(answer, 400)
+            check_error(response, 400)
 
 
 WITHOUT_HEAD = ["/v2/notification/pull", "/v2/notification/events", "/v3/device-echo", "/v3/device-echo/ranges"]

@@ -25,9 +25,9 @@ def read(server, key, after=0):
 
 def position(server, key, after=0):
     """Return cursor, gap and number of entries of the message after a position."""
-    answer = read(server, key, after)
-    count = sum(map(len, answer.json.values())) if answer.status_code == 200 else 0
-    return int(answer.headers["Mirror-Cursor"]), answer.headers.get("Mirror-Gap"), count
+    response = read(server, key, after)
+    count = sum(map(len, response.json.values())) if response.status_code == 200 else 0
+    return int(response.headers["Mirror-Cursor"]), response.headers.get("Mirror-Gap"), count
 
 
 def test_log_starts_with_the_first_request_of_a_key(server, key):
@@ -46,8 +46,12 @@ def test_entry_is_retained_for_a_day_and_its_loss_is_reported_as_gap(server, key
     server.advance(key, DAY - 1)
     assert position(server, key) == (2, None, 2)
     server.advance(key, 3600 + 1)
-    answer = server.call(key, "GET", PULL, query_string={"after": 0, "hold": 25})
-    assert (answer.status_code, answer.headers["Mirror-Cursor"], answer.headers["Mirror-Gap"]) == (204, "2", "1-2")
+    response = server.call(key, "GET", PULL, query_string={"after": 0, "hold": 25})
+    assert (response.status_code, response.headers["Mirror-Cursor"], response.headers["Mirror-Gap"]) == (
+        204,
+        "2",
+        "1-2",
+    )
     assert position(server, key, after=1) == (2, "2-2", 0)
     assert position(server, key, after=2) == position(server, key, after="latest") == (2, None, 0)
     assert server.call(key, "GET", f"{PULL}?hold=0").status_code == 204
@@ -107,17 +111,17 @@ def test_each_entry_has_number_time_and_device(server, key, device):
 def test_poll_reports_the_instant_up_to_which_the_log_is_complete(server, key, device):
     server.advance(key, 3600)
     for query in ("after=0&hold=0", "after=latest&hold=0", "after=1&hold=1"):
-        answer = server.call(key, "GET", f"{PULL}?{query}")
-        assert answer.headers["Mirror-Time"] == serialize.timestamp(server.now)
+        response = server.call(key, "GET", f"{PULL}?{query}")
+        assert response.headers["Mirror-Time"] == serialize.timestamp(server.now)
     assert "Mirror-Time" not in server.call(key, "GET", f"{PULL}?hold=0").headers
 
 
 def test_woken_poll_reports_the_instant_of_its_entry(server, key, device, open_poll):
-    held = open_poll(key, "after=latest&hold=25")
+    waiting = open_poll(key, "after=latest&hold=25")
     server.advance(key, 60)
     woken_at = server.now
     server.registration(key, device, "PUT")
-    assert held.result(60).headers["Mirror-Time"] == serialize.timestamp(woken_at)
+    assert waiting.result(60).headers["Mirror-Time"] == serialize.timestamp(woken_at)
 
 
 def test_each_entry_has_a_unique_uuid(server, key, device):

@@ -31,8 +31,8 @@ def desired(server, key, device):
 
 def test_instance_is_400_if_the_backend_cannot_split_it(server, key, device, check_error):
     for method, more in (("GET", {}), ("PUT", {"value": "x"})):
-        told = check_error(server.submit(key, device, method, method, INSTANCE, **more), 400, "uri")
-        assert (told.reason, "only a real device" in told.message) == ("RESOURCE_NOT_FOUND", True)
+        error = check_error(server.submit(key, device, method, method, INSTANCE, **more), 400, "uri")
+        assert (error.reason, "only a real device" in error.message) == ("RESOURCE_NOT_FOUND", True)
     assert desired(server, key, device) == []
 
 

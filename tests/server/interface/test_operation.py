@@ -11,22 +11,22 @@ from mirror_server.views.deferred import PARK
 
 def test_server_that_cannot_store_is_not_ready_and_probes_share_one_write(server, monkeypatch):
     monkeypatch.setattr("mirror_server.views.operation._READY_TIMEOUT_SECONDS", 0.05)
-    held, go_on = threading.Event(), threading.Event()
-    server.services.database.submit(lambda _: (held.set(), go_on.wait(60)))
-    assert held.wait(60)
+    blocked, go_on = threading.Event(), threading.Event()
+    server.services.database.submit(lambda _: (blocked.set(), go_on.wait(60)))
+    assert blocked.wait(60)
     before = server.services.database.count_waiting()
     parked = []
     for _ in range(50):
         server.call(None, "GET", "/readyz", environ_overrides={PARK: parked.append})
     assert server.call(None, "GET", "/healthz").status_code == 200
-    answer = server.call(None, "GET", "/readyz")
+    response = server.call(None, "GET", "/readyz")
     assert server.services.database.count_waiting() == before + 1
     go_on.set()
-    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
-    assert ErrorBody.model_validate(answer.json, extra="forbid").type == "unavailable"
+    assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
+    assert ErrorBody.model_validate(response.json, extra="forbid").type == "unavailable"
     assert [deferred.future.result(60) for deferred in parked] == [None] * 50
-    answer = server.call(None, "GET", "/readyz")
-    assert (answer.status_code, answer.json) == (200, {"status": "ready"})
+    response = server.call(None, "GET", "/readyz")
+    assert (response.status_code, response.json) == (200, {"status": "ready"})
 
 
 def test_key_without_access_to_notifications_has_no_log(server):

@@ -28,9 +28,11 @@ def plain_poll(server, key):
     """Return the async-ids of a plain poll without wait; ``None`` if it was empty."""
 
     def poll():
-        answer = server.call(key, "GET", f"{PULL}?hold=0")
-        assert "Mirror-Cursor" not in answer.headers
-        return [entry["id"] for entry in answer.json.get("async-responses", [])] if answer.status_code == 200 else None
+        response = server.call(key, "GET", f"{PULL}?hold=0")
+        assert "Mirror-Cursor" not in response.headers
+        return (
+            [entry["id"] for entry in response.json.get("async-responses", [])] if response.status_code == 200 else None
+        )
 
     return poll
 
@@ -40,10 +42,10 @@ def read_after(server, key):
     """Return the async-ids after a position, and the cursor."""
 
     def read(after):
-        answer = server.call(key, "GET", PULL, query_string={"after": after, "hold": 0})
-        assert "Mirror-Gap" not in answer.headers
-        entries = answer.json.get("async-responses", []) if answer.status_code == 200 else []
-        return [entry["id"] for entry in entries], int(answer.headers["Mirror-Cursor"])
+        response = server.call(key, "GET", PULL, query_string={"after": after, "hold": 0})
+        assert "Mirror-Gap" not in response.headers
+        entries = response.json.get("async-responses", []) if response.status_code == 200 else []
+        return [entry["id"] for entry in entries], int(response.headers["Mirror-Cursor"])
 
     return read
 
@@ -84,11 +86,11 @@ def test_readers_with_positions_do_not_affect_each_other_or_a_plain_poll(submit_
 def test_entry_wakes_all_polls_of_its_key_only(server, key, other, submit_reads, plain_poll, open_poll, plain):
     plain_poll()
     theirs = open_poll(other, "after=latest&hold=25")
-    answers = {query: open_poll(key, query) for query in (plain, "after=1", "after=latest&hold=25")}
-    assert not any(answer.done() for answer in answers.values())
+    responses = {query: open_poll(key, query) for query in (plain, "after=1", "after=latest&hold=25")}
+    assert not any(response.done() for response in responses.values())
     submit_reads("a")
-    for query, answer in answers.items():
-        woken = answer.result(60)
+    for query, response in responses.items():
+        woken = response.result(60)
         assert [entry["id"] for entry in woken.json["async-responses"]] == ["a"]
         assert ("Mirror-Cursor" in woken.headers) is ("after" in query)
     assert not theirs.done()
@@ -111,8 +113,8 @@ def test_invalid_poll_is_400_by_name_without_opening_a_channel(server, key, devi
         *[(query, "noWait", "") for query in ("noWait=1", "noWait=", "noWait=true&noWait=true")],
         ("aftr=1", "aftr", "supported: after, hold, noWait"),
     ]
-    for query, field, told in cases:
-        assert told in check_error(server.call(key, "GET", f"{PULL}?{query}"), 400, field).message, query
+    for query, field, message in cases:
+        assert message in check_error(server.call(key, "GET", f"{PULL}?{query}"), 400, field).message, query
     check_error(server.call(key, "GET", CHANNEL), 404)
     assert len(server.call(key, "GET", f"{PULL}?hold=0").json["registrations"]) == 1
 
@@ -128,14 +130,14 @@ def test_second_plain_poll_is_409_while_one_is_open(
     server, key, submit_reads, plain_poll, read_after, open_poll, other, check_error
 ):
     plain_poll()
-    answer = open_poll(key, "hold=25")
+    response = open_poll(key, "hold=25")
     body = check_error(server.call(key, "GET", f"{PULL}?hold=0"), 409)
     assert "after" in body.message
     assert read_after(0)[1] == 1
     assert server.call(other, "GET", f"{PULL}?hold=0").status_code == 204
-    assert not answer.done()
+    assert not response.done()
     submit_reads("a")
-    assert answer.result(60).status_code == 200
+    assert response.result(60).status_code == 200
     assert plain_poll() is None
 
 
@@ -187,12 +189,12 @@ def test_async_responses_go_to_their_issuer_and_registrations_to_all(server, key
 def test_open_poll_gets_the_entry_that_a_later_reader_reads(server, key, device, open_poll, value, count):
     server.subscribe(key, device)
     after = server.services.log.last_seq(key.split("_")[1])
-    answer = open_poll(key, f"after={after}&hold=25")
+    response = open_poll(key, f"after={after}&hold=25")
     observation = Observation(device, TEMPERATURE, Content(value), server.services.clock.now())
     server.services.devices.observed([observation] * count).result(60)
-    told, read = answer.result(60), server.call(key, "GET", f"{PULL}?after={after}&hold=0")
-    assert told.headers["Mirror-Cursor"] == read.headers["Mirror-Cursor"]
-    assert told.get_data() == read.get_data()
+    polled, read = response.result(60), server.call(key, "GET", f"{PULL}?after={after}&hold=0")
+    assert polled.headers["Mirror-Cursor"] == read.headers["Mirror-Cursor"]
+    assert polled.get_data() == read.get_data()
 
 
 def test_poll_woken_while_its_channel_is_deleted_does_not_move_the_position(server, key, device, monkeypatch):
@@ -228,9 +230,9 @@ def test_channel_deleted_while_opening_is_stored_as_deleted(server, key, monkeyp
 
 
 def test_channel_404_names_how_to_open_each_type(server, key):
-    told = server.call(key, "GET", CHANNEL)
-    assert told.status_code == 404
-    assert told.json["message"].startswith(
+    response = server.call(key, "GET", CHANNEL)
+    assert response.status_code == 404
+    assert response.json["message"].startswith(
         "this key has no notification channel; a GET of /v2/notification/pull opens one to poll, a PUT to"
         " /v2/notification/callback registers a webhook"
     )
@@ -268,9 +270,9 @@ def test_large_entries_are_split_over_several_messages(server, key):
     for number in range(60):
         server.submit(key, device, f"r{number}", "GET", "/3341/0/5527")
     after, sizes = 1, []
-    while (answer := server.call(key, "GET", f"{PULL}?hold=0&after={after}")).status_code == 200:
-        after = int(answer.headers["Mirror-Cursor"])
-        sizes.append(len(answer.get_data()))
+    while (response := server.call(key, "GET", f"{PULL}?hold=0&after={after}")).status_code == 200:
+        after = int(response.headers["Mirror-Cursor"])
+        sizes.append(len(response.get_data()))
     assert after == 61
     assert len(sizes) == 2
     assert max(sizes) < 4.5 * 1024 * 1024
@@ -280,5 +282,5 @@ def test_poll_with_no_wait_returns_at_once(server, key):
     for query in ("noWait=true", "noWait=True&hold=20", "noWait=true&after=0"):
         assert server.call(key, "GET", f"{PULL}?{query}").status_code == 204
     server.add_device(key, "sensor-1")
-    answer = server.call(key, "GET", f"{PULL}?noWait=true")
-    assert (answer.status_code, len(answer.json["registrations"])) == (200, 1)
+    response = server.call(key, "GET", f"{PULL}?noWait=true")
+    assert (response.status_code, len(response.json["registrations"])) == (200, 1)

@@ -139,8 +139,8 @@ def test_device_read_on_another_thread_is_current(server):
         for _ in range(2):
             server.advance(key, 1)
             server.registration(key, device, "POST")
-            seen = pool.map(lambda _: read(server, key, device).json["updated_at"], range(8))
-            assert set(seen) == {read(server, key, device).json["created_at"]}
+            updated_at = pool.map(lambda _: read(server, key, device).json["updated_at"], range(8))
+            assert set(updated_at) == {read(server, key, device).json["created_at"]}
 
 
 class BridgeRequest:

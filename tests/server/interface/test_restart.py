@@ -33,8 +33,8 @@ def cursor(server, key):
 
 
 def test_log_continues_at_the_next_number_after_a_restart(server, key, device, other, check_error):
-    gone = server.key()
-    server.services.database.write(lambda session: stored_keys.revoke(session, gone.split("_")[1], server.now))
+    revoked = server.key()
+    server.services.database.write(lambda session: stored_keys.revoke(session, revoked.split("_")[1], server.now))
     server.submit(key, device, "a", "GET", SWITCH)
     before = server.log(key)
     assert cursor(server, key) == len(before) == 2
@@ -43,18 +43,20 @@ def test_log_continues_at_the_next_number_after_a_restart(server, key, device, o
     server.registration(key, device, "PUT")
     server.restart()
     assert server.kinds(other) == ["reg-updates"]
-    check_error(server.call(gone, "GET", "/v3/devices"), 401)
+    check_error(server.call(revoked, "GET", "/v3/devices"), 401)
     server.submit(key, device, "b", "GET", SWITCH)
-    answer = server.call(key, "GET", f"{PULL}?after=3&hold=0")
-    assert [entry["id"] for entry in answer.json["async-responses"]] == ["b"]
-    assert answer.headers["Mirror-Cursor"] == "4"
+    response = server.call(key, "GET", f"{PULL}?after=3&hold=0")
+    assert [entry["id"] for entry in response.json["async-responses"]] == ["b"]
+    assert response.headers["Mirror-Cursor"] == "4"
 
 
 @pytest.mark.parametrize("seen_again", [True, False])
 def test_plain_poll_continues_after_the_last_confirmed_response(server, key, device, seen_again):
     def poll():
-        answer = server.call(key, "GET", f"{PULL}?hold=0")
-        return [entry["id"] for entry in answer.json.get("async-responses", [])] if answer.status_code == 200 else None
+        response = server.call(key, "GET", f"{PULL}?hold=0")
+        return (
+            [entry["id"] for entry in response.json.get("async-responses", [])] if response.status_code == 200 else None
+        )
 
     server.submit(key, device, "a", "GET", SWITCH)
     assert poll() == ["a"]
@@ -144,9 +146,9 @@ def test_due_work_of_the_downtime_is_done_at_startup(server, key, device, restar
     assert cursor(server, key) == 1
     restart_later(DAY + 1)
     assert server.call(key, "GET", f"/v3/devices/{device}").json["state"] == "deregistered"
-    answer = server.call(key, "GET", f"{PULL}?after=0&hold=0")
-    assert answer.headers["Mirror-Gap"] == "1-1"
-    assert [(kind, entry["ep"]) for kind, (entry,) in answer.json.items()] == [("registrations-expired", device)]
+    response = server.call(key, "GET", f"{PULL}?after=0&hold=0")
+    assert response.headers["Mirror-Gap"] == "1-1"
+    assert [(kind, entry["ep"]) for kind, (entry,) in response.json.items()] == [("registrations-expired", device)]
     restart_later(182 * DAY)
     assert server.call(key, "GET", f"/v3/devices/{device}/echo").status_code == 404
 

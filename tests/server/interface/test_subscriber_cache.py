@@ -18,10 +18,10 @@ def known_and_stored(server, device) -> tuple[Any, Any]:
     """Return the subscribers that an observation would find, and those in the database."""
 
     def work(session: Session) -> tuple[Any, Any]:
-        wanted = [(device, TEMPERATURE)]
-        known = copy(subscriptions.subscribers(session, wanted).get(wanted[0]))
+        keys = [(device, TEMPERATURE)]
+        cached = copy(subscriptions.subscribers(session, keys).get(keys[0]))
         session.subscribers.clear()
-        return known, copy(subscriptions.subscribers(session, wanted).get(wanted[0]))
+        return cached, copy(subscriptions.subscribers(session, keys).get(keys[0]))
 
     return server.services.database.write(work)
 
@@ -68,12 +68,12 @@ def test_next_value_sees_every_subscription_change(server, key, other, device, c
     server.subscribe(key, device)
     observe(server, device, "22")
     change(server, key, other, device)
-    known, found = known_and_stored(server, device)
-    assert known == found
+    cached, found = known_and_stored(server, device)
+    assert cached == found
     observe(server, device, "23")
     server.subscribe(other, server.add_device(key, "another"))
-    known, found = known_and_stored(server, device)
-    assert known == found
+    cached, found = known_and_stored(server, device)
+    assert cached == found
 
 
 def test_times_never_decrease_even_after_a_rollback(server, key, device):
@@ -90,20 +90,22 @@ def test_times_never_decrease_even_after_a_rollback(server, key, device):
         server.services.database.write(broken)
     observe(server, device, "24", at=7000)
 
-    told = [entry["timestamp"] - server.now for kind, entry in server.log(key) if kind == "notifications"]
-    assert told[1:] == [5000, 5000, 7000]
+    times = [entry["timestamp"] - server.now for kind, entry in server.log(key) if kind == "notifications"]
+    assert times[1:] == [5000, 5000, 7000]
 
 
 @pytest.mark.skipif(ON_POSTGRESQL, reason="PostgreSQL has no cheap check for changes")
 def test_subscribers_are_queried_once_while_nothing_changes(server, key, device, monkeypatch):
     server.subscribe(key, device)
-    asked: list[str] = []
+    statements: list[str] = []
     rows_of = Session.rows_of
     monkeypatch.setattr(
-        Session, "rows_of", lambda self, statement, values: asked.append(statement) or rows_of(self, statement, values)
+        Session,
+        "rows_of",
+        lambda self, statement, values: statements.append(statement) or rows_of(self, statement, values),
     )
     for value in range(5):
         observe(server, device, str(value))
         server.submit(key, device, f"read-{value}", "GET", TEMPERATURE)
     # Device requests are stored by such statements too.
-    assert sum("JOIN subscriptions" in statement for statement in asked) == 1
+    assert sum("JOIN subscriptions" in statement for statement in statements) == 1

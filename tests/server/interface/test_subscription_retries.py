@@ -17,8 +17,8 @@ def device(server, key):
 
 def subscription_state(server, key, device_id, path=TEMPERATURE):
     """Return the state of the application's subscription, and ``subscribed`` of the resource in E1."""
-    answer = server.call(key, "GET", f"{RULES}/{device_id}{path}")
-    state = answer.headers["Mirror-Subscription"] if answer.status_code == 200 else answer.json["reason"]
+    response = server.call(key, "GET", f"{RULES}/{device_id}{path}")
+    state = response.headers["Mirror-Subscription"] if response.status_code == 200 else response.json["reason"]
     return state, server.resource(key, device_id, path)["subscribed"]
 
 

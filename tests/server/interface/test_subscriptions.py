@@ -27,8 +27,8 @@ def begin(server, key, device_id, begun_by):
 
 
 def listed(server, key, device_id):
-    answer = server.call(key, "GET", f"{RULES}/{device_id}")
-    return answer.get_data(as_text=True).split("\n") if answer.status_code == 200 else answer.status_code
+    response = server.call(key, "GET", f"{RULES}/{device_id}")
+    return response.get_data(as_text=True).split("\n") if response.status_code == 200 else response.status_code
 
 
 def test_cleared_rules_no_longer_apply(server, key, device):
@@ -48,10 +48,10 @@ def test_exceeded_limit_is_named_and_changes_nothing(server, key, check_error):
         ([{"resource-path": ["/*/0"]}], "0.resource-path.0", "'*' may stand only at the end"),
         ([5], "0", ""),
     ]
-    for rules, field, told in cases:
+    for rules, field, message in cases:
         body = check_error(server.call(key, "PUT", RULES, json=rules), 400)
         assert body.fields[0].name == field
-        assert told in body.message
+        assert message in body.message
     for value in ("", "NOW", "true"):
         body = check_error(server.call(key, "PUT", RULES, query_string={"apply": value}, json=[{}]), 400, "apply")
         assert "now" in body.message
@@ -90,14 +90,14 @@ def test_rules_change_if_if_match_has_the_current_etag(server, key):
 
 def test_rules_with_an_outdated_etag_are_not_changed(server, key, device, check_error):
     server.put_rules(key, {"endpoint-type": "Before"})
-    seen = [tag_of(server, key), tag_of(server, server.key()), '"other"', "", "no tag", '"']
+    tags = [tag_of(server, key), tag_of(server, server.key()), '"other"', "", "no tag", '"']
     server.put_rules(key, LIGHTS)
     for method, body in (("PUT", [{}]), ("DELETE", None)):
-        for tag in seen:
-            answer = server.call(key, method, RULES, headers={"If-Match": tag}, json=body)
-            told = check_error(answer, 412, "If-Match")
-            assert told.reason == "RULES_CHANGED"
-            assert "GET /v2/subscriptions" in told.message
+        for tag in tags:
+            response = server.call(key, method, RULES, headers={"If-Match": tag}, json=body)
+            error = check_error(response, 412, "If-Match")
+            assert error.reason == "RULES_CHANGED"
+            assert "GET /v2/subscriptions" in error.message
     assert server.call(key, "GET", RULES).json == [LIGHTS]
     assert server.subscribed(key, device) == []
 
@@ -112,9 +112,9 @@ def test_only_one_of_two_changes_to_the_same_rules_succeeds(server, key):
 
     # Both are sent before either is stored, so that they may share a transaction.
     with ThreadPoolExecutor(2) as pool:
-        answers = list(pool.map(put, bodies))
-    assert sorted(answers) == [202, 412]
-    assert server.call(key, "GET", RULES).json == bodies[answers.index(202)]
+        responses = list(pool.map(put, bodies))
+    assert sorted(responses) == [202, 412]
+    assert server.call(key, "GET", RULES).json == bodies[responses.index(202)]
 
 
 def test_rule_subscribes_resources_that_match_all_its_members(server, key, device):

@@ -147,12 +147,12 @@ def test_request_never_ends_before_it_started(running, machine):
     switch = {"path": "/3311/0/5850", "value": "0", "writable": True}
     device_id = running.add_device(key, "light-1", switch)
     running.patch(key, device_id, online=False)
-    placed = running.submit(key, device_id, "w", "PUT", switch["path"], value="1")
+    response = running.submit(key, device_id, "w", "PUT", switch["path"], value="1")
     machine.set_clock(-HOUR_SECONDS)
     running.patch(key, device_id, online=True)
     (ended,) = wait_until(lambda: [body for _, body in running.log(key) if body.get("id") == "w"])
     desired = running.resource(key, device_id, switch["path"])["desired"]
-    requested_at = datetime.fromisoformat(placed.headers["Mirror-Requested-At"])
+    requested_at = datetime.fromisoformat(response.headers["Mirror-Requested-At"])
     assert (desired["status"], datetime.fromisoformat(desired["requested_at"])) == (1, requested_at)
     assert datetime.fromisoformat(desired["status_updated_at"]) >= requested_at
     assert ended["timestamp"] >= requested_at.timestamp() * 1000

@@ -51,12 +51,12 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize(("told", "damage"), DAMAGES.items())
-def test_damaged_file_is_rejected_and_check_names_the_table(path, tmp_path, damage, told):
+@pytest.mark.parametrize(("table", "damage"), DAMAGES.items())
+def test_damaged_file_is_rejected_and_check_names_the_table(path, tmp_path, damage, table):
     damage(path)
     before, url = path.read_bytes(), f"sqlite:///{path}"
-    checked = assert_fails(url, "check", message=told)
-    assert told in checked.stdout
+    checked = assert_fails(url, "check", message=table)
+    assert table in checked.stdout
     assert re.search(r"found \d problems?; restore a backup", checked.stderr)
     with pytest.raises(DatabaseError, match=r"'mirror-server check' lists the damage; restore a backup"):
         Services(read_settings(database_url=url))

@@ -39,12 +39,12 @@ def test_signal_during_startup_stops_the_server_cleanly(tmp_path, monkeypatch, s
 
 
 @pytest.mark.parametrize(
-    ("host", "told"),
+    ("host", "message"),
     [
         ("127.0.0.1", "Address already in use; choose another port with --port$"),
         ("192.0.2.1", "Cannot assign requested address; choose an address of this machine with --host$"),
     ],
 )
-def test_unavailable_address_error_names_the_option(host, told):
-    with listen("127.0.0.1", 0) as listener, pytest.raises(CannotServe, match=told):
+def test_unavailable_address_error_names_the_option(host, message):
+    with listen("127.0.0.1", 0) as listener, pytest.raises(CannotServe, match=message):
         listen(host, listener.getsockname()[1])

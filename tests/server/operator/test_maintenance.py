@@ -103,8 +103,8 @@ def app_id(services: Services) -> str:
 
 
 def put_webhook(services: Services, app_id: str) -> None:
-    told = '{"url":"http://127.0.0.1:1/"}'
-    services.database.write(lambda session: logs.put_webhook(session, app_id, told, services.clock.now()))
+    webhook = '{"url":"http://127.0.0.1:1/"}'
+    services.database.write(lambda session: logs.put_webhook(session, app_id, webhook, services.clock.now()))
 
 
 def write(services: Services, app_id: str, device_id: str, value: bytes) -> None:
@@ -141,24 +141,24 @@ def test_backup_of_a_running_server_is_restored_completely(services, app_id, dev
 
 @pytest.mark.sqlite
 def test_neither_backup_nor_restore_overwrites_a_file(services, backup, tmp_path, url):
-    taken = tmp_path / "taken.db"
-    taken.write_text("mine")
-    assert_fails(url, "backup", taken, message="exists already")
-    told = "already exists and is not overwritten"
-    assert "-wal" in assert_fails(url, "restore", backup, message=told).output
-    assert taken.read_text() == "mine"
+    existing = tmp_path / "taken.db"
+    existing.write_text("mine")
+    assert_fails(url, "backup", existing, message="exists already")
+    message = "already exists and is not overwritten"
+    assert "-wal" in assert_fails(url, "restore", backup, message=message).output
+    assert existing.read_text() == "mine"
 
 
 @pytest.mark.sqlite
 def test_erase_deletes_all_of_the_device_and_nothing_of_others(services, device_ids, tmp_path, url):
-    erased, kept = device_ids
+    erased, other = device_ids
     assert SECRET in stored_bytes(tmp_path)
     rows = erased_rows(url, erased)
     assert (rows["devices"], rows["commands"]) == (1, 1)
     assert rows["notifications"] >= 2
     with pytest.raises(ApiError):
         services.devices.device(erased)
-    assert services.devices.device(kept).device_id == kept
+    assert services.devices.device(other).device_id == other
     assert is_nothing_left(tmp_path, SECRET.decode(), erased)
     assert is_well(url)
 
@@ -167,14 +167,14 @@ def test_erase_makes_a_gap_for_readers(services, app_id, device_ids, url):
     write(services, app_id, device_ids[0], b"again")
     every = services.log.read(app_id, 0).cursor
     done(url, "erase", device_ids[1], "--yes")
-    seen, missed, after = [], [], 0
+    read, missed, after = [], [], 0
     while after < every:
         page = services.log.read(app_id, after)
         missed += range(page.gap[0], page.gap[1] + 1) if page.gap else []
-        seen += [entry.seq for entry in page.entries]
+        read += [entry.seq for entry in page.entries]
         after = page.cursor
     assert missed
-    assert sorted(seen + missed) == list(range(1, every + 1))
+    assert sorted(read + missed) == list(range(1, every + 1))
 
 
 def test_erase_prompts_first_and_reports_an_unknown_device(services, device_ids, url):
@@ -184,7 +184,7 @@ def test_erase_prompts_first_and_reports_an_unknown_device(services, device_ids,
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "message"),
     [
         ("UPDATE resources SET desired_status = 0", "a desired value is pending"),
         ("UPDATE commands SET finished_at = NULL", "a write command waits"),
@@ -196,10 +196,10 @@ def test_erase_prompts_first_and_reports_an_unknown_device(services, device_ids,
         pytest.param("DELETE FROM devices", "a device that is not there", marks=pytest.mark.sqlite),
     ],
 )
-def test_check_finds_violations(services, device_ids, url, damage, told):
+def test_check_finds_violations(services, device_ids, url, damage, message):
     done(url, "check")
     databases.execute(url, damage)
-    assert_fails(url, "check", message=told)
+    assert_fails(url, "check", message=message)
 
 
 def test_check_counts_violations_and_lists_the_first_twenty(services, app_id, url):
@@ -222,9 +222,9 @@ def test_newer_database_or_backup_is_rejected_with_a_cure(tmp_path, url, backup,
         f"was written by a newer version (its schema is 9999, and this version knows {branch.newest} at most);"
         " install the newer version"
     )
-    told = f"the database {shown(url).removeprefix('sqlite:///')} {newer}"
+    message = f"the database {shown(url).removeprefix('sqlite:///')} {newer}"
     for command in (["check"], ["keys", "list"], ["backup", tmp_path / "another.db"]):
-        assert_fails_in_one_line(url, *command, message=told)
+        assert_fails_in_one_line(url, *command, message=message)
     assert_fails(restored, "restore", backup, message=newer)
     assert not (tmp_path / "restored.db").exists()
 
@@ -242,14 +242,14 @@ def test_database_that_cannot_be_opened_is_one_clear_error(tmp_path):
 def test_invalid_database_url_is_one_clear_error(monkeypatch):
     for scheme in ("postgresql", "postgres"):
         monkeypatch.delitem(LOCATIONS, scheme, raising=False)
-    for url, told in (
+    for url, message in (
         ("mysql://x", "write it as sqlite:///FILE"),
         ("sqlite:///:memory:", "write it as sqlite:///FILE"),
         ("postgresql://me:secret@host/db", "postgresql://me@host/db: the extension postgresql is missing"),
         ("postgres://me:secret@host/db", "write the database as sqlite:///FILE"),
     ):
         for arguments in (["keys", "list"], ["check"]):
-            assert "secret" not in assert_fails_in_one_line(url, *arguments, message=told)
+            assert "secret" not in assert_fails_in_one_line(url, *arguments, message=message)
 
 
 def test_displayed_url_has_no_password():
@@ -359,12 +359,12 @@ def test_new_database_uses_no_numbers_of_a_lost_one(tmp_path):
     urls = list(map(databases.new_database_url, folders))
     with served(urls[0]) as (lost, _):
         happen(lost, 10)
-        taken = last_revision(lost.database)
+        existing = last_revision(lost.database)
     with served(urls[1]) as (new, _):
         happen(new, 1)
         of_devices = new.database.query(lambda session: session.rows("SELECT revision FROM devices"))
-        assert [taken < revision for (revision,) in of_devices] == [True]
-        assert taken < last_revision(new.database) < 2**53
+        assert [existing < revision for (revision,) in of_devices] == [True]
+        assert existing < last_revision(new.database) < 2**53
 
 
 @pytest.mark.process
@@ -435,7 +435,7 @@ def test_revoked_key_loses_webhook_rules_and_subscriptions(services, devices, ap
 
 
 def test_erase_deletes_and_counts_the_rules_that_name_the_device(services, device_ids, tmp_path, url):
-    erased, kept = device_ids
+    erased, other = device_ids
     name, other_name = (services.devices.device(device_id).endpoint_name for device_id in device_ids)
     every = {"endpoint-name": None, "resource-path": ["/3303/*"]}
     of_others = [every, {"endpoint-name": other_name}, {"endpoint-name": f"{erased[:20]}*"}]
@@ -449,7 +449,7 @@ def test_erase_deletes_and_counts_the_rules_that_name_the_device(services, devic
     assert json.loads(left["mixed"]) == of_others
     assert left["none"] == json.dumps(of_others)
     assert is_nothing_left(tmp_path, erased, f'"{name}"')
-    assert services.devices.device(kept)
+    assert services.devices.device(other)
 
 
 def test_erase_of_a_device_named_only_by_a_rule_succeeds_once(services, app_id, url):

@@ -41,11 +41,11 @@ def test_failed_write_is_503_with_a_cure_and_changes_nothing(server, key, device
     before = state(server, key, device)
     disk.break_down()
     for name, change in CHANGES.items():
-        answer = call(*change, settled=False)
-        assert answer.status_code == 503, name
-        error_response = ErrorBody.model_validate(answer.json, extra="forbid")
+        response = call(*change, settled=False)
+        assert response.status_code == 503, name
+        error_response = ErrorBody.model_validate(response.json, extra="forbid")
         assert (error_response.type, error_response.reason) == ("unavailable", "STORAGE_FAILED")
-        assert int(answer.headers["Retry-After"]) > 0
+        assert int(response.headers["Retry-After"]) > 0
         assert state(server, key, device) == before, name
     disk.mend()
     assert state(server, key, device) == before
@@ -95,9 +95,9 @@ def test_full_disk_rejects_only_writes_that_do_not_fit(server, key, device):
     connection = database.backend._connection
     connection.execute(f"PRAGMA max_page_count = {pages}")
     rules = [{"endpoint-name": f"{number:064}", "resource-path": ["/3303/*"]} for number in range(1000)]
-    answer = server.call(key, "PUT", "/v2/subscriptions", json=rules)
-    assert answer.status_code == 503
-    assert "full" in answer.json["message"]
+    response = server.call(key, "PUT", "/v2/subscriptions", json=rules)
+    assert response.status_code == 503
+    assert "full" in response.json["message"]
     assert server.call(key, "GET", "/v2/subscriptions").json == []
     connection.execute("PRAGMA max_page_count = 1000000")
     assert server.call(key, "PUT", "/v2/subscriptions", json=rules).status_code == 202
@@ -109,11 +109,11 @@ def test_writes_beyond_the_queue_limit_are_429(server, key, device, hold_writer)
     with hold_writer(database):
         for _ in range(MAX_WAITING):
             database.submit_durable(lambda session: None)
-        answer = server.call(key, "PUT", "/v2/subscriptions", settled=False, json=[{"endpoint-type": "x"}])
+        response = server.call(key, "PUT", "/v2/subscriptions", settled=False, json=[{"endpoint-type": "x"}])
         with pytest.raises(TooMuchWaiting):
             database.submit(lambda session: None).result(0)
-    assert (answer.status_code, answer.json["reason"]) == (429, "TOO_MUCH_WAITING")
-    assert int(answer.headers["Retry-After"]) > 0
+    assert (response.status_code, response.json["reason"]) == (429, "TOO_MUCH_WAITING")
+    assert int(response.headers["Retry-After"]) > 0
     assert database.settle(60)
     assert server.call(key, "GET", "/v2/subscriptions").json == []
 
@@ -121,9 +121,9 @@ def test_writes_beyond_the_queue_limit_are_429(server, key, device, hold_writer)
 def assert_rejected(server, key, device):
     """Check the response to a write that is not stored."""
     request = {"method": "PUT", "uri": LEVEL, "payload-b64": "Nw=="}
-    answer = server.call(key, "POST", f"/v2/device-requests/{device}?async-id=w", settled=False, json=request)
-    assert (answer.status_code, answer.json["reason"]) == (503, "STORAGE_FAILED")
-    return answer.json["message"]
+    response = server.call(key, "POST", f"/v2/device-requests/{device}?async-id=w", settled=False, json=request)
+    assert (response.status_code, response.json["reason"]) == (503, "STORAGE_FAILED")
+    return response.json["message"]
 
 
 def is_accepted(server, key, device):
@@ -142,9 +142,9 @@ def test_writes_to_a_renamed_file_are_rejected(server, key, device, tmp_path, is
         (tmp_path / "other.db").rename(path)
     ready = server.call(None, "GET", "/readyz")
     assert (ready.status_code, server.call(None, "GET", "/healthz").status_code) == (503, 200)
-    told = assert_rejected(server, key, device)
-    assert ("replaced" if is_replaced else "removed") in told
-    assert ("'mark-restored'" in told, str(path) in told) == (is_replaced, False)
+    message = assert_rejected(server, key, device)
+    assert ("replaced" if is_replaced else "removed") in message
+    assert ("'mark-restored'" in message, str(path) in message) == (is_replaced, False)
     # Concurrent reads use one database and create none: one read per connection, and one more.
     with ExitStack() as readers, pytest.raises(StorageFailed, match="put the file back"):
         list(map(readers.enter_context, (server.services.database.read() for _ in itertools.count())))

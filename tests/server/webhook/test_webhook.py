@@ -32,8 +32,8 @@ OF_THE_CONNECTION += [
 
 
 def register(server: Any, key: str, endpoint: Any, **more: Any) -> Any:
-    answer = server.call(key, "PUT", CALLBACK, json={"url": endpoint.url, **more})
-    assert answer.status_code == 204, answer.get_data()
+    response = server.call(key, "PUT", CALLBACK, json={"url": endpoint.url, **more})
+    assert response.status_code == 204, response.get_data()
     headers, body = endpoint.next()
     assert body == {}
     return headers
@@ -80,7 +80,7 @@ def test_registration_tests_the_url_with_its_headers_and_get_returns_it(server, 
 
 def test_failed_test_call_is_400_without_details_of_the_target(server, key, endpoint, monkeypatch, caplog):
     resolve(monkeypatch, ["10.0.0.1"])
-    told = set()
+    messages = set()
     for url, status, reason in [
         (CLOSED, 0, "no response: ConnectError"),
         (endpoint.url, 201, "status 201"),
@@ -92,11 +92,11 @@ def test_failed_test_call_is_400_without_details_of_the_target(server, key, endp
     ]:
         endpoint.statuses = [status]
         caplog.clear()
-        answer = server.call(key, "PUT", CALLBACK, json={"url": url})
-        assert (answer.status_code, answer.json["fields"][0]["name"]) == (400, "url")
-        told.add(answer.json["message"])
+        response = server.call(key, "PUT", CALLBACK, json={"url": url})
+        assert (response.status_code, response.json["fields"][0]["name"]) == (400, "url")
+        messages.add(response.json["message"])
         assert any(reason in getattr(record, "reason", "") for record in caplog.records)
-    assert len(told) == 1
+    assert len(messages) == 1
     assert server.call(key, "GET", CALLBACK).status_code == 404
     assert endpoint.calls.qsize() == 3, "a redirect must not be followed"
 
@@ -107,12 +107,12 @@ def test_failed_delivery_does_not_expose_the_target(server, key, endpoint, monke
     assert server.call(key, "PUT", CALLBACK, json={"url": named(endpoint)}).status_code == 204
     endpoint.statuses = [500]
     server.add_device(key, "sensor-1")
-    told = set()
+    messages = set()
     for failures, reason in enumerate(["status 500", "169.254.169.254 may not", "no response: ConnectError"], 1):
-        told.add(wait_for_failures(server, key, failures)["last_error"])
+        messages.add(wait_for_failures(server, key, failures)["last_error"])
         assert any(reason in getattr(record, "reason", "") for record in caplog.records)
         server.advance(key, 2 ** (failures - 1))
-    assert len(told) == 1
+    assert len(messages) == 1
 
 
 def test_duration_of_a_failure_does_not_expose_the_target(server, key, endpoint, monkeypatch):
@@ -274,9 +274,9 @@ def test_invalid_registration_is_400_by_field(server, key):
         ({"url": "http://a/" + "x" * 380, "headers": {"a": "x" * 20}}, "body"),
     ]
     for body, field in cases:
-        answer = server.call(key, "PUT", CALLBACK, json=body)
-        assert answer.status_code == 400
-        assert [entry["name"] for entry in answer.json["fields"]] == [field]
+        response = server.call(key, "PUT", CALLBACK, json=body)
+        assert response.status_code == 400
+        assert [entry["name"] for entry in response.json["fields"]] == [field]
 
 
 def test_loopback_is_called_only_if_the_operator_allows_it(new_server, endpoint):
@@ -289,12 +289,12 @@ def test_loopback_is_called_only_if_the_operator_allows_it(new_server, endpoint)
 def resolve(monkeypatch, *addresses):
     """Resolve the name app.test to these addresses; several lists are used one after the other."""
     getaddrinfo = socket.getaddrinfo
-    answers = list(addresses)
+    responses = list(addresses)
 
     def find(host, port, *more, **options):
         if host not in {"app.test", b"app.test"}:
             return getaddrinfo(host, port, *more, **options)
-        found = answers.pop(0) if len(answers) > 1 else answers[0]
+        found = responses.pop(0) if len(responses) > 1 else responses[0]
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in found]
 
     monkeypatch.setattr(socket, "getaddrinfo", find)

@@ -14,8 +14,8 @@ def happen(server, key):
 
 
 def read(server, key, after):
-    answer = server.call(key, "GET", f"{POLL}?after={after}&hold=0")
-    return names(answer.json), int(answer.headers["Mirror-Cursor"])
+    response = server.call(key, "GET", f"{POLL}?after={after}&hold=0")
+    return names(response.json), int(response.headers["Mirror-Cursor"])
 
 
 def names(message):
@@ -70,9 +70,9 @@ def test_reader_with_after_latest_counts_earlier_entries_as_read(server, key, en
 
 
 def test_open_poll_counts_as_a_reader(server, key, endpoint, happen, open_poll):
-    held = open_poll(key, "after=0&hold=20")
+    waiting = open_poll(key, "after=0&hold=20")
     happen("by a poll")
-    assert names(held.result(60).json) == ["by a poll"]
+    assert names(waiting.result(60).json) == ["by a poll"]
     register(server, key, endpoint)
     happen("new")
     assert arrived(endpoint, "new") == ["new"]

@@ -136,13 +136,13 @@ def test_plain_polls_share_one_position_across_processes(applications) -> None:
 def test_snapshots_of_any_process_miss_no_change_under_concurrent_writes(pair, applications) -> None:
     device_ids = [device(applications[0], f"d{number}") for number in range(4)]
     loads = [Load(pair[n % 2], applications[0].key, device_id, n) for n, device_id in enumerate(device_ids)]
-    seen: dict[str, Any] = {}
+    received: dict[str, Any] = {}
     revision = 0
     for number in range(60):
         polled = applications[number % 2]
         changed, end = snapshot(polled, changed_after=revision)
         assert end["revision"] >= revision, "a process returned an older revision than the other one before"
-        seen |= changed
+        received |= changed
         revision = end["revision"]
         # The state of a device at one process is never older than a previous response of the other one.
         for device_id, echo in list(changed.items())[:1]:
@@ -154,10 +154,10 @@ def test_snapshots_of_any_process_miss_no_change_under_concurrent_writes(pair, a
     wait_until(lambda: not applications[0].json("GET", "/v2/device-requests")["data"], "the responses to all requests")
     changed, end = snapshot(applications[1], changed_after=revision)
     for application in applications:
-        assert snapshot(application, changed_after=0)[0] == seen | changed
+        assert snapshot(application, changed_after=0)[0] == received | changed
         for device_id in device_ids:
             echo = application.json("GET", f"/v3/devices/{device_id}/echo")
-            assert {**echo, "created_at": None} == (seen | changed)[device_id]
+            assert {**echo, "created_at": None} == (received | changed)[device_id]
     assert snapshot(applications[0], changed_after=end["revision"])[0] == {}
 
 

@@ -86,18 +86,18 @@ def test_kills_of_websocket_process_and_leader_lose_nothing(start_servers, socke
     device_id = device(first, "d")
     socket = sockets.open(pair[1], first.key)
     ids = [f"killed-{number}" for number in range(20)]
-    seen: list[str] = []
+    received: list[str] = []
     for async_id in ids:
         first.write(device_id, SWITCH, async_id, async_id)
         if async_id == ids[10]:
-            seen += responses(socket, async_id)
+            received += responses(socket, async_id)
             pair[1].kill()
-            seen += rest(socket)
+            received += rest(socket)
     wait_until(lambda: state(first)["status"] == "disconnected", "the end to be seen")
     pair[1].start()
     socket = sockets.open(pair[1], first.key)
-    seen += responses(socket, *(set(ids) - set(seen)))
-    assert list(dict.fromkeys(seen)) == ids
+    received += responses(socket, *(set(ids) - set(received)))
+    assert list(dict.fromkeys(received)) == ids
 
     pair[0].kill()
     wait_until(lambda: second.write(device_id, SWITCH, "2", "after").status_code == 202, "another leader")

@@ -194,8 +194,8 @@ def test_later_history_pages_have_all_rows_of_the_first_revision(processes):
             first_revision = opened.revision
         later = second.submit(partial(report_with_history, path="/1/0/3"), conflict_keys=("d1", logs.EVERY)).result(60)
         with closing(service.open(HistorySelection(revision=first_revision))) as opened:
-            told = [number for batch in opened.batches() for number in batch.column("revision").to_pylist()]
-    assert told == numbers
+            revisions = [number for batch in opened.batches() for number in batch.column("revision").to_pylist()]
+    assert revisions == numbers
     with closing(service.open(HistorySelection())) as opened:
         assert opened.revision >= later
 
@@ -216,10 +216,10 @@ def test_revisions_of_failed_transactions_block_nothing_and_are_not_reused(url, 
     failed = first.submit(fail, conflict_keys=("d0",))
     assert failed.exception(60) is not None
     # A lost connection stores nothing. After a rollback of one work item, the counter is stored with its group.
-    told, newer = visible_changes(reading, before)
-    assert (told, newer) == (before if failure == "lost" else told, {})
+    revision, newer = visible_changes(reading, before)
+    assert (revision, newer) == (before if failure == "lost" else revision, {})
     number = submit_report(second, "d1").result(60)
-    assert number > max(told, before + 2)
+    assert number > max(revision, before + 2)
     assert visible_changes(reading, before) == (number, {"d1": number})
     assert submit_report(first, "d0").result(60) == number + 1
 
@@ -259,19 +259,19 @@ def paused_revision_read(
     monkeypatch.setattr(backend, "_BEGIN_READING_NUMBERS", begin)
     with closing(psycopg.connect(url)) as blocker, ThreadPoolExecutor(1) as thread:
         blocker.execute(wait_statement.encode())
-        told = thread.submit(visible_changes, database)
+        result = thread.submit(visible_changes, database)
         try:
             wait_for(lambda: waits_for_lock(url))
-            yield told
+            yield result
         finally:
             blocker.rollback()
 
 
 def test_commit_during_revision_read_is_read_again(url, processes, monkeypatch):
     first, _, reading = processes
-    with paused_revision_read(url, reading, monkeypatch) as told:
+    with paused_revision_read(url, reading, monkeypatch) as result:
         number = first.write(partial(report, device_id="d0"))
-    last, newest = told.result(60)
+    last, newest = result.result(60)
     assert last == newest["d0"] == number
 
 
@@ -279,13 +279,13 @@ def test_commit_during_last_revision_read_may_exceed_reported_revision(url, proc
     first, second, reading = processes
     monkeypatch.setattr(backend, "_MOST_LOOKS", 0)
     with open_transaction(first) as one:
-        with paused_revision_read(url, reading, monkeypatch) as told:
+        with paused_revision_read(url, reading, monkeypatch) as result:
             later = submit_report(second, "d1").result(60)
-        last, newest = told.result(60)
+        last, newest = result.result(60)
         assert (last, newest["d1"]) == (one - 1, later)
-    with paused_revision_read(url, reading, monkeypatch) as told:
+    with paused_revision_read(url, reading, monkeypatch) as result:
         number = first.write(partial(report, device_id="d0"))
-    last, newest = told.result(60)
+    last, newest = result.result(60)
     assert (last, newest["d0"]) == (later, number)
 
 
@@ -299,9 +299,9 @@ def test_resources_of_device_are_sorted_by_path(url, processes):
         databases.execute(url, "ANALYZE resources")
         found = reading.query(lambda session: devices.object_of(session, "d0"))
         assert found is not None
-        told = [resource.path for resource in found[1]]
-        assert told == sorted(told)
-    assert told == paths
+        found_paths = [resource.path for resource in found[1]]
+        assert found_paths == sorted(found_paths)
+    assert found_paths == paths
 
 
 def test_conflict_keys_are_locked_in_order_and_too_many_lock_exclusively():
@@ -318,9 +318,9 @@ def test_incremental_readers_miss_nothing_of_three_concurrent_writers(processes)
     chance = random.Random(7)
     expected: dict[str, list[tuple[int, bytes]]] = {device_id: [] for device_id in DEVICES}
 
-    def report_and_log(session: Session, number: int, told: list[str], app_id: str) -> list[tuple[str, int, bytes]]:
-        changes = [(device_id, report(session, device_id, b"%d" % number), b"%d" % number) for device_id in told]
-        end = logs.append(session, app_id, [(told[0], b"%d" % number)], kind="k", at=number, read_seq=0)
+    def report_and_log(session: Session, number: int, ids: list[str], app_id: str) -> list[tuple[str, int, bytes]]:
+        changes = [(device_id, report(session, device_id, b"%d" % number), b"%d" % number) for device_id in ids]
+        end = logs.append(session, app_id, [(ids[0], b"%d" % number)], kind="k", at=number, read_seq=0)
         assert end is not None
         return changes
 
@@ -333,21 +333,21 @@ def test_incremental_readers_miss_nothing_of_three_concurrent_writers(processes)
             copy |= dict(session.rows(newer, after=after))
             return session.last_revision()
 
-    def read_newer(told: list[int], app_id: str) -> None:
+    def read_newer(seqs: list[int], app_id: str) -> None:
         with processes[-1].read() as session:
-            told += [seq for seq, *_ in logs.read(session, app_id, len(told), 10_000, 1 << 30)[1]]
+            seqs += [seq for seq, *_ in logs.read(session, app_id, len(seqs), 10_000, 1 << 30)[1]]
 
     futures: list[tuple[int, str, Future[Any]]] = []
     copy: dict[str, bytes] = {}
     read: dict[str, list[int]] = {"a": [], "b": []}
     after, revisions = 0, []
     for number in range(240):
-        told = chance.sample(DEVICES, chance.randint(1, 3))
+        ids = chance.sample(DEVICES, chance.randint(1, 3))
         app_id = chance.choice("ab")
-        work = partial(report_and_log, number=number, told=told, app_id=app_id)
+        work = partial(report_and_log, number=number, ids=ids, app_id=app_id)
         database = chance.choice(processes)
         # Work with the application as its key, instead of all logs, appends concurrently.
-        future = database.submit(work, conflict_keys=None if chance.random() < 0.05 else (*told, app_id))
+        future = database.submit(work, conflict_keys=None if chance.random() < 0.05 else (*ids, app_id))
         futures.append((number, app_id, future))
         if number % 4 == 0:
             after = update_copy(copy, after)
@@ -359,11 +359,11 @@ def test_incremental_readers_miss_nothing_of_three_concurrent_writers(processes)
     after = update_copy(copy, after)
     assert revisions == sorted(revisions)
     assert after >= revisions[-1]
-    assert copy == {device_id: max(told)[1] for device_id, told in expected.items()}
-    for app_id, told in read.items():
-        read_newer(told, app_id)
-        assert told == list(range(1, 1 + sum(each == app_id for _, each, _ in futures)))
-    numbers = [revision for told in expected.values() for revision, _ in told]
+    assert copy == {device_id: max(changes)[1] for device_id, changes in expected.items()}
+    for app_id, seqs in read.items():
+        read_newer(seqs, app_id)
+        assert seqs == list(range(1, 1 + sum(each == app_id for _, each, _ in futures)))
+    numbers = [revision for changes in expected.values() for revision, _ in changes]
     assert len(set(numbers)) == len(numbers)
 
 

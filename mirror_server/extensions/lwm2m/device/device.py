@@ -48,8 +48,8 @@ _CURES = {
     "4.00": "a parameter of the registration is not valid, or this name is not allowed",
     "4.01": "this device is not allowed to register: check name, identity and key",
     "4.03": "this device is not allowed to register: check name, identity and key",
-    "4.04": "the server has no such registration, or is not an LwM2M server",
-    "4.05": "this is not an LwM2M server: check its address",
+    "4.04": "the server has no such registration, or is not a LwM2M server",
+    "4.05": "this is not a LwM2M server: check its address",
     "4.12": "this version of LwM2M is not supported: try another one",
     "4.13": "the device has too many resources for this server",
     "4.29": "too many registrations from this address: try again later",
@@ -88,7 +88,7 @@ class Behavior:
 
 
 class LwM2MDevice:
-    """An LwM2M 1.0 or 1.1 device over CoAP, on the event loop of its caller.
+    """A LwM2M 1.0 or 1.1 device over CoAP, on the event loop of its caller.
 
     It responds to requests and sends notifications of changes. The caller sets values and updates the registration.
 

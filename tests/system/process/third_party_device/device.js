@@ -1,11 +1,11 @@
-// A device of coap-node. It does what it reads, a line each, and writes a line for what came of it.
+// A device of coap-node. It reads a command per line, and writes a line with each result.
 "use strict";
 const readline = require("node:readline");
 const SmartObject = require("smartobject");
 const CoapNode = require("coap-node");
 
 const [name, port] = process.argv.slice(2);
-const tell = (what) => (error, answer) => console.log(`${what} ${error ? error.message : answer.status}`);
+const report = (command) => (error, response) => console.log(`${command} ${error ? error.message : response.status}`);
 
 const objects = new SmartObject();
 const state = { on: false };
@@ -31,14 +31,14 @@ objects.init("lightCtrl", 0, {
 
 const device = new CoapNode(name, objects, { lifetime: 300 });
 const commands = {
-  register: () => device.register("127.0.0.1", Number(port), tell("register")),
-  update: (lifetime) => device.update({ lifetime: Number(lifetime) }, tell("update")),
+  register: () => device.register("127.0.0.1", Number(port), report("register")),
+  update: (lifetime) => device.update({ lifetime: Number(lifetime) }, report("update")),
   set: (value) => {
     objects.set("temperature", 0, "sensorValue", Number(value));
-    // What is observed is told when it is read.
+    // A read sends the notification of an observed resource.
     objects.read("temperature", 0, "sensorValue", () => console.log("set"));
   },
-  leave: () => device.deregister(tell("leave")),
+  leave: () => device.deregister(report("leave")),
 };
 readline
   .createInterface({ input: process.stdin })
