@@ -116,6 +116,8 @@ async def test_a_handshake_has_its_time():
     async with listening(handshake_seconds=SHORT) as made:
         reader, _ = await made.connect()
         assert await ended(reader)
+        # On a busy machine a complete handshake can take longer than the short limit.
+        made.listener._handshake_seconds = NEVER_SECONDS
         assert await made.greeted()
 
 
