@@ -152,11 +152,11 @@ def path_patterns(paths: Sequence[str] | None) -> list[str] | None:
     """Return the patterns of resource paths; ``None`` for every path.
 
     Raises:
-        TypeError: One of them is not a text.
-        InvalidValue: They are one text, a ``*`` is not at the end of one, or one can match no path.
+        TypeError: They are one text instead of a list, or one of them is not a text.
+        InvalidValue: A ``*`` is not at the end of one, or one can match no path.
     """
     if isinstance(paths, str):
-        raise InvalidValue(f"paths={paths!r} is one text; give a list, paths=[{paths!r}]")
+        raise TypeError(f"paths={paths!r} must be a list of str; write paths=[{paths!r}]")
     try:
         return None if paths is None else [check_path_pattern(text("each of paths", pattern)) for pattern in paths]
     except ValueError as exc:

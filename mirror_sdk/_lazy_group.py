@@ -6,7 +6,7 @@ import codecs
 import errno
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.machinery import PathFinder
 from io import TextIOWrapper
@@ -76,6 +76,20 @@ class LazyGroup(click.Group):
         except KeyError:
             return None
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the first argument names, and the other arguments.
+
+        Raises:
+            UsageError: There is no such command; the message suggests similar ones.
+        """
+        name = args[0]
+        # click reports an unknown option, which stands in the same place.
+        if not ctx.resilient_parsing and not name.startswith("-") and self.get_command(ctx, name) is None:
+            ctx.fail(f"no command {name!r}.{did_you_mean(name, self.list_commands(ctx))}")
+        return super().resolve_command(ctx, args)
+
     def get_help(self, ctx: click.Context) -> str:
         """Return the help as wide as click makes it, without :mod:`shutil`, which click imports for the width."""
         if ctx.terminal_width is None:
@@ -95,6 +109,14 @@ class LazyGroup(click.Group):
             for helps in [_helps(module)]
             for name in names
         }
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a question with the known words that are similar to a mistyped one; empty if there are none."""
+    import difflib  # the help of a group does not need it
+
+    close = difflib.get_close_matches(word, known)
+    return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
 def _helps(module: str) -> dict[str, str]:

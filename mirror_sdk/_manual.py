@@ -11,6 +11,8 @@ from pathlib import Path
 
 import click
 
+from mirror_sdk._lazy_group import did_you_mean
+
 _EXAMPLE = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
 _LITERAL = re.compile(r"::$", re.MULTILINE)
 _ROLE = re.compile(r":([a-z]+):`~?([^`]+)`")
@@ -37,8 +39,11 @@ def show_topic(name: str | None, topics: Mapping[str, str], more: Callable[[], s
         click.echo(listed.getvalue(), nl=False)
         return
     if name not in topics:
-        unknown = f"no topic {name!r}; topics are {', '.join(topics)}. For a command use '{_command(name)} --help'"
-        raise click.UsageError(f"{unknown}. 'mirror help' describes the client, 'mirror-server help' the server.")
+        unknown = f"no topic {name!r}.{did_you_mean(name, topics)} Topics are {', '.join(topics)}."
+        raise click.UsageError(
+            f"{unknown} For a command use '{_command(name)} --help'. 'mirror help' describes the client, 'mirror-server"
+            " help' the server."
+        )
     text = _text_of(topics[name]) + more()
     if not sys.stdout.isatty():
         click.echo(text)

@@ -117,7 +117,8 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
             return self.resources[path]
         except KeyError:
             close = closest(str(path), self.resources)
-            raise UnknownResource(f"{self.device_id} has no resource {path!r}; {close}") from None
+            name = visible(self.endpoint_name or self.device_id)
+            raise UnknownResource(f"{name} has no resource {path!r}; {close}") from None
 
     @overload
     def get(self, key: str, /) -> Resource | None: ...

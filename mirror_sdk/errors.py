@@ -59,6 +59,7 @@ No message and no attribute contains an access key.
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -190,7 +191,9 @@ class BadRequest(APIError):
 class NoSuchResource(BadRequest, UnknownResource):
     """400 with the reason ``RESOURCE_NOT_FOUND``: the service does not know this resource of the device."""
 
-    hint: str = "client.devices.resources(device) returns those it has"
+    def __str__(self) -> str:
+        # The service names its route. The method of the client does the same.
+        return _LISTING.sub(r"client.devices.resources('\1') lists", super().__str__())
 
 
 class BeforeHistory(BadRequest):
@@ -354,43 +357,44 @@ def _after(attempts: int) -> str:
 
 def failure_reason(category: str, method: Method | None) -> str:
     """Describe why a device request failed and what to do next, by its category and method."""
-    unknown = "ask the operator of the device what this category means"
+    unknown = "the operator of the device may know what this category means"
     return _OTHER_HINTS.get((category, method)) or CATEGORY_HINTS.get(category, unknown)
 
 
 CATEGORY_HINTS = {
     "REQUEST_EXPIRED": (
-        "it was not delivered in time: the device was not connected, or did not answer an earlier request;"
+        "it was not delivered in time: the device was not connected, or did not respond to an earlier request;"
         " check that it is up, or give a larger expiry_seconds"
     ),
-    "DEVICE_REMOVED_REGISTRATION": "the device deregistered; ask again after its next registration",
+    "DEVICE_REMOVED_REGISTRATION": "the device deregistered; send the request again after its next registration",
     "RESOURCE_NOT_FOUND": "the device has no such resource; client.devices.resources(device_id) shows what it has",
     "METHOD_NOT_ALLOWED": "the resource does not allow this; it may be read-only",
-    "BAD_VALUE": "the device does not take this value; check its type and range",
-    "REJECTED": "the device refused; its own log may say why",
-    "PRECONDITION_FAILED": "the device is not in a state to do this now",
+    "BAD_VALUE": "the device does not accept this value; check its type and range",
+    "REJECTED": "the device rejected the request; its own log may say why",
+    "PRECONDITION_FAILED": "the device cannot do this in its current state",
     "TOO_LARGE": "the value is too large for the device; send less at once",
-    "UNSUPPORTED_CONTENT_TYPE": "the device does not read this content type; give another content_type",
-    "NOT_CONNECTED": "the device cannot be reached; ask again later",
-    "TIMEOUT": "the device did not answer in time; read the resource to see whether it acted",
+    "UNSUPPORTED_CONTENT_TYPE": "the device does not support this content type; give another content_type",
+    "NOT_CONNECTED": "the device cannot be reached; try again later",
+    "TIMEOUT": "the device did not respond in time; read the resource to see whether it acted",
 }
 """What to do next for each category of a failed device request, worded for a write."""
 
 _OTHER_HINTS: dict[tuple[str, Method | None], str] = {
     ("METHOD_NOT_ALLOWED", "GET"): "the resource cannot be read; it may be executable or write-only",
-    ("METHOD_NOT_ALLOWED", "POST"): "the resource cannot be executed; it may be one to be read or written",
+    ("METHOD_NOT_ALLOWED", "POST"): "the resource cannot be executed; it may be readable or writable",
     ("BAD_VALUE", "GET"): "the device does not understand the request",
-    ("BAD_VALUE", "POST"): "the device does not take this argument",
-    ("TOO_LARGE", "GET"): "the answer is too large for the device; read less at once",
+    ("BAD_VALUE", "POST"): "the device does not accept this argument",
+    ("TOO_LARGE", "GET"): "the response is too large for the device; read less at once",
     ("TOO_LARGE", "POST"): "the argument is too large for the device",
-    ("UNSUPPORTED_CONTENT_TYPE", "GET"): "the device does not answer in this content type; give another accept",
-    ("UNSUPPORTED_CONTENT_TYPE", "POST"): "the device takes no argument in text",
-    ("TIMEOUT", "GET"): "the device did not answer in time; ask again later",
-    ("TIMEOUT", "POST"): "the device did not answer in time; whether it acted is not known",
+    ("UNSUPPORTED_CONTENT_TYPE", "GET"): "the device cannot respond in this content type; give another accept",
+    ("UNSUPPORTED_CONTENT_TYPE", "POST"): "the device does not accept an argument as text",
+    ("TIMEOUT", "GET"): "the device did not respond in time; try again later",
+    ("TIMEOUT", "POST"): "the device did not respond in time; whether it acted is unknown",
 }
 """The same for reads and executions, where they need other words."""
 
 _RESOURCE_NOT_FOUND = "RESOURCE_NOT_FOUND"
+_LISTING = re.compile(r"\bGET /v2/endpoints/(\w+) lists")
 
 _BY_STATUS: dict[int, type[APIError]] = {
     400: BadRequest,

@@ -18,7 +18,7 @@ For example, ``--keep-log-bytes`` is ``MIRROR_KEEP_LOG_BYTES``. Separate several
   a proxy.
 - Database: ``--database``, ``sqlite:///FILE`` or ``postgresql://USER@HOST/NAME`` (extra ``postgresql``, PostgreSQL 14
   or newer). Start with SQLite, which needs no setup.
-- Retention of notifications per application: ``--keep-log-seconds``, ``--keep-log-bytes``.
+- Retention of notifications per application: ``--keep-log-seconds`` (``86400`` or ``24h``), ``--keep-log-bytes``.
 - Limits of a request: ``--max-body-bytes``, ``--request-timeout-seconds`` (the head, and then the body),
   ``--write-timeout-seconds`` (each 64 KiB of a response), ``--failed-keys-per-minute`` per address (an IPv6 ``/64``
   counts as one address).

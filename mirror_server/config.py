@@ -6,6 +6,7 @@ A setting is declared once, as a field of :class:`Settings` or of the settings o
 from __future__ import annotations
 
 import ipaddress
+import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import Field, dataclass, field, fields
@@ -125,6 +126,21 @@ def read_time(text: str) -> int:
     return int(found[1]) * _UNITS_SECONDS[found[2]]
 
 
+def read_seconds(text: str) -> float:
+    """Parse a duration of at least a second, as :func:`read_time` does, or a number of seconds.
+
+    Raises:
+        BadParameter: It is neither, or too short.
+    """
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = read_time(text)
+    if not 1 <= seconds < math.inf:
+        raise click.BadParameter(f"{text} must be at least a second, such as 86400, 12h or 7d")
+    return seconds
+
+
 def _is_manual(_context: click.Context, _parameter: click.Parameter, word: str) -> bool:
     return word == "manual"
 
@@ -165,8 +181,9 @@ class Settings:
     )
     keep_log_seconds: float = setting(
         24 * 3600,
-        "Seconds for which notifications are stored.",
-        type=click.FloatRange(min=1),
+        "How long notifications are stored: seconds, or a time such as 12h or 7d.",
+        type=read_seconds,
+        metavar="TIME",
     )
     keep_log_bytes: int = setting(
         50_000_000,

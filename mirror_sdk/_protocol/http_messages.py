@@ -78,8 +78,11 @@ def lost(operation: Operation[T], base_url: str, failure: httpx.RequestError, de
     was_sent = not isinstance(failure, (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError))
     if not hint and not was_sent:
         hint = proxy_hint(base_url)
-    if not hint and base_url == DEFAULT_BASE_URL and isinstance(failure, httpx.ConnectError):
-        hint = f"; no service at {base_url}: start 'mirror-server demo', or set {HOST_VARIABLE} to another address"
+    if not hint and isinstance(failure, httpx.ConnectError):
+        cure = f"Check its address, {HOST_VARIABLE}"
+        if base_url == DEFAULT_BASE_URL:
+            cure = f"Start 'mirror-server demo', or set {HOST_VARIABLE} to another address"
+        hint = f"; is the mirror running? {cure}"
     reason = f"{type(failure).__name__}: {visible_line(str(failure))}"
     error = ConnectionFailed(f"{request_line}: no response ({reason}){hint}")
     error.was_sent = was_sent

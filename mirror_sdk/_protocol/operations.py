@@ -354,7 +354,7 @@ def event_filters(
         TypeError: A single text was passed instead of a list of event types.
     """
     if isinstance(event_types, str):
-        raise TypeError(f"event_types={event_types!r} is one text; write [{event_types!r}]")
+        raise TypeError(f"event_types={event_types!r} must be a list of str; write [{event_types!r}]")
     # The end is exclusive, as for a history, and the instants of events are whole milliseconds.
     last = None if end is None else end - timedelta(milliseconds=1)
     same = conditions(None, date_time__gte=begin, date_time__lte=last, event_type__in=event_types and [*event_types])

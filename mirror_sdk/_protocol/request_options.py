@@ -78,5 +78,5 @@ def _read_revision(if_match: object) -> int:
             f"if_match={if_match!r} must be a revision, a Resource or a DesiredValue; 0 stands for one never written"
         )
     if not 0 <= int(if_match) < _MAX_REVISION:
-        raise InvalidValue(f"if_match={if_match} is no revision; read it from device[path].desired.revision")
+        raise InvalidValue(f"if_match={if_match} is not a revision; read it from device[path].desired.revision")
     return int(if_match)

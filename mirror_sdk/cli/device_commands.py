@@ -21,7 +21,7 @@ from mirror_sdk.cli.arguments import (
     timeout_option,
 )
 from mirror_sdk.cli.group import main
-from mirror_sdk.cli.output import Form, Row, attribute_rows, form_options, show
+from mirror_sdk.cli.output import Form, Row, attribute_rows, form_options, one_of, show
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.resource import Resource
 from mirror_sdk.values import PythonValue, Value, decode_many, parse_value, plain_text
@@ -60,7 +60,7 @@ def _attribute(text: str) -> tuple[str, str]:
 @main.command()
 @state_option
 @click.option("--type", "endpoint_type", help="Only devices of this endpoint type.")
-@click.option("--query", metavar="NAME", help="Only devices that the filter saved under this name selects.")
+@click.option("--query", metavar="NAME", help="Only devices selected by the saved filter with this name.")
 @click.option(
     "--where",
     type=_attribute,
@@ -281,8 +281,7 @@ def subscribe(device: str, path: str, end: bool) -> None:
 
 
 @main.command()
-@click.option("--add", "change", flag_value="add", help="Add the rule of --device, --type and --path.")
-@click.option("--remove", "change", flag_value="remove", help="Remove this rule.")
+@one_of("change", add="Add the rule of --device, --type and --path.", remove="Remove this rule.")
 @click.option("--device", metavar="PATTERN", help="Only devices with this id or endpoint name, such as 'light-*'.")
 @click.option("--type", "endpoint_type", metavar="PATTERN", help="Only devices of this endpoint type.")
 @patterns_option
@@ -290,7 +289,8 @@ def subscribe(device: str, path: str, end: bool) -> None:
 def rules(change: str | None, device: str | None, endpoint_type: str | None, paths: Sequence[str], form: Form) -> None:
     """List, add or remove the presubscription rules of this key, which all users of the key share.
 
-    A rule subscribes to resources of the present devices and of those that register later. Other rules do not change.
+    A rule subscribes to resources of registered devices, and of devices that register later. Other rules do not
+    change.
 
     \b
       mirror rules --add --type Light --path '/3311/*'

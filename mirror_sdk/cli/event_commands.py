@@ -41,7 +41,7 @@ def watch(device: str | None, paths: Sequence[str], limit: int | None, timeout: 
     """Show events as they arrive, until Ctrl-C.
 
     A value arrives when it changes and a rule or a subscription of the key covers it: see 'mirror rules' and 'mirror
-    subscribe'. If the clock of a demo is manual, values only change when it is advanced.
+    subscribe'. With the manual clock of a demo, values change only when the clock is advanced.
 
     If the mirror becomes unreachable, a message says so on standard error. The watch continues when the mirror is back,
     and no event in between is lost.

@@ -67,11 +67,12 @@ _NOT_ALL = 1
 def plan(file: Path, is_applied: bool, undo_file: Path | None, read_first: bool, form: Form, **limits: Any) -> None:
     """Check the writes in FILE, a CSV with the columns device, path and value, and send them with --apply.
 
-    FILE is in UTF-8, with commas, semicolons or tabs between its columns. Numbers have a decimal point, also between
-    semicolons.
+    FILE is in UTF-8, with commas, semicolons or tabs between its columns. Write numbers with a decimal point, also
+    between semicolons.
 
-    The exit status is 1 if a write is rejected, and with --apply if any write has not succeeded yet: a device that
-    sleeps accepts its write at its next contact. Ctrl-C stops sending. The result of each write is always listed.
+    The exit status is 1 if a write is rejected, and with --apply if any write has not succeeded yet: a device in queue
+    mode sleeps, and gets its write at its next contact. Ctrl-C stops sending. The result of each write is always
+    listed.
 
     \b
       mirror plan wanted.csv

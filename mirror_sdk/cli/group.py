@@ -40,24 +40,23 @@ _WAITING_ADVICE = (
 _SHELL_PHRASES = [
     (r"\ballow_read_only=True", "--allow-read-only"),
     (r"\bgive a larger expiry_seconds", "give a larger --expiry-seconds"),
-    (r"\bexpiry_seconds= makes", "--expiry-seconds makes"),
+    (r"\bexpiry_seconds= shortens", "--expiry-seconds shortens"),
     (
-        r"ask the same handle again, give a longer timeout, or take it up from anywhere with (?=client\.)",
-        "give a longer --timeout, or take it up in Python with ",
+        r"wait again with the same handle, give a longer timeout, or resume it anywhere with (?=client\.)",
+        "give a longer --timeout, or resume it in Python with ",
     ),
     (r"\bgive a longer timeout=", "give a longer --timeout before the command"),
     (r"\bwith expiry_seconds$", "with --expiry-seconds"),
-    (r"\bGET /v2/endpoints/(\w+) lists", r"'mirror get \1' lists"),
-    (r"; client\.devices\.resources\(device\) returns those it has", ""),
+    (r"\bclient\.devices\.resources\('(\w+)'\) lists", r"'mirror get \1' lists"),
     (r"; pass error\.oldest_at .* starts there", ""),
     (r"\bGET /v3/devices lists", "'mirror devices' lists"),
     (r"\bclient\.devices\.resources\(device(_id)?\) shows", "'mirror get DEVICE' shows"),
-    (r"\bclient\.devices\.list\(\) shows", "'mirror devices' shows"),
+    (r"\bclient\.devices\.list\(\) (shows|returns)", "'mirror devices' shows"),
     (r"\bif_match=(\d+) is not a revision; .*", r"--if-match \1 is not a revision; 'mirror get --json' shows it"),
     (r"^rule 0\.endpoint_name:", "--device:"),
     (r"^rule 0\.endpoint_type:", "--type:"),
     (r"\bclient\.record\(.*\) starts", "'mirror record FOLDER' starts"),
-    (r"\bclient\.subscriptions\.rules\.list\(\) shows", "'mirror rules' shows"),
+    (r"\bclient\.subscriptions\.rules\.list\(\) (shows|returns)", "'mirror rules' shows"),
     (r"\bcanary=(?=\d)", "--canary "),
     (r"\bapply\(\) sends", "--apply sends"),
     (r"\bapply\(\) looks again", "'mirror requests' shows what waits"),
@@ -135,12 +134,12 @@ def in_words_of_the_shell(message: str) -> str:
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
-    help="The most seconds that each call of the mirror may take in total. By default 30.",
+    help="Time limit of each call to the mirror in seconds, with all retries. By default 30.",
 )
 @click.option(
     "--max-retries",
     type=click.IntRange(min=0),
-    help="How often a call is repeated if the mirror is busy or unreachable. By default 2.",
+    help="How many times a call is retried if the mirror is busy or unreachable. By default 2.",
 )
 def main(timeout: float | None, max_retries: int | None) -> None:
     """Use a device state mirror.

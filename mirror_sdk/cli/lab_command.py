@@ -44,7 +44,7 @@ from mirror_sdk.lab.real_devices import LabDevices
 @click.option(
     "--coap",
     is_flag=True,
-    help="Also start four real devices: programs that use CoAP from this machine, and end with the mirror.",
+    help="Also start four programs that act as real devices over CoAP on this machine. They end with the mirror.",
 )
 @click.option("--port", type=click.IntRange(0, 65535), help="Port of JupyterLab. By default 8888 or the next free one.")
 @click.option("--no-browser", is_flag=True, help="Do not open a browser. JupyterLab prints the address to open.")
@@ -64,7 +64,7 @@ def lab(
     of the mirror's page, which a tile in JupyterLab's launcher opens too. JupyterLab does not fetch news, and trusts
     the notebooks until they are changed.
 
-    The mirror ends with JupyterLab, and its data are lost unless --database names a file to store them in. Its time is
+    The mirror ends with JupyterLab, and its data is lost unless --database names a file to store them in. Its time is
     simulated: it starts on Monday 5 January 2026, 08:00 UTC, passes at the usual pace, and a notebook can advance it
     by hours at once.
 

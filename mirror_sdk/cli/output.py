@@ -27,11 +27,31 @@ Form = Literal["json", "csv"] | None
 Row = Mapping[str, object]
 
 
-def form_options(command: Command) -> Command:
-    """Add the options ``--json`` and ``--csv``, as the parameter ``form``."""
-    for form, name in (("csv", "CSV in UTF-8"), ("json", "JSON")):
-        command = click.option(f"--{form}", "form", flag_value=form, help=f"Print {name} instead of a table.")(command)
-    return command
+def one_of(parameter: str, **helps: str) -> Callable[[Command], Command]:
+    """Return a decorator that adds flags of which at most one may be set.
+
+    Args:
+        parameter: The parameter of the command, which gets the name of the flag, or ``None``.
+        helps: The help of each flag, by its name.
+    """
+
+    def choose(context: click.Context, flag: click.Parameter, is_set: bool) -> None:
+        chosen = context.params.setdefault(parameter, None)
+        if is_set and chosen is not None:
+            raise click.UsageError(f"--{chosen} and --{flag.name} cannot be combined; remove one of them")
+        if is_set:
+            context.params[parameter] = flag.name
+
+    def add(command: Command) -> Command:
+        for name, text in reversed(helps.items()):
+            option = click.option(f"--{name}", is_flag=True, expose_value=False, callback=choose, help=text)
+            command = option(command)
+        return command
+
+    return add
+
+
+form_options = one_of("form", json="Print JSON instead of a table.", csv="Print CSV in UTF-8 instead of a table.")
 
 
 def attribute_rows(objects: Iterable[object], names: Sequence[str]) -> list[dict[str, object]]:

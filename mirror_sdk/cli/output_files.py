@@ -22,7 +22,7 @@ max_snapshot_bytes_option = click.option(
     type=click.IntRange(min=1),
     default=DEFAULT_MAX_SNAPSHOT_BYTES,
     show_default=True,
-    help="The most bytes that the snapshot may have after decompression.",
+    help="Maximum size of the snapshot after decompression, in bytes.",
 )
 
 

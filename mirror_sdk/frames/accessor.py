@@ -380,7 +380,7 @@ class MirrorAccessor(HistoryMethods):
 
         Raises:
             ImportError: matplotlib is not installed.
-            InvalidValue: ``paths`` is one text, or a pattern is not one.
+            InvalidValue: A pattern is not one.
 
         >>> client.notifications.events_frame(after=0, timeout=0).mirror.plot_timeline().get_xlabel()
         'changed at (UTC)'

@@ -50,8 +50,7 @@ def state_frame(
         ``devices`` (how many), ``complete`` and ``server``; pandas writes it into Parquet files.
 
     Raises:
-        InvalidValue: ``taken_at`` is naive, ``tz`` is not a time zone, or ``paths`` is one text or has a ``*`` that is
-            not at its end.
+        InvalidValue: ``taken_at`` is naive, ``tz`` is not a time zone, or a pattern has a ``*`` that is not at its end.
 
     Source: specification 2.2; wire.md 1.
     """

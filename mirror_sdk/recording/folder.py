@@ -63,8 +63,11 @@ class RecordingFolder:
         self.events: int = 0
         self._last: Span | None = None
         _require_recording_or_nothing(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        layout.sidecar_of(folder).mkdir(exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            layout.sidecar_of(folder).mkdir(exist_ok=True)
+        except OSError as exc:
+            raise InvalidValue(f"cannot create {folder}: {exc.strerror}; give a folder where you may write") from exc
         self._lock = FileLock(layout.lock_path(folder), thread_local=False)
         # Lock before reading: a running recorder would change the files.
         try:

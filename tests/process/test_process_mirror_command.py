@@ -152,8 +152,8 @@ def test_no_answer_in_time_is_status_3(run, application, light):
     application.patch_device(light, online=False)
     result = run("read", light, LEVEL, "--timeout", "0", status=3)
     assert "may still finish: it waits until " in result.stderr
-    assert "(--expiry-seconds makes that less) for the device, or behind an earlier request" in result.stderr
-    assert "; give a longer --timeout, or take it up in Python with client.requests.resume(" in result.stderr
+    assert "(--expiry-seconds shortens that) for the device, or for an earlier request" in result.stderr
+    assert "; give a longer --timeout, or resume it in Python with client.requests.resume(" in result.stderr
     assert result.stderr.endswith("'mirror devices --connections' whether the device can be reached\n")
     (waiting,) = [row for row in json.loads(run("requests", "--json").stdout) if row["device_id"] == light]
     assert (waiting["method"], waiting["uri"], waiting["state"]) == ("GET", LEVEL, "waiting")

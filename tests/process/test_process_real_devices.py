@@ -90,7 +90,9 @@ def test_a_kill_with_observations_and_commands_under_way_loses_nothing_and_execu
     assert application.response("under-way")["status"] == 200
     executed = application.response("executed")
     assert (executed["status"], executed["error"]) == (504, "TIMEOUT")
-    assert len({asked.number for asked in awake[1].asked if asked.code == POST and asked.path == REBOOT}) == 1
+    assert (
+        len({request.number for request in awake[1].requests if request.code == POST and request.path == REBOOT}) == 1
+    )
     send_until(asleep, asleep.update(), lambda: asleep.values[SWITCH] == "1")
     assert application.response("to-the-sleeper")["status"] == 200
     assert awake[0].values[SWITCH] == "1"

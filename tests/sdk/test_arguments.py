@@ -40,6 +40,8 @@ CALLS = {
     "several names": (lambda c, d: c.devices.list(endpoint_name=["a"]), ValueError, "write endpoint_name__in"),
     "no number of events": (lambda c, d: c.events(limit=1.5), InvalidValue, "limit=1.5 must be a whole number"),
     "no time for events": (lambda c, d: c.events(timeout=None), InvalidValue, "timeout=None must be a number"),
+    "one device for a list": (lambda c, d: c.state_frame("light-01"), TypeError, "write devices=['light-01']"),
+    "one path for a list": (lambda c, d: c.state_frame(paths="/3303/*"), TypeError, "paths='/3303/*' must be a list"),
     "no devices in a table": (lambda c, d: c.state_frame([None]), TypeError, "each of devices must be a str"),
     "a pattern that matches no path": (lambda c, d: c.state_frame(paths=["3303"]), InvalidValue, "'3303' matches no"),
     "a callback that is none": (lambda c, d: c.watch(3), TypeError, "callback=3 cannot be called"),

@@ -90,7 +90,7 @@ def no_mirror(monkeypatch, no_environment):
 
 
 def check_told(message):
-    for told in (f"no service at {DEFAULT_BASE_URL}", "API_HOST", "mirror-server demo"):
+    for told in (f"{DEFAULT_BASE_URL}/v", "is the mirror running?", "API_HOST", "mirror-server demo"):
         assert told in message
     assert KEY not in message
 
@@ -103,6 +103,7 @@ def test_without_a_server_both_clients_name_the_address(no_mirror, client_of):
     with pytest.raises(ConnectionFailed, match=r"^((?!demo).)*$") as failure:
         client_of("http://127.0.0.1:9", KEY, max_retries=0).get_device("0" * 32)
     assert f"http://127.0.0.1:9/v3/devices/{'0' * 32}/echo: no response" in str(failure.value)
+    assert str(failure.value).endswith("; is the mirror running? Check its address, API_HOST")
 
 
 @pytest.mark.parametrize("program", [[mirror, "devices"], [example_app.main]])

@@ -101,7 +101,7 @@ def test_an_unknown_path_lists_close_ones():
     with pytest.raises(UnknownResource) as missing:
         device["/3303/0/5702"]
     assert isinstance(missing.value, KeyError)
-    told = r"015f00 has no resource '/3303/0/5702'; close to it: /3303/0/570[01], /3303/0/570[01]"
+    told = r"sensor-1 has no resource '/3303/0/5702'; close to it: /3303/0/570[01], /3303/0/570[01]"
     assert re.fullmatch(told, str(missing.value))
     with pytest.raises(KeyError, match="none of the 0 known ones"):
         device_object()["/3303/0/5700"]

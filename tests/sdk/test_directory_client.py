@@ -116,7 +116,7 @@ def test_events_are_listed_and_tabled(client, simulator, device_id):
     assert len(client.devices.events_frame([])) == 0
     with pytest.raises(UnknownDevice):
         client.devices.events(["nobody"])
-    with pytest.raises(TypeError, match="one text"):
+    with pytest.raises(TypeError, match="must be a list of str"):
         client.devices.events(event_types="expired")
     with pytest.raises(ValueError, match="no time zone"):
         client.devices.events(begin=datetime(2026, 1, 1))

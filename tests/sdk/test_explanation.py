@@ -127,7 +127,7 @@ def test_the_result_of_the_last_write(client, simulator, device_id, explained):
     explained(LEVEL, "The reported value is older than that write: the device has reported nothing since.")
     simulator.set_response_mode(device_id, "reject")
     client.requests.begin_write(device_id, LEVEL, 40).exception()
-    explained(LEVEL, "The last write, of 40, failed at", "REJECTED, the device refused")
+    explained(LEVEL, "The last write, of 40, failed at", "REJECTED, the device rejected")
     assert client.get_device(device_id)[LEVEL].desired.category == "REJECTED"
     simulator.set_response_mode(device_id, "normal")
     client.write_value(device_id, LEVEL, 40)

@@ -38,12 +38,13 @@ def test_only_the_writing_application_sees_why_its_write_failed(client, other, d
     own, others = (each.get_device(device_id)[LEVEL].desired for each in (client, other))
     assert own.status is others.status is DesiredStatus.FAILURE
     assert (own.category, others.category) == ("REJECTED", None)
-    assert "REJECTED, the device refused" in str(client.devices.explain(device_id, LEVEL))
+    assert "REJECTED, the device rejected" in str(client.devices.explain(device_id, LEVEL))
     told = str(other.devices.explain(device_id, LEVEL))
     assert "only the application that requested it can see why" in told
     assert "REJECTED" not in told
     pd.testing.assert_frame_equal(client.fleet.snapshot(), other.fleet.snapshot())
-    assert client.requests.frame([failed])["reason"].tolist() == ["the device refused; its own log may say why"]
+    (reason,) = client.requests.frame([failed])["reason"]
+    assert reason == "the device rejected the request; its own log may say why"
     assert events_frame(client.events(timeout=0, after=0))["category"].dropna().tolist() == ["REJECTED"]
     assert events_frame(other.events(timeout=0, after=0))["category"].dropna().tolist() == []
 

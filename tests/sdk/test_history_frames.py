@@ -65,7 +65,7 @@ def test_every_member_has_its_column():
     assert (registered["endpoint_name"], registered["received_at"]) == ("Hall", end)
     assert [write[name] for name in asked if name != "value"] == ["write", "failure", "TIMEOUT", NOON]
     assert write["value_num"] == 7
-    assert write["reason"] == "the device did not answer in time; read the resource to see whether it acted"
+    assert write["reason"] == "the device did not respond in time; read the resource to see whether it acted"
     assert frame["revision"].tolist() == [1, 2, 3]
     assert frame.attrs["mirror"] == {"server": "here", "devices": 1, "complete": False}
     assert frame["status"].cat.ordered

@@ -146,6 +146,8 @@ def test_a_file_and_a_folder_of_other_things_are_left_alone_and_one_that_was_rem
         client.record(tmp_path / "file")
     with pytest.raises(InvalidValue, match="holds other files"):
         client.record(tmp_path)
+    with pytest.raises(InvalidValue, match=r"cannot create /proc/run: .*; give a folder where you may write"):
+        client.record("/proc/run")
     assert (tmp_path / "file").read_text() == "mine"
     assert not sidecar_of(tmp_path).exists()
     with pytest.raises(InvalidValue, match="needs a folder next to it"):

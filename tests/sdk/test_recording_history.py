@@ -79,7 +79,6 @@ def test_invalid_arguments_are_rejected(recorded):
         ({"begin": datetime(2026, 1, 1, tzinfo=UTC)}, "lies before the recording, which begins at"),
         ({"begin": datetime(2026, 1, 1)}, "no time zone"),
         ({"devices": ["nobody"]}, "the recording has no device 'nobody'; none|close"),
-        ({"paths": TEMPERATURE}, "one text"),
         ({"limit": -1}, "limit=-1"),
         ({"tz": "Nowhere"}, "time zone"),
     ):

@@ -119,7 +119,7 @@ def _next_contact(request: AcceptedRequest | UnacceptedRequest) -> str:
 
 def _failure(request: AcceptedRequest | UnacceptedRequest) -> str:
     if isinstance(request, UnacceptedRequest):
-        return f"{request.rejection_reason}: the service refused it"
+        return f"{request.rejection_reason}: the service rejected it"
     failure = request.read_failure(request.response) if request.response else None
     return f"{failure.category}: {failure.hint}" if failure else ""
 

@@ -1,4 +1,4 @@
-"""Presubscription rules for devices that are already registered: ``PUT /v2/subscriptions?apply=now``.
+"""Presubscription rules applied at once to registered devices: ``PUT /v2/subscriptions?apply=now``.
 
 Without ``apply`` rules are checked when a device next registers or updates its registration. A thread applies them in
 batches, and continues after a restart. Start reading with ``applier``.

@@ -21,7 +21,7 @@ from mirror_server.hooks import open_database
 
 @main.group()
 def devices() -> None:
-    """Create, list, revoke and rename the pre-shared keys of real devices, which connect over DTLS ('run --coaps')."""
+    """Add, list, revoke and rename the pre-shared keys of real devices, which connect over DTLS ('run --coaps')."""
 
 
 @devices.command("add")
@@ -33,7 +33,7 @@ def devices() -> None:
 )
 @database_option
 def add_device(endpoint_name: str, identity: str | None, database_url: str) -> None:
-    """Create the key of the device that registers as ENDPOINT_NAME, and print it with instructions.
+    """Add a key for the device that registers as ENDPOINT_NAME, and print it with instructions.
 
     The key is printed only once. The server can keep running.
     """

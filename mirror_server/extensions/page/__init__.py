@@ -1,4 +1,4 @@
-"""The web page at ``/``, and the reference at ``/reference/``.
+"""The web page at ``/``, and the reference of the Python packages at ``/reference/``.
 
 A browser runs the page from the folder ``files``; it calls the interface like any client. Sphinx builds the reference,
 which is optional. Start reading with ``page``.

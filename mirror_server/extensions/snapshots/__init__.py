@@ -1,4 +1,4 @@
-"""The fleet snapshot: all device objects of a selection, as of the same instant, in one response.
+"""The fleet snapshot: every device object of a selection, all as of one instant, in one response.
 
 The response is NDJSON or an Arrow stream. It is sent while it is read from one consistent state of the database. The
 history uses ``arrow`` too. Start reading with ``service``, then ``views``.

@@ -328,7 +328,7 @@ def test_a_write_ends_as_a_requests_table(new_model, client, simulator, lights):
         ("light-1", Status.FAILED.text),
         ("light-2", Status.SUCCESS.text),
     ]
-    assert reasons(model)["light-1"] == "REJECTED: the device refused; its own log may say why"
+    assert reasons(model)["light-1"] == "REJECTED: the device rejected the request; its own log may say why"
     assert model.status_text == "Done: 3 of 3 writes ended, 2 with success, 1 with failure."
     assert client.read_value(lights[0], LEVEL) == 40
     assert not model.can_apply

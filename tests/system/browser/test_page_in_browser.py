@@ -348,7 +348,7 @@ def test_a_device_is_read_written_and_executed_and_answers_on_the_page(visit: Vi
     application.patch_device(light, answer="reject")
     typed.fill("72")
     visit.press("Write")
-    expect(visit.answer).to_contain_text("Write of 72 %: failed. REJECTED, the device rejected it")
+    expect(visit.answer).to_contain_text("Write of 72 %: failed. REJECTED, the device rejected")
     expect(page.locator("#resources .why")).to_contain_text("The write of 72 % failed: REJECTED")
     visit.press("Acknowledge failure")
     expect(page.locator("#resources .why")).to_contain_text("test acknowledged it ")

@@ -10,8 +10,9 @@ The device uses the models of the simulated devices: the same ``--seed`` and nam
 its registration after half its lifetime, and registers again if the server no longer knows it. If it gets no response,
 it retries with growing pauses (5 to 300 s). Ctrl-C deregisters it.
 
-With ``--queue`` it sleeps from 93 s after its last message, and makes contact every 15 minutes. Each device has its own
-schedule, so its first sleep can be shorter. ``--count 20 --kind mixed`` runs 20 devices of all kinds in one process.
+With ``--queue`` it is in queue mode: it sleeps from 93 s after its last message, and makes contact every 15 minutes.
+Each device has its own schedule, so its first sleep can be shorter. ``--count 20 --kind mixed`` runs 20 devices of all
+kinds in one process.
 
 DTLS
 ----

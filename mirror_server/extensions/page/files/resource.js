@@ -6,16 +6,16 @@ const STATUSES = ["pending", "success", "failure"];
 // After these failures it is unknown whether the device acted.
 const UNCERTAIN = ["DEVICE_REMOVED_REGISTRATION", "NOT_CONNECTED", "TIMEOUT"];
 const WHY = {
-  REQUEST_EXPIRED: "not delivered in time: the device was offline, or did not respond to an earlier request",
+  REQUEST_EXPIRED: "not delivered in time: the device was not connected, or did not respond to an earlier request",
   DEVICE_REMOVED_REGISTRATION: "the device deregistered; send the request again after its next registration",
   RESOURCE_NOT_FOUND: "the device has no such resource",
   METHOD_NOT_ALLOWED: "the resource does not allow this",
   BAD_VALUE: "the device does not accept this value; check its type and range",
-  REJECTED: "the device rejected it; its own log may say why",
-  PRECONDITION_FAILED: "the device is not in a state to do this now",
+  REJECTED: "the device rejected the request; its own log may say why",
+  PRECONDITION_FAILED: "the device cannot do this in its current state",
   TOO_LARGE: "the value is too large for the device",
   UNSUPPORTED_CONTENT_TYPE: "the device does not support this content type",
-  NOT_CONNECTED: "the device cannot be reached; send the request again later",
+  NOT_CONNECTED: "the device cannot be reached; try again later",
   TIMEOUT: "the device did not respond in time; a read shows whether it acted",
 };
 

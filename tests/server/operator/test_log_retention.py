@@ -1,0 +1,13 @@
+"""How long the log is kept: the forms in which the option accepts the time."""
+
+import pytest
+from click import BadParameter
+
+from mirror_server.config import read_seconds
+
+
+def test_log_retention_accepts_seconds_and_times():
+    assert [read_seconds(text) for text in ("86400", "0.5e2", "12h", "7d")] == [86400, 50, 43200, 604800]
+    for text in ("0", "0.5", "nan", "inf", "a day"):
+        with pytest.raises(BadParameter):
+            read_seconds(text)
