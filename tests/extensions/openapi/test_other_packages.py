@@ -16,11 +16,11 @@ def blueprints():
 
 
 @routes.get("/farewell")
-@requires(query=("whom",))
+@requires(query=("visitor",))
 @described(
     "Operation",
     ResponseSpec(200, "It is taken.", object_like({"goodbye": "you"})),
-    parameters=(Parameter("whom", "Who leaves.", TEXT),),
+    parameters=(Parameter("visitor", "The visitor who leaves.", TEXT),),
     is_extension=True,
 )
 def take_leave():
@@ -38,9 +38,7 @@ def say_nothing():
 """
 
 
-def test_what_another_package_describes_is_in_the_description_and_what_it_does_not_is_served_all_the_same(
-    install, new_server
-):
+def test_views_of_other_packages_are_described_if_they_have_a_description(install, new_server):
     install("farewell", FAREWELL)
     server = new_server()
     assert server.call(None, "GET", "/silence").status_code == 200
