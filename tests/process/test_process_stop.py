@@ -1,4 +1,4 @@
-"""SIGTERM during all kinds of work: the server ends soon and in order, loses nothing, and continues at the next start."""
+"""SIGTERM during all kinds of work: the server ends soon and in order, loses nothing, and continues at its start."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def submit(server, bridge, key, device, body=READ, query=b"", *, ends="sent"):
     """Place a request through the bridge; gives how many waited for devices when the 202 was given to be sent.
 
     Args:
-        ends: ``sent`` if the response is sent, ``disconnected`` if its client leaves before, ``interrupted`` if sending fails.
+        ends: The response is ``sent``, its client is ``disconnected`` before that, or sending is ``interrupted``.
     """
     waited = []
 

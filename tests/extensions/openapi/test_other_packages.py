@@ -19,14 +19,14 @@ def blueprints():
 @requires(query=("visitor",))
 @described(
     "Operation",
-    ResponseSpec(200, "It is taken.", object_like({"goodbye": "you"})),
+    ResponseSpec(200, "Done.", object_like({"goodbye": "you"})),
     parameters=(Parameter("visitor", "The visitor who leaves.", TEXT),),
     is_extension=True,
 )
 def take_leave():
     \"\"\"Take leave.
 
-    Of ``whom`` there is.
+    Ends the visit.
     \"\"\"
     return {"goodbye": "you"}
 
@@ -44,8 +44,8 @@ def test_views_of_other_packages_are_described_if_they_have_a_description(instal
     assert server.call(None, "GET", "/silence").status_code == 200
     paths = server.call(None, "GET", "/openapi.json").json["paths"]
     farewell = paths["/farewell"]["get"]
-    assert (farewell["summary"], farewell["description"]) == ("Take leave", "Of `whom` there is.")
-    assert [one["name"] for one in farewell["parameters"]] == ["whom"]
+    assert (farewell["summary"], farewell["description"]) == ("Take leave", "Ends the visit.")
+    assert [one["name"] for one in farewell["parameters"]] == ["visitor"]
     assert "/silence" not in paths
 
 
