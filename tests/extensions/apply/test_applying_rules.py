@@ -193,7 +193,7 @@ def test_rules_are_applied_to_the_devices_that_are_registered(server: Any, key: 
 
 
 @pytest.mark.parametrize(("answer", "state"), [("reject", "refused"), ("silent", "asked")])
-def test_what_was_refused_or_not_answered_is_asked_again(
+def test_subscriptions_that_were_rejected_or_timed_out_are_retried(
     server: Any, key: str, device: str, answer: str, state: str
 ) -> None:
     server.patch(key, device, answer=answer)
@@ -233,7 +233,7 @@ def test_description_names_the_parameter(server: Any) -> None:
     assert "apply=now" in described["description"]
 
 
-def test_the_rules_of_one_application_ask_nothing_again_for_another(
+def test_rules_of_one_application_retry_no_subscriptions_of_another(
     server: Any, key: str, other: str, device: str
 ) -> None:
     server.patch(key, device, answer="reject")
@@ -242,7 +242,7 @@ def test_the_rules_of_one_application_ask_nothing_again_for_another(
     server.put_rules(other, {"resource-path": ["/3303/1/*"]}, query=NOW)
     assert state_of(server, key, device) == "refused"
     server.put_rules(other, {}, query=NOW)
-    # The device observes it now, for whomever it was asked.
+    # The device already observes it for another application.
     assert state_of(server, key, device) == "active"
 
 

@@ -44,7 +44,7 @@ def test_a_websocket_or_stream_of_an_ended_key_is_sent_nothing_more(server, key,
     assert (stream.next_events(), stream.is_over) == (b"", True)
 
 
-def test_a_stream_ends_where_the_log_of_a_revoked_key_is_gone(server, key, app_id):
+def test_stream_ends_if_the_log_of_a_revoked_key_was_deleted(server, key, app_id):
     server.add_device(key, "sensor-1")
     stream = event_stream.EventStream(server.services.log, app_id, server.services.log.last_seq(app_id))
     done(server.settings.database_url, "keys", "revoke", app_id)

@@ -18,7 +18,7 @@ def register(server, key):
 
 
 def state(server, key):
-    """What the channel is told to be; ``None`` where there is none."""
+    """Return the state of the channel; ``None`` if there is none."""
     answer = server.call(key, "GET", CHANNEL)
     assert answer.status_code in (200, 404)
     return answer.json["status"] if answer.status_code == 200 else None
@@ -41,7 +41,7 @@ def close(server, socket):
     assert server.services.database.settle(60)
 
 
-def test_a_channel_that_no_websocket_was_opened_for_is_kept_for_a_day_after_its_last_registration(server, key, connect):
+def test_unused_channel_is_stored_for_a_day_after_its_last_registration(server, key, connect):
     assert register(server, key) == 201
     for _ in range(2):
         server.advance(key, DAY)
@@ -87,7 +87,7 @@ def test_a_websocket_that_a_restart_ended_counts_until_then(server, key, connect
     assert state(server, key) is None
 
 
-def test_what_became_due_while_the_server_was_down_is_removed_at_its_start(server, key, restart_later):
+def test_channels_that_expired_while_the_server_was_down_are_removed_at_its_start(server, key, restart_later):
     register(server, key)
     restart_later(DAY + 1)
     assert state(server, key) is None

@@ -2,7 +2,7 @@
 
 import threading
 
-from test_websocket_takes_a_place import APPLICATION, REPLACED, closing, connect, register
+from test_websocket_replacement import APPLICATION, REPLACED, closing, connect, register
 from waits import PATIENCE_SECONDS
 
 from mirror_server.extensions.streams.websockets import Websockets

@@ -1,4 +1,4 @@
-"""Of the connections of one websocket channel the newest stays, and begins behind the position of the channel.
+"""Of the connections of one websocket channel the newest stays, and starts after the position of the channel.
 
 In whichever order the effects of a transaction come.
 """
@@ -70,7 +70,7 @@ def test_connection_that_begins_while_the_channel_is_queried_stays(server, monke
     assert [closing(socket) for socket in opened] == [REPLACED, None]
 
 
-def test_a_websocket_begins_behind_its_position_before_other_effects_of_the_transaction(server, hold_writer):
+def test_websocket_starts_after_its_position_before_other_effects_of_the_transaction(server, hold_writer):
     services, database = server.services, server.services.database
     services.log.ensure_log(APPLICATION)
     register(services)
