@@ -332,7 +332,7 @@ def responses_added(
 
 
 class Handling(NamedTuple):
-    """How an extension takes part in a device request.
+    """The part of an extension in a device request.
 
     Attributes:
         check: Called in the transaction that queues the request, unless its async-id was used before. It may raise

@@ -232,7 +232,7 @@ class AsyncDeviceMethods:
         Source: specification 3.1.
 
         >>> await client.plan([(light, "/3311/0/5851", 40), (light, "/3311/0/5850", "on")])
-        <AsyncPlan: 1 to write, 1 refused; 1 cannot be undone; nothing was sent, apply() sends>
+        <AsyncPlan: 1 to write, 1 rejected; 1 cannot be undone; nothing was sent, apply() sends>
         >>> await client.plan([(light, "/3311/0/5851", 40)], read_first=True)
         <AsyncPlan: 1 to write; nothing was sent, apply() sends>
         >>> dim = (await client.fleet.snapshot()).query("path == '/3311/0/5851' and reported_num < 20")

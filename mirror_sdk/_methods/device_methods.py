@@ -233,7 +233,7 @@ class DeviceMethods:
         Source: specification 3.1.
 
         >>> client.plan([(light, "/3311/0/5851", 40), (light, "/3311/0/5850", "on")])
-        <Plan: 1 to write, 1 refused; 1 cannot be undone; nothing was sent, apply() sends>
+        <Plan: 1 to write, 1 rejected; 1 cannot be undone; nothing was sent, apply() sends>
         >>> client.plan([(light, "/3311/0/5851", 40)], read_first=True)
         <Plan: 1 to write; nothing was sent, apply() sends>
         >>> dim = client.fleet.snapshot().query("path == '/3311/0/5851' and reported_num < 20")

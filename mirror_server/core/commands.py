@@ -56,7 +56,7 @@ class Command:
 
 
 class Failure(Enum):
-    """How a command fails without a response of the device, as (status, error category)."""
+    """A failure of a command without a response of the device, as (status, error category)."""
 
     EXPIRED = (429, "REQUEST_EXPIRED")
     DEREGISTERED = (429, "DEVICE_REMOVED_REGISTRATION")

@@ -153,7 +153,7 @@ class DeviceResponse:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionStatus:
-    """How a device is connected. A field is ``None`` if it does not apply to the backend or is not known.
+    """The connection of a device. A field is ``None`` if it does not apply to the backend or is not known.
 
     Attributes:
         protocol: The transport protocol: ``coap``, or ``coaps`` with DTLS.

@@ -217,7 +217,7 @@ def test_invalid_payload_fails_with_reason():
         (b"nonsense", SENML, "/3303/0", "not JSON"),
         (b'[{"n":"/3303/0/5700","v":"20.5"}]', SENML, "/3303/0", "holds no value that 'v' can have"),
         (b'[{"n":"/3303/0/5700","vd":"%"}]', SENML, "/3303/0", "holds no value that 'vd' can have"),
-        (b'[{"n":"/3303/0","v":1}]', SENML, "/3303/0", "no resource path"),
+        (b'[{"n":"/3303/0","v":1}]', SENML, "/3303/0", "not a resource path"),
         (
             b'[{"n":"/3303/1/5700","v":20.5}]',
             SENML,

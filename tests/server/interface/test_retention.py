@@ -52,7 +52,7 @@ def test_device_object_is_deleted_after_six_calendar_months(server, key, device,
     pass_months(SIX_MONTHS - 1)
     assert exists(device)
     assert server.resource(key, device)["reported"]["value"] == "MjEuNQ=="
-    # A command that never arrives is no contact.
+    # A command that is never delivered does not count as contact.
     server.submit(key, device, "late", "PUT", TEMPERATURE, value="1")
     server.advance(key, 1)
     assert exists(device)

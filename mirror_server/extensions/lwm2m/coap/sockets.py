@@ -33,8 +33,8 @@ _DATAGRAMS_PER_TURN = 150
 """The maximum number of datagrams read in one turn of the loop. With one per turn, the loop is half of the cost."""
 _PAUSE_SECONDS = 0.04
 """Under load, the socket is read after this pause instead of at each datagram: to wake the thread costs more than to
-read a datagram, and delays other threads. The pause is shorter if more datagrams than are read in one turn would arrive
-in it, so that they fit into the buffer size that the kernel allows by default.
+read a datagram, and delays other threads. The pause is shorter if more datagrams would arrive in it than are read in
+one turn. So they fit into the buffer size that the kernel allows by default.
 """
 _LOAD_DATAGRAMS = 40
 """More datagrams than this within a pause count as load."""
