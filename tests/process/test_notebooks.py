@@ -80,7 +80,7 @@ def test_notebook_without_a_history_names_the_operator_option(run, start_server,
     first, asked = run(short, {"API_HOST": plain.url, "API_KEY": plain.key()})
     assert first["error"] == "''"
     assert "NoHistory" in asked["error"]
-    assert "its operator may switch it on with --keep-history" in asked["error"]
+    assert "its operator can enable it with --keep-history" in asked["error"]
     assert "`NoHistory`" in "".join(notebook["cells"][4]["source"])
 
 

@@ -190,7 +190,7 @@ def test_a_recorder_stays_with_the_parent(client, simulator, devices, tmp_path):
 
         assert Forked(act).result() == [False, "stopped,", True]
         # The lock is still the parent's.
-        with pytest.raises(InvalidValue, match="another recorder"):
+        with pytest.raises(InvalidValue, match="another running recorder"):
             client.record(tmp_path / "run.parquet")
         change("23")
     assert recorder.audit().complete
