@@ -1,4 +1,4 @@
-"""What of a recording is subscribed: told where nothing covers it, and added for as long as it is recorded."""
+"""Subscriptions of a recording: warnings about uncovered paths, and rules for the duration of the recording."""
 
 import asyncio
 import shutil
@@ -59,7 +59,7 @@ def test_uncovered_paths_of_devices_are_reported(client, sensors, folder):
     assert "/9999/* (which no registered device has)" in said
     assert "subscribe=True" in said
     assert "client.subscriptions.rules.add()" in said
-    # A warning that is an error leaves no recorder behind.
+    # A warning that is an error leaves no recorder.
     with pytest.raises(NotSubscribedWarning):
         client.record(folder, paths=["/3303/*", SWITCH, "/9999/*"])
     client.record(folder, paths=["/3303/*", SWITCH, "/9999/*"], subscribe=True).stop()
@@ -98,7 +98,7 @@ def test_subscriptions_of_another_key_do_not_count(client, new_client, sensors, 
 
 
 def test_observations_of_any_application_count_as_covered(mirror, plain, simulator, folder, monkeypatch):
-    """Only so many are asked for one by one: of the others it is not known whose subscription it is."""
+    """Observations of any client count as covered beyond the limit of single requests."""
     monkeypatch.setattr("mirror_sdk.recording.rules._MAX_REQUESTS", 2)
     for number in range(5):
         simulator.add_device(f"d{number}", [SENSOR])
@@ -197,7 +197,7 @@ def test_rules_that_a_killed_recorder_left_are_removed_by_the_next_one(client, n
 
 @pytest.fixture
 def cut(mirror, client_of):
-    """A network that can be cut, before or after a request is heard; a client behind it, and one beside it."""
+    """A network that can be cut before or after a request arrives, a client that uses it, and one that does not."""
     network, key = SimpleNamespace(cuts=lambda request: None), mirror.new_key()
 
     def pass_on(request, answer=None):

@@ -1,4 +1,4 @@
-"""No answer takes more memory than it may, however small it arrives; over both clients. Source: wire.md 0."""
+"""Responses use bounded memory, even if they arrive compressed; with both clients. Source: wire.md 0."""
 
 import zlib
 
@@ -20,7 +20,7 @@ _GZIP = 31
 
 @pytest.fixture
 def answered(client_of):
-    """Makes clients of either kind whose every answer is this."""
+    """Makes clients of both kinds that receive only this response."""
 
     def make(status, body, **headers):
         def answer(sent):

@@ -1,4 +1,4 @@
-"""Whoever waits alone is answered with the request: no poll is needed where the service holds the 202 back for it."""
+"""A single waiter gets the response with its request: the service delays the 202, so no poll is needed."""
 
 import asyncio
 import threading
@@ -49,7 +49,7 @@ class ByTheBridge(Between):
             self.held -= is_held
 
     def told(self):
-        """Which kinds of requests went, and how long each was to be held; what was asked before is forgotten."""
+        """Return the kinds of the requests since the last call, and the hold of each."""
         sent, self.sent = self.sent, ()
         return [(request.method, request.url.path, request.headers.get("Prefer")) for request in sent]
 
@@ -174,8 +174,8 @@ def test_a_log_that_lags_far_is_read(observing, simulator, device_id):
     assert counts(client) == (0, 0, 0)
 
 
-def held_answer(members_of):
-    """Tells something else in the place of an answer that comes with its request."""
+def delayed_response(members_of):
+    """Replaces a response that arrives with its request."""
 
     def after(request, accepted):
         if "Prefer" not in request.headers:
@@ -192,7 +192,7 @@ NO_ANSWERS = [{"id": "of another", "status": 200, "payload": "OTk="}, {"id": 7},
 @pytest.mark.parametrize("members", [{}, *({"async-response": answer} for answer in NO_ANSWERS)])
 def test_a_response_to_another_request_is_left_to_the_log(over, device_id, members):
     """Nor does an earlier service know the wish."""
-    client, transport = over(held_answer(lambda _: members))
+    client, transport = over(delayed_response(lambda _: members))
     assert client.read_value(device_id, TEMPERATURE) == 21.5
     assert transport.told()[-2:] == [held(device_id), ("GET", CHANNEL, None)]
     assert counts(client) == (0, 0, 0)
@@ -200,7 +200,7 @@ def test_a_response_to_another_request_is_left_to_the_log(over, device_id, membe
 
 def test_a_response_without_a_number_is_used_and_skipped_in_the_log(over, device_id):
     answer = {"status": 200, "payload": "MjEuNQ=="}
-    client, _ = over(held_answer(lambda async_id: {"async-response": answer | {"id": async_id}}))
+    client, _ = over(delayed_response(lambda async_id: {"async-response": answer | {"id": async_id}}))
     assert client.read_value(device_id, TEMPERATURE) == 21.5
     assert client.requests.begin_read(device_id, TEMPERATURE).result().python == 21.5
     assert counts(client) == (0, 0, 0)
@@ -219,12 +219,12 @@ def test_a_request_lost_while_the_server_holds_it_is_repeated(over, device_id, s
             raise httpx.ReadError("killed")
         return httpx.Response(status, headers={"Content-Type": "text/html"}, content=b"<html>Gateway</html>")
 
-    def be_away(request):
+    def be_unreachable(request):
         if 0 < len(lost) <= times_away:
             lost.append(1)
             raise httpx.ConnectError("not there", request=request)
 
-    client, _ = over(lose, before=be_away)
+    client, _ = over(lose, before=be_unreachable)
     pause_in_no_time(client)
     client.write_value(device_id, SWITCH, True)
     assert len(lost) == 1 + times_away
@@ -234,12 +234,12 @@ def test_a_request_lost_while_the_server_holds_it_is_repeated(over, device_id, s
 def test_an_unreachable_server_is_reported_without_delay(over, device_id):
     tried = []
 
-    def be_away(request):
+    def be_unreachable(request):
         if "Prefer" in request.headers:
             tried.append(1)
             raise httpx.ConnectError("not there", request=request)
 
-    client, _ = over(before=be_away)
+    client, _ = over(before=be_unreachable)
     pause_in_no_time(client)
     with pytest.raises(ConnectionFailed) as told:
         client.read_value(device_id, TEMPERATURE)

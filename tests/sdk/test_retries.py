@@ -16,7 +16,7 @@ LOST = [httpx.ConnectError("refused"), httpx.ReadError("reset"), httpx.RemotePro
 
 
 class Service:
-    """Answers with what the script says, its last step for ever, and keeps what was asked."""
+    """Responds with a script, whose last step is repeated, and stores the requests."""
 
     def __init__(self, *script):
         self.script = script
@@ -33,7 +33,7 @@ class Service:
 
 @pytest.fixture
 def client_of(client_of):
-    """Makes clients of either kind that pause in no time and tell how long they would have."""
+    """Makes clients of both kinds that do not pause but record their pauses."""
 
     def make(service, **options):
         client = client_of(transport=httpx.MockTransport(service), **options)
@@ -121,13 +121,13 @@ def test_a_retry_after_beyond_the_timeout_is_raised_at_once(client_of, asked):
 
 
 def test_polls_have_the_patience_of_their_reader_alone(client_of):
-    """Too many polls is no reason to poll again at once."""
+    """The client does not poll again at once after too many polls."""
     service = Service((204, {"Mirror-Cursor": "3"}), 429)
     client = client_of(service)
     with pytest.raises(LimitExceeded):
         list(client.events(timeout=0))
     assert len(service.requests) == 2
-    # A snapshot is asked for again until it has begun.
+    # A snapshot is requested again until its response has started.
     service = Service(503, httpx.ReadError("reset"), 400)
     with pytest.raises(APIError):
         client_of(service).fleet.snapshot()

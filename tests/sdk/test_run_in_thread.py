@@ -1,4 +1,4 @@
-"""What takes long is not done on the loop's thread, so that its other tasks go on; and ends orderly when cancelled."""
+"""Slow work does not run on the thread of the loop, and ends in an orderly way when cancelled."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ LIGHT_FUNCTIONS = {
         *(HistoryReader.__init__, HistoryReader._next_part, HistoryReader.next_operation.fget),
         *(HistoryReader.result.fget, HistoryResult.__init__, history_metadata, RowChecker.__init__, SizeLimit.__init__),
         *(PlannedWrite.may_be_sent.fget, PlannedWrite.is_awake.fget, RecordingWriter.warn_of_uncovered),
-        # What takes long of these is done as work beside the loop.
+        # Slow work of these runs in a thread.
         *(RecordingRules.__init__, RecordingRules.start, RecordingRules.uncovered),
         *(RecordingFolder.position.fget, RecordingFolder.due_in_seconds.fget),
     )
@@ -94,7 +94,7 @@ def is_within(function: Callable[..., object], frame: FrameType | None) -> bool:
 
 @contextmanager
 def watched(seen: set[str]) -> Iterator[None]:
-    """Note which functions of heavy modules run on this thread, but to read an answer, which is small then."""
+    """Record functions of heavy modules that run on this thread, except for reading small responses."""
 
     def note(frame: FrameType, happening: str, _: object) -> None:
         module = str(frame.f_globals.get("__name__"))
@@ -223,7 +223,7 @@ for call in (first, *calls):
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
 """
-"""The first call asks a network, the others need pandas; each is made in a process of its own."""
+"""The first call uses a network, the others need pandas. Each runs in a process of its own."""
 
 
 def test_slow_imports_do_not_run_on_the_thread_of_the_loop(tmp_path):
@@ -235,7 +235,7 @@ def test_slow_imports_do_not_run_on_the_thread_of_the_loop(tmp_path):
     calls += ["client.notifications.events_frame(timeout=0, limit=0)", "client.plan([])", "client.requests.frame([])"]
     calls.append("client.record('run.parquet', devices=[])")
     with socket.socket() as nobody:
-        # Bound and not listening: nobody answers, and nobody else takes it.
+        # Bound and not listening: no one responds, and no other process can use it.
         nobody.bind(("127.0.0.1", 0))
         address = f"https://127.0.0.1:{nobody.getsockname()[1]}"
         command = [sys.executable, "-W", "ignore", "-c", PROGRAM, address, *calls]
@@ -262,7 +262,7 @@ def test_requests_that_come_while_the_network_is_made_wait_for_the_same_one(monk
                 assert await asyncio.to_thread(begun.wait, PATIENCE_SECONDS)
                 others = [asyncio.create_task(client.devices.list()) for _ in range(5)]
                 await asyncio.sleep(0)
-                # Whoever began it may go.
+                # The caller that started it may end.
                 first.cancel()
                 await asyncio.sleep(0)
                 assert not any(one.done() for one in (first, *others))
@@ -416,7 +416,7 @@ class Slow:
 
 
 async def cancelled(mirror: Any, slow: Slow, call: Callable[[AsyncMirrorClient], Any], behind: Any = nothing) -> None:
-    """Cancel a call while its slow work is done: it ends with that, and not before. Then do what is behind it."""
+    """Cancel a call during its slow work, with which it ends and not before. Then run the queued work."""
     async with AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport) as client:
         calling = asyncio.create_task(call(client))
         assert await asyncio.to_thread(slow.begun.wait, PATIENCE_SECONDS)
@@ -491,7 +491,7 @@ def test_a_response_creates_no_reference_cycles():
         finally:
             gc.enable()
 
-    # What an answer leaves is found each time; what another thread has left meanwhile is not.
+    # Garbage of a response is found each time, but not garbage of another thread.
     with MirrorClient(URL, "key", transport=transport) as client:
         assert not all(found_after(lambda: client.devices.resources("0" * 32)) for _ in range(5))
     with asyncio.Runner() as runner:

@@ -1,4 +1,4 @@
-"""Rules that several who use one key add and remove: each change is there in the end, and nobody's is lost."""
+"""Rules that several users of one key add and remove concurrently: no change is lost."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -132,7 +132,7 @@ def test_rules_that_others_change_without_end_end_with_the_call(client_of):
 
 
 def test_a_request_with_a_lost_response_counts_as_done(client_over):
-    """The rules are stored, the answer is lost, and the attempt that follows is told that they are others by now."""
+    """The rules are stored, the response is lost, and the retry fails with a conflict."""
     lost = []
 
     def lose_the_first(request, answer):

@@ -1,4 +1,4 @@
-"""A table tells which of the paths it was asked for it has no row of, and says where no device has any."""
+"""A table reports requested paths without rows, and paths that no device has."""
 
 from datetime import timedelta
 
@@ -70,12 +70,12 @@ def test_a_resource_that_was_silent_is_no_mistake(client, simulator, begin):
 
 
 def test_the_table_is_returned_even_if_the_mirror_is_unreachable(client_over, begin):
-    def refuse_snapshots(request, answer):
+    def reject_snapshots(request, answer):
         if request.url.path != SNAPSHOT:
             return answer
         refused.append(request)
         return httpx.Response(403, json={"code": 403, "type": "access_denied", "message": "not now"})
 
     refused = []
-    assert silent(client_over(refuse_snapshots).history(paths=[NOBODY])) == [NOBODY]
+    assert silent(client_over(reject_snapshots).history(paths=[NOBODY])) == [NOBODY]
     assert len(refused) == 1

@@ -1,4 +1,4 @@
-"""What a client tells of itself, without asking anybody."""
+"""The status of a client, which sends no request."""
 
 from __future__ import annotations
 

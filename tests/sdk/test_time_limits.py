@@ -1,4 +1,4 @@
-"""A call ends in its time, whatever the service does with it: on real sockets, over both clients."""
+"""Calls end within their timeouts for any behavior of the service: on real sockets, with both clients."""
 
 import inspect
 import itertools
@@ -52,7 +52,7 @@ ANSWERS = {
     "a status line that trickles": lambda _: one_by_one(b"HTTP/1.1 200 " + b"O" * 100_000),
     "a header that trickles": lambda _: one_by_one(HEAD, b"X-Long: " + b"x" * 50_000),
     "headers without end": lambda _: itertools.chain([HEAD], itertools.repeat(b"X-More: 1\r\n")),
-    "interim answers without end": lambda _: itertools.repeat(b"HTTP/1.1 103 Early Hints\r\n\r\n"),
+    "endless interim responses": lambda _: itertools.repeat(b"HTTP/1.1 103 Early Hints\r\n\r\n"),
     "a body that trickles": lambda _: one_by_one(LONG, b"{"),
     "chunks without end": lambda _: itertools.chain([CHUNKED], itertools.repeat(b"1\r\n \r\n")),
     "a body that stops": lambda _: [LONG + b"{"],
@@ -61,7 +61,7 @@ ANSWERS = {
 
 @pytest.mark.both_clients
 @pytest.mark.parametrize("name", ANSWERS)
-def test_a_call_ends_within_its_timeout_whatever_arrives(client_of, name):
+def test_a_call_ends_within_its_timeout_for_any_response(client_of, name):
     with MaliciousService(ANSWERS[name]) as service:
         client = client_of(service.url)
         taken = takes(lambda: client.get_device(DEVICE))
@@ -90,7 +90,7 @@ def test_a_name_that_is_never_resolved_ends(client_of, monkeypatch):
 @pytest.mark.both_clients
 def test_a_name_of_several_addresses_is_tried_within_the_time(client_of, monkeypatch):
     with ExitStack() as opened:
-        # It takes no connection and refuses none.
+        # It neither accepts nor rejects connections.
         listener, *waiting = (opened.enter_context(socket.socket()) for _ in range(9))
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
@@ -144,7 +144,7 @@ def trickle_of_devices(request):
 
 @pytest.mark.both_clients
 def test_a_call_over_a_reused_connection_ends_and_the_next_call_works(client_of):
-    """What is left of the one answer is not taken for the other's."""
+    """The rest of one response is not mistaken for the next one."""
     with MaliciousService(trickle_of_devices) as service:
         client = client_of(service.url, timeout=60)
         assert client.subscriptions.rules.list() == []
@@ -170,12 +170,12 @@ def test_a_proxy_of_the_environment_is_used_and_is_bounded_too(client_of, monkey
         takes(lambda: client.get_device(DEVICE, timeout=BRIEFLY))
         monkeypatch.setenv("NO_PROXY", "example.com")
         direct = client_of("http://mirror.example.com", max_retries=0, timeout=60)
-        monkeypatch.setattr(socket, "getaddrinfo", refuse_name)
+        monkeypatch.setattr(socket, "getaddrinfo", reject_name)
         takes(direct.subscriptions.rules.list, ConnectionFailed, "ConnectError")
     assert len([request for request in asked if b"/v2/subscriptions" in request]) == 1
 
 
-def refuse_name(*_, **__):
+def reject_name(*_, **__):
     raise socket.gaierror(-2, "Name or service not known")
 
 

@@ -29,7 +29,7 @@ def sensor(mirror):
 
 @pytest.fixture
 def observed(mirror, sensor):
-    """A device whose temperature is observed, and whose initial value was told."""
+    """A device whose temperature is observed, and whose initial value was reported."""
     mirror.client.subscribe(sensor, TEMPERATURE)
     return sensor
 
@@ -66,19 +66,19 @@ def tell(mirror, device_id, *values):
         mirror.simulator.set_value(device_id, TEMPERATURE, value)
 
 
-# Requests and answers
+# Requests and responses
 
 
 @BOTH
 @pytest.mark.parametrize("what", ["request", "response"])
-def test_a_client_asks_again_when_something_is_lost(mirror, faults, sensor, call, what):
+def test_a_client_retries_after_a_loss(mirror, faults, sensor, call, what):
     fault = faults.drop(what, times=2)
     assert call("get_device", sensor).device_id == sensor
     assert (fault.acted, fault.is_live) == (2, False)
 
 
 @BOTH
-def test_a_lost_request_did_not_arrive_and_a_lost_answer_is_of_one_that_did(mirror, faults, sensor, call):
+def test_a_lost_request_never_arrives_and_a_lost_response_follows_one_that_did(mirror, faults, sensor, call):
     with faults.drop("request", times=None), pytest.raises(ConnectionFailed, match="ConnectError"):
         call("subscribe", sensor, TEMPERATURE)
     assert told(mirror) == []
@@ -88,7 +88,7 @@ def test_a_lost_request_did_not_arrive_and_a_lost_answer_is_of_one_that_did(mirr
     assert call("subscriptions.is_active", sensor, TEMPERATURE)
 
 
-def test_a_write_whose_answer_is_lost_is_placed_once(mirror, faults, sensor):
+def test_a_write_with_a_lost_response_is_submitted_once(mirror, faults, sensor):
     faults.drop("response", path=PLACING)
     mirror.client.write_value(sensor, SWITCH, True)
     assert [event.kind for event in mirror.read_log()] == [EventKind.REGISTRATION, EventKind.ASYNC_RESPONSE]
@@ -126,7 +126,7 @@ def test_conditions_say_which_requests_are_meant(mirror, faults, sensor):
 
 
 @BOTH
-def test_a_late_answer_moves_the_clock(mirror, faults, clock, sensor, call):
+def test_a_delayed_response_advances_the_clock(mirror, faults, clock, sensor, call):
     began = clock.now()
     faults.delay("response", "4s")
     assert call("get_device", sensor).created_at == began
@@ -134,7 +134,7 @@ def test_a_late_answer_moves_the_clock(mirror, faults, clock, sensor, call):
 
 
 @BOTH
-def test_an_answer_that_is_too_late_is_a_timeout(mirror, faults, clock, sensor, call):
+def test_a_response_later_than_the_timeout_is_a_timeout(mirror, faults, clock, sensor, call):
     began = clock.now()
     fault = faults.delay("response", "1h", times=None)
     with pytest.raises(ConnectionFailed, match="ReadTimeout"):
@@ -238,7 +238,7 @@ def test_a_reordering_goes_on_over_several_messages(mirror, faults, observed):
     assert isinstance(request.exception(), DeviceUnavailable)
 
 
-def test_a_waiting_task_gets_what_is_late(mirror, faults, clock, observed):
+def test_a_waiting_task_receives_delayed_entries(mirror, faults, clock, observed):
     async def use():
         async with mirror.new_async_client() as client:
             faults.delay("notification", "1min")
@@ -286,7 +286,7 @@ def test_call_to_a_silent_device_fails_without_waiting_in_real_time(mirror, faul
     assert mirror.client.read_value(device, SWITCH) is False
 
 
-def test_clock_stands_still_for_who_waits_for_nothing_from_a_silent_device(mirror, faults, clock):
+def test_the_clock_stands_still_without_requests_to_silent_devices(mirror, faults, clock):
     device = mirror.simulator.add_device("silent", [{"path": SWITCH, "value": "0"}])
     before = clock.now()
     with faults.silence(device):
@@ -317,7 +317,7 @@ def test_no_fault_acts_on_the_simulator_or_the_clock(mirror, faults, clock, sens
     assert clock.now() == began
 
 
-def test_a_fault_that_cannot_be_is_refused_by_name(faults):
+def test_an_invalid_fault_is_rejected_by_name(faults):
     for name, what, options, message in (
         ("drop", "request", {"device": "x"}, "device"),
         ("drop", "notification", {"method": "GET"}, "method"),

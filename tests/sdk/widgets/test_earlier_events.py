@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.keeps_history, pytest.mark.usefixtures("earlier")]
 
 @pytest.fixture
 def earlier(mirror, simulator: Simulator, device_id, plain):
-    """Values that another application heard of, before the key of the client was there."""
+    """Values that another application received before the key of the client existed."""
     with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as other:
         other.subscribe(device_id, TEMPERATURE)
         for value in (22.5, 23.5):

@@ -76,7 +76,9 @@ def test_devices_have_a_status_and_the_worst_is_first(model, client, simulator):
 
 def observe(client, device_id):
     client.subscribe(device_id, TEMPERATURE)
-    client.read_value(device_id, TEMPERATURE)  # answered after the subscription, for a device takes one at a time
+    client.read_value(
+        device_id, TEMPERATURE
+    )  # processed after the subscription, since a device processes one request at a time
 
 
 def stale(model):

@@ -1,4 +1,4 @@
-"""The table of the widgets, and the copy they leave behind, without a browser."""
+"""The table of the widgets, and their static copy, without a browser."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Page(Grid):
             self.states.append(told["state"])
 
     def told(self, name: str) -> list[Any]:
-        """What pages were told of a member of the state, the oldest first."""
+        """Return the values of a member of the state that were sent to pages, the oldest first."""
         return [state[name] for state in self.states if name in state]
 
     def be_heard(self) -> None:
-        """Tell it what a page tells that opens."""
+        """Send the message of a page that opens."""
         self._handle_custom_msg({"have": self.table["version"]}, [])
 
 

@@ -40,7 +40,7 @@ def loaded(client, **options):
 
 
 def watcher(client=None, **options):
-    # Without an answer: none of these tests is about what the client says.
+    # No response: these tests do not depend on the client.
     return WatcherModel(client or NOWHERE, **({} if client else {"run": lambda *_: None}) | options)
 
 
@@ -251,7 +251,7 @@ def test_saved_events_are_read_back(tmp_path, monkeypatch):
     def full(*_):
         raise OSError("the disk is full")
 
-    # One that could not be written is not left behind.
+    # A file that could not be written does not remain.
     monkeypatch.setattr(pd.DataFrame, "to_parquet", full)
     before = file.read_bytes()
     for target in (file, tmp_path / "other.parquet"):
@@ -265,7 +265,7 @@ def test_saved_events_are_read_back(tmp_path, monkeypatch):
 
 @pytest.fixture
 def sensor(client, simulator):
-    """A device whose temperature is told, after the client's log began."""
+    """A device whose temperature is reported after the start of the client's log."""
     client.devices.list()
     device_id = simulator.add_device("sensor-9", [SENSOR | {"value": "20"}])
     client.subscribe(device_id, TEMPERATURE)

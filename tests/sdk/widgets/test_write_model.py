@@ -228,7 +228,7 @@ def test_sleeping_devices_are_counted_separately_and_their_responses_displayed(n
     sleepers = [simulator.add_device(f"sleeper-{number}", [DIMMER], queue_mode=True) for number in range(2)]
     simulator.advance(11)
     model = previewed(new_model([*sleepers, *lights[:1]]))
-    # Nobody knows the level of those that sleep.
+    # The level of sleeping devices is unknown.
     assert [(row["device"], row["waits"], row["undo"]) for row in model.rows] == [
         ("light-0", "60 s", "yes"),
         ("sleeper-0", "3 days", "no"),
@@ -294,7 +294,7 @@ def test_apply_needs_a_preview_of_this_very_input(new_model, client, lights):
 
 @pytest.fixture
 def later_model(client, lights, later):
-    """One that has its devices, and whose next calls are made when it is told so."""
+    """A model that has its devices, and whose next calls are made on demand."""
     model = WriteModel(client, lights, later)
     model.devices.load()
     later.make_all()
@@ -371,7 +371,7 @@ def test_progress_is_seen_as_it_happens_and_stopped(client, simulator, lights, s
     assert model.status_text == "Stopped: 2 of 3 writes ended, 2 with success, 1 without a response yet."
     assert reasons(model)["light-1"] == "no response yet"
 
-    # Its answer comes after the end.
+    # Its response arrives after the end.
     simulator.set_online(lights[1], True)
     until(lambda: client.get_device(lights[1])[LEVEL].desired.status.name == "SUCCESS")
     is_apart = False
