@@ -118,7 +118,7 @@ def test_ranges_that_are_not_of_one_selection():
 def test_a_poll_that_goes_back():
     read = ops.poll_log(7, hold_seconds=0).finish
     assert read(httpx.Response(204, headers={"Mirror-Cursor": "7"})).cursor == 7
-    with pytest.raises(UnexpectedResponse, match=r"follows entry 7.*up to 6"):
+    with pytest.raises(UnexpectedResponse, match=r"entries after 7.*up to 6"):
         read(httpx.Response(204, headers={"Mirror-Cursor": "6"}))
 
 

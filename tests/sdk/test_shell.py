@@ -145,12 +145,12 @@ def test_file_is_replaced_atomically_with_the_same_permissions(file):
 
 
 def test_file_that_cannot_be_replaced_is_overwritten(file, monkeypatch):
-    def refuse(*_):
+    def reject(*_):
         raise OSError(errno.EBUSY, "busy")
 
     # A mount needs rights that a test has not.
     with monkeypatch.context() as mounted:
-        mounted.setattr(os, "replace", refuse)
+        mounted.setattr(os, "replace", reject)
         write(file)
     assert [(one.name, one.read_text()) for one in file.parent.iterdir()] == [("state.csv", "after")]
     missing = file.parent / "missing" / "state.csv"

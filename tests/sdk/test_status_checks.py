@@ -29,7 +29,7 @@ def begin_responded(client, simulator, device_id):
 
 
 @pytest.fixture
-def asked(client, simulator, device_id):
+def requested(client, simulator, device_id):
     """Return two requests whose responses are in the log: a failed one, in a message of its own, and one after it."""
     silent = simulator.add_device("silent", [SENSOR])
     simulator.set_response_mode(silent, "silent")
@@ -38,8 +38,8 @@ def asked(client, simulator, device_id):
     return lost, begin_responded(client, simulator, device_id)
 
 
-def test_the_first_status_check_finds_the_response_also_after_a_failed_one(client, asked, device_id):
-    lost, found = asked
+def test_the_first_status_check_finds_the_response_also_after_a_failed_one(client, requested, device_id):
+    lost, found = requested
     assert found.result(timeout=0).python == 21.5
     assert lost.done()
     with pytest.raises(DeviceUnavailable):
@@ -47,20 +47,20 @@ def test_the_first_status_check_finds_the_response_also_after_a_failed_one(clien
     assert client.requests.resume(found.async_id, device_id, TEMPERATURE).done()
 
 
-def test_a_tiny_time_is_not_less_than_none(client, asked):
+def test_a_tiny_time_is_not_less_than_none(client, requested):
     # The look that follows has a second, in which a machine may do something else: by this clock little time passes.
     ticks = itertools.count()
     client._session.sender._clock = client._session.router._clock = lambda: next(ticks) / 10_000
-    assert asked[1].result(timeout=1e-9).python == 21.5
+    assert requested[1].result(timeout=1e-9).python == 21.5
 
 
-def test_the_requests_table_agrees_with_done(client, simulator, asked):
+def test_the_requests_table_agrees_with_done(client, simulator, requested):
     away = simulator.add_device("away", [SENSOR])
     simulator.set_online(away, False)
     waiting = client.requests.begin_read(away, TEMPERATURE)
-    frame = client.requests.frame([*asked, waiting], tz="Europe/Berlin")
+    frame = client.requests.frame([*requested, waiting], tz="Europe/Berlin")
     assert frame["status"].tolist() == ["failure", "success", "pending"]
-    assert [request.done() for request in (*asked, waiting)] == [True, True, False]
+    assert [request.done() for request in (*requested, waiting)] == [True, True, False]
     assert not frame.attrs["mirror"]["complete"]
     unanswered = client.requests.frame(tz="Europe/Berlin")
     for column in ("async_id", "device_id", "path", "method", "accepted_at", "expires_at", "status"):
@@ -68,7 +68,7 @@ def test_the_requests_table_agrees_with_done(client, simulator, asked):
     client.close()
     # That of a closed client shows what it had seen.
     simulator.set_online(away, True)
-    assert requests_frame(handles(*asked, waiting))["status"].tolist() == ["failure", "success", "pending"]
+    assert requests_frame(handles(*requested, waiting))["status"].tolist() == ["failure", "success", "pending"]
 
 
 def test_the_function_checks_the_log_once_for_all_requests_of_a_client(mirror, simulator, device_id):

@@ -419,5 +419,5 @@ def test_values_that_a_format_cannot_represent_are_rejected_with_the_cure():
     with pytest.raises(InvalidValue, match=f"{OPAQUE}: 16777216 bytes .* 16777209 are the most"):
         encode(bytes(2**24), OPAQUE, LWM2M_TLV)
     for content_type in (SENML_JSON, SENML_CBOR, LWM2M_JSON):
-        with pytest.raises(InvalidValue, match="no resource path"):
+        with pytest.raises(InvalidValue, match="not a resource path"):
             encode("x", "/27000/0", content_type)

@@ -257,14 +257,14 @@ def test_a_client_whose_webhook_was_replaced_reads_the_log_and_says_so(
 
 
 def test_a_webhook_that_was_replaced_is_an_error_if_the_service_has_no_log(client_of, impatient):
-    def answer(request):
+    def respond(request):
         if request.method == "GET":
             return httpx.Response(404, json={"code": 404, "type": "not_found", "message": "no webhook"})
         if b"include_seq" in request.content:
             return httpx.Response(400, json={"code": 400, "type": "x", "message": "unknown include_seq"})
         return httpx.Response(204)
 
-    client = client_of(transport=httpx.MockTransport(answer))
+    client = client_of(transport=httpx.MockTransport(respond))
     client.notifications.use_webhook(CallbackInbox(), url="https://app.example.com/callback")
     with pytest.raises(ChannelGone, match="replaced by another program"):
         list(client.events(timeout=0))

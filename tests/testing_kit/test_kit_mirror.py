@@ -182,12 +182,12 @@ def test_a_program_may_bring_its_own_http_client(mirror, sensor):
     with MirrorClient(mirror.url, mirror.new_key(), transport=mirror.transport) as client:
         assert client.read_value(sensor, TEMPERATURE) == 21.5
 
-    async def ask():
+    async def request_all():
         transport = mirror.new_async_transport()
         async with AsyncMirrorClient(mirror.url, mirror.new_key(), transport=transport) as client:
             return await client.read_value(sensor, TEMPERATURE)
 
-    assert asyncio.run(ask()) == 21.5
+    assert asyncio.run(request_all()) == 21.5
 
 
 def test_a_webhook_is_called_over_real_http(mirror, sensor):
