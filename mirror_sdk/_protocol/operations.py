@@ -20,7 +20,7 @@ from urllib.parse import quote, urlencode
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from mirror_sdk._arguments import closest, shown, text
+from mirror_sdk._arguments import closest, text, type_name
 from mirror_sdk._protocol.operation import HTTPResponse, Operation, first_fault, read_error_body, read_json
 from mirror_sdk._protocol.resource_states import resources_of
 from mirror_sdk._visible import visible_line
@@ -481,7 +481,7 @@ def checked_rules(rules: Iterable[RuleLike]) -> list[PresubscriptionRule]:
     """
     # These types are iterable too.
     if isinstance(rules, PresubscriptionRule | Mapping | str):
-        raise TypeError(f"rules must be a list of rules, not {shown(rules)}; put brackets around a single one")
+        raise TypeError(f"rules must be a list of rules, not {type_name(rules)}; put brackets around a single one")
     listed = list(rules)
     found = _checked(PRESUBSCRIPTION_RULES.validate_python, listed, "rule ")
     for index, rule in enumerate(found):
@@ -738,7 +738,7 @@ def _read_uri_list(response: HTTPResponse) -> list[str]:
         for path in paths:
             parse_path(path)
     except ValueError as exc:
-        raise UnexpectedResponse(f"the response is no list of resource paths: {visible_line(str(exc))}") from exc
+        raise UnexpectedResponse(f"the response is not a list of resource paths: {visible_line(str(exc))}") from exc
     return paths
 
 
@@ -854,7 +854,7 @@ def _read_object(content: bytes) -> Mapping[str, Any]:
     try:
         message = json.loads(content)
     except (ValueError, RecursionError) as exc:
-        raise UnexpectedResponse(f"the response is no JSON: {exc}") from exc
+        raise UnexpectedResponse(f"the response is not JSON: {exc}") from exc
     if not isinstance(message, dict):
         raise UnexpectedResponse(f"the response is a {type(message).__name__}, not an object")
     return message

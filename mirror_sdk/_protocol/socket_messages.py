@@ -137,7 +137,7 @@ def read_message(after: int, text: str | bytes) -> Poll | None:
     try:
         message = json.loads(text)
     except (ValueError, RecursionError) as exc:
-        raise UnexpectedResponse(f"a message of the websocket is no JSON: {exc}") from exc
+        raise UnexpectedResponse(f"a message of the websocket is not JSON: {exc}") from exc
     cursor = message.pop(routes.CURSOR_HEADER.lower(), None) if isinstance(message, dict) else None
     if not isinstance(cursor, int) or isinstance(cursor, bool) or not 0 <= cursor < 10**routes.MAX_SEQ_DIGITS:
         raise UnexpectedResponse("a message of the websocket has no position; this service has no notification log")

@@ -152,9 +152,9 @@ def left(seq, **more):
 
 LIES = {
     "beyond the cursor": ({"de-registrations": [left(4), left(6)]}, 5, "number 6"),
-    "of an unknown list": ({"blips": [{"seq": []}]}, 5, "no number"),
+    "of an unknown list": ({"blips": [{"seq": []}]}, 5, "not a number"),
     "a log longer than any": ({}, "9" * 5000, "no log is so long"),
-    "nested too deep": (b'{"x":' + b"[" * 100_000, 4, "no JSON"),
+    "nested too deep": (b'{"x":' + b"[" * 100_000, 4, "not JSON"),
 }
 
 

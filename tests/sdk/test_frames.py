@@ -90,14 +90,9 @@ def test_paths_choose_rows_but_every_device_counts():
     assert state(EVERY_KIND, paths=[]).empty
 
 
-def test_invalid_options_are_rejected_with_the_cure():
-    for options, words in (
-        ({"taken_at": TAKEN_AT.replace(tzinfo=None)}, ["taken_at", "time zone", "replace(tzinfo=UTC)"]),
-        ({"taken_at": TAKEN_AT, "paths": "/3303/*"}, ["paths=['/3303/*']"]),
-    ):
-        with pytest.raises(InvalidValue) as refused:
-            state_frame([EVERY_KIND], **options)
-        assert all(word in str(refused.value) for word in words), str(refused.value)
+def test_time_without_zone_is_rejected_with_the_cure():
+    with pytest.raises(InvalidValue, match=r"taken_at.* time zone.*replace\(tzinfo=UTC\)"):
+        state_frame([EVERY_KIND], taken_at=TAKEN_AT.replace(tzinfo=None))
 
 
 def test_frame_metadata_survives_a_parquet_round_trip(tmp_path):

@@ -130,8 +130,8 @@ def test_damaged_compression_is_an_error(responding):
     for body, error, told in (
         (Arriving(complete[:20] + b"\xff" * 40), ConnectionFailed, "DecodingError"),
         (Arriving(complete[:30]), UnexpectedResponse, None),
-        (Arriving(complete + complete), UnexpectedResponse, "goes on after the end"),
-        (Arriving(complete + complete, len(complete)), UnexpectedResponse, "goes on after the end"),
+        (Arriving(complete + complete), UnexpectedResponse, "continues after the end"),
+        (Arriving(complete + complete, len(complete)), UnexpectedResponse, "continues after the end"),
     ):
         with pytest.raises(error, match=told):
             responding(200, body, **GZIP).get_device(DEVICE)

@@ -124,7 +124,7 @@ def test_a_poll_that_goes_back():
 
 @pytest.mark.parametrize("content", [b"<html><body>Sign in</body></html>", b"\xff\xfe", b"3303/0/5700"])
 def test_subscriptions_that_are_no_paths(content):
-    with pytest.raises(UnexpectedResponse, match="no list of resource paths"):
+    with pytest.raises(UnexpectedResponse, match="not a list of resource paths"):
         ops.list_subscriptions("d1").finish(httpx.Response(200, content=content))
     paths = ["/3303/0/5700", "/3/0/0"]
     assert ops.list_subscriptions("d1").finish(httpx.Response(200, content="\n".join(paths).encode())) == paths

@@ -224,7 +224,7 @@ def test_bytes_are_octets_and_may_be_a_payload_already_written():
 )
 def test_a_content_type_is_sent_unchanged_and_matched_by_its_name(content_type, name):
     assert encode(21.5, FLOAT, "TEXT/plain;charset=utf-8") == (b"21.5", "TEXT/plain;charset=utf-8")
-    with pytest.raises(InvalidValue, match=f"no name of a content type; write it like '{re.escape(name)}'"):
+    with pytest.raises(InvalidValue, match=f"is not a content type; write it like '{re.escape(name)}'"):
         encode(21.5, FLOAT, content_type)
 
 
