@@ -29,7 +29,7 @@ COPIES = """
 from mirror_sdk.widgets import base
 for widget in list(base._displayed):
     widget.refresh()
-    widget.keep_copy()
+    widget.update_copy()
     widget._live.wait_until_idle(30)
     widget.refresh()
 """

@@ -126,7 +126,7 @@ import pluggy
 
 from mirror_server.config import Settings, option_name
 from mirror_server.core.errors import CannotServe
-from mirror_server.store.backend import LOCATIONS, shown
+from mirror_server.store.backend import LOCATIONS, redacted
 
 if TYPE_CHECKING:
     import asyncio
@@ -693,7 +693,7 @@ class Extensions:
         for name, reason in self.left_out.items():
             for schemes in _called(installed()[name], "locations"):
                 if scheme in schemes:
-                    url = shown(settings.database_url)
+                    url = redacted(settings.database_url)
                     raise CannotServe(f"the database {url} needs the extension {name}, which is left out: {reason}")
             for kind in _called(installed()[name], "settings"):
                 values = settings.of(kind)

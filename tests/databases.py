@@ -38,7 +38,7 @@ SAME_ON_EVERY_DATABASE = (
     "extensions/simulator/test_simulator_commands.py",
     "extensions/simulator/test_simulator_outbox.py",
     "extensions/simulator/test_simulator_restart.py",
-    "extensions/simulator/test_simulator_rhythms.py",
+    "extensions/simulator/test_simulator_intervals.py",
     "extensions/simulator/test_simulator_rooms.py",
     # Sockets, codecs, and what is decided of real devices.
     "extensions/lwm2m/test_coap.py",

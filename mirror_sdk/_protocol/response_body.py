@@ -68,7 +68,7 @@ class Decompressor:
         # After a full chunk there may be more, even if no input is left.
         while raw or len(chunk) == CHUNK_BYTES:
             if raw and self._decompressor.eof:
-                raise UnexpectedResponse("the response goes on after the end of its compressed content")
+                raise UnexpectedResponse("the response continues after the end of its compressed content")
             try:
                 chunk = self._decompressor.decompress(raw, CHUNK_BYTES)
             except zlib.error as exc:

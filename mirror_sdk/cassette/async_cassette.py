@@ -51,7 +51,7 @@ class AsyncCassette:
 
     @property
     def started_at(self) -> datetime:
-        """When the recording started. Compute times that must be the same in each run from it.
+        """The start of the recording. Compute times from it that must be the same in each run.
 
         Raises:
             InvalidValue: The cassette is not in use.

@@ -71,8 +71,8 @@ class Exchange(_CassetteModel):
         key: The key of the request; ``asked`` in the file.
         async_id: The async-id of a device request.
         sent_seconds: When it was sent.
-        answered_seconds: When the response was complete, or the request failed.
-        answered_at: The same by the wall clock.
+        ended_seconds: When the response was complete, or the request failed; ``answered_seconds`` in the file.
+        ended_at: The same by the wall clock; ``answered_at`` in the file.
         status: HTTP status of the response; ``None`` if there was none.
         headers: Headers of the response.
         body: The name of the file with the body.
@@ -82,8 +82,8 @@ class Exchange(_CassetteModel):
     key: RequestKey = Field(alias="asked")
     async_id: str | None = None
     sent_seconds: float
-    answered_seconds: float
-    answered_at: Timestamp
+    ended_seconds: float = Field(alias="answered_seconds")
+    ended_at: Timestamp = Field(alias="answered_at")
     status: int | None = None
     headers: dict[_Header, _Header] = {}
     body: str | None = None
@@ -95,19 +95,19 @@ class Manifest(_CassetteModel):
 
     Attributes:
         base_url: Address of the service.
-        begun_at: When the recording started.
+        started_at: When the recording started; ``begun_at`` in the file.
         exchanges: The exchanges in the order in which they ended.
         seed: The seed of the async-ids, so that they are the same in each run.
-        started_seconds: When device requests started, by their async-ids.
+        started_seconds: When device requests started, by their async-ids; ``begun_seconds`` in the file.
     """
 
     object: Literal["mirror-cassette"] = "mirror-cassette"
     version: Literal[1]
     base_url: str
-    begun_at: Timestamp
+    started_at: Timestamp = Field(alias="begun_at")
     seed: int
     exchanges: list[Exchange]
-    started_seconds: dict[str, float]
+    started_seconds: dict[str, float] = Field(alias="begun_seconds")
 
 
 class CassetteFile:

@@ -68,7 +68,7 @@ class Player(ClientClock):
         self._file = CassetteFile(path)
         manifest = self._file.manifest
         self.base_url: str = manifest.base_url
-        self.started_at: datetime = manifest.begun_at
+        self.started_at: datetime = manifest.started_at
         self._clock = clock
         self._lock = threading.Lock()
         self._exchanges = manifest.exchanges
@@ -80,7 +80,7 @@ class Player(ClientClock):
             self._waiting[self._exchanges[number].key].append(number)
         self._played: set[int] = set()
         self._causes = deque(sorted(self._cause(number) for number in range(len(self._exchanges))))
-        self._begun = manifest.started_seconds
+        self._started_seconds = manifest.started_seconds
         self._ids = Ids(manifest.seed)
         self._recorded_ids: dict[str, str] = {}
         self._async_ids: dict[bytes, bytes] = {}
@@ -103,9 +103,9 @@ class Player(ClientClock):
         """See :class:`ClientClock`."""
         return self._seconds
 
-    def started_seconds(self, begun: float, async_id: str) -> float:
+    def started_seconds(self, started: float, async_id: str) -> float:
         """See :class:`ClientClock`."""
-        return self._begun.get(self._recorded_ids.get(async_id, async_id), begun)
+        return self._started_seconds.get(self._recorded_ids.get(async_id, async_id), started)
 
     def received_seconds(self) -> float:
         """See :class:`ClientClock`."""
@@ -164,14 +164,14 @@ class Player(ClientClock):
 
     def _is_due(self, number: int, hold_seconds: float) -> bool:
         """Return whether all requests that may have caused this response were sent, or will not be."""
-        answered_seconds = self._exchanges[number].answered_seconds
+        ended_seconds = self._exchanges[number].ended_seconds
         while self._causes and (self._causes[0][1] in self._played or self._causes[0][1] == number):
             self._causes.popleft()
-        if not self._causes or self._causes[0][0] >= answered_seconds:
+        if not self._causes or self._causes[0][0] >= ended_seconds:
             return True
         if not hold_seconds or self._waited_seconds_for(self._causes[0][1]) < min(hold_seconds, _ORDER_SECONDS):
             return False
-        while self._causes and self._causes[0][0] < answered_seconds:
+        while self._causes and self._causes[0][0] < ended_seconds:
             self._causes.popleft()
         return True
 
@@ -189,7 +189,7 @@ class Player(ClientClock):
         exchange = self._exchanges[number]
         if not is_poll(exchange.key):
             return exchange.sent_seconds, number
-        return exchange.answered_seconds if self._has_entries(number) else float("inf"), number
+        return exchange.ended_seconds if self._has_entries(number) else float("inf"), number
 
     def _has_entries(self, number: int) -> bool:
         return self._exchanges[number].status == 200
@@ -209,9 +209,9 @@ class Player(ClientClock):
 
     def _advance(self, exchange: Exchange, started: float | None) -> None:
         """Advance the clock to the recorded end of an exchange."""
-        self._now, self._seconds = exchange.answered_at, exchange.answered_seconds
-        exchange_seconds = exchange.answered_seconds - exchange.sent_seconds
-        waited = max(self.waiting_seconds(), exchange.answered_seconds, exchange_seconds + (started or 0.0))
+        self._now, self._seconds = exchange.ended_at, exchange.ended_seconds
+        exchange_seconds = exchange.ended_seconds - exchange.sent_seconds
+        waited = max(self.waiting_seconds(), exchange.ended_seconds, exchange_seconds + (started or 0.0))
         self._waited, self._moved = waited, self._clock()
 
     def _chunks(self, exchange: Exchange) -> Iterator[bytes]:

@@ -67,8 +67,8 @@ class CassetteRecorder(ClientClock):
         self._now = now
         self._began = clock()
         self.started_at: datetime = now()
-        self._answered_at = self.started_at
-        self._answered_seconds = 0.0
+        self._ended_at = self.started_at
+        self._ended_seconds = 0.0
         self._lock = threading.Lock()
         self._exchanges: list[tuple[Exchange, OpenExchange]] = []
         self._started_seconds: dict[str, float] = {}
@@ -84,20 +84,20 @@ class CassetteRecorder(ClientClock):
 
     def now(self) -> datetime:
         """See :class:`ClientClock`."""
-        return self._answered_at
+        return self._ended_at
 
     def seconds(self) -> float:
         """See :class:`ClientClock`."""
         return self._clock() - self._began
 
-    def started_seconds(self, begun: float, async_id: str) -> float:
+    def started_seconds(self, started: float, async_id: str) -> float:
         """See :class:`ClientClock`."""
         with self._lock:
-            return self._started_seconds.setdefault(async_id, begun)
+            return self._started_seconds.setdefault(async_id, started)
 
     def received_seconds(self) -> float:
         """See :class:`ClientClock`."""
-        return self._answered_seconds
+        return self._ended_seconds
 
     def waiting_seconds(self) -> float:
         """See :class:`ClientClock`."""
@@ -125,7 +125,7 @@ class CassetteRecorder(ClientClock):
             if draft.has_ended or self._is_over:
                 return
             draft.has_ended = True
-            self._answered_seconds, self._answered_at = self.seconds(), self._now()
+            self._ended_seconds, self._ended_at = self.seconds(), self._now()
             self._exchanges.append((self._exchange(draft, failure), draft))
 
     def close(self) -> None:
@@ -168,7 +168,7 @@ class CassetteRecorder(ClientClock):
         manifest = Manifest(
             version=VERSION,
             base_url=self._base_url,
-            begun_at=self.started_at,
+            started_at=self.started_at,
             seed=self._seed,
             exchanges=[exchange for exchange, _ in self._exchanges],
             started_seconds=self._started_seconds,
@@ -186,8 +186,8 @@ class CassetteRecorder(ClientClock):
             key=draft.key,
             async_id=draft.async_id,
             sent_seconds=draft.sent_seconds,
-            answered_seconds=self._answered_seconds,
-            answered_at=self._answered_at,
+            ended_seconds=self._ended_seconds,
+            ended_at=self._ended_at,
             status=draft.status,
             headers=draft.headers,
             body=f"bodies/{len(self._exchanges) + 1:06}" if draft.chunks else None,

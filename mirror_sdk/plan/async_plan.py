@@ -137,7 +137,7 @@ class AsyncPlan(PlanReport):
         self._stopped.set()
 
     async def undo(self) -> AsyncPlan:
-        """Return a plan that restores the values before this one, wherever this one may have had an effect.
+        """Return a plan that restores the values before this one, for all writes that may have had an effect.
 
         It rejects the rows that are not ``undoable`` in the table of this plan. It also rejects resources that were
         changed after this plan wrote them, by a write of another value or by the device itself: ``check`` is

@@ -133,7 +133,7 @@ class Plan(PlanReport):
         self._stopped.set()
 
     def undo(self) -> Plan:
-        """Return a plan that restores the values before this one, wherever this one may have had an effect.
+        """Return a plan that restores the values before this one, for all writes that may have had an effect.
 
         It rejects the rows that are not ``undoable`` in the table of this plan. It also rejects resources that were
         changed after this plan wrote them, by a write of another value or by the device itself: ``check`` is

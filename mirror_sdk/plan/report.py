@@ -71,7 +71,7 @@ class PlanReport(JsonForm):
 
     @property
     def stopped_because(self) -> str | None:
-        """Why sending ended before all writes were sent; ``None`` if it did not.
+        """The reason why sending ended before all writes were sent; ``None`` if it did not.
 
         >>> plan.stopped_because is None
         True
@@ -166,7 +166,7 @@ class PlanReport(JsonForm):
         """Return the number of writes by decision, and by status once some were sent.
 
         >>> plan.summary_text()
-        '1 to write, 1 refused; nothing was sent, apply() sends'
+        '1 to write, 1 rejected; nothing was sent, apply() sends'
         """
         counted = Counter(one.decision for one in self.planned)
         decisions = [f"{counted[decision]} {words}" for decision, words in _DECISIONS.items() if counted[decision]]
@@ -237,7 +237,7 @@ def _write_to_dict(one: PlannedWrite, request: AcceptedRequest | UnacceptedReque
     return members
 
 
-_DECISIONS = {Decision.WRITE: "to write", Decision.SKIP: "to skip", Decision.REFUSE: "refused"}
+_DECISIONS = {Decision.WRITE: "to write", Decision.SKIP: "to skip", Decision.REFUSE: "rejected"}
 
 
 def check_limits(

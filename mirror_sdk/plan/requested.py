@@ -75,14 +75,14 @@ def read_requested(
 
     Args:
         writes: A table with the columns ``device_id``, ``device`` or ``endpoint_name``, ``path``, ``value`` or ``text``
-            (what people typed), and perhaps ``content_type``; or one with the index ``device_id`` and a column per
-            path; or (device, path, value). Devices are ids or names.
+            (as people type it), and optionally ``content_type``. Or a table with the index ``device_id`` and a column
+            per path, or a list of (device, path, value). Devices are ids or names.
         value: One value for all rows, or a column of values, one for each row.
         path: With a value, the resource of each device, instead of the column ``path``.
         if_match: Whether to write only if the desired value is still the one in the table.
 
     Raises:
-        InvalidValue: It is none of these.
+        InvalidValue: ``writes`` has another form.
     """
     if is_table(writes):
         frame = _to_frame(writes)

@@ -24,13 +24,13 @@ from mirror_sdk.wire.model import Payload, Timestamp
 from mirror_sdk.wire.notifications import AsyncResponse
 
 _VERSION: Final = 3
-_CONVERTED = frozenset({"wanted", "before", "request"})
+_CONVERTED = frozenset({"requested", "before", "request"})
 """The members of a saved write that are not attributes of a planned write as they are."""
 
 
 class _Saved(BaseModel):
     # An unknown member may change the meaning of the others, and so the values to send.
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", populate_by_name=True)
 
 
 class _SavedValue(_Saved):
@@ -39,14 +39,14 @@ class _SavedValue(_Saved):
 
 
 class _SavedRequest(_Saved):
-    """When the service accepted the write, by its clock, and its response, if it has arrived."""
+    """The time when the service accepted the write, by its clock, and its response, if it has arrived."""
 
     accepted_at: Timestamp
     expires_at: Timestamp | None
     expiry_seconds: int | None
     status: int | None
     error: str | None
-    answered_at: int | None
+    responded_at: int | None = Field(alias="answered_at")
 
 
 class _SavedWrite(_Saved):
@@ -54,7 +54,7 @@ class _SavedWrite(_Saved):
     device_id: str
     path: str
     content_type: str | None
-    wanted: _SavedValue | None
+    requested: _SavedValue | None = Field(alias="wanted")
     before: _SavedValue | None
     endpoint_name: str | None
     unit: str | None
@@ -71,7 +71,7 @@ class _SavedWrite(_Saved):
         """Check a write that may be sent. A rejected one may have any path and value."""
         if self.decision is not Decision.REFUSE:
             of_resource(routes.SUBSCRIPTION, self.device_id, self.path)
-            if self.wanted is None:
+            if self.requested is None:
                 raise ValueError("wanted: the write has no value")
         return self
 
@@ -107,7 +107,7 @@ def save(
     accepted = {one.async_id: _saved_request(one) for one in requests if isinstance(one, AcceptedRequest)}
     writes = [_to_saved(one, accepted.get(one.async_id)) for one in planned]
     saved = SavedPlan(version=_VERSION, server=server, writes=writes)
-    unfinished.write_text(saved.model_dump_json(indent=1), encoding="utf-8")
+    unfinished.write_text(saved.model_dump_json(indent=1, by_alias=True), encoding="utf-8")
     unfinished.replace(target)
 
 
@@ -142,7 +142,7 @@ def _saved_request(request: AcceptedRequest) -> _SavedRequest | None:
         expiry_seconds=request.expiry_seconds,
         status=response and response.status,
         error=response and response.error,
-        answered_at=response and response.timestamp,
+        responded_at=response and response.timestamp,
     )
 
 
@@ -150,7 +150,7 @@ def _request(planned: PlannedWrite, saved: _SavedRequest) -> AcceptedRequest:
     response = None
     if saved.status is not None:
         response = AsyncResponse(
-            id=planned.async_id, status=saved.status, error=saved.error, timestamp=saved.answered_at
+            id=planned.async_id, status=saved.status, error=saved.error, timestamp=saved.responded_at
         )
     return AcceptedRequest(
         async_id=planned.async_id,
@@ -168,13 +168,13 @@ def _request(planned: PlannedWrite, saved: _SavedRequest) -> AcceptedRequest:
 
 def _to_saved(planned: PlannedWrite, request: _SavedRequest | None) -> _SavedWrite:
     members = {name: getattr(planned, name) for name in _SavedWrite.model_fields if name not in _CONVERTED}
-    wanted, before = _saved_value(planned.requested), _saved_value(planned.before)
-    return _SavedWrite(**members, wanted=wanted, before=before, request=request)
+    requested, before = _saved_value(planned.requested), _saved_value(planned.before)
+    return _SavedWrite(**members, requested=requested, before=before, request=request)
 
 
 def _from_saved(saved: _SavedWrite) -> PlannedWrite:
     members: Any = {name: member for name, member in saved if name not in _CONVERTED}
-    requested, before = _value(saved.wanted, saved.path), _value(saved.before, saved.path)
+    requested, before = _value(saved.requested, saved.path), _value(saved.before, saved.path)
     return PlannedWrite(**members, value=requested.python, requested=requested, before=before)
 
 

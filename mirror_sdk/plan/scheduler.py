@@ -117,7 +117,7 @@ class ScheduledWrite:
         """
         raise_unless_device_specific(error)
         if isinstance(self.request, AcceptedRequest) and not isinstance(error, _REJECTED):
-            # An earlier attempt was accepted, whatever the outcome of this one.
+            # An earlier attempt was accepted, so the outcome of this one does not matter.
             return
         self.request = replace(
             self._unaccepted(),

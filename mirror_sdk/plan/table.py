@@ -24,7 +24,7 @@ PLAN_COLUMNS = (
     TableColumn("wanted_num", pa.float64(), "the requested number"),
     TableColumn("wanted_text", pa.string(), "the requested text"),
     TableColumn("wanted_bool", pa.bool_(), "the requested boolean"),
-    TableColumn("decision", Words([decision.value for decision in Decision]), "write, skip or refuse"),
+    TableColumn("decision", Words([decision.value for decision in Decision]), "one of ``Decision``"),
     TableColumn("check", Words([check.value for check in Check]), "the reason, one of ``Check``"),
     TableColumn("reason", pa.string(), "the reason in words, and why it cannot be undone"),
     TableColumn("sleeps", pa.bool_(), "whether the device sleeps, and receives it at its next contact"),

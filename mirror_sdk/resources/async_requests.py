@@ -257,8 +257,8 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
         """Acknowledge a failed write, or those in a table, so that it no longer counts as failed.
 
         The drift table, FleetTable and the server's page then omit it. ``desired.acknowledged_at`` and
-        ``desired.acknowledged_by`` of the resource show when and by whom, until the next write. A write that is already
-        acknowledged stays as it is. The state as of an earlier instant does not contain acknowledgements.
+        ``desired.acknowledged_by`` of the resource show its time and author, until the next write. An acknowledged
+        write does not change. The state as of an earlier instant does not contain acknowledgements.
 
         Args:
             device_id: The device, or a table with the columns ``device_id`` and ``path``, such as

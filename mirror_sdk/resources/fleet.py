@@ -80,11 +80,11 @@ class Fleet(ClientResource[ClientSession]):
         """Return the state table of many devices, all as of one instant, in one response.
 
         The columns are those of :func:`mirror_sdk.frames.state_frame`. Devices and their resources are sorted by id and
-        path. ``attrs["mirror"]`` contains the selection, ``seq``, which is the number of the last entry in the
-        notification log at that instant (``client.events(after=seq)`` continues there), and ``revision``, with which
-        ``frame.mirror.refresh(client)`` fetches what changed since. With a service that has no snapshots the devices
-        are fetched one by one; ``one_instant`` is then false, and a :class:`~mirror_sdk.SnapshotWarning` is issued.
-        Paths without rows are reported as by ``client.state_frame()``.
+        path. ``attrs["mirror"]`` contains the selection, ``seq`` and ``revision``. ``seq`` is the number of the last
+        entry in the notification log at that instant: ``client.events(after=seq)`` continues there. With ``revision``,
+        ``frame.mirror.refresh(client)`` fetches the changes since then. With a service that has no snapshots the
+        devices are fetched one by one; ``one_instant`` is then false, and a :class:`~mirror_sdk.SnapshotWarning` is
+        issued. Paths without rows are reported as by ``client.state_frame()``.
 
         Args:
             devices: Devices, their ids or endpoint names, or a table that names them; ``None`` selects all that match
@@ -124,7 +124,7 @@ class Fleet(ClientResource[ClientSession]):
         request = SnapshotRequest(
             selection=selection, server=self._session.base_url, raw=raw, tz=tz, compression=compression
         )
-        tables, metadata = self._tables.parts_of(request, deadline)
+        tables, metadata = self._tables.tables_of(request, deadline)
         metadata = self._tables.with_silent(metadata, tables, paths)
         return to_form(tables, metadata, as_=as_, tz=tz)
 

@@ -32,10 +32,10 @@ __all__ = ["EventWatcher", "Explorer", "FleetTable", "WritePanel"]
 
 _MODULES = {"EventWatcher": "watcher", "Explorer": "explorer", "FleetTable": "fleet_table", "WritePanel": "write_panel"}
 
-if not TYPE_CHECKING:  # which would believe that there are names of any spelling
+if not TYPE_CHECKING:  # else mypy would accept any attribute name
 
     def __getattr__(name: str) -> object:
-        # Views are imported when they are asked for: the models in this package work without ipywidgets.
+        # Views are imported on first use: the models in this package work without ipywidgets.
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
         try:

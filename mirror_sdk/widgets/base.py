@@ -1,4 +1,4 @@
-"""The base of all widgets: a model, the thread that refreshes them, and their end when the cell runs again."""
+"""The base of all widgets: it has a model, refreshes on a thread, and closes when its cell runs again."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ _WIDE = {"width": "100%"}
 class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no types
     """A widget of a client.
 
-    It lives until :meth:`close`, the end of its ``with`` block or of the kernel, until its client is closed, or until
-    the cell that made it runs again; then its threads end. A subclass makes ``model`` and its parts and calls
+    Its threads run until :meth:`close`, the end of its ``with`` block or of the kernel, or until its client is closed.
+    They also end if the cell that created it runs again. A subclass creates ``model`` and its views, and calls
     :meth:`start` at the end of its ``__init__``.
 
     Args:
-        client: The mirror; it has to stay open as long as the widget.
-        live: Whether the widget changes by itself. Without, there are no threads: a button works until it is done, and
-            ``refresh()`` shows what changed since.
-        keep_earlier: Whether an earlier widget of this kind, for the same mirror and key, stays where the page does not
-            tell which cell runs.
+        client: The mirror. It has to stay open as long as the widget.
+        live: Whether the widget updates by itself. Otherwise there are no threads: buttons block until they are done,
+            and ``refresh()`` shows changes.
+        keep_previous: Whether to keep an earlier widget of this kind, for the same mirror and key, if the page does not
+            name the running cell.
 
     Raises:
-        TypeError: ``client`` is no :class:`~mirror_sdk.MirrorClient`.
+        TypeError: ``client`` is not a :class:`~mirror_sdk.MirrorClient`.
     """
 
     model: Model
 
-    def __init__(self, client: MirrorClient, *, live: bool, keep_earlier: bool) -> None:
+    def __init__(self, client: MirrorClient, *, live: bool, keep_previous: bool) -> None:
         if not isinstance(client, MirrorClient):
             raise TypeError(f"a widget takes a MirrorClient, not {type(client).__name__}")
         self.client = client
@@ -60,7 +60,7 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
         self._copied = -1
         self._copy_at = 0.0
         self._copy_id = ""
-        self._slot = None if keep_earlier else _slot_and_run(type(self).__name__, client)
+        self._slot = None if keep_previous else _slot_and_run(type(self).__name__, client)
         self._live = Live(
             client, receive=self._receive, tick=self._tick, show=self._show, failed=self._failed, is_live=live
         )
@@ -72,11 +72,11 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
         style = widgets.HTML(STYLE, layout={"display": "none"})
         self._head = widgets.VBox([style, self._notices_row], layout=_WIDE)
 
-    def start(self, *parts: widgets.Widget) -> None:
-        """Show the parts, start the thread, and close what an earlier run of the cell made."""
-        self.children = [self._head, *parts]
+    def start(self, *views: widgets.Widget) -> None:
+        """Show the views, start the thread, and close the widgets of an earlier run of the cell."""
+        self.children = [self._head, *views]
         self._live.start()
-        # After the start, so that the poller of both goes on.
+        # After the start, so that the poller they share keeps running.
         _replace_earlier(self)
         self.refresh()
 
@@ -90,13 +90,13 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
         return f"<{type(self).__name__} of {self.client!r}>"
 
     def _ipython_display_(self) -> None:
-        """Show the widget, and after it the copy that stays when there is no kernel any more."""
+        """Show the widget, followed by the copy that remains without a kernel."""
         from IPython import display
 
-        # A page that cannot show a widget shows the copy alone.
+        # A page that cannot show widgets shows only the copy.
         view = dict(self._repr_mimebundle_()) if self.comm is not None else {}
         display.publish_display_data(view | {"text/html": "", "text/plain": repr(self)})
-        # A notebook that is run as a whole is saved with what it shows when its cell ends.
+        # An executed notebook is saved with the content at the end of the cell.
         self._live.wait_until_idle(_LOADED_WITHIN_SECONDS)
         self.refresh()
         self._copy_id = self._copy_id or f"mirror-{time.time_ns()}"
@@ -105,16 +105,16 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
 
     @abstractmethod
     def static_html(self) -> str:
-        """What it shows, as plain HTML without scripts: tables and pictures."""
+        """Return its content as plain HTML without scripts: tables and pictures."""
 
     def to_html(self, file: str | os.PathLike[str]) -> Path:
-        """Write what it shows to an HTML file that opens offline and in any browser. An existing file is replaced.
+        """Write its content to an HTML file that opens offline and in any browser. An existing file is replaced.
 
         Returns:
             The file.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The file cannot be written.
 
         >>> from mirror_sdk.widgets import FleetTable
         >>> FleetTable(client, live=False).to_html(folder / "fleet.html").name
@@ -128,12 +128,12 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
 
     @property
     def _is_displayed(self) -> bool:
-        """Whether it was shown, so that there is a copy after it."""
+        """Whether it was displayed, so that there is a copy after it."""
         return bool(self._copy_id)
 
     @property
     def is_running(self) -> bool:
-        """Whether it changes by itself.
+        """Whether it updates by itself.
 
         >>> from mirror_sdk.widgets import Explorer
         >>> Explorer(client, live=False).is_running
@@ -142,7 +142,7 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
         return self._live.is_running
 
     def refresh(self) -> None:
-        """Read what is due, and show what changed; a live widget does that by itself some times a second.
+        """Do pending reads, and show changes. A live widget does so by itself several times a second.
 
         >>> from mirror_sdk.widgets import EventWatcher
         >>> watcher = EventWatcher(client, live=False)
@@ -154,7 +154,7 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
         self._live.step()
 
     def close(self) -> None:
-        """End it and remove it from the page. Does nothing when it is closed.
+        """Close it and remove it from the page. Closing it again does nothing.
 
         >>> from mirror_sdk.widgets import FleetTable
         >>> fleet = FleetTable(client, live=False)
@@ -165,17 +165,17 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
         live = getattr(self, "_live", None)
         if live is not None:
             live.stop()
-            self.keep_copy()
+            self.update_copy()
             with live.lock:
-                _close_parts(self)
+                _close_children(self)
         super().close()
 
     def handler(self, action: Callable[..., object]) -> Callable[..., None]:
-        """Make the handler of a button or field: it calls ``action`` under the lock and shows the outcome or error."""
+        """Return the handler of a control, which calls ``action`` under the lock and shows the outcome or error."""
 
         def handle(*arguments: Any) -> None:
             with self._live.lock:
-                # A field that is set from here changes, too, and nobody did that.
+                # Fields also report changes that the program makes.
                 if self._is_rendering:
                     return
                 try:
@@ -187,7 +187,7 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
         return handle
 
     def changed(self, action: Callable[[Any], object]) -> Callable[..., None]:
-        """Make the handler of a field, which calls ``action`` with the new value."""
+        """Return the handler of a field, which calls ``action`` with the new value."""
         return self.handler(lambda change: action(change["new"]))
 
     def button(
@@ -199,15 +199,15 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
         is_primary: bool = False,
         settles: bool = False,
     ) -> widgets.Button:
-        """Make a button.
+        """Return a button.
 
         Args:
-            description: What stands on it.
-            tooltip: What it does, in a sentence.
-            action: Called when it is clicked.
-            is_primary: Whether it is the main button of the widget, of which there is one at most.
-            settles: Whether the action waits a moment: a click may come before the value that was entered ahead of it,
-                on another thread.
+            description: Its label.
+            tooltip: A sentence about its effect.
+            action: Called on a click.
+            is_primary: Whether it is the main button of the widget, of which there is at most one.
+            settles: Whether the action waits a moment: on another thread, a click may arrive before a value that was
+                entered earlier.
         """
         made = widgets.Button(description=description, tooltip=tooltip, button_style="primary" if is_primary else "")
         made.on_click(self.handler(lambda _: self._settle(action) if settles else action()))
@@ -223,7 +223,7 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
     def render(self) -> None:
         """Show the model."""
 
-    def keep_copy(self) -> None:
+    def update_copy(self) -> None:
         """Update the copy in the notebook, if the widget is displayed and its model changed."""
         if not self._copy_id:
             return
@@ -248,7 +248,7 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
         self.model.receive(events)
         problem = self._live.problem
         if problem is not None:
-            self.model.report("events", "No events come, it is tried again", problem)
+            self.model.report("events", "No events are received; retrying", problem)
         elif "events" in self.model.notices:
             self.model.notices.clear("events")
             self.model.changed()
@@ -269,11 +269,11 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
         finally:
             self._is_rendering = False
         if not self._is_live or time.monotonic() >= self._copy_at:
-            self.keep_copy()
+            self.update_copy()
 
     @property
     def is_changed(self) -> bool:
-        """Whether the model changed since it was shown."""
+        """Whether the model changed since it was rendered."""
         return self.model.version != self._rendered
 
     def _render_notices(self) -> None:
@@ -289,20 +289,20 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
         self._render_notices()
 
 
-def _close_parts(widget: Any) -> None:
-    for part in getattr(widget, "children", ()):
-        _close_parts(part)
-        if isinstance(part, MirrorWidget):
-            part.close()
+def _close_children(widget: Any) -> None:
+    for child in getattr(widget, "children", ()):
+        _close_children(child)
+        if isinstance(child, MirrorWidget):
+            child.close()
         else:
-            part.close()
-            for look in (part.layout, getattr(part, "style", None)):
-                # The layout of a figure of plotly is none of a widget.
-                if isinstance(look, widgets.Widget):
-                    look.close()
+            child.close()
+            for style in (child.layout, getattr(child, "style", None)):
+                # The layout of a plotly figure is not a widget.
+                if isinstance(style, widgets.Widget):
+                    style.close()
 
 
-# While there is a live widget the copy is hidden. Without one it replaces the message of the page.
+# The copy is hidden while there is a live widget. Without one it replaces the message of the page.
 _COPY_STYLE = """<style>
 .jp-OutputArea:has(.mirror-widget) .mirror-copy { display: none; }
 .mirror-widget-missing { display: none !important; }
@@ -313,9 +313,9 @@ _displayed: WeakSet[MirrorWidget] = WeakSet()
 
 
 @atexit.register
-def _keep_copies() -> None:
+def _update_copies() -> None:
     for widget in list(_displayed):
-        widget.keep_copy()
+        widget.update_copy()
 
 
 _Slot = tuple[object, ...]
@@ -323,10 +323,10 @@ _open: dict[_Slot, tuple[object, WeakSet[MirrorWidget]]] = {}
 
 
 def _slot_and_run(kind: str, client: MirrorClient) -> tuple[_Slot, object]:
-    """Return the slot of a widget, and an id of the run that makes it: one run may make any number of widgets.
+    """Return the slot of a widget, and an id of the run that creates it. One run may create any number of widgets.
 
-    The slot is the cell, because a cell that runs again may make its client again as well. Where the page does not name
-    the cell, it is the kind of widget, the mirror and the key, and each widget is a run.
+    The slot is the cell, because a cell that runs again may also create its client again. If the page does not name the
+    cell, the slot is the kind of widget, the mirror and the key, and each widget is a run.
     """
     cell = running_cell()
     if cell is None:
@@ -338,15 +338,15 @@ def _replace_earlier(widget: MirrorWidget) -> None:
     if widget._slot is None:
         return
     slot, run = widget._slot
-    earlier_run, there = _open.get(slot, (run, WeakSet()))
+    earlier_run, opened = _open.get(slot, (run, WeakSet()))
     if earlier_run != run:
-        for earlier in list(there):
+        for earlier in list(opened):
             earlier.close()
             if earlier.client is not widget.client:
-                # IPython keeps the widget, and with it a client that its cell made and that is not used any more.
+                # IPython keeps a reference to the widget, and so to a client that is no longer used.
                 carrier = earlier.client._session.sender.carrier
                 if isinstance(carrier, Network):
                     carrier.release_idle()
-        there = WeakSet()
-    there.add(widget)
-    _open[slot] = (run, there)
+        opened = WeakSet()
+    opened.add(widget)
+    _open[slot] = (run, opened)

@@ -1,4 +1,4 @@
-"""The cell of a notebook that runs."""
+"""The running cell of a notebook."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Cell(NamedTuple):
 
 
 def running_cell() -> Cell | None:
-    """Return the cell that runs; ``None`` where no page names it: in a shell, or an executed notebook."""
+    """Return the running cell; ``None`` if no page names it, such as in a shell or an executed notebook."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     kernel = getattr(shell, "kernel", None)

@@ -1,4 +1,4 @@
-"""The controls that several widgets use."""
+"""The controls that widgets share."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from mirror_sdk.widgets.models.status import Status, Tone
 
 FULL = {"width": "100%"}
 LABELED = {"description_width": "70px"}
-"""The style of a field with a label: fields below each other start on one line."""
+"""The style of a field with a label. It aligns fields below each other."""
 _ROW = {"flex_flow": "row wrap", "align_items": "center", "grid_gap": "8px", "width": "100%"}
 _BAR_STYLES = {Tone.BAD: "danger", Tone.WARN: "warning", Tone.GOOD: "success"}
 
 
-def row(*parts: widgets.Widget) -> widgets.HBox:
-    """Parts next to each other, and below each other where there is no room."""
-    return widgets.HBox(parts, layout=_ROW)
+def row(*views: widgets.Widget) -> widgets.HBox:
+    """Return a row of views, which wraps in a narrow page."""
+    return widgets.HBox(views, layout=_ROW)
 
 
 def side_by_side(left: widgets.Widget) -> tuple[widgets.Box, widgets.Box]:
-    """A box for ``left`` and what is put next to it, and the room for it, on which its direction depends."""
+    """Return a box for ``left`` and a view next to it, and the container whose width decides its direction."""
     sides = widgets.Box([left])
     sides.add_class("mirror-sides")
     room = widgets.Box([sides], layout=FULL)
@@ -31,7 +31,7 @@ def side_by_side(left: widgets.Widget) -> tuple[widgets.Box, widgets.Box]:
 
 
 class Progress(widgets.HBox):  # type: ignore[misc] # ipywidgets has no types
-    """Progress as a bar and in words; in words alone where there is nothing to do."""
+    """Progress as a bar and in words; only in words if there is nothing to do."""
 
     def __init__(self) -> None:
         self.bar = widgets.IntProgress(layout={"width": "220px", "display": "none"})
@@ -39,12 +39,12 @@ class Progress(widgets.HBox):  # type: ignore[misc] # ipywidgets has no types
         super().__init__([self.bar, self.text_view], layout=_ROW | {"min_height": "32px"})
 
     def show(self, text: str, done: int = 0, total: int = 0, tone: Tone = Tone.NOTE) -> None:
-        """Show it.
+        """Show the progress.
 
         Args:
             text: The progress in words; screen readers read it when it changes.
-            done: How much is done.
-            total: How much there is to do; 0 where there is nothing, or that is not known.
+            done: The amount done.
+            total: The total amount; 0 if it is unknown or there is nothing to do.
             tone: The color of the bar.
         """
         self.bar.layout.display = "flex" if total else "none"
@@ -54,10 +54,10 @@ class Progress(widgets.HBox):  # type: ignore[misc] # ipywidgets has no types
 
 
 class CountFilter(widgets.HBox):  # type: ignore[misc] # ipywidgets has no types
-    """The count of each status, as buttons that show its rows alone; the first button shows all again.
+    """The count of each status, as buttons that show only its rows. The first button shows all rows.
 
     Args:
-        noun: What is counted, such as ``writes``.
+        noun: The counted things, such as ``writes``.
         statuses: The statuses, in this order.
         choose: Called with the status to show, ``None`` for all.
         handler: Makes handlers of buttons.
@@ -84,7 +84,7 @@ class CountFilter(widgets.HBox):  # type: ignore[misc] # ipywidgets has no types
         super().__init__(list(self.buttons.values()), layout=_ROW)
 
     def show(self, counts: Mapping[Status, int], chosen: Status | None) -> None:
-        """Show the counts above 0, and which status is chosen."""
+        """Show the counts above 0, and mark the chosen status."""
         self._chosen = chosen
         total = sum(counts.values())
         for status, button in self.buttons.items():
@@ -96,10 +96,10 @@ class CountFilter(widgets.HBox):  # type: ignore[misc] # ipywidgets has no types
             button.layout.display = "inline-block" if count or status is chosen else "none"
 
     def _press(self, status: Status | None, *, is_on: bool) -> None:
-        """Choose a status; pressed again, all are shown."""
+        """Choose a status, or all if it was chosen already."""
         chosen = status if is_on else None
         if chosen is self._chosen:
-            # The button that shows all stays pressed.
+            # The first button stays pressed.
             self.buttons[chosen].value = True
         else:
             self._choose(chosen)

@@ -1,4 +1,4 @@
-"""The explorer: devices on the left, the resources of one on the right; below each other where there is no room."""
+"""The explorer: devices on the left, the resources of one on the right. A narrow page stacks them."""
 
 from __future__ import annotations
 
@@ -40,26 +40,26 @@ _HEIGHT_PX = 360
 
 
 class Explorer(MirrorWidget):
-    """Find devices, look at one: values, units, times, drift, subscriptions; read, subscribe and write.
+    """Find devices, inspect one (values, units, times, drift, subscriptions), and read, subscribe and write.
 
-    It changes as events come, and reads the mirror again every ten seconds for changes that no event reports. Choosing
-    a device reads the mirror; only the buttons send requests to the device. They act on the selected resources.
+    It updates with events, and reads the mirror again every ten seconds for changes that no event reports. Choosing a
+    device reads the mirror; only the buttons send requests to the device. They act on the selected resources.
 
     Args:
         client: The mirror.
-        device: Which device to show first: the device, its id or its endpoint name, or a table whose rows name one.
-        stale_after_seconds: Silence of a resource up to this is never too long; see :class:`FleetTable`.
-        live: Whether it changes by itself; without, a button works until it is done.
-        keep_earlier: Whether an earlier explorer of this client stays, where the page does not name the cell that runs.
+        device: The device to show first: the device, its id or its endpoint name, or a table whose rows name one.
+        stale_after_seconds: A resource that is silent for no longer than this is never stale; see :class:`FleetTable`.
+        live: Whether it updates by itself; otherwise buttons block until they are done.
+        keep_previous: Whether to keep an earlier explorer of this client if the page does not name the running cell.
 
     Attributes:
         devices: The table of devices.
         resources: The table of the resources of one.
-        writer: The panel that writes, once it was opened.
+        writer: The write panel, once it was opened.
 
     Raises:
         AmbiguousName: Several devices have this name.
-        TypeError: ``client`` is no :class:`~mirror_sdk.MirrorClient`.
+        TypeError: ``client`` is not a :class:`~mirror_sdk.MirrorClient`.
         UnknownDevice: No device has this name.
         ValueError: ``stale_after_seconds`` is not above 0, or a table does not name one device.
 
@@ -75,12 +75,12 @@ class Explorer(MirrorWidget):
         *,
         stale_after_seconds: float | None = None,
         live: bool = True,
-        keep_earlier: bool = False,
+        keep_previous: bool = False,
     ) -> None:
-        super().__init__(client, live=live, keep_earlier=keep_earlier)
+        super().__init__(client, live=live, keep_previous=keep_previous)
         self.model: ExplorerModel = ExplorerModel(client, self._live.run, stale_after_seconds=stale_after_seconds)
         self.writer: WritePanel | None = None
-        self._shown_id: str | None = None
+        self._displayed_id: str | None = None
         self.devices = Grid(_DEVICES, label="Devices", height_px=_HEIGHT_PX, selection=SelectionMode.ONE)
         self.resources = Grid(_RESOURCES, label="Resources", height_px=_HEIGHT_PX, selection=SelectionMode.MANY)
         self.devices.observe(self.changed(lambda ids: self.model.choose(ids[0] if ids else None)), "selected")
@@ -96,7 +96,7 @@ class Explorer(MirrorWidget):
 
     @property
     def selected(self) -> pd.DataFrame:
-        """The selected resources: their rows of the state table, as of when the device was read.
+        """The selected resources: their rows of the state table, from the last read of the device.
 
         It is the table of :meth:`mirror_sdk.MirrorClient.state_frame`, with its columns also when nothing is selected.
         With a ``value`` it is an argument for :meth:`mirror_sdk.MirrorClient.plan`.
@@ -112,7 +112,7 @@ class Explorer(MirrorWidget):
             return self.model.frame(self.resources.selected)
 
     def select(self, paths: Sequence[str]) -> None:
-        """Select these resources of the device that is shown, and no others.
+        """Select these resources of the displayed device, and no others.
 
         >>> explorer = Explorer(client, light, live=False)
         >>> explorer.select(["/3311/0/5850", "/3311/0/5851"])
@@ -122,7 +122,7 @@ class Explorer(MirrorWidget):
         self.resources.selected = list(paths)
 
     def choose(self, device: DeviceLike | DeviceTable) -> None:
-        """Show this device, given by itself, its id or its endpoint name.
+        """Show this device: an object, its id or its endpoint name.
 
         >>> explorer = Explorer(client, light, live=False)
         >>> explorer.choose(station)
@@ -132,10 +132,10 @@ class Explorer(MirrorWidget):
         self.handler(lambda: self.model.choose(self._id_of(device)))()
 
     def write(self, path: str | None = None) -> None:
-        """Open a panel that writes to the device that is shown; nothing is written by this.
+        """Open a panel for writes to the displayed device. This writes nothing.
 
         Args:
-            path: The resource to write; the first of those that are selected by default.
+            path: The resource to write; by default the first selected one.
 
         >>> explorer = Explorer(client, light, live=False)
         >>> explorer.write("/3311/0/5851")
@@ -157,15 +157,15 @@ class Explorer(MirrorWidget):
         model, rows = self.model, self.model.device_rows
         self.devices.show(rows)
         self.devices.selected = [row["key"] for row in rows if row["key"] == model.device_id]
-        if self._shown_id != model.device_id:
-            self._shown_id, self.resources.selected = model.device_id, []
+        if self._displayed_id != model.device_id:
+            self._displayed_id, self.resources.selected = model.device_id, []
         self.resources.show(model.rows)
         self.resources.empty_text = model.empty_text
         self.title_view.value = heading(model.title, model.subtitle) + dim(model.connection_text)
         self.count_view.value = status_line(model.devices_text)
 
     def static_html(self) -> str:
-        """Return what it shows as plain HTML."""
+        """Return its content as plain HTML."""
         return f"{self.title_view.value}{self.resources.static_html()}{self.devices.static_html()}"
 
     def _id_of(self, device: DeviceLike | DeviceTable) -> str:
@@ -200,7 +200,7 @@ class Explorer(MirrorWidget):
     def _selection_button(
         self, description: str, tooltip: str, action: Callable[[str], object], *, is_primary: bool = False
     ) -> widgets.Button:
-        """Make a button that calls ``action`` with each selected resource."""
+        """Return a button that calls ``action`` with each selected resource."""
         return self.button(
             description,
             tooltip,
@@ -215,5 +215,5 @@ class Explorer(MirrorWidget):
             return
         if self.writer is not None:
             self.writer.close()
-        self.writer = WritePanel(self.client, [self.model.device_id], path=path, live=self._is_live, keep_earlier=True)
+        self.writer = WritePanel(self.client, [self.model.device_id], path=path, live=self._is_live, keep_previous=True)
         self.writer_view.children = [self.writer]

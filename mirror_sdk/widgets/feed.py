@@ -17,11 +17,11 @@ RETRY_SECONDS = 5.0
 
 
 class Subscription:
-    """The buffered events of a feed for one widget, from when it subscribed.
+    """The buffered events of a feed for one widget, since it subscribed.
 
     Args:
-        close: Ends it.
-        buffered: The most events that wait here; the oldest are dropped for newer ones, and counted.
+        close: Ends the subscription.
+        buffered: The maximum number of buffered events. More events replace the oldest, which are counted.
     """
 
     def __init__(self, close: Callable[[Subscription], None], buffered: int = EVENTS_BUFFERED) -> None:
@@ -36,16 +36,16 @@ class Subscription:
             self._overrun += len(self._waiting) == self._waiting.maxlen
             self._waiting.append(event)
 
-    def take(self) -> tuple[list[Event], int]:
-        """Remove and return the events that wait, and how many were dropped before them."""
+    def drain(self) -> tuple[list[Event], int]:
+        """Remove and return the buffered events, and the number of events dropped before them."""
         with self._lock:
-            taken, overrun = list(self._waiting), self._overrun
+            events, overrun = list(self._waiting), self._overrun
             self._waiting.clear()
             self._overrun = 0
-        return taken, overrun
+        return events, overrun
 
     def close(self) -> None:
-        """Receive no further events; the last subscription of a feed ends its poller."""
+        """Receive no further events. Closing the last subscription of a feed ends its poller."""
         self._close(self)
 
 
@@ -79,27 +79,27 @@ class EventFeed:
         return subscription
 
     def await_start(self, timeout_seconds: float) -> bool:
-        """Wait until the poller runs or has failed. Then nothing lies between the log and the events that come."""
+        """Wait until the poller runs or has failed. Then no entry is missed between the log and the new events."""
         return self._started.wait(timeout_seconds)
 
     @property
     def problem(self) -> Exception | None:
-        """Why no events come now; ``None`` when they do."""
+        """The reason why no events are received; ``None`` if they are."""
         if self._failure is not None:
             return self._failure
         return self._watch.last_failure if self._watch is not None else None
 
     def tend(self) -> None:
-        """Start the poller where none runs. Call it now and then; it returns at once."""
+        """Start the poller if it is not running. Call this regularly; it returns at once."""
         with self._lock:
             client = self._client()
             if client is not None and client._session.sender.is_closed:
-                # The watch has a client of its own, and would go on.
+                # The watch has a client of its own, and would continue.
                 self._stop()
             if self._is_starting or not self._subscriptions or self._is_running() or self._clock() < self._retry_at:
                 return
             self._is_starting = True
-        # Starting a watch takes a request, which takes long where the service does not respond.
+        # Starting a watch sends a request, which takes long if the service does not respond.
         threading.Thread(target=self._start, name="mirror-feed-start", daemon=True).start()
 
     def _is_running(self) -> bool:
@@ -118,7 +118,7 @@ class EventFeed:
         try:
             reader = _reader_of(client)
             watch = reader.watch(self._publish)
-        except Exception as error:  # also ClientClosed: the widget shows it like any other
+        except Exception as error:  # including ClientClosed, which the widget shows like any other
             with self._lock:
                 self._failure = error
                 self._retry_at = self._clock() + RETRY_SECONDS
@@ -133,7 +133,7 @@ class EventFeed:
             if not self._subscriptions:
                 self._stop()
         if was_broken:
-            # A new watch starts at the end of the log: the events in between are lost.
+            # A new watch starts at the end of the log, so the events in between are lost.
             self._publish(Event(kind=EventKind.GAP, received_at=utc_now()))
 
     def _publish(self, event: Event) -> None:
@@ -149,16 +149,16 @@ class EventFeed:
     def _stop(self) -> None:
         if self._watch is not None:
             self._started.clear()
-            # Without waiting, because this thread has the lock.
+            # Do not wait, because this thread holds the lock.
             self._watch.stop(timeout=0)
             if self._reader is not None and self._reader is not self._client():
-                # This ends the open poll, and with it the thread.
+                # This ends the open poll, and so the thread.
                 self._reader.close()
             self._watch = self._reader = None
 
 
 def _reader_of(client: MirrorClient) -> MirrorClient:
-    """Return a client for the watch alone, which can be closed while its poll is open, or else ``client`` itself.
+    """Return a separate client for the watch, which can be closed during its poll, or else ``client`` itself.
 
     Raises:
         ClientClosed: ``client`` was closed.

@@ -1,4 +1,4 @@
-"""The overview of a fleet: a row for each device, the worst first; a selected device opens next to the table."""
+"""The overview of a fleet: a row for each device, the worst first. A selected device opens next to the table."""
 
 from __future__ import annotations
 
@@ -35,28 +35,27 @@ _HEIGHT_PX = 420
 class FleetTable(MirrorWidget):
     """Drift, stale values and pending writes of the whole fleet at a glance; any device opens in an explorer.
 
-    It reads the devices again that events are about, and every minute the whole fleet; it shows when that was.
+    After an event it reads its device again, and every minute the whole fleet; it shows the time of that.
 
-    A value can be stale only where its device sends it by itself: the resource is subscribed or auto-observed. It is
-    stale when its max-age is over. Where the device sent no max-age, an unchanged value is not sent again, and is valid
-    while there is contact with its device. It is stale when the device is silent for longer than three times the
-    longest pause that was seen between two reports of the resource. Units, serial numbers and the like never change,
-    and are never stale.
+    A value can only be stale if its device sends it by itself: the resource is subscribed or auto-observed. It is stale
+    when its max-age is over. Without a max-age, an unchanged value is not sent again and is valid while the device has
+    contact. It is stale when the device is silent for longer than three times the longest pause between two reports of
+    the resource. Constant resources, such as units and serial numbers, are never stale.
 
     Args:
         client: The mirror.
-        stale_after_seconds: Silence up to this is never too long, whatever the reporting interval; an hour by default,
-            and a day for a resource of which fewer than three pauses were seen. A max-age counts as the device sent it.
-        live: Whether it changes by itself; without, a button works until it is done.
-        keep_earlier: Whether an earlier fleet table of this client stays, where the page does not name the cell.
+        stale_after_seconds: A resource that is silent for no longer than this is never stale. It is an hour by default,
+            and a day for a resource with fewer than three observed pauses. A max-age counts as the device sent it.
+        live: Whether it updates by itself; otherwise buttons block until they are done.
+        keep_previous: Whether to keep an earlier fleet table of this client if the page does not name the cell.
 
     Attributes:
         grid: The table of devices.
         explorer: The explorer of a device, once one was opened.
-        writer: The panel that writes, once it was opened.
+        writer: The write panel, once it was opened.
 
     Raises:
-        TypeError: ``client`` is no :class:`~mirror_sdk.MirrorClient`.
+        TypeError: ``client`` is not a :class:`~mirror_sdk.MirrorClient`.
         ValueError: ``stale_after_seconds`` is not above 0.
 
     >>> with FleetTable(client, live=False) as fleet:
@@ -70,9 +69,9 @@ class FleetTable(MirrorWidget):
         *,
         stale_after_seconds: float | None = None,
         live: bool = True,
-        keep_earlier: bool = False,
+        keep_previous: bool = False,
     ) -> None:
-        super().__init__(client, live=live, keep_earlier=keep_earlier)
+        super().__init__(client, live=live, keep_previous=keep_previous)
         self.model: FleetModel = FleetModel(client, self._live.run, stale_after_seconds=stale_after_seconds)
         self.explorer: Explorer | None = None
         self.writer: WritePanel | None = None
@@ -112,7 +111,7 @@ class FleetTable(MirrorWidget):
             last_reported_at  datetime64[ms, UTC]  when it last reported anything
             ================  ===================  ===========================================================
 
-            ``attrs["mirror"]`` holds ``taken_at``, ``devices`` (of the fleet), ``complete`` and ``server``.
+            ``attrs["mirror"]`` contains ``taken_at``, ``devices`` (of the fleet), ``complete`` and ``server``.
 
         >>> fleet = FleetTable(client, live=False)
         >>> fleet.select(["light-01"])
@@ -125,7 +124,7 @@ class FleetTable(MirrorWidget):
             return self.model.frame(self.grid.selected)
 
     def select(self, devices: DevicesLike) -> None:
-        """Select these devices and no others; each is given by itself, its id or its endpoint name, or all by a table.
+        """Select these devices and no others: objects, ids, endpoint names, or a table that names them.
 
         Raises:
             AmbiguousName: Several devices have one of the names.
@@ -152,7 +151,7 @@ class FleetTable(MirrorWidget):
         self.title_view.value = heading("Fleet", f"{self.model.counts_text} · {self.model.as_of_text}")
 
     def static_html(self) -> str:
-        """Return what it shows as plain HTML."""
+        """Return its content as plain HTML."""
         return f"{self.title_view.value}{self.grid.static_html()}"
 
     def show_device(self, device_id: DeviceLike) -> None:
@@ -169,7 +168,7 @@ class FleetTable(MirrorWidget):
                 device_id,
                 stale_after_seconds=self._stale_after_seconds,
                 live=self._is_live,
-                keep_earlier=True,
+                keep_previous=True,
             )
             # Devices are chosen in the table, whose own button is the primary one.
             self.explorer.left.layout.display = "none"
@@ -197,7 +196,7 @@ class FleetTable(MirrorWidget):
         return [self.title_view, self.counts, room, self.writer_view]
 
     def _follow(self, device_ids: Sequence[str]) -> None:
-        """Show a device that is the only one selected in the explorer, where that is open."""
+        """Show the selected device in the explorer, if that is open and only one is selected."""
         if len(device_ids) == 1 and self.explorer is not None and self.explorer.comm is not None:
             self.show_device(device_ids[0])
 
@@ -210,5 +209,5 @@ class FleetTable(MirrorWidget):
             return
         if self.writer is not None:
             self.writer.close()
-        self.writer = WritePanel(self.client, self.grid.selected, live=self._is_live, keep_earlier=True)
+        self.writer = WritePanel(self.client, self.grid.selected, live=self._is_live, keep_previous=True)
         self.writer_view.children = [self.writer]

@@ -1,4 +1,4 @@
-"""A table to sort, filter, search, copy from and select in: AG Grid with rows that change.
+"""A table that can be sorted, filtered, searched, copied and selected from: AG Grid with changing rows.
 
 Its module is ``grid.js``, which ``.ci/make_grid.py`` builds; nothing is loaded from elsewhere.
 """
@@ -24,7 +24,7 @@ from mirror_sdk.widgets.theme import CSS
 
 
 class ColumnKind(StrEnum):
-    """The type of the cells of a column, by which they are aligned, sorted and filtered."""
+    """The type of the cells of a column, which decides how they are aligned, sorted and filtered."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -32,7 +32,7 @@ class ColumnKind(StrEnum):
 
 
 class SelectionMode(StrEnum):
-    """How many rows can be selected."""
+    """The number of rows that can be selected."""
 
     NONE = "none"
     ONE = "one"
@@ -47,8 +47,8 @@ class GridColumn:
         name: The key of its cells in the rows.
         heading: Its heading, with the unit.
         kind: The type of its cells.
-        width: Its width in pixels; without, it gets a share of the remaining width.
-        sort: ``"asc"`` or ``"desc"`` if the rows are sorted by it at first.
+        width: Its width in pixels; by default a share of the remaining width.
+        sort: ``"asc"`` or ``"desc"`` if the rows are initially sorted by it.
     """
 
     name: str
@@ -65,13 +65,13 @@ class Grid(LazyModule):
         columns: Its columns.
         label: Its title, for screen readers: "Devices".
         height_px: Its height in pixels.
-        selection: How many rows can be selected.
-        empty_text: The text that is shown where it has no rows.
+        selection: The number of rows that can be selected.
+        empty_text: The text of a table without rows.
 
     Attributes:
-        selected: The keys of the selected rows; may be set too.
-        active: ``{"key": ..., "column": ...}`` of the cell with the focus; empty before there was one.
-        search: The text that all columns are searched for.
+        selected: The keys of the selected rows. It can be set.
+        active: ``{"key": ..., "column": ...}`` of the cell with the focus; empty before the first focus.
+        search: The search text for all columns.
     """
 
     _css = CSS
@@ -85,7 +85,7 @@ class Grid(LazyModule):
     search = traitlets.Unicode().tag(sync=True)
     selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
     active = traitlets.Dict().tag(sync=True)
-    # All rows, for a page that opens later. Changed in place, so that nothing is sent: open pages get the changes.
+    # All rows, for a page that opens later. Modified in place, so that only the changes are sent to open pages.
     table = traitlets.Dict().tag(sync=True)
 
     def __init__(
@@ -98,7 +98,7 @@ class Grid(LazyModule):
         empty_text: str = "",
     ) -> None:
         self._columns = tuple(columns)
-        self._shown: dict[str, Row] = {}
+        self._rows: dict[str, Row] = {}
         self._on_page: dict[str, dict[str, Any]] = {}
         self._table_lock = threading.Lock()
         self._has_page = False
@@ -117,37 +117,37 @@ class Grid(LazyModule):
         """Show these rows. Only rows that changed are sent to the page.
 
         Args:
-            rows: The rows, in their order unless somebody sorts them. Each has a unique ``key``, and a text, number,
+            rows: The rows, in their order unless the user sorts them. Each has a unique ``key``, and a text, number,
                 boolean, aware time or ``None`` for each column. ``tones`` may have one of ``bad``, ``warn``, ``note``,
                 ``good`` and ``dim`` for a column, and ``hints`` the tooltip of its cell.
         """
-        shown = {str(row["key"]): row for row in rows}
+        current = {str(row["key"]): row for row in rows}
         with self._table_lock:
-            before, self._shown = self._shown, shown
-            changed = [row for key, row in shown.items() if before.get(key) != row]
-            gone = [key for key in before if key not in shown]
-            # A page adds new rows after the others.
-            is_moved = [*(key for key in before if key in shown), *(key for key in shown if key not in before)] != [
-                *shown
+            before, self._rows = self._rows, current
+            changed = [row for key, row in current.items() if before.get(key) != row]
+            removed = [key for key in before if key not in current]
+            # A page appends new rows.
+            is_moved = [*(key for key in before if key in current), *(key for key in current if key not in before)] != [
+                *current
             ]
-            if not changed and not gone and not is_moved:
+            if not changed and not removed and not is_moved:
                 return
-            self._on_page = {key: self._on_page.get(key, {}) for key in shown}
+            self._on_page = {key: self._on_page.get(key, {}) for key in current}
             self._on_page |= {str(row["key"]): _for_page(row) for row in changed}
-            self._send_changes([str(row["key"]) for row in changed], gone, all_of_them=is_moved)
-        if gone and self.selected:
-            self.selected = [key for key in self.selected if key in shown]
+            self._send_changes([str(row["key"]) for row in changed], removed, all_of_them=is_moved)
+        if removed and self.selected:
+            self.selected = [key for key in self.selected if key in current]
 
     @property
     def rows(self) -> list[Row]:
-        """The rows that are shown."""
-        return list(self._shown.values())
+        """The current rows."""
+        return list(self._rows.values())
 
     @property
     def selected_rows(self) -> list[Row]:
-        """The rows that are selected, in the order of :attr:`rows`."""
+        """The selected rows, in the order of :attr:`rows`."""
         selected = set(self.selected)
-        return [row for key, row in self._shown.items() if key in selected]
+        return [row for key, row in self._rows.items() if key in selected]
 
     def static_html(self, most_rows: int = 50) -> str:
         """Return the table as plain HTML, for a page without a kernel."""
@@ -156,37 +156,37 @@ class Grid(LazyModule):
         return static.table(self.label, [column.heading for column in self._columns], cells, total=len(rows))
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
-        """Take the state of a page except its selection: the page sent that before, and it may have changed since."""
+        """Apply the state of a page except its selection, which was sent before and may have changed since."""
         if "selected" in sync_data:
             # The reply still brings the selection to all pages.
             sync_data = sync_data | {"selected": self.selected}
         super().set_state(sync_data)
 
     def _sorted(self) -> list[Row]:
-        """Return the rows as they are sorted at first; those without a value are last."""
+        """Return the rows in their initial order. Rows without a value are last."""
         rows = self.rows
         for column in self._columns:
             if column.sort is not None:
-                known = [row for row in rows if row.get(column.name) is not None]
-                known.sort(key=itemgetter(column.name), reverse=column.sort == "desc")
-                rows = known + [row for row in rows if row.get(column.name) is None]
+                filled = [row for row in rows if row.get(column.name) is not None]
+                filled.sort(key=itemgetter(column.name), reverse=column.sort == "desc")
+                rows = filled + [row for row in rows if row.get(column.name) is None]
         return rows
 
-    def _send_changes(self, changed: Sequence[str], gone: Sequence[str], *, all_of_them: bool) -> None:
+    def _send_changes(self, changed: Sequence[str], removed: Sequence[str], *, all_of_them: bool) -> None:
         rows = list(self._on_page.values())
         self.table.update(version=self.table["version"] + 1, rows=rows)
         if not self._has_page:
-            # A page that opens requests them. The kernel may get that request only when the cell ends, and a message
-            # that is sent before the page has its module would be lost.
+            # A page requests them when it opens. The kernel may receive that request only after the cell has ended, and
+            # messages sent before the page has loaded its module would be lost.
             self.send_state("table")
         elif all_of_them or len(changed) == len(rows):
             self.send({**self.table, "all": True})
         else:
-            some = [self._on_page[key] for key in changed]
-            self.send({"version": self.table["version"], "rows": some, "gone": list(gone)})
+            changes = [self._on_page[key] for key in changed]
+            self.send({"version": self.table["version"], "rows": changes, "gone": list(removed)})
 
     def _on_message(self, _: object, content: Any, __: object) -> None:
-        """Take the selection of a page, or the version that it has when it opens or has missed one."""
+        """Apply the selection of a page, or send all rows to a page that opens or has missed a version."""
         if not isinstance(content, dict) or "request" in content:
             return
         if "selected" in content:
@@ -198,7 +198,7 @@ class Grid(LazyModule):
                 self.send({**self.table, "all": True})
 
     def _select(self, keys: Any) -> None:
-        # Not sent back: that could undo a newer selection of the page.
+        # Do not send it back, since that could undo a newer selection of the page.
         with self._lock_property(selected=keys):
             self.selected = keys
 

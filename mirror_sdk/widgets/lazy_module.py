@@ -1,7 +1,7 @@
 """Widgets whose JavaScript module is loaded once per page, and is not stored in the notebook.
 
 anywidget drops all messages to a widget that is not ready within two seconds. Loading some megabytes takes longer on a
-slow page, so a small module is ready at once and loads the large one. Where even that takes too long, it receives the
+slow page, so a small module is ready at once and loads the large one. If even that takes too long, it receives the
 messages itself.
 
 The page that runs the cell gets the module with the state of the widget, because a busy kernel responds to nothing. It

@@ -33,11 +33,11 @@ class Live:
 
     Args:
         client: The mirror.
-        receive: Called with the events, in order, and how many were dropped before them.
-        tick: Does what is due.
-        show: Shows what changed.
+        receive: Called with the events, in order, and the number of events dropped before them.
+        tick: Does pending work.
+        show: Shows changes.
         failed: Called with an error of these.
-        is_live: Whether there are threads and events; without, calls are made at once and only ``step`` refreshes.
+        is_live: Whether there are threads and events. Otherwise calls are made at once, and only ``step`` refreshes.
     """
 
     def __init__(
@@ -71,13 +71,13 @@ class Live:
 
     @property
     def problem(self) -> Exception | None:
-        """Why no events come now; ``None`` when they do."""
+        """The reason why no events are received; ``None`` if they are."""
         return feed_of(self._client).problem if self.is_running else None
 
     def run(self, call: Callable[[], T], then: Callable[[T], object], failed: Callable[[Exception], object]) -> None:
-        """Make a client call on a thread of its own; the next step passes on its outcome.
+        """Make a client call on a thread of its own. The next step delivers its outcome.
 
-        The call shows no progress bar, which would be printed into the output of some cell.
+        The call shows no progress bar, which would appear in the output of an unrelated cell.
         """
         call = without_progress()(call)
         if not self._is_live:
@@ -91,23 +91,23 @@ class Live:
 
         with self._idle:
             self._waited_for += 1
-        # Daemon threads, not a pool: the end of the kernel waits for a pool, and a read may take a minute.
+        # Daemon threads, not a pool: the kernel would wait for a pool at its end, and a read may take a minute.
         threading.Thread(target=make, name="mirror-widget-call", daemon=True).start()
 
     def wait_until_idle(self, timeout_seconds: float) -> None:
-        """Wait until the outcomes of all calls were passed on, but no longer than this."""
+        """Wait until the outcomes of all calls were delivered, but not longer than this."""
         with self._idle:
             self._idle.wait_for(lambda: not self._waited_for or self._stopped.is_set(), timeout_seconds)
 
     def start(self) -> None:
-        """Start to receive events and to refresh."""
+        """Start receiving events and refreshing."""
         if self._is_live:
             self._subscription = feed_of(self._client).subscribe()
             _running.add(self)
             threading.Thread(target=self._run, name="mirror-widget", daemon=True).start()
 
     def stop(self) -> None:
-        """Stop. Outcomes that come later are ignored. Does nothing when it is stopped."""
+        """Stop, and ignore later outcomes. Stopping it again does nothing."""
         self._stopped.set()
         with self._idle:
             self._idle.notify_all()
@@ -116,15 +116,15 @@ class Live:
             self._subscription.close()
 
     def step(self) -> None:
-        """Pass on the outcomes and events that have arrived, do what is due, and show what changed."""
-        self._run_safely(self._pass_on, self._tick, self._show)
+        """Deliver the outcomes and events that have arrived, do pending work, and show changes."""
+        self._run_safely(self._deliver, self._tick, self._show)
 
     def show(self) -> None:
-        """Pass on the outcomes and events that have arrived, and show what changed.
+        """Deliver the outcomes and events that have arrived, and show changes.
 
-        Nothing that is due is done: a field that somebody changes sends no request.
+        This does no pending work, so that a change of a field sends no request.
         """
-        self._run_safely(self._pass_on, self._show)
+        self._run_safely(self._deliver, self._show)
 
     def _run_safely(self, *actions: Callable[[], object]) -> None:
         with self.lock:
@@ -134,36 +134,36 @@ class Live:
                 for action in actions:
                     action()
             except Exception as error:
-                # Otherwise the error would end the thread, and be invisible.
+                # Otherwise the error would end the thread without a message.
                 self._failed(error)
 
-    def _pass_on(self) -> None:
+    def _deliver(self) -> None:
         for _ in range(self._outcomes.qsize()):
             try:
                 self._outcomes.get_nowait()()
             except Empty:
                 break
         if self._subscription is not None:
-            events, overrun = self._subscription.take()
+            events, overrun = self._subscription.drain()
             self._receive(events, overrun)
             feed_of(self._client).tend()
 
-    def _later(self, tell: Callable[[T], object]) -> Callable[[T], None]:
-        def tell_now(outcome: T) -> None:
+    def _later(self, deliver: Callable[[T], object]) -> Callable[[T], None]:
+        def deliver_now(outcome: T) -> None:
             try:
-                tell(outcome)
+                deliver(outcome)
             finally:
                 with self._idle:
                     self._waited_for -= 1
                     self._idle.notify_all()
 
-        return lambda outcome: self._outcomes.put(lambda: tell_now(outcome))
+        return lambda outcome: self._outcomes.put(lambda: deliver_now(outcome))
 
     def _run(self) -> None:
         while not self._stopped.wait(REFRESH_SECONDS):
             self.step()
             if isinstance(self.problem, ClientClosed):
-                # What is shown stays, with a notice from this step.
+                # The content stays, with a notice from this step.
                 self.step()
                 self.stop()
 
@@ -173,6 +173,6 @@ _running: WeakSet[Live] = WeakSet()
 
 @atexit.register
 def stop_all() -> None:
-    """Stop all that run."""
+    """Stop all running widgets."""
     for live in list(_running):
         live.stop()

@@ -38,14 +38,14 @@ def notices(texts: Sequence[str]) -> str:
 
 
 def problem(text: str) -> str:
-    """The problem of an input, next to its field; screen readers read it when it changes."""
+    """The problem of an input, next to its field. Screen readers read it when it changes."""
     return f'<div class="mirror-problem mirror-tone-bad" role="status">✗ {escape(text)}</div>' if text else ""
 
 
 def legend(statuses: Iterable[Status]) -> str:
-    """The meaning of statuses, folded."""
+    """A folded legend of statuses."""
     lines = "".join(
         f'<li><span class="mirror-tone-{one.tone}">{escape(one.text)}</span>: {escape(one.meaning)}</li>'
         for one in statuses
     )
-    return f'<details class="mirror-signs"><summary>What the signs mean</summary><ul>{lines}</ul></details>'
+    return f'<details class="mirror-signs"><summary>Legend</summary><ul>{lines}</ul></details>'

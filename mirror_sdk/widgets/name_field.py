@@ -10,12 +10,12 @@ from mirror_sdk.widgets.lazy_module import LazyModule
 
 
 class NameField(LazyModule):
-    """A field for names. The page has all names, and sends no request while somebody types.
+    """A field for names. The page has all names, and sends no request while the user types.
 
-    In a list, Tab completes a name as far as all names with this beginning are the same, as in a shell; where there is
-    nothing to complete it moves to the next field. A name with a comma in it is not offered for a list.
+    In a list, Tab completes a name to the longest common prefix, as in a shell. If there is nothing to complete, it
+    moves to the next field. Names that contain commas are not offered in a list.
 
-    Typed text stays when other names come; a ``Combobox`` of ipywidgets would replace it by the value before.
+    Typed text stays when the names change; a ``Combobox`` of ipywidgets would replace it by the value before.
 
     Attributes:
         value: The text of the field, once Enter is pressed or the field is left.

@@ -1,4 +1,4 @@
-"""Plain HTML of what a widget showed: for a notebook without a kernel, on GitHub, and for reports.
+"""Plain HTML of the content of a widget: for a notebook without a kernel, on GitHub, and for reports.
 
 Style sheets and scripts are removed there, so the tags have the styles. Every text is escaped, because it may come from
 a device.
@@ -21,7 +21,7 @@ def table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[object]
         caption: Its title.
         headings: The headings of the columns.
         rows: The cells of each row.
-        total: How many rows there are, of which these are the first.
+        total: The total number of rows, of which these are the first.
     """
     lines = ["".join(map(_cell, row)) for row in rows]
     head = "".join(html_cell(escape(heading), tag='th scope="col"') for heading in headings)

@@ -108,4 +108,4 @@ CSS = (
 )
 
 LINES = ("#2b7fc4", "#d9720f", "#2e9b57", "#a765cf", "#c4527a", "#0e8f8f")
-"""Colors of lines that can be told apart on light and on dark pages."""
+"""Colors of lines that are distinguishable on light and on dark pages."""

@@ -1,4 +1,4 @@
-"""Lines over time: a plotly figure to point at, zoom and pan, and the same lines as a picture."""
+"""Lines over time: an interactive plotly figure, and the same lines as a picture."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _BETWEEN = 0.06
 
 
 class TimePlot:
-    """Lines over time: a panel with an axis for each unit, and one axis of time for all.
+    """Lines over time: a panel with an axis for each unit, and a common time axis.
 
     Args:
-        zoomed: Called with the interval that somebody zoomed or panned to; ``None`` for everything.
+        zoomed: Called with the interval that the user zoomed or panned to; ``None`` for everything.
         lock: Held while a message of the page is processed.
 
     Attributes:
@@ -53,12 +53,12 @@ class TimePlot:
         self.figure.layout.on_change(self._range_changed, "xaxis.range", "xaxis.autorange")
 
     def show(self, series: Sequence[Series], interval: Interval | None, selected: SeriesKey | None = None) -> None:
-        """Show these lines in this interval; only changes are sent to the page.
+        """Show these lines in this interval. Only changes are sent to the page.
 
         Args:
-            series: At most as many as there are colors, which they get in their order.
-            interval: The interval that is shown; ``None`` where there are no points.
-            selected: The line that stands out, if any.
+            series: The lines, at most one for each color.
+            interval: The displayed interval; ``None`` without points.
+            selected: The highlighted line, if any.
         """
         axes = axes_of(series)
         self._is_showing = True
@@ -67,7 +67,7 @@ class TimePlot:
                 if axes != self._axes:
                     height, anchor, panels = _panels(axes)
                     self.figure.layout.height, self.figure.layout.xaxis.anchor = height, anchor
-                    # Each axis as a whole: plotly.js rejects parts of an axis that it does not draw yet, and the rest
+                    # Each axis completely: plotly.js rejects parts of an axis that it does not draw yet, and the rest
                     # of the update with them.
                     self.figure.update_layout(panels, overwrite=True)
                     self._axes = axes
@@ -80,7 +80,7 @@ class TimePlot:
             self._is_showing = False
 
     def reset(self) -> None:
-        """Fit the axes of the values to the values again."""
+        """Reset the range of the value axes."""
         with self.figure.batch_update():
             for number in range(len(self._axes or ())):
                 self.figure.layout[f"yaxis{_suffix(number)}"].autorange = True
@@ -99,7 +99,7 @@ class _Figure(LazyModule, go.FigureWidget):  # type: ignore[misc] # plotly has n
     lock: RLock | None = None
 
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> dict[str, Any]:
-        """Return the state, with the present lines for a page that is loaded later.
+        """Return the state, with the current lines for a page that is loaded later.
 
         Plotly itself updates this state for a figure that is displayed alone, but not within another widget.
         """
@@ -116,18 +116,18 @@ class _Figure(LazyModule, go.FigureWidget):  # type: ignore[misc] # plotly has n
 
 
 def axes_of(series: Sequence[Series]) -> tuple[str, ...]:
-    """Return the axes of the lines that have points, each once."""
+    """Return the distinct axes of the lines that have points."""
     return tuple(dict.fromkeys(line.axis for line in series if line.points))
 
 
 def describe(series: Sequence[Series]) -> str:
     """Return the plot in words, for screen readers."""
-    parts = [
+    phrases = [
         f"{line.name} from {min(numbers):.6g} to {max(numbers):.6g} {line.unit}".rstrip()
         for line in series
         if (numbers := [point.number for point in line.points])
     ]
-    return f"Plot over time: {'; '.join(parts)}" if parts else "Plot over time, empty"
+    return f"Plot over time: {'; '.join(phrases)}" if phrases else "Plot over time, empty"
 
 
 def picture(series: Sequence[Series], interval: Interval) -> bytes:
@@ -160,7 +160,7 @@ def picture(series: Sequence[Series], interval: Interval) -> bytes:
     panels[-1].xaxis.set_major_locator(locator)
     panels[-1].xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
     panels[-1].set_xlabel("time (UTC)")
-    # The picture has a box for a missing glyph; a warning in the notebook would help nobody.
+    # The picture has a box for a missing glyph. A warning in the notebook would not help.
     warnings.filterwarnings("ignore", "Glyph ", UserWarning, __name__.replace(".", r"\."))
     written = io.BytesIO()
     figure.savefig(written, format="png")
@@ -168,7 +168,7 @@ def picture(series: Sequence[Series], interval: Interval) -> bytes:
 
 
 def _plain(text: str) -> str:
-    """Return a text that matplotlib reads neither as a formula nor as a line without a legend."""
+    """Return a text that matplotlib interprets neither as a formula nor as a hidden legend entry."""
     return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
 
 
@@ -190,7 +190,7 @@ _CONFIG = {
     "displaylogo": False,
     "responsive": True,
     "modeBarButtonsToRemove": ["select2d", "lasso2d", "zoomIn2d", "zoomOut2d", "autoScale2d"],
-    # Plotly offers to upload the plot to a service of its own: data of devices stays here.
+    # No upload button: device data must not be sent to a service of plotly.
     "showSendToCloud": False,
     "plotlyServerURL": "",
 }
@@ -208,7 +208,7 @@ def _trace(number: int) -> go.Scatter:
 
 
 def _panels(names: Sequence[str]) -> tuple[int, str, dict[str, object]]:
-    """Return the height, the axis that has the axis of time, and the axes, the first at the top."""
+    """Return the height, the value axis with the time axis, and the axes from top to bottom."""
     count = max(1, len(names))
     share = (1 - _BETWEEN * (count - 1)) / count
     axes: dict[str, object] = {}
@@ -248,11 +248,11 @@ def _trace_of(
 
 
 def _drawn(line: Series, interval: Interval, most: int) -> list[tuple[datetime, float | None]]:
-    """Return a bounded number of points, with ``None`` where the line is broken."""
+    """Return a bounded number of points, with ``None`` for breaks."""
     points: list[tuple[datetime, float | None]] = []
-    kept: Sequence[Point] = thinned(within(line.points, *interval), most)
-    for point in kept:
-        if not point.is_joined and points:
+    thinned_points: Sequence[Point] = thinned(within(line.points, *interval), most)
+    for point in thinned_points:
+        if not point.is_connected and points:
             points.append((point.at, None))
         points.append((point.at, point.number))
     return points

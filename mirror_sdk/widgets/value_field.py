@@ -1,4 +1,4 @@
-"""An input for a value that fits the type of its resource."""
+"""An input field for a value, by the type of its resource."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from mirror_sdk.widgets.models.write_inputs import Entry, InputForm
 
 
 class ValueField(widgets.HBox):  # type: ignore[misc] # ipywidgets has no types
-    """An input with one entry; another form replaces its fields.
+    """An input with one entry. Another form replaces its fields.
 
-    Numbers are typed as text: a number field of ipywidgets silently changes what is typed to fit its range, and that of
-    a browser drops what it cannot read.
+    Numbers are entered as text: a number field of ipywidgets silently changes the input to fit its range, and that of a
+    browser drops invalid input.
 
     Args:
         enter: Called with an entry.
@@ -33,7 +33,7 @@ class ValueField(widgets.HBox):  # type: ignore[misc] # ipywidgets has no types
         self._enter = enter
         self._changed = changed
         self._form: InputForm | None = None
-        self._shown: dict[widgets.Widget, object] = {}
+        self._displayed: dict[widgets.Widget, object] = {}
         self._unit_view = widgets.Label()
         self.fields: list[widgets.Widget] = []
         super().__init__(
@@ -44,11 +44,11 @@ class ValueField(widgets.HBox):  # type: ignore[misc] # ipywidgets has no types
         """Show the entry in the fields of its form.
 
         Args:
-            form: How the value is entered.
-            entry: What the input holds.
-            name: What the value is, for screen readers.
+            form: The input form.
+            entry: The content of the input.
+            name: The name of the value, for screen readers.
         """
-        # A unit that becomes known changes no field: somebody may be typing in it.
+        # A new unit does not replace the fields, since the user may be typing in one.
         self._unit_view.value = form.unit
         self._unit_view.layout.display = "inline-block" if form.unit else "none"
         fields_form = replace(form, unit="")
@@ -57,21 +57,21 @@ class ValueField(widgets.HBox):  # type: ignore[misc] # ipywidgets has no types
             self._make(form)
         for field in self.fields:
             field.tooltip = name
-            shown = _shown(field, entry)
-            # Not what it shows already: a newer entry may be on its way from the page, and would be lost.
-            if shown is not None and shown != self._shown.get(field):
-                self._shown[field] = field.value = shown
+            value = _displayed_value(field, entry)
+            # Set only changed values: a newer entry may be on its way from the page, and would be lost.
+            if value is not None and value != self._displayed.get(field):
+                self._displayed[field] = field.value = value
 
     def _make(self, form: InputForm) -> None:
-        old, self.fields, self._shown = self.fields, _fields(form), {}
+        old, self.fields, self._displayed = self.fields, _fields(form), {}
         for field in self.fields:
-            field.observe(self._changed(partial(self._take, field)), "value")
+            field.observe(self._changed(partial(self._accept, field)), "value")
         self.children = [*self.fields, self._unit_view]
         for field in old:
             field.close()
 
-    def _take(self, field: widgets.Widget, new: Any) -> None:
-        self._shown[field] = new
+    def _accept(self, field: widgets.Widget, new: Any) -> None:
+        self._displayed[field] = new
         if isinstance(field, widgets.FileUpload):
             self._enter(bytes(new[0]["content"]) if new else "")
         else:
@@ -100,8 +100,8 @@ def _fields(form: InputForm) -> list[widgets.Widget]:
     return [text]
 
 
-def _shown(field: widgets.Widget, entry: Entry) -> object:
-    """Return what the field shows of an entry; ``None`` where it cannot show it, and stays as it is."""
+def _displayed_value(field: widgets.Widget, entry: Entry) -> object:
+    """Return the value of the field for an entry; ``None`` if it cannot display the entry and stays unchanged."""
     if isinstance(field, widgets.IntSlider):
         try:
             number = int(str(entry))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 PLOT_SECONDS, PICTURE_SECONDS = 0.5, 15.0
 START_SECONDS = 10.0
 PLOT_SHARE = 6
-"""The time to the next drawing, as a multiple of the time that drawing took."""
+"""The pause before the next drawing, as a multiple of the time of the last one."""
 _EVENT_COLUMNS = (
     GridColumn("number", "no.", ColumnKind.NUMBER, width=95, sort="desc"),
     GridColumn("changed_at", "changed at (UTC)", ColumnKind.TIME, width=205),
@@ -57,33 +57,33 @@ _FIELD = {"width": "340px", "flex": "0 0 auto"}
 class EventWatcher(MirrorWidget):
     """The events of chosen resources as lines over time and as a table; as a frame, in a file, or recorded.
 
-    It starts with the earlier events: those that the notification log still has, usually of a day, and before them the
-    events of a recording, or else a day of the history that the service keeps. ``received`` of an event from the log is
-    when it was read. New events follow without a hole, each of them once. Another choice of devices or paths filters
-    what is shown, and reads the earlier events again.
+    It starts with earlier events: those of the notification log, usually of a day, and before them the events of a
+    recording, or else a day of the service's history. ``received`` of an event from the log is the time when it was
+    read. New events follow without a gap, each of them once. Another choice of devices or paths filters the display and
+    reads the earlier events again.
 
     The plot has an axis for each unit: the unit that the device names (resource 5701), else that of the object table. A
-    line is broken where the log has a loss, where its device left, and where it was silent for more than ten times its
-    usual interval. The interval follows the newest events, or stays where somebody zoomed or panned to. A click on a
-    row of the table has its line stand out.
+    line has a break after a loss in the log, after its device left, and after a silence of more than ten times its
+    usual interval. The interval follows the newest events, or stays fixed after a zoom or pan. A click on a row of the
+    table highlights its line.
 
-    However fast events come, the page is refreshed at most four times a second, the plot twice, with a bounded number
-    of rows and points. While it is paused, the table has all events that are kept.
+    The page is refreshed at most four times a second, the plot twice, with a bounded number of rows and points. While
+    it is paused, the table has all stored events.
 
     Args:
         client: The mirror.
-        devices: Devices, their ids or endpoint names, or a table whose rows name them; ``None`` takes all.
-        paths: Path patterns (``/3303/*``): only observations of these; ``None`` takes every event.
+        devices: Devices, their ids or endpoint names, or a table whose rows name them; ``None`` selects all.
+        paths: Path patterns (``/3303/*``): only observations of these; ``None`` selects every event.
         recording: A recording to start with, or its folder.
-        max_events: How many events are kept at most, of the recording and of the log each.
+        max_events: The maximum number of stored events, of the recording and of the log each.
         live: Whether it receives events by itself.
-        keep_earlier: Whether an earlier watcher of this client stays, where the page does not name the cell that runs.
-        clock: Seconds, for the rate and the refresh of the plot.
+        keep_previous: Whether to keep an earlier watcher of this client if the page does not name the running cell.
+        clock: Returns seconds; used for the rate and the refresh of the plot.
 
     Raises:
         FileNotFoundError: There is no such recording.
-        TypeError: ``client`` is no :class:`~mirror_sdk.MirrorClient`, or a single text was given where a list belongs.
-        ValueError: A pattern is not one.
+        TypeError: ``client`` is not a :class:`~mirror_sdk.MirrorClient`, or a single text was passed instead of a list.
+        ValueError: A pattern is invalid.
 
     >>> with EventWatcher(client, paths=["/3303/*"], live=False) as watcher:
     ...     watcher.model.counts_text
@@ -99,14 +99,14 @@ class EventWatcher(MirrorWidget):
         recording: str | os.PathLike[str] | Recording | None = None,
         max_events: int = MAX_EVENTS,
         live: bool = True,
-        keep_earlier: bool = False,
+        keep_previous: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(client, live=live, keep_earlier=keep_earlier)
+        super().__init__(client, live=live, keep_previous=keep_previous)
         devices = device_ids(devices, "devices") if is_table(devices) else devices
-        given = () if devices is None or isinstance(devices, str) else devices
-        # A name stays a name: the device that has it may come later.
-        chosen = [known_id("each of devices", one) or str(one) for one in given]
+        names = () if devices is None or isinstance(devices, str) else devices
+        # Names are not resolved here, since the device may register later.
+        chosen = [known_id("each of devices", one) or str(one) for one in names]
         self.model: WatcherModel = WatcherModel(
             client,
             devices if isinstance(devices, str) else chosen,
@@ -125,7 +125,7 @@ class EventWatcher(MirrorWidget):
         self._picture: bytes | None = None
         self._is_drawing = False
         self.start(self._choice(), self._buttons(), self._plot(), self._table(), self._files())
-        # After the start, so that nothing lies between what is read then and what comes.
+        # After the start, so that no event is missed between the read and the live events.
         with self._live.lock:
             self.model.load()
         self._plot_at = clock()
@@ -133,7 +133,7 @@ class EventWatcher(MirrorWidget):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The events that are kept and chosen as an events table; see :func:`mirror_sdk.frames.events_frame`.
+        """The stored events of the current choice as an events table; see :func:`mirror_sdk.frames.events_frame`.
 
         >>> watcher = EventWatcher(client, live=False)
         >>> watcher.frame["event"].unique().tolist()
@@ -143,7 +143,7 @@ class EventWatcher(MirrorWidget):
             return self.model.frame
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write the events that are kept and chosen to a Parquet file, for ``mirror_sdk.frames.read_parquet``.
+        """Write the stored events of the current choice to a Parquet file, for ``mirror_sdk.frames.read_parquet``.
 
         Args:
             path: The file.
@@ -167,7 +167,7 @@ class EventWatcher(MirrorWidget):
             return self.model.save(path, overwrite=overwrite)
 
     def close(self) -> None:
-        """End it, with a recording that runs, and remove it from the page. Does nothing when it is closed.
+        """Close it, end a running recording, and remove it from the page. Closing it again does nothing.
 
         >>> watcher = EventWatcher(client, live=False)
         >>> watcher.close()
@@ -180,7 +180,7 @@ class EventWatcher(MirrorWidget):
         super().close()
 
     def render(self) -> None:
-        """Show the model; the rate changes also when nothing comes."""
+        """Show the model. The rate also changes without new events."""
         # No status role: a screen reader would read the rate again and again.
         self.counts_view.value = dim(self.model.counts_text)
         self.recording_view.value = dim(self.model.recording.text)
@@ -188,7 +188,7 @@ class EventWatcher(MirrorWidget):
         now = self._clock()
         if self.model.version != self._plotted and (now >= self._plot_at or self.model.total == 0):
             self._render_plot()
-            # A slow machine draws less often, so that other work gets its turn.
+            # Draw less often on a slow machine, to leave time for other work.
             pause_seconds = max(PLOT_SECONDS, PLOT_SHARE * (self._clock() - now))
             self._plotted, self._plot_at = self.model.version, now + pause_seconds
         if self.is_changed:
@@ -201,24 +201,24 @@ class EventWatcher(MirrorWidget):
             plot = static.picture(self._picture or picture(self._series, self._interval), describe(self._series))
         return f"{dim(self.model.counts_text)}{plot}{self.grid.static_html()}"
 
-    def keep_copy(self) -> None:
-        """Draw the picture on another thread where the widget is live: events and clicks do not wait for it."""
+    def update_copy(self) -> None:
+        """Draw the picture on another thread if the widget is live, so that events and clicks do not wait for it."""
         if not self.is_running or self._interval is None or not self._is_displayed:
-            super().keep_copy()
+            super().update_copy()
         elif not self._is_drawing and self._clock() >= self._draw_at:
             self._is_drawing, self._draw_at = True, self._clock() + PICTURE_SECONDS
             self._live.run(partial(picture, self._series, self._interval), self._drew, self._drawing_failed)
 
     def _drew(self, png: bytes) -> None:
         self._is_drawing, self._picture = False, png
-        super().keep_copy()
+        super().update_copy()
         self._picture = None
 
     def _drawing_failed(self, error: Exception) -> None:
         self._is_drawing = False
         self._failed(error)
 
-    # Its parts
+    # Views
 
     def _choice(self) -> widgets.Widget:
         model = self.model
@@ -232,8 +232,10 @@ class EventWatcher(MirrorWidget):
         self.paths = _text(", ".join(model.paths), "Paths", "all; such as /3303/*, /3311/0/5850")
         for field in (self.devices, self.paths):
             field.observe(self.changed(lambda _: self._choose()), "value")
-        self.pause_button = widgets.ToggleButton(description="Pause", tooltip="Hold still; events are still collected")
-        self.clear_button = self.button("Clear", "Forget all events that are kept", model.clear)
+        self.pause_button = widgets.ToggleButton(
+            description="Pause", tooltip="Pause the display; events are still collected"
+        )
+        self.clear_button = self.button("Clear", "Delete all stored events", model.clear)
         self.pause_button.observe(self.changed(lambda on: model.pause() if on else model.resume()), "value")
         self.counts_view = widgets.HTML(layout=FULL)
         choice = row(self.devices, self.paths, self.pause_button, self.clear_button)
@@ -244,20 +246,20 @@ class EventWatcher(MirrorWidget):
             options=list(WINDOWS),
             value="All",
             description="Show",
-            tooltips=[f"The newest: {name}, as they come" for name in WINDOWS],
+            tooltips=[f"The newest: {name}" for name in WINDOWS],
             style={"button_width": "64px", **LABELED},
             layout={"width": "max-content"},
         )
         self.follow_button = widgets.ToggleButton(
-            value=True, description="✓ Follow", tooltip="Go on with the newest events"
+            value=True, description="✓ Follow", tooltip="Follow the newest events"
         )
         self.window.observe(self.changed(self._follow_last), "value")
         self.follow_button.observe(self.changed(self._follow), "value")
         moves = {
-            "Earlier": ("Half a window earlier, and stay", lambda one: one.shifted(-0.5)),
-            "Later": ("Half a window later, and stay", lambda one: one.shifted(0.5)),
-            "Zoom in": ("Half as much time, and stay", lambda one: one.zoomed(0.5)),
-            "Zoom out": ("Twice as much time, and stay", lambda one: one.zoomed(2)),
+            "Earlier": ("Half a window earlier", lambda one: one.shifted(-0.5)),
+            "Later": ("Half a window later", lambda one: one.shifted(0.5)),
+            "Zoom in": ("Half the time span", lambda one: one.zoomed(0.5)),
+            "Zoom out": ("Twice the time span", lambda one: one.zoomed(2)),
         }
         self.move_buttons = {
             name: self.button(name, tooltip, partial(self._move, move)) for name, (tooltip, move) in moves.items()
@@ -287,12 +289,14 @@ class EventWatcher(MirrorWidget):
         self.save_button = self.button("Save", "Write the events to this file", self._save, settles=True)
         self.saved_view = widgets.HTML(layout=FULL)
         self.folder = _text("recording.parquet", "Folder", "")
-        self.record_button = self.button("Record", "Record what is chosen into this folder", self._record, settles=True)
+        self.record_button = self.button(
+            "Record", "Record the current choice in this folder", self._record, settles=True
+        )
         self.recording_view = widgets.HTML(layout=FULL)
         saving = row(self.file, self.save_button, self.overwrite, self.saved_view)
         return widgets.VBox([saving, row(self.folder, self.record_button, self.recording_view)])
 
-    # What people do
+    # User input
 
     def _choose(self) -> None:
         self._attempt(
@@ -306,8 +310,8 @@ class EventWatcher(MirrorWidget):
         self.plot.reset()
         self._plot_at = self._clock()
 
-    def _follow(self, wanted: bool) -> None:
-        self.model.stay(None if wanted else self._interval)
+    def _follow(self, is_following: bool) -> None:
+        self.model.stay(None if is_following else self._interval)
         self.plot.reset()
         self._plot_at = self._clock()
 
@@ -340,7 +344,7 @@ class EventWatcher(MirrorWidget):
         self._attempt("recording", "Recording", lambda: self.model.record(self.folder.value.strip()))
 
     def _attempt(self, subject: str, action: str, call: Callable[[], object]) -> None:
-        """Call it, and show its failure in place of an earlier one."""
+        """Call a function, and replace an earlier failure by its failure."""
         self.model.notices.clear(subject)
         self.model.changed()
         try:
@@ -348,7 +352,7 @@ class EventWatcher(MirrorWidget):
         except (OSError, TypeError, ValueError) as error:
             self.model.report(subject, action, error)
 
-    # What is shown
+    # Display
 
     def _render_plot(self) -> None:
         self._series = self.model.series
@@ -362,7 +366,7 @@ class EventWatcher(MirrorWidget):
 
     def _render_table(self) -> None:
         model = self.model
-        # New rows last, as the page adds them; it sorts them itself.
+        # New rows last, in the order in which the page appends them. The page sorts them.
         self.grid.show(model.rows[::-1])
         self.empty_view.value = dim(model.empty_text)
         self.pause_button.value = model.is_paused
@@ -370,9 +374,9 @@ class EventWatcher(MirrorWidget):
         is_following = model.window.staying is None
         self.follow_button.value = is_following
         self.follow_button.description = "✓ Follow" if is_following else "Follow"
-        # None of them where the plot stays, so that each can be chosen.
-        shown = next(name for name, length in WINDOWS.items() if length == model.window.length)
-        self.window.value = shown if is_following else None
+        # None is pressed while the interval is fixed, so that each can be chosen.
+        length_name = next(name for name, length in WINDOWS.items() if length == model.window.length)
+        self.window.value = length_name if is_following else None
         self.devices.names = model.names
 
 

@@ -1,4 +1,4 @@
-"""The write panel: a value for a resource of some devices, previewed before it is sent, and undone after."""
+"""The write panel: previews, sends and undoes a value for a resource of chosen devices."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PLAN_COLUMNS = (
     GridColumn("device", "Device"),
     GridColumn("status", "Status", width=125),
     GridColumn("before", "Before", width=95),
-    GridColumn("wanted", "Wanted", width=95),
+    GridColumn("requested", "Requested", width=95),
     GridColumn("waits", "Waits", width=85),
     GridColumn("undo", "Undo", width=80),
     GridColumn("reason", "Why"),
@@ -41,31 +41,31 @@ _BODY = {"flex_flow": "row wrap", "grid_gap": "12px 24px", "width": "100%"}
 
 
 class WritePanel(MirrorWidget):
-    """Pick devices, a resource and a value; see what would change, write it, see it happen, and undo it.
+    """Pick devices, a resource and a value; preview the changes, write them, follow the progress, and undo them.
 
-    The input fits the type and range of the resource. Picking devices and a preview only read the mirror. Nothing is
-    sent before *Apply*, which needs a preview of the present input. Running its cell again, or closing it, stops the
-    writing: no more is sent.
+    The input fits the type and range of the resource. Picking devices and previews only read the mirror. Only *Apply*
+    sends writes, and needs a preview of the current input. Running its cell again, or closing it, stops the
+    writes: no more are sent.
 
     Args:
         client: The mirror.
-        devices: Which devices can be picked, all of them picked at first: ids, endpoint names, devices, or a table with
-            a column or an index ``device_id``. Without, any device of the directory can, and none is picked.
-        path: The resource that is chosen at first. The panel says if it is none, or cannot be written.
-        expiry_seconds: For how long each write may wait for its device; by default a minute, and for a device that
+        devices: The devices to pick from, all initially picked: ids, endpoint names, devices, or a table with a column
+            or an index ``device_id``. By default all devices of the directory, none of them picked.
+        path: The initial resource. The panel shows if it is invalid or cannot be written.
+        expiry_seconds: The time that each write may wait for its device. By default a minute, and for a device that
             sleeps 3 days, or more if it was silent for long.
-        canary: How many devices that are awake are written to first; all of them must succeed before any other is.
-            Where none is awake none is first, which the preview says.
-        max_failures: How many failures are tolerated; after one more nothing more is sent. ``None`` for no limit.
-        include_offline: Whether devices that are not registered are written to as well.
-        live: Whether it changes by itself; without, a button works until it is done.
-        keep_earlier: Whether an earlier panel of this client stays, where the page does not name the cell that runs.
+        canary: The number of awake devices to write to first. All of them must succeed before any other write is sent.
+            If no device is awake, there is no canary, as the preview shows.
+        max_failures: The number of tolerated failures; after one more nothing else is sent. ``None`` for no limit.
+        include_offline: Whether to write to devices that are not registered, too.
+        live: Whether it updates by itself; otherwise buttons block until they are done.
+        keep_previous: Whether to keep an earlier panel of this client if the page does not name the running cell.
 
     Raises:
-        AmbiguousName: Several devices have a name that was given.
-        TypeError: ``client`` is not a :class:`~mirror_sdk.MirrorClient`, ``devices`` has something that is not a
+        AmbiguousName: Several devices have one of the names.
+        TypeError: ``client`` is not a :class:`~mirror_sdk.MirrorClient`, an item of ``devices`` is not a
             device, or ``path`` is not a text.
-        UnknownDevice: No device has a name that was given.
+        UnknownDevice: No device has one of the names.
         InvalidValue: A table does not name devices, or a limit is too small.
 
     >>> with WritePanel(client, [light], live=False) as panel:
@@ -84,9 +84,9 @@ class WritePanel(MirrorWidget):
         max_failures: int | None = DEFAULT_MAX_FAILURES,
         include_offline: bool = False,
         live: bool = True,
-        keep_earlier: bool = False,
+        keep_previous: bool = False,
     ) -> None:
-        super().__init__(client, live=live, keep_earlier=keep_earlier)
+        super().__init__(client, live=live, keep_previous=keep_previous)
         limits = WriteLimits(expiry_seconds, canary, max_failures, include_offline)
         self.model: WriteModel = WriteModel(client, devices, self._live.run, path=path, limits=limits)
         self.title_view = widgets.HTML(layout=FULL)
@@ -109,7 +109,7 @@ class WritePanel(MirrorWidget):
 
     @property
     def result(self) -> pd.DataFrame:
-        """The requests table of the last writing, as of now; without rows before there was one.
+        """The current requests table of the last writes; without rows before the first.
 
         See :func:`mirror_sdk.frames.requests_frame`.
 
@@ -124,7 +124,7 @@ class WritePanel(MirrorWidget):
             return self.model.result
 
     def close(self) -> None:
-        """Stop the writing, end the panel and remove it from the page. Does nothing when it is closed.
+        """Stop the writes, close the panel and remove it from the page. Closing it again does nothing.
 
         >>> panel = WritePanel(client, [light], live=False)
         >>> panel.close()
@@ -163,8 +163,8 @@ class WritePanel(MirrorWidget):
         self.device_grid.observe(self.changed(self.model.devices.pick), "selected")
         self.devices_view = widgets.HTML(layout=FULL)
         layout = {"flex": "1 1 380px", "min_width": "0", "grid_gap": "4px"}
-        self.devices_part = widgets.VBox([self.device_grid, self.devices_view], layout=layout)
-        return self.devices_part
+        self.devices_box = widgets.VBox([self.device_grid, self.devices_view], layout=layout)
+        return self.devices_box
 
     def _input(self) -> widgets.Widget:
         value = self.model.value
@@ -172,7 +172,7 @@ class WritePanel(MirrorWidget):
             value=path_text(value.path),
             is_list=False,
             description="Resource",
-            placeholder="its path, or choose it: /3311/0/5851",
+            placeholder="a path, such as /3311/0/5851",
             layout=_FIELD,
         )
         self.path.observe(self.changed(value.choose_path), "value")
@@ -180,20 +180,20 @@ class WritePanel(MirrorWidget):
         self.field = ValueField(value.enter, self.changed)
         self.hint_view = widgets.HTML(layout=_BELOW_FIELD)
         self.problem_view = widgets.HTML(layout=_BELOW_FIELD)
-        parts = [self.path, self.paths_view, self.field, self.problem_view, self.hint_view, self._buttons()]
-        return widgets.VBox(parts, layout={"flex": "1 1 380px", "min_width": "0", "grid_gap": "4px"})
+        views = [self.path, self.paths_view, self.field, self.problem_view, self.hint_view, self._buttons()]
+        return widgets.VBox(views, layout={"flex": "1 1 380px", "min_width": "0", "grid_gap": "4px"})
 
     def _buttons(self) -> widgets.Widget:
         model = self.model
         self.preview_button = self.button(
-            "Preview", "See what would change; nothing is sent", model.preview, settles=True
+            "Preview", "Preview the changes; nothing is sent", model.preview, settles=True
         )
         self.apply_button = self.button(
-            "Apply", "Write what the preview shows", model.apply, is_primary=True, settles=True
+            "Apply", "Send the writes of the preview", model.apply, is_primary=True, settles=True
         )
-        self.stop_button = self.button("Stop", "Send no more; what was sent goes on", model.stop)
+        self.stop_button = self.button("Stop", "Send no more writes; those in flight continue", model.stop)
         self.undo_button = self.button(
-            "Undo …", "Preview the undo of the last writing; nothing is sent", model.preview_undo
+            "Undo …", "Preview the undo of the last writes; nothing is sent", model.preview_undo
         )
         return row(self.preview_button, self.apply_button, self.stop_button, self.undo_button)
 
@@ -205,15 +205,15 @@ class WritePanel(MirrorWidget):
         self.plan_grid.observe(self.handler(lambda _: self._render_reason()), "active")
         self.reason_view = widgets.HTML(layout=FULL)
         legend_view = widgets.HTML(legend(WRITE_STATUSES), layout=FULL)
-        parts = [self.plan_title_view, self.counts, self.plan_grid, self.reason_view, legend_view]
-        self.plan_view = widgets.VBox(parts, layout={"grid_gap": "6px", "width": "100%"})
+        views = [self.plan_title_view, self.counts, self.plan_grid, self.reason_view, legend_view]
+        self.plan_view = widgets.VBox(views, layout={"grid_gap": "6px", "width": "100%"})
         return [self.progress, self.plan_view]
 
     def _render_devices(self) -> None:
         devices = self.model.devices
-        to_whom = f"Write to {devices.name(devices.picked[0])}" if devices.is_one and devices.picked else "Write"
-        self.title_view.value = heading(to_whom, self.model.limits.text)
-        self.devices_part.layout.display = "none" if devices.is_one else "flex"
+        title = f"Write to {devices.name(devices.picked[0])}" if devices.is_one and devices.picked else "Write"
+        self.title_view.value = heading(title, self.model.limits.text)
+        self.devices_box.layout.display = "none" if devices.is_one else "flex"
         self.device_grid.height_px = _height_px(len(devices.rows), _DEVICES_HEIGHT_PX)
         self.device_grid.show(devices.rows)
         if set(self.device_grid.selected) != set(devices.picked):
@@ -244,7 +244,7 @@ class WritePanel(MirrorWidget):
         done, total, tone = model.progress
         self.progress.show(model.status_text, done, total, tone)
         if model.stage is Stage.CHECKING:
-            # The earlier plan stays until then, so that nothing jumps.
+            # Keep the earlier plan until then, so that the layout does not jump.
             return
         self.plan_view.layout.display = "flex" if model.plan else "none"
         self.plan_title_view.value = dim(model.plan_title)
@@ -254,7 +254,7 @@ class WritePanel(MirrorWidget):
         self._render_reason()
 
     def _render_reason(self) -> None:
-        """Show the whole reason of the write with the focus: its cell may be narrow, and a tooltip needs a mouse."""
+        """Show the full reason of the focused write: its cell may be narrow, and a tooltip needs a mouse."""
         key = self.plan_grid.active.get("key")
         write = next((one for one in self.model.rows if one["key"] == key), None)
         text = f"{write['device']}: {write['status']}. {write['reason']}" if write else ""
@@ -262,5 +262,5 @@ class WritePanel(MirrorWidget):
 
 
 def _height_px(rows: int, most_px: int) -> int:
-    """Return the height of a grid with room for all its rows, up to a maximum, so that few rows leave no hole."""
+    """Return the height of a grid that fits all its rows, up to a maximum."""
     return min(most_px, 60 + 32 * max(rows, 2))

@@ -15,7 +15,7 @@ from mirror_server.cli import main
 from mirror_server.config import Settings, database_option, options_of
 from mirror_server.hooks import Erasure, call_installed, load_for_commands, open_database, read_settings
 from mirror_server.store import maintenance, schema
-from mirror_server.store.backend import DatabaseError, shown
+from mirror_server.store.backend import DatabaseError, redacted
 from mirror_server.store.database import Database, location_of
 from mirror_server.store.session import Session
 from mirror_server.store.sqlite.files import copy
@@ -152,4 +152,5 @@ def mark_restored(database_url: str) -> None:
         if not is_alone and database.backend.is_served():
             raise click.ClickException("a server is running on this database; stop it first, then run this again")
         database.write(maintenance.skip_lost_numbers)
-    click.echo(f"marked {shown(database_url)} as restored: new numbers start after all numbers that clients can have")
+    url = redacted(database_url)
+    click.echo(f"marked {url} as restored: new numbers start after all numbers that clients can have")

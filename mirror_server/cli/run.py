@@ -13,7 +13,7 @@ from mirror_server.cli import main
 from mirror_server.config import ListenAddress, Settings, options_of
 from mirror_server.core.errors import CannotServe
 from mirror_server.hooks import Extensions, call_installed, read_settings
-from mirror_server.store.backend import shown
+from mirror_server.store.backend import redacted
 
 if TYPE_CHECKING:
     from mirror_server.server import Services
@@ -49,7 +49,7 @@ def run(host: str, port: int, **settings: Any) -> None:
 
 
 def _announce(url: str, services: Services) -> None:
-    click.echo(f"Serving {shown(services.settings.database_url)} on {url}")
+    click.echo(f"Serving {redacted(services.settings.database_url)} on {url}")
     for line in (*services.extensions.hook.device_address(), *services.announcements(url, None)):
         click.echo(line)
 

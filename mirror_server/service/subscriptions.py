@@ -90,7 +90,7 @@ class SubscriptionService:
 
         Source: specification 3.3; wire.md 3.
         """
-        subscriptions.retry_refused(session, device_id)
+        subscriptions.retry_rejected(session, device_id)
         rules = subscriptions.all_rules(session)
         device = devices.find(session, device_id)
         if not rules or device is None:
@@ -167,7 +167,7 @@ class SubscriptionService:
         if not isinstance(job.command, Observe):
             subscriptions.forgotten(session, job.device_id, path)
         elif response.outcome is not Outcome.DONE:
-            subscriptions.refused(session, job.device_id, path)
+            subscriptions.rejected(session, job.device_id, path)
         else:
             self._store_accepted(session, job.device_id, path, response)
 

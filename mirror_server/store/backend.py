@@ -48,7 +48,7 @@ def no_url(url: str) -> DatabaseError:
     """Return the error for a URL that this server cannot open."""
     if url.startswith(("postgresql://", "postgres://")):
         return DatabaseError(
-            f"cannot use the database {shown(url)}: the extension postgresql is missing; restore its folder, or"
+            f"cannot use the database {redacted(url)}: the extension postgresql is missing; restore its folder, or"
             f" write the database as sqlite:///FILE, like {DEFAULT_URL}"
         )
     return DatabaseError(
@@ -57,7 +57,7 @@ def no_url(url: str) -> DatabaseError:
     )
 
 
-def shown(url: str) -> str:
+def redacted(url: str) -> str:
     """Return the URL without its password."""
     return re.sub(r"(?<=://)([^/?@:]*):[^/?]*@", r"\1@", re.sub(r"([?&]password=)[^&]*", r"\1...", url))
 

@@ -219,14 +219,14 @@ def _context(device_id: str, path: str, rows: Sequence[Row]) -> CommandContext |
     return CommandContext(device_id, path, endpoint_name, bool(queue_mode), unfinished, known_path is not None, desired)
 
 
-_COMMAND, _WANTED, _UNWANTED = "command", "wanted", "unwanted"
+_COMMAND, _OBSERVE, _CANCEL = "command", "observe", "cancel"
 _NO_COMMAND = ", ".join(["NULL"] * len(COLUMNS.split(",")))
 # The commands come first, because their columns have types and those of the others are NULL.
 _WAITING = (
-    f"SELECT '{_COMMAND}' AS what, 0 AS place, '' AS ask_path, {COLUMNS}"
+    f"SELECT '{_COMMAND}' AS kind, 0 AS position, '' AS observed_path, {COLUMNS}"
     f" FROM ({FIRST_WAITING}) AS next_command"
-    f" UNION ALL SELECT '{_WANTED}', place, path, {_NO_COMMAND} FROM ({subscriptions.WANTED}) AS wanted"
-    f" UNION ALL SELECT '{_UNWANTED}', 0, path, {_NO_COMMAND} FROM ({subscriptions.UNWANTED}) AS unwanted"
+    f" UNION ALL SELECT '{_OBSERVE}', position, path, {_NO_COMMAND} FROM ({subscriptions.TO_OBSERVE}) AS to_observe"
+    f" UNION ALL SELECT '{_CANCEL}', 0, path, {_NO_COMMAND} FROM ({subscriptions.TO_CANCEL}) AS to_cancel"
 )
 
 
@@ -258,7 +258,7 @@ def pending_work(session: Session, device_ids: Sequence[str], now: Instant) -> d
 def _pending_work(rows: Sequence[Row]) -> PendingWork:
     items = sorted((kind, position, path) for kind, position, path, *_ in rows)
     return PendingWork(
-        [path for kind, _, path in items if kind == _WANTED],
-        [path for kind, _, path in items if kind == _UNWANTED],
+        [path for kind, _, path in items if kind == _OBSERVE],
+        [path for kind, _, path in items if kind == _CANCEL],
         next((command_of(tuple(row)) for kind, _, _, *row in rows if kind == _COMMAND), None),
     )

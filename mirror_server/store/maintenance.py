@@ -100,11 +100,11 @@ def end_application(session: Session, app_id: str, storages: Iterable[Storage]) 
 
 
 _VIOLATIONS = {
-    "a desired value is pending, and no command is behind it": (
+    "a desired value is pending without a command": (
         "SELECT device_id || ' ' || path FROM resources WHERE desired_status = 0 AND NOT EXISTS"
         " (SELECT 1 FROM commands c WHERE c.command_id = desired_command_id AND c.finished_at IS NULL)"
     ),
-    "a write command waits, and the desired value it set is not pending": (
+    "a write command waits whose desired value is not pending": (
         "SELECT r.device_id || ' ' || r.path FROM commands c JOIN resources r"
         " ON r.device_id = c.device_id AND r.desired_command_id = c.command_id"
         " WHERE c.finished_at IS NULL AND r.desired_status <> 0"
@@ -121,7 +121,7 @@ _VIOLATIONS = {
         " WHERE n.app_id = logs.app_id)"
     ),
     "a position is beyond the end of its log": "SELECT app_id FROM logs WHERE position > last_seq",
-    "a resource is subscribed, and no one is subscribed to it": (
+    "a resource is subscribed without a subscription": (
         "SELECT device_id || ' ' || path FROM resources r WHERE subscribed = 1 AND NOT EXISTS"
         " (SELECT 1 FROM subscriptions s WHERE s.device_id = r.device_id AND s.path = r.path AND s.state <> 'ended')"
     ),

@@ -1,9 +1,10 @@
 """Presubscription rules and subscriptions. Source: specification 3.3; wire.md 3.
 
-A subscription is ``wanted`` until the device accepts the subscribe command, then ``active``. It is ``refused`` when the
-device rejects the command, until that is sent again. A single subscription, one without a rule, is ``ended`` when the
-device's registration ends; its row stays so that its application can be notified. When one is ``active`` and its
-resource not ``observing``, the device may have forgotten the observation: the command is sent again, without an event.
+A subscription is ``pending`` until the device accepts the subscribe command, then ``active``. If the device rejects
+the command, it is ``rejected`` until the command is sent again. A single subscription, one without a rule, is
+``ended`` when the device's registration ends; its row stays so that its application can be notified. When one is
+``active`` and its resource not ``observing``, the device may have forgotten the observation: the command is sent again,
+without an event.
 """
 
 from __future__ import annotations
@@ -21,28 +22,28 @@ _FORGOTTEN = (
 )
 """Resources that the device should observe, and may not observe any more."""
 
-_NOT_KEPT_UP = (
+_UNSUBSCRIBED = (
     "NOT EXISTS (SELECT 1 FROM subscriptions s WHERE s.device_id = r.device_id AND s.path = r.path"
     " AND s.state IN ('pending', 'active'))"
 )
 """No subscription needs an observation of the resource ``r``: rejected and ended ones do not."""
 
-WANTED = (
-    "SELECT path, min(position) AS place FROM (SELECT path, position FROM subscriptions WHERE device_id = :device_id"
+TO_OBSERVE = (
+    "SELECT path, min(position) AS position FROM (SELECT path, position FROM subscriptions WHERE device_id = :device_id"
     f" AND state = 'pending' UNION ALL SELECT path, position FROM ({_FORGOTTEN} AND s.device_id = :device_id)"
-    " AS forgotten) AS asked GROUP BY path"
+    " AS forgotten) AS needed GROUP BY path"
 )
 """The resources of a device that need a subscribe command, with the position of their rule, which gives the order."""
 
-UNWANTED = f"SELECT path FROM resources r WHERE device_id = :device_id AND observing = 1 AND {_NOT_KEPT_UP}"
+TO_CANCEL = f"SELECT path FROM resources r WHERE device_id = :device_id AND observing = 1 AND {_UNSUBSCRIBED}"
 """The resources that a device still observes without a subscription."""
 
 SUBSCRIBERS = (
-    "WITH wanted (device_id, path) AS ({})"
-    " SELECT wanted.device_id, wanted.path, endpoint_name, r.auto_observed, r.changed_at, app_id"
-    " FROM wanted JOIN devices ON devices.device_id = wanted.device_id"
-    " LEFT JOIN resources r ON r.device_id = wanted.device_id AND r.path = wanted.path"
-    " LEFT JOIN subscriptions s ON s.device_id = wanted.device_id AND s.path = wanted.path"
+    "WITH requested (device_id, path) AS ({})"
+    " SELECT requested.device_id, requested.path, endpoint_name, r.auto_observed, r.changed_at, app_id"
+    " FROM requested JOIN devices ON devices.device_id = requested.device_id"
+    " LEFT JOIN resources r ON r.device_id = requested.device_id AND r.path = requested.path"
+    " LEFT JOIN subscriptions s ON s.device_id = requested.device_id AND s.path = requested.path"
     " AND r.subscribed = 1 AND s.state <> 'ended'"
 )
 """The applications subscribed to resources, one per row. The placeholder stands for the resources."""
@@ -54,12 +55,12 @@ PRESUBSCRIBE = (
 )
 """Inserts subscriptions to resources that rules match. The placeholder stands for the values."""
 
-RETRY_REFUSED = (
+RETRY_REJECTED = (
     "UPDATE subscriptions SET state = 'pending' WHERE state = 'rejected' AND EXISTS (SELECT 1 FROM resources r"
     " WHERE r.device_id = subscriptions.device_id AND r.path = subscriptions.path"
     " AND present = 1 AND observable = 1)"
 )
-"""Makes refused subscriptions wanted again if the device has the resource. Append a condition for the devices."""
+"""Makes rejected subscriptions pending again if the device has the resource. Append a condition for the devices."""
 
 
 def rules(session: Session, app_id: str) -> str | None:
@@ -101,13 +102,13 @@ def add_presubscribed(session: Session, app_id: str, device_id: str, positions: 
     )
 
 
-def retry_refused(session: Session, device_id: str) -> None:
-    """Make the refused subscriptions of a device wanted again, if it has the resources."""
-    session.run(f"{RETRY_REFUSED} AND device_id = :device_id", device_id=device_id)
+def retry_rejected(session: Session, device_id: str) -> None:
+    """Make the rejected subscriptions of a device pending again, if it has the resources."""
+    session.run(f"{RETRY_REJECTED} AND device_id = :device_id", device_id=device_id)
 
 
 def put_single(session: Session, app_id: str, device_id: str, path: str) -> None:
-    """Subscribe an application to one resource; a refused or ended subscription becomes wanted again."""
+    """Subscribe an application to one resource; a rejected or ended subscription becomes pending again."""
     session.run(
         "INSERT INTO subscriptions (device_id, path, app_id, single, state)"
         " VALUES (:device_id, :path, :app_id, 1, 'pending')"
@@ -179,7 +180,7 @@ def note_ended(session: Session, device_id: str, at: Instant) -> dict[str, list[
 def clear_ended(session: Session, device_id: str) -> None:
     """Mark the resources of a device without remaining subscriptions as not subscribed."""
     session.run(
-        f"UPDATE resources AS r SET subscribed = 0 WHERE device_id = :device_id AND subscribed = 1 AND {_NOT_KEPT_UP}",
+        f"UPDATE resources AS r SET subscribed = 0 WHERE device_id = :device_id AND subscribed = 1 AND {_UNSUBSCRIBED}",
         device_id=device_id,
     )
     session.note_change([device_id])
@@ -190,7 +191,7 @@ def devices_with_work(session: Session) -> list[str]:
     rows = session.rows(
         "SELECT device_id FROM subscriptions WHERE state = 'pending'"
         f" UNION SELECT device_id FROM ({_FORGOTTEN}) AS forgotten"
-        f" UNION SELECT device_id FROM resources r WHERE observing = 1 AND {_NOT_KEPT_UP}"
+        f" UNION SELECT device_id FROM resources r WHERE observing = 1 AND {_UNSUBSCRIBED}"
     )
     return [row[0] for row in rows]
 
@@ -198,7 +199,7 @@ def devices_with_work(session: Session) -> list[str]:
 def accepted(session: Session, device_id: str, path: str, at: Instant) -> list[str]:
     """Store that a device accepted a subscribe command. Return the applications that waited for it.
 
-    The device observes the resource now for all applications, including those with a refused subscription.
+    The device observes the resource now for all applications, including those with a rejected subscription.
     """
     rows = session.rows(
         "UPDATE subscriptions SET state = 'active'"
@@ -219,7 +220,7 @@ def accepted(session: Session, device_id: str, path: str, at: Instant) -> list[s
     return sorted(row[0] for row in rows)
 
 
-def refused(session: Session, device_id: str, path: str) -> None:
+def rejected(session: Session, device_id: str, path: str) -> None:
     """Store that a device rejected a subscribe command; see :func:`retry_refused`.
 
     An observation for other applications continues.
@@ -245,9 +246,9 @@ def forgotten(session: Session, device_id: str, path: str) -> None:
 
 
 def observation_ended(session: Session, device_id: str, path: str) -> None:
-    """Store that a device ended an observation by itself, which counts as a refused subscribe command."""
+    """Store that a device ended an observation by itself, which counts as a rejected subscribe command."""
     forgotten(session, device_id, path)
-    refused(session, device_id, path)
+    rejected(session, device_id, path)
 
 
 def subscribers(session: Session, resources: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Subscribers]:

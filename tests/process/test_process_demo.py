@@ -58,7 +58,7 @@ def test_a_database_is_kept_with_the_application_and_its_key(start_demo: StartDe
     first = start_demo(option)
     old = read_exports(first)
     assert first.read_line() == f"# In a browser: {old['API_HOST']}/#key={old['API_KEY']}"
-    assert f"# The key is kept in {tmp_path}/kept.db.key" in first.read_line()
+    assert f"# The key is stored in {tmp_path}/kept.db.key" in first.read_line()
     with client_of(old) as client:
         client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
         Simulator(client).add_device("mine")

@@ -363,7 +363,7 @@ def test_rejected_rows_give_exit_status_1(run, application, light, tmp_path):
     assert not any("client." in row["reason"] for row in refused)
     result = run("plan", str(wanted), "--apply", "--json", status=1)
     assert [row["status"] for row in json.loads(result.stdout)] == ["success"]
-    assert "2 refused" in result.stderr
+    assert "2 rejected" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ WITHOUT = {
     *(
         f"{kind.__name__}.{name}"
         for kind in [*WIDGETS, MirrorWidget]
-        for name in ("keep_copy", "render", "static_html")
+        for name in ("update_copy", "render", "static_html")
     ),
     *(f"MirrorWidget.{name}" for name in ("button", "changed", "handler", "is_changed", "start")),
     *(f"AcceptedRequest.{name}" for name in ("default_timeout_seconds", "wait_timeout", "read_failure", "read_value")),

@@ -66,7 +66,7 @@ def test_if_match_rejects_rows_that_were_written_after_the_plan(client, somebody
     assert [level(client, device) for device in ordered] == [55, 40, 40, 55, 40]
     frame = plan.frame.set_index("device_id").loc[ordered]
     assert frame["check"].tolist() == ["changed", "ok", "ok", "changed", "ok"]
-    assert "2 refused" in repr(plan)
+    assert "2 rejected" in repr(plan)
     assert "55" in frame["reason"].iloc[0]
     # What it wrote is taken back, and nothing else.
     plan.undo().apply()

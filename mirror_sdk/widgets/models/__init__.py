@@ -1,1 +1,1 @@
-"""The models of the widgets. They decide, without ipywidgets; a view shows a model and passes on what people do."""
+"""The models of the widgets. They contain the logic without ipywidgets; views display them and forward user input."""

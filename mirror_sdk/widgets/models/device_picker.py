@@ -1,11 +1,11 @@
-"""Which devices are picked, from the directory or from a given list."""
+"""The selection of devices from the directory or from a list."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
-from mirror_sdk._visible import shown_names, visible
+from mirror_sdk._visible import display_names, visible
 from mirror_sdk.events import Event
 from mirror_sdk.naming import DeviceLike, DevicesLike, devices_with, own_id
 from mirror_sdk.widgets.models.formatting import format_count
@@ -18,31 +18,31 @@ RELOAD_AFTER_EVENT_SECONDS = 1.0
 
 
 class DevicePicker:
-    """Devices to pick from, and those that are picked.
+    """The devices to pick from, and the picked ones.
 
     Args:
         model: The model it belongs to.
-        devices: The devices to pick from, all of them picked at first; ``None`` for the whole directory, none picked.
-        changed: Called when something is to be shown again.
+        devices: The devices to pick from, all initially picked; ``None`` for the whole directory, none picked.
+        changed: Called when the view has to be updated.
 
     Raises:
-        AmbiguousName: Several devices have a given name.
-        TypeError: ``devices`` has something that is not a device.
-        UnknownDevice: No device has a given name.
+        AmbiguousName: Several devices have one of the names.
+        TypeError: An item of ``devices`` is not a device.
+        UnknownDevice: No device has one of the names.
     """
 
     def __init__(self, model: Model, devices: DeviceLike | DevicesLike | None, changed: Callable[[], object]) -> None:
         self._model = model
         self._changed = changed
-        self._given = None if devices is None else _ids_of(model, devices)
-        self._picked = frozenset(self._given or ())
+        self._offered = None if devices is None else _ids_of(model, devices)
+        self._picked = frozenset(self._offered or ())
         self._directory: dict[str, Device] = {}
         self._names: dict[str, str] = {}
-        self._candidates = self._given or []
+        self._candidates = self._offered or []
         self._read = PeriodicRead(model, "directory", DIRECTORY_RELOAD_SECONDS)
 
     def load(self) -> None:
-        """Read the directory: all of it, or the given devices alone."""
+        """Read the directory: all of it, or only the listed devices."""
         self._read.start("Reading the directory", self._list_devices, self._accept)
 
     def pick(self, device_ids: Iterable[str]) -> None:
@@ -61,35 +61,35 @@ class DevicePicker:
         return [device_id for device_id in self._candidates if device_id in self._picked]
 
     @property
-    def first_known(self) -> str | None:
+    def first_listed(self) -> str | None:
         """The first picked device that is in the directory."""
         return next((device_id for device_id in self.picked if device_id in self._directory), None)
 
     @property
     def is_one(self) -> bool:
-        """Whether a single device was given, so that there is nothing to choose."""
-        return self._given is not None and len(self._given) == 1
+        """Whether there is only one device, so that there is nothing to choose."""
+        return self._offered is not None and len(self._offered) == 1
 
     @property
     def text(self) -> str:
-        """How many devices are picked."""
+        """The number of picked devices, in words."""
         if self._is_loading:
             return "reading the directory …"
         if not self._candidates:
-            return "no device was given" if self._given is not None else "the directory lists no device"
+            return "no devices to pick from" if self._offered is not None else "the directory lists no device"
         return f"{len(self.picked):,} of {format_count(len(self._candidates), 'device')} picked"
 
     def name(self, device_id: str) -> str:
-        """Return the name of a device; its id where none is known."""
+        """Return the name of a device, or its id if the name is unknown."""
         return self._names.get(device_id, device_id)
 
     def receive(self, events: Iterable[Event]) -> None:
-        """Read the directory again soon where devices come and go."""
+        """Schedule a read of the directory if devices were added or removed."""
         if any(event.kind in DIRECTORY_EVENTS for event in events):
             self._read.within(RELOAD_AFTER_EVENT_SECONDS)
 
     def tick(self) -> None:
-        """Read the directory again where that is due."""
+        """Read the directory again if that is due."""
         if self._read.is_due:
             self.load()
 
@@ -109,14 +109,14 @@ class DevicePicker:
 
     def _list_devices(self) -> Sequence[Device]:
         client = self._model.client
-        if self._given is None:
+        if self._offered is None:
             return list(client.devices.list())
-        return client._session.run(devices_with("id", self._given))
+        return client._session.run(devices_with("id", self._offered))
 
     def _accept(self, devices: Sequence[Device]) -> None:
         self._directory = {device.id: device for device in devices}
-        self._names = shown_names({device.id: device.endpoint_name for device in devices})
-        if self._given is None:
+        self._names = display_names({device.id: device.endpoint_name for device in devices})
+        if self._offered is None:
             self._candidates = sorted(self._directory, key=lambda device_id: (self.name(device_id), device_id))
         self._changed()
 

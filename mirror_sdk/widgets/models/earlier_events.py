@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from mirror_sdk.recording import Recording
 
 ENTRIES_READ = 100_000
-"""The most entries of the log, and rows of a recording or history, that are read: the newest ones."""
+"""The maximum number of log entries, and of rows of a recording or history, that are read: the newest ones."""
 HISTORY_READ = timedelta(days=1)
-"""How much of the history is read, up to where the log begins."""
+"""The length of the history that is read, up to the start of the log."""
 
 _KINDS = {kind.value: kind for kind in EventKind} | {"reported": EventKind.OBSERVATION}
-"""The kinds of event by the words of events and history tables; the end of a write in a history is none."""
+"""The kinds of event by the words of events and history tables, except for the completion of a write."""
 _ATTRIBUTES = (
     *("seq", "first_seq", "uid", "device_id", "endpoint_name", "path", "unit"),
     *("async_id", "status", "category"),
@@ -40,8 +40,8 @@ class EarlierEvents(NamedTuple):
     """The events before the live ones, oldest first.
 
     Attributes:
-        recorded: Those of the recording, or of the service's history, that are not in the log any more.
-        logged: Those of the log.
+        recorded: The events of the recording, or of the service's history, that are no longer in the log.
+        logged: The events of the log.
     """
 
     recorded: tuple[Event, ...] = ()
@@ -51,7 +51,7 @@ class EarlierEvents(NamedTuple):
 def read_earlier_events(
     client: MirrorClient,
     recording: Recording | None,
-    wants: Callable[[Event], bool],
+    is_selected: Callable[[Event], bool],
     limit: int,
     *,
     devices: Sequence[str] = (),
@@ -61,33 +61,35 @@ def read_earlier_events(
 
     Args:
         client: The mirror.
-        recording: A recording to begin with, instead of the service's history.
-        wants: Which events are wanted.
-        limit: The most events from each source, the newest.
-        devices: The wanted devices; empty for all.
-        paths: The wanted path patterns; empty for all.
+        recording: A recording to start with, instead of the service's history.
+        is_selected: Returns whether an event is selected.
+        limit: The maximum number of events from each source: the newest.
+        devices: The selected devices; empty for all.
+        paths: The selected path patterns; empty for all.
 
     Raises:
-        FileNotFoundError: The recording does not exist any more.
+        FileNotFoundError: The recording no longer exists.
         MirrorError: The log cannot be read.
         RecordingDamaged: A file of the recording is damaged.
     """
-    logged, first_seq = _read_log(client, wants, limit)
+    logged, first_seq = _read_log(client, is_selected, limit)
     if recording is None:
-        kept = deque(filter(wants, _read_history(client, logged, devices, paths)), maxlen=limit)
-        return EarlierEvents(tuple(kept), logged)
+        selected = deque(filter(is_selected, _read_history(client, logged, devices, paths)), maxlen=limit)
+        return EarlierEvents(tuple(selected), logged)
     uids = {event.uid for event in logged if event.uid is not None}
     recorded = _events_of(recording.events(raw=True).tail(ENTRIES_READ))
-    kept = deque((event for event in recorded if wants(event) and event.uid not in uids), maxlen=limit)
+    selected = deque((event for event in recorded if is_selected(event) and event.uid not in uids), maxlen=limit)
     last_seq = recording.audit().last_seq
-    if kept and (first_seq is None or last_seq is None or first_seq > last_seq + 1):
-        # The entries between the recording and the log are in neither.
-        kept.append(Event(kind=EventKind.GAP, received_at=utc_now()))
-    return EarlierEvents(tuple(kept), logged)
+    if selected and (first_seq is None or last_seq is None or first_seq > last_seq + 1):
+        # The entries between the recording and the log are missing.
+        selected.append(Event(kind=EventKind.GAP, received_at=utc_now()))
+    return EarlierEvents(tuple(selected), logged)
 
 
-def _read_log(client: MirrorClient, wants: Callable[[Event], bool], limit: int) -> tuple[tuple[Event, ...], int | None]:
-    """Return the newest events of the log, and the number of the first entry that it still had."""
+def _read_log(
+    client: MirrorClient, is_selected: Callable[[Event], bool], limit: int
+) -> tuple[tuple[Event, ...], int | None]:
+    """Return the newest events of the log, and the number of its first remaining entry."""
     reader = client._session.new_reader()
     if client._session.callbacks is not None:
         return (), None
@@ -95,7 +97,7 @@ def _read_log(client: MirrorClient, wants: Callable[[Event], bool], limit: int) 
     end = reader.position or 0
     begin = max(0, end - ENTRIES_READ)
     reader = client._session.new_reader(after=begin)
-    kept: deque[Event] = deque(maxlen=limit)
+    selected: deque[Event] = deque(maxlen=limit)
     first_seq: int | None = None
     while (reader.position or 0) < end:
         batch = reader.read(0)
@@ -104,18 +106,18 @@ def _read_log(client: MirrorClient, wants: Callable[[Event], bool], limit: int) 
         events: Iterable[Event] = read_events(batch, utc_now())
         if first_seq is None:
             first_seq = (begin if batch.gap is None else batch.gap.last_seq or begin) + 1
-            # Entries that the log has dropped are no loss: nobody expected them here.
+            # Older entries that the log has dropped do not count as lost.
             events = islice(events, 0 if batch.gap is None else 1, None)
-        kept.extend(filter(wants, events))
+        selected.extend(filter(is_selected, events))
         if not batch.entries:
             break
-    return tuple(kept), first_seq
+    return tuple(selected), first_seq
 
 
 def _read_history(
     client: MirrorClient, logged: Sequence[Event], devices: Sequence[str], paths: Sequence[str]
 ) -> Iterator[Event]:
-    """Return the events of the service's history up to the log; none where the service keeps no history."""
+    """Return the events of the service's history up to the log, or nothing without a history."""
     end = min((event.changed_at for event in logged if event.changed_at is not None), default=None)
     try:
         frame = _newest_rows(client, end or _now(client), devices, paths)
@@ -131,7 +133,7 @@ def _now(client: MirrorClient) -> datetime:
 
 
 def _newest_rows(client: MirrorClient, end: datetime, devices: Sequence[str], paths: Sequence[str]) -> pd.DataFrame:
-    """Return the history before an instant, from an interval that has not too many rows."""
+    """Return the history before an instant, from an interval that fits the row limit."""
     begin = end - HISTORY_READ
     while True:
         try:
@@ -176,11 +178,11 @@ def _value(row: dict[str, Any]) -> Value | None:
         python = row["value_raw"]
     elif kind is ValueKind.TIME and python is not None:
         python = datetime.fromisoformat(python)
-    elif kind is ValueKind.NUMBER and python is not None and _is_whole(row["path"]):
+    elif kind is ValueKind.NUMBER and python is not None and _is_integer(row["path"]):
         python = int(python)
     return Value(kind, python, row["value_raw"], None)
 
 
-def _is_whole(path: str | None) -> bool:
+def _is_integer(path: str | None) -> bool:
     definition = lookup(path) if path else None
     return definition is not None and definition.type in {ResourceType.INTEGER, ResourceType.UNSIGNED}

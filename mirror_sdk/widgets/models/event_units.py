@@ -18,7 +18,7 @@ class EventUnits:
 
     Args:
         model: The model it belongs to. Its client reads the present units.
-        changed: Called when events may have another unit than before.
+        changed: Called when the unit of events may have changed.
     """
 
     def __init__(self, model: Model, changed: Callable[[], object]) -> None:
@@ -29,11 +29,11 @@ class EventUnits:
         self._requested: set[tuple[str, str]] = set()
 
     def learn(self, events: Iterable[Event]) -> None:
-        """Note where devices name a unit, by device id and object instance."""
+        """Store the units that devices name, by device id and object instance."""
         for event in events:
             device_id, path = event.device_id or "", event.path or ""
             if event.unit and is_in_named_unit(path):
-                # A row of the history has it, an entry of the log has not.
+                # Rows of the history have a unit, entries of the log have none.
                 self._present.setdefault((device_id, path), event.unit)
             if not names_unit(path) or event.value is None or event.value.kind is not ValueKind.TEXT:
                 continue
@@ -45,7 +45,7 @@ class EventUnits:
                 self._changed()
 
     def unit_of(self, event: Event) -> str:
-        """Return the unit of an event: its own, else the one that its device had named by then."""
+        """Return the unit of an event: its own, else the last one that its device had named before."""
         device_id, path = event.device_id or "", event.path or ""
         if event.unit or not is_in_named_unit(path):
             return event.unit or ""
@@ -54,7 +54,7 @@ class EventUnits:
         return named[index - 1][1] if index else self._present.get((device_id, path), "")
 
     def request(self, events: Iterable[Event]) -> None:
-        """Read the present units of resources that were not requested before; the mirror responds, no device."""
+        """Read the current units of resources from the mirror, unless they were requested before."""
         keys = {(event.device_id or "", event.path or "") for event in events if event.value is not None}
         new = {key for key in keys - self._requested if is_in_named_unit(key[1])}
         if not new:
@@ -65,7 +65,7 @@ class EventUnits:
             state = self._model.client._tables.units_of(unitless_of(new))
             return {} if state is None else units_of(state)
 
-        # Where they cannot be read, the declared units are shown.
+        # If they cannot be read, the declared units are shown.
         self._model.run(read, self._accept, lambda _: None)
 
     def _accept(self, units: Units) -> None:

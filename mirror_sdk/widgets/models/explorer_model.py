@@ -1,4 +1,4 @@
-"""The model of the explorer: the devices, the resources of the chosen one, what is in progress, and what went wrong."""
+"""The model of the explorer: the devices, the resources of the chosen one, running requests, and failures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._visible import shown_names, visible
+from mirror_sdk._visible import display_names, visible
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.errors import AccessDenied, NotFound
 from mirror_sdk.events import Event, EventKind
@@ -30,9 +30,9 @@ RELOAD_AFTER_EVENT_SECONDS = 1.0
 _SUBSCRIPTIONS = {
     SubscriptionState.ACTIVE: "subscribed",
     SubscriptionState.ASKED: f"{Status.PENDING.sign} requested",
-    SubscriptionState.REFUSED: f"{Status.REFUSED.sign} refused",
+    SubscriptionState.REFUSED: f"{Status.REJECTED.sign} refused",
 }
-# The response to a request names no device: it may be about this one.
+# The response to a request names no device: it may concern this one.
 _EVENTS_OF_ANY_DEVICE = {EventKind.ASYNC_RESPONSE, EventKind.GAP}
 
 
@@ -43,8 +43,8 @@ class _Loaded:
     Attributes:
         device: The device object.
         statuses: The status of each resource that drifts or is stale, by path.
-        subscriptions: This application's subscriptions by path; ``None`` where the key may not read them.
-        connection: How the device is connected; ``None`` where the service has no such information.
+        subscriptions: This application's subscriptions by path; ``None`` if the key may not read them.
+        connection: The connection of the device; ``None`` if the service has no such information.
     """
 
     device: DeviceObject
@@ -59,8 +59,9 @@ class ExplorerModel(Model):
     Args:
         client: The mirror. Choosing a device reads the mirror, never the device.
         run: Makes the client calls.
-        stale_after_seconds: Silence up to this is never too long; see :func:`mirror_sdk.frames.stale.silent_rows`.
-        clock: Seconds, for how often the device is read again.
+        stale_after_seconds: A resource that is silent for no longer than this is never stale; see
+            :func:`mirror_sdk.frames.stale.silent_rows`.
+        clock: Returns seconds; used to schedule reads.
 
     Raises:
         ValueError: ``stale_after_seconds`` is not above 0.
@@ -112,7 +113,7 @@ class ExplorerModel(Model):
 
     @property
     def devices_text(self) -> str:
-        """How many devices there are."""
+        """The number of devices, in words."""
         if self._directory.is_running and not self._devices:
             return "reading the directory …"
         return format_count(len(self._devices), "device")
@@ -144,7 +145,7 @@ class ExplorerModel(Model):
 
     @property
     def subtitle(self) -> str:
-        """The id and the times of the chosen device, or what to do."""
+        """The id and the times of the chosen device, or a hint."""
         if self.device_id is None:
             return "Choose a device to see its resources."
         if self._loaded is None:
@@ -158,7 +159,7 @@ class ExplorerModel(Model):
 
     @property
     def connection_text(self) -> str:
-        """How the chosen device is connected; empty where that is not known."""
+        """The connection of the chosen device; empty if unknown."""
         if self._loaded is None or self._loaded.connection is None:
             return ""
         connection = self._loaded.connection
@@ -174,7 +175,7 @@ class ExplorerModel(Model):
 
     @property
     def empty_text(self) -> str:
-        """Why a device that was read has no resources; empty where it has some."""
+        """The reason why a device that was read has no resources; empty if it has some."""
         if self._loaded is None or len(self._loaded.device):
             return ""
         return "The device has introduced no resource yet."
@@ -187,7 +188,7 @@ class ExplorerModel(Model):
         return [self._row(self._loaded, resource) for resource in self._loaded.device.resources.values()]
 
     def frame(self, paths: Collection[str]) -> pd.DataFrame:
-        """Return the rows of the state table for these resources, as of when the chosen device was read."""
+        """Return the rows of the state table for these resources, from the last read of the chosen device."""
         if self._loaded is None:
             return state_frame([], taken_at=None, server=self.client.base_url)
         device = self._loaded.device
@@ -197,7 +198,7 @@ class ExplorerModel(Model):
     # Requests
 
     def read(self, path: str) -> None:
-        """Read a resource from the chosen device; does nothing while a request for it is in progress."""
+        """Read a resource from the chosen device, unless a request for it is in progress."""
         self._start(path, "reading …", lambda device_id: self.client.requests.begin_read(device_id, path).result())
 
     def subscribe(self, path: str) -> None:
@@ -205,8 +206,8 @@ class ExplorerModel(Model):
         self._start(path, "subscribing …", lambda device_id: self.client.subscribe(device_id, path))
 
     def unsubscribe(self, path: str) -> None:
-        """End this application's subscription of a resource, where it has one."""
-        if self._loaded is not None and _subscription_state(self._loaded, path).is_held:
+        """End this application's subscription of a resource, if there is one."""
+        if self._loaded is not None and _subscription_state(self._loaded, path).is_active_or_pending:
             self._start(path, "ending …", lambda device_id: self.client.unsubscribe(device_id, path))
 
     def dismiss(self) -> None:
@@ -217,7 +218,7 @@ class ExplorerModel(Model):
     # Events
 
     def receive(self, events: Sequence[Event]) -> None:
-        """Read again soon what the events may be about."""
+        """Schedule reads for the changes that the events report."""
         for event in events:
             if event.device_id == self.device_id or event.kind in _EVENTS_OF_ANY_DEVICE:
                 self._device.within(RELOAD_AFTER_EVENT_SECONDS)
@@ -225,7 +226,7 @@ class ExplorerModel(Model):
                 self._directory.within(RELOAD_AFTER_EVENT_SECONDS)
 
     def tick(self) -> None:
-        """Do what is due; to be called some times a second."""
+        """Do pending reads. Call this several times a second."""
         if self._device.is_due:
             self.load()
         if self._directory.is_due:
@@ -233,14 +234,14 @@ class ExplorerModel(Model):
 
     def _accept_devices(self, devices: DeviceList) -> None:
         self._devices = devices
-        self._names = shown_names({device.id: device.endpoint_name for device in devices})
+        self._names = display_names({device.id: device.endpoint_name for device in devices})
 
     def _accept_device(self, loaded: _Loaded) -> None:
         self._loaded = loaded
 
     def _drop_if_deleted(self, error: Exception) -> None:
         if isinstance(error, NotFound):
-            # What was known of it last would look as if the device were still there.
+            # The last state would suggest that the device still exists.
             self._loaded = None
 
     def _start(self, path: str, activity: str, call: Callable[[str], object]) -> None:
@@ -270,7 +271,7 @@ class ExplorerModel(Model):
         self.changed()
         if device_id == self.device_id:
             self.load()
-            # The device takes its time to accept a subscription, and no event says that it did.
+            # A device accepts a subscription later, and no event reports that.
             self._device.within(RELOAD_AFTER_EVENT_SECONDS)
 
     def _name(self, device_id: str) -> str:
@@ -282,7 +283,7 @@ class ExplorerModel(Model):
         state = device.to_frame(raw=True)
         drift = drift_frame(state, unconfirmed=True)
         statuses = dict.fromkeys(state["path"][self._intervals.stale(state, self._devices)], Status.STALE)
-        # What was written says more than the age of a value.
+        # A drift is more important than the age of a value.
         statuses |= {
             path: DRIFT_STATUS[DriftKind(kind)] for path, kind in zip(drift["path"], drift["kind"], strict=True)
         }

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._visible import shown_names, visible
+from mirror_sdk._visible import display_names, visible
 from mirror_sdk.errors import NotFound
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.frames import DIRECTORY_SCHEMA, DriftKind, drift_frame
@@ -27,7 +27,7 @@ from mirror_sdk.widgets.models.status import Status
 from mirror_sdk.wire.directory import Device
 
 DEVICES_PER_READ = 100
-"""How many devices are read again in one request: as many as it can name."""
+"""The maximum number of devices in one request."""
 RELOAD_SECONDS = 60.0
 RELOAD_AFTER_EVENT_SECONDS = 1.0
 
@@ -40,7 +40,7 @@ DEVICE_STATUSES = (
     Status.OFFLINE,
     Status.IN_SYNC,
 )
-"""The statuses of devices, worst first; a device has the first one that applies to it."""
+"""The statuses of devices, worst first. A device has the first one that applies."""
 _COUNTED = {
     "failed": Status.FAILED,
     "drifting": Status.DRIFTING,
@@ -70,13 +70,13 @@ FLEET_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class DeviceSummary:
-    """A device with its counts; ``name`` may hold anything a device says.
+    """A device with its counts. ``name`` comes from the device and may contain anything.
 
     Attributes:
         device: The device as the directory lists it.
-        name: The name that is shown.
-        resources: How many resources it has introduced.
-        counts: How many of them are ``failed``, ``drifting``, ``pending``, ``stale`` and ``unconfirmed``.
+        name: The displayed name.
+        resources: The number of its resources.
+        counts: The number of ``failed``, ``drifting``, ``pending``, ``stale`` and ``unconfirmed`` ones.
         last_reported_at: The time of its last report of anything.
     """
 
@@ -94,14 +94,14 @@ class DeviceSummary:
 
     @property
     def text(self) -> str:
-        """Everything that applies, in words."""
+        """All statuses that apply, in words."""
         parts = [f"{self.counts[name]} {name}" for name in _COUNTS if self.counts[name]]
         parts += [status.word.lower() for status in self._statuses]
         return ", ".join(parts) or "in sync"
 
     @property
     def last_contact_at(self) -> datetime | None:
-        """The time when anything last came from the device."""
+        """The time of the last contact of the device."""
         known = [at for at in (self.device.last_contact_at, self.last_reported_at) if at is not None]
         return max(known, default=None)
 
@@ -115,7 +115,7 @@ class DeviceSummary:
             "type": visible(self.device.endpoint_type or ""),
             "state": self.device.state,
             "last_contact": self.last_contact_at,
-            # Empty rather than 0: there is nothing to do.
+            # Empty instead of 0, because it needs no attention.
             **{name: self.counts[name] or None for name in _COUNTED},
             "tones": {"status": self.status.tone},
             "hints": {"name": f"{self.name} ({self.device.id})", "status": self.text},
@@ -148,25 +148,26 @@ class _Fleet:
     directory: dict[str, Device]
     names: dict[str, str]
     summaries: dict[str, DeviceSummary]
-    about: dict[str, Any]
+    metadata: dict[str, Any]
 
 
 class FleetModel(Model):
     """The whole fleet, the devices with the worst status first.
 
-    It is read by snapshots, one request each; where the service has none, device by device.
+    It is read by snapshots, one request each, or device by device if the service has no snapshots.
 
     Args:
         client: The mirror.
         run: Makes the client calls.
-        stale_after_seconds: Silence up to this is never too long; see :func:`mirror_sdk.frames.stale.silent_rows`.
-        clock: Seconds, for how often the fleet is read again.
+        stale_after_seconds: A resource that is silent for no longer than this is never stale; see
+            :func:`mirror_sdk.frames.stale.silent_rows`.
+        clock: Returns seconds; used to schedule reads.
 
     Raises:
         ValueError: ``stale_after_seconds`` is not above 0.
 
     Attributes:
-        status: The status of the devices that are shown; ``None`` for all devices.
+        status: The status of the displayed devices; ``None`` for all devices.
     """
 
     def __init__(
@@ -183,38 +184,38 @@ class FleetModel(Model):
         self._fleet = _Fleet({}, {}, {}, {})
         self._rows: dict[str, Row] = {}
         self._all = PeriodicRead(self, "fleet", RELOAD_SECONDS)
-        self._some = PeriodicRead(self, "devices", RELOAD_SECONDS)
+        self._updates = PeriodicRead(self, "devices", RELOAD_SECONDS)
         self._changed_ids: set[str] = set()
 
     def load(self) -> None:
         """Read the directory and the whole fleet."""
-        # What changes from now on may have changed after it was read.
+        # Changes from now on may be missing in the read.
         earlier, self._changed_ids = self._changed_ids, set()
         self._all.start(
             "Reading the fleet", self._read_all, self._accept_all, lambda _: self._changed_ids.update(earlier)
         )
 
-    # What is shown
+    # Display
 
     @property
     def rows(self) -> list[Row]:
-        """The devices of the chosen status, worst first as of the last reading of the whole fleet."""
+        """The devices of the chosen status, worst first at the last read of the whole fleet."""
         summaries = self._fleet.summaries
         return [row for key, row in self._rows.items() if self.status in {None, summaries[key].status}]
 
     @property
     def counts(self) -> dict[Status, int]:
-        """How many devices have each status."""
+        """The number of devices by status."""
         return Counter(summary.status for summary in self._fleet.summaries.values())
 
     def show_only(self, status: Status | None) -> None:
-        """Show the devices of this status; ``None`` shows all."""
+        """Show only devices of this status; ``None`` shows all."""
         self.status = status
         self.changed()
 
     @property
     def counts_text(self) -> str:
-        """The number of devices, and of values and writes of all of them."""
+        """The number of devices, and of their values and writes, in words."""
         summaries = self._fleet.summaries.values()
         parts = [format_count(len(summaries), "device")]
         nouns = ("failed write", "drifting value", "pending write", "stale value")
@@ -226,47 +227,47 @@ class FleetModel(Model):
 
     @property
     def as_of_text(self) -> str:
-        """The time of the last reading of the whole fleet, by the mirror's clock."""
-        if self._fleet.about:
-            return f"as of {format_time(datetime.fromisoformat(self._fleet.about['taken_at']))}"
+        """The time of the last read of the whole fleet, by the mirror's clock."""
+        if self._fleet.metadata:
+            return f"as of {format_time(datetime.fromisoformat(self._fleet.metadata['taken_at']))}"
         return "reading the fleet …" if self._all.is_running else "not read"
 
     @property
     def empty_text(self) -> str:
-        """Why a fleet that was read has no devices; empty where it has some."""
-        return "The directory lists no device." if self._fleet.about and not self._rows else ""
+        """The reason why a fleet that was read has no devices; empty if it has some."""
+        return "The directory lists no device." if self._fleet.metadata and not self._rows else ""
 
     def frame(self, device_ids: Collection[str]) -> pd.DataFrame:
         """Return the table of these devices; see :attr:`mirror_sdk.widgets.FleetTable.selected`."""
         records = [self._fleet.summaries[key].record for key in self._rows if key in set(device_ids)]
         columns = {name: [record[name] for record in records] for name in FLEET_SCHEMA.names}
-        return build(columns, FLEET_SCHEMA, **self._fleet.about)
+        return build(columns, FLEET_SCHEMA, **self._fleet.metadata)
 
     # Events
 
     def receive(self, events: Sequence[Event]) -> None:
-        """Read again soon the devices that the events are about."""
+        """Schedule reads of the devices that the events concern."""
         for event in events:
             if event.device_id is not None:
                 self._changed_ids.add(event.device_id)
             elif event.kind is EventKind.ASYNC_RESPONSE:
-                # It names no device, but ends a write of one that has a pending write.
+                # It names no device, but ends a write of a device with a pending write.
                 self._changed_ids |= {key for key, one in self._fleet.summaries.items() if one.counts["pending"]}
             if event.kind in DIRECTORY_EVENTS:
                 self._all.within(RELOAD_AFTER_EVENT_SECONDS)
         if self._changed_ids:
-            self._some.within(RELOAD_AFTER_EVENT_SECONDS)
+            self._updates.within(RELOAD_AFTER_EVENT_SECONDS)
 
     def tick(self) -> None:
-        """Do what is due; to be called some times a second."""
+        """Do pending reads. Call this several times a second."""
         if self._all.is_due:
             self.load()
-        elif self._some.is_due and not self._all.is_running and self._changed_ids:
+        elif self._updates.is_due and not self._all.is_running and self._changed_ids:
             count = min(DEVICES_PER_READ, len(self._changed_ids))
-            self._load_some([self._changed_ids.pop() for _ in range(count)])
+            self._reload_devices([self._changed_ids.pop() for _ in range(count)])
 
-    def _load_some(self, device_ids: Sequence[str]) -> None:
-        """Read these devices again; those that are not in the directory yet come with its next reading."""
+    def _reload_devices(self, device_ids: Sequence[str]) -> None:
+        """Read these devices again. Devices that are not in the directory yet are read with it."""
         fleet = self._fleet
         devices = {device_id: fleet.directory[device_id] for device_id in device_ids if device_id in fleet.directory}
 
@@ -277,19 +278,19 @@ class FleetModel(Model):
                 return None
             return {} if state is None else self._summarize(state, devices, fleet.names)
 
-        self._some.start(
-            "Reading devices again", read, self._accept_some, lambda _: self._changed_ids.update(device_ids)
+        self._updates.start(
+            "Reading devices again", read, self._accept_updates, lambda _: self._changed_ids.update(device_ids)
         )
 
     def _accept_all(self, fleet: _Fleet) -> None:
         self._fleet = fleet
-        # Sorted only here: a row must not move away under the mouse with each event.
+        # Sort only here, so that rows do not move under the mouse with each event.
         ranked = sorted(fleet.summaries.values(), key=lambda one: (DEVICE_STATUSES.index(one.status), one.name))
         self._rows = {one.device.id: one.row for one in ranked}
 
-    def _accept_some(self, summaries: Mapping[str, DeviceSummary] | None) -> None:
+    def _accept_updates(self, summaries: Mapping[str, DeviceSummary] | None) -> None:
         if summaries is None:
-            # One of the devices is deleted, and the directory knows which.
+            # One of the devices was deleted; the directory shows which.
             self._all.within(0)
             return
         listed = {device_id: summary for device_id, summary in summaries.items() if device_id in self._rows}
@@ -298,10 +299,12 @@ class FleetModel(Model):
 
     def _read_all(self) -> _Fleet:
         directory = {device.id: device for device in self.client.devices.list()}
-        names = shown_names({device_id: device.endpoint_name for device_id, device in directory.items()})
+        names = display_names({device_id: device.endpoint_name for device_id, device in directory.items()})
         state = self.client.fleet.snapshot(raw=True)
-        about = {name: state.attrs["mirror"][name] for name in ("taken_at", "complete", "server")}
-        return _Fleet(directory, names, self._summarize(state, directory, names), about | {"devices": len(directory)})
+        metadata = {name: state.attrs["mirror"][name] for name in ("taken_at", "complete", "server")}
+        return _Fleet(
+            directory, names, self._summarize(state, directory, names), metadata | {"devices": len(directory)}
+        )
 
     def _summarize(
         self, state: pd.DataFrame, devices: Mapping[str, Device], names: Mapping[str, str]

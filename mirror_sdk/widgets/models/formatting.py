@@ -11,7 +11,7 @@ MAX_VALUE_LENGTH = 60
 
 
 def format_value(value: Value, unit: str = "") -> str:
-    """Return a value with its unit, cut where it is too long for a row."""
+    """Return a value with its unit, shortened to fit a row."""
     text = str(value)
     if len(text) > MAX_VALUE_LENGTH:
         text = f"{text[: MAX_VALUE_LENGTH - 1]}…"

@@ -1,4 +1,4 @@
-"""Lines over time: points, where they are broken, and fewer points that look the same."""
+"""Lines over time: points, breaks, and thinning to fewer points that look the same."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from mirror_sdk.frames.legend import label_of
 
 SILENT_RHYTHMS = 10
-"""A line is broken where its resource was silent for more than this many times its usual interval."""
+"""A line has a break if its resource was silent for more than this many times its usual interval."""
 INTERVALS_JUDGED = 100
 FEWEST_INTERVALS = 5
 
@@ -31,12 +31,12 @@ class Point(NamedTuple):
 
     at: datetime
     number: float
-    is_joined: bool = True
+    is_connected: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A line of the plot. Texts may hold anything a device says; points are ordered by time."""
+    """A line of the plot. Texts come from devices and may contain anything. Points are ordered by time."""
 
     key: SeriesKey
     name: str
@@ -45,19 +45,19 @@ class Series:
 
     @property
     def axis(self) -> str:
-        """The axis it belongs to: its unit, or its object where the unit is not known and nothing can be compared."""
+        """The axis of the line: its unit, or its object if the unit is unknown and values cannot be compared."""
         return self.unit or f"{label_of(self.key.path).partition(' · ')[0]}, unit unknown"
 
 
 def broken_by_silence(points: Iterable[Point]) -> list[Point]:
-    """Return the points ordered by time, with the line broken where the resource was silent for unusually long."""
+    """Return the points ordered by time, with breaks where the resource was silent for unusually long."""
     line = sorted(points, key=_at)
     intervals = [(after.at - before.at).total_seconds() for before, after in pairwise(line)]
     if len(intervals) < FEWEST_INTERVALS:
         return line
     longest_seconds = median(intervals[-INTERVALS_JUDGED:]) * SILENT_RHYTHMS
     return line[:1] + [
-        point._replace(is_joined=False) if 0 < longest_seconds < interval else point
+        point._replace(is_connected=False) if 0 < longest_seconds < interval else point
         for point, interval in zip(line[1:], intervals, strict=True)
     ]
 
@@ -67,20 +67,20 @@ def thinned(points: Sequence[Point], most: int) -> list[Point]:
     if len(points) <= most:
         return list(points)
     size = math.ceil(len(points) / (most // 2 - 1))
-    kept = {0, len(points) - 1}
+    selected = {0, len(points) - 1}
     for begin in range(0, len(points), size):
         interval = range(begin, min(begin + size, len(points)))
-        kept.add(min(interval, key=lambda index: points[index].number))
-        kept.add(max(interval, key=lambda index: points[index].number))
-    breaks = list(accumulate(not point.is_joined for point in points))
-    indexes = sorted(kept)
+        selected.add(min(interval, key=lambda index: points[index].number))
+        selected.add(max(interval, key=lambda index: points[index].number))
+    breaks = list(accumulate(not point.is_connected for point in points))
+    indexes = sorted(selected)
     return [points[0]] + [
-        points[index]._replace(is_joined=breaks[index] == breaks[before]) for before, index in pairwise(indexes)
+        points[index]._replace(is_connected=breaks[index] == breaks[before]) for before, index in pairwise(indexes)
     ]
 
 
 def within(points: Sequence[Point], begin: datetime, end: datetime) -> Sequence[Point]:
-    """Return the points of an interval of time, with one more on each side, to which the lines lead."""
+    """Return the points of a time interval, and one more on each side for the lines."""
     first = bisect_left(points, begin, key=_at)
     after = bisect_right(points, end, key=_at)
     return points[max(0, first - 1) : after + 1]

@@ -1,7 +1,7 @@
-"""What all models have in common: notices, a version, and how they make client calls.
+"""The base of all models: notices, a version, and client calls.
 
-A model imports nothing of ipywidgets. It takes what people do and the events that come, decides, and gives plain data:
-texts, numbers, times, and rows as dictionaries. A view shows that data and calls the methods of the model.
+A model imports nothing of ipywidgets. It receives user input and events, and provides plain data: texts, numbers,
+times, and rows as dictionaries. A view displays that data and calls the methods of the model.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Row = Mapping[str, Any]
 
 
 class Run(Protocol):
-    """Makes a call, on this thread or another one, and later passes on its result or its error."""
+    """Makes a call, on this thread or another one, and later delivers its result or its error."""
 
     def __call__(
         self, call: Callable[[], T], then: Callable[[T], object], failed: Callable[[Exception], object], /
@@ -33,7 +33,7 @@ class Run(Protocol):
 
 
 def run_now(call: Callable[[], T], then: Callable[[T], object], failed: Callable[[Exception], object]) -> None:
-    """Make the call on this thread, and return after its outcome was passed on."""
+    """Make the call on this thread, and return after its outcome was delivered."""
     try:
         outcome = call()
     except Exception as error:
@@ -48,11 +48,11 @@ class Model:
     Args:
         client: The mirror.
         run: Makes the client calls.
-        clock: Seconds, for what is repeated.
+        clock: Returns seconds; used to schedule repeated work.
 
     Attributes:
-        notices: What went wrong.
-        version: Grows with every change of what is shown.
+        notices: The current failures.
+        version: Increases with every change of the display.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Model:
         self.version = 0
 
     def changed(self) -> None:
-        """Have the view show the model again."""
+        """Request an update of the view."""
         self.version += 1
 
     def report(self, subject: str, action: str, error: Exception) -> None:
@@ -74,17 +74,17 @@ class Model:
             self.changed()
 
     def receive(self, events: Sequence[Event]) -> None:
-        """Take events, in the order in which they came."""
+        """Process events, in the order of arrival."""
 
     def note_overrun(self, count: int) -> None:
-        """Note that so many events were dropped before the next ones. The gap may be about anything."""
+        """Process a loss of events before the next ones. They may concern anything."""
         del count
         self.receive([Event(kind=EventKind.GAP, received_at=utc_now())])
 
     def tick(self) -> None:
-        """Do what is due; called some times a second."""
+        """Do pending work. Called several times a second."""
 
     def dismiss(self) -> None:
-        """Remove the notices, because somebody has read them."""
+        """Remove the notices, which the user has read."""
         self.notices.dismiss()
         self.changed()

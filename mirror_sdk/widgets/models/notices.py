@@ -1,12 +1,12 @@
-"""Notices of what went wrong: at most one for each subject, the newest last."""
+"""Notices of failures: at most one for each subject, the newest last."""
 
 from __future__ import annotations
 
-NOTICES_KEPT = 5
+MAX_NOTICES = 5
 
 
 class Notices:
-    """Open notices by subject. A notice goes when its subject works again, or when it is dismissed."""
+    """Open notices by subject. A notice is removed when its subject works again, or when it is dismissed."""
 
     def __init__(self) -> None:
         self._open: dict[str, str] = {}
@@ -20,10 +20,10 @@ class Notices:
         return list(self._open.values())
 
     def put(self, subject: str, action: str, error: Exception) -> bool:
-        """Add the failure of an action, such as ``Reading /3/0/0``; an older notice of the subject goes.
+        """Add the failure of an action, such as ``Reading /3/0/0``; it replaces an older notice of the subject.
 
         Returns:
-            Whether this is new.
+            Whether the notice is new.
         """
         return self.add(subject, f"{action}: {str(error) or type(error).__name__}")
 
@@ -33,7 +33,7 @@ class Notices:
             return False
         self._open.pop(subject, None)
         self._open[subject] = text
-        while len(self._open) > NOTICES_KEPT:
+        while len(self._open) > MAX_NOTICES:
             self._open.pop(next(iter(self._open)))
         return True
 

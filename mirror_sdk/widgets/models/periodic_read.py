@@ -1,4 +1,4 @@
-"""Reads of the mirror that are repeated."""
+"""Repeated reads of the mirror."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 
 class PeriodicRead:
-    """A read that is repeated after some time, and sooner after an event; only the newest one counts.
+    """A read that is repeated after some time, and sooner after an event. Only the newest read counts.
 
     Args:
-        model: Makes the calls, and has the notices.
+        model: The model that makes the calls and has the notices.
         subject: The subject of the notice of a failure.
         every_seconds: The time from the end of one read to the next; ``math.inf`` for a read that is not repeated.
     """
@@ -28,7 +28,7 @@ class PeriodicRead:
         self.is_running = False
 
     def within(self, seconds: float) -> None:
-        """Read again within so many seconds, because something changed."""
+        """Schedule a read within this many seconds, because of a change."""
         due_at = self._model.clock() + seconds
         self._due_at = due_at if self._due_at is None else min(due_at, self._due_at)
 
@@ -44,34 +44,34 @@ class PeriodicRead:
         accept: Callable[[T], object],
         failed: Callable[[Exception], object] = lambda _: None,
     ) -> None:
-        """Start a read. The result of one that is still running is ignored.
+        """Start a read, and ignore the result of a read that is still running.
 
         Args:
-            action: What the notice of a failure calls it, such as ``Reading the fleet``.
+            action: Its name in the notice of a failure, such as ``Reading the fleet``.
             read: Makes the client calls.
             accept: Called with the result.
-            failed: Called with the error, ahead of the notice.
+            failed: Called with the error, before the notice is added.
         """
         self.cancel()
         self.is_running = True
         number = self._number
 
-        def took(result: T) -> None:
+        def on_result(result: T) -> None:
             if self._ends(number):
                 self._model.notices.clear(self._subject)
                 accept(result)
                 self._model.changed()
 
-        def broke(error: Exception) -> None:
+        def on_error(error: Exception) -> None:
             if self._ends(number):
                 failed(error)
                 self._model.report(self._subject, action, error)
                 self._model.changed()
 
-        self._model.run(read, took, broke)
+        self._model.run(read, on_result, on_error)
 
     def cancel(self) -> None:
-        """Ignore the read that is running, and start none until :meth:`start` or :meth:`within`."""
+        """Ignore the running read, and start no other until :meth:`start` or :meth:`within`."""
         self._number += 1
         self._due_at = None
         self.is_running = False

@@ -39,13 +39,13 @@ class RecordingModel:
 
     @property
     def text(self) -> str:
-        """The progress of the recording; empty where there is none."""
+        """The progress of the recording; empty without one."""
         if self._activity or self._recorder is None:
             return self._activity
         return f"recording, {format_count(self._recorder.events, 'event')} in {self._recorder.path.resolve()}"
 
     def toggle(self, folder: str, devices: Sequence[str] | None, paths: Sequence[str] | None) -> None:
-        """Start to record these devices and paths into the folder, or end the recording that runs.
+        """Start a recording of these devices and paths in the folder, or end the running one.
 
         Raises:
             ValueError: The folder has no name.
@@ -61,14 +61,14 @@ class RecordingModel:
             raise ValueError("the folder has no name; give one such as recording.parquet")
 
     def tick(self) -> None:
-        """Notice a recording that ended by itself."""
+        """Report a recording that has ended by itself."""
         if self._recorder is not None and self._recorder.failure is not None:
             self._model.report(_SUBJECT, "Recording", self._recorder.failure)
             self._forget()
             self._model.changed()
 
     def close(self) -> None:
-        """End the recording. When this returns, its files have what the log had."""
+        """End the recording. When this returns, its files contain all entries of the log."""
         self._is_closed = True
         if self._recorder is not None:
             self._recorder.stop()

@@ -1,4 +1,4 @@
-"""Which values are stale, by the intervals in which their resources report, learned from the tables that are read."""
+"""Stale values, by the reporting intervals of their resources, which are learned from the tables that are read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirror_sdk.frames.stale import is_sent, silent_rows
 from mirror_sdk.wire.directory import Device
 
 PAUSES_NEEDED = 3
-"""How many pauses between reports have to be seen before they say something."""
+"""The minimum number of pauses between reports that define a reporting interval."""
 
 
 @dataclass(slots=True)
@@ -29,7 +29,8 @@ class ReportingIntervals:
     """The reporting intervals of a widget's resources. Any thread may use it.
 
     Args:
-        stale_after_seconds: Silence up to this is never too long; see :func:`mirror_sdk.frames.stale.silent_rows`.
+        stale_after_seconds: A resource that is silent for no longer than this is never stale; see
+            :func:`mirror_sdk.frames.stale.silent_rows`.
 
     Raises:
         ValueError: ``stale_after_seconds`` is not above 0.
@@ -43,7 +44,7 @@ class ReportingIntervals:
         self._lock = threading.Lock()
 
     def stale(self, state: pd.DataFrame, devices: Iterable[Device]) -> pd.Series:
-        """Return which rows of a state table with ``raw=True`` have a stale value, and learn from the table.
+        """Return the rows of a state table with ``raw=True`` that have a stale value, and learn from the table.
 
         Args:
             state: The newest state.
@@ -53,7 +54,7 @@ class ReportingIntervals:
         return silent_rows(state, contacts=contacts, longest_pauses=self._longest_pauses(state), least=self._least)
 
     def _longest_pauses(self, state: pd.DataFrame) -> pd.Series:
-        """Return the longest pause between two reports of each row's resource; ``NaT`` where too few were seen."""
+        """Return the longest pause between two reports of each row's resource; ``NaT`` with too few reports."""
         sent = state[is_sent(state) & state["reported_at"].notna()]
         times = sent["reported_at"].astype("datetime64[ms, UTC]").astype("int64")
         with self._lock:

@@ -10,8 +10,8 @@ from mirror_sdk.frames import DriftKind
 class Tone(StrEnum):
     """The meaning of a color; no status is shown by its color alone.
 
-    ``BAD``: it did not work. ``WARN``: somebody should look. ``NOTE``: it is in progress. ``GOOD``: as it should be.
-    ``DIM``: nothing to do.
+    ``BAD``: it failed. ``WARN``: it needs attention. ``NOTE``: it is in progress. ``GOOD``: it is as expected.
+    ``DIM``: it needs no action.
     """
 
     BAD = "bad"
@@ -22,16 +22,16 @@ class Tone(StrEnum):
 
 
 class Status(Enum):
-    """A status as it is shown: sign, word, tone, and meaning."""
+    """A displayed status: sign, word, tone, and meaning."""
 
     FAILED = "✗", "Failed", Tone.BAD, "the write ended with failure"
-    REFUSED = "⊘", "Refused", Tone.BAD, "it cannot be written, and is not sent"
+    REJECTED = "⊘", "Rejected", Tone.BAD, "it cannot be written, and is not sent"
     DRIFTING = "≠", "Drifting", Tone.WARN, "the desired and the reported value differ"
-    STALE = "◔", "Stale", Tone.WARN, "no value came for longer than its reporting interval allows"
-    UNKNOWN = "?", "Unknown", Tone.WARN, "whether the service accepted the write is not known"
+    STALE = "◔", "Stale", Tone.WARN, "no value was received for longer than its reporting interval allows"
+    UNKNOWN = "?", "Unknown", Tone.WARN, "it is unknown whether the service accepted the write"
     TO_WRITE = "→", "To write", Tone.NOTE, "it will be sent"
     PENDING = "…", "Pending", Tone.NOTE, "the write has not ended yet"
-    ASLEEP = "☾", "Asleep", Tone.NOTE, "the device takes the write at its next contact"
+    ASLEEP = "☾", "Asleep", Tone.NOTE, "the device receives the write at its next contact"
     SUCCESS = "✓", "Success", Tone.GOOD, "the device accepted the write"
     IN_SYNC = "✓", "In sync", Tone.GOOD, "the reported values are the desired ones"
     UNCONFIRMED = "?", "Unconfirmed", Tone.DIM, "the device accepted the write, and has reported nothing since"

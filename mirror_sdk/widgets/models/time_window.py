@@ -1,4 +1,4 @@
-"""The interval that a plot shows: one that follows the newest events, or one that stays."""
+"""The time interval of a plot: it follows the newest events or is fixed."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ class Interval(NamedTuple):
         return Interval(middle - half, middle + half)
 
     def shifted(self, lengths: float) -> Interval:
-        """Return an interval that is later by this many times its length."""
+        """Return the interval shifted by this many times its length."""
         return Interval(self.begin + self.length * lengths, self.end + self.length * lengths)
 
     @property
     def length(self) -> timedelta:
-        """Its length."""
+        """The length of the interval."""
         return self.end - self.begin
 
 
 class TimeWindow:
-    """The interval that is shown.
+    """The displayed interval.
 
     Attributes:
         length: Its length while it follows the newest events; ``None`` for all events.
-        staying: The interval it stays at; ``None`` while it follows.
+        staying: The fixed interval; ``None`` while it follows.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class TimeWindow:
         self.length, self.staying = length, None
 
     def of(self, there: Interval) -> Interval:
-        """Return the interval that is shown, of the interval that has events."""
+        """Return the displayed interval, from the interval that has events."""
         if self.staying is not None:
             return self.staying
         begin = there.begin if self.length is None else max(there.begin, there.end - self.length)

@@ -1,4 +1,4 @@
-"""Which resource is to be written, and with what value."""
+"""The resource to write, and the value for it."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.paths import parse_path
 
 RELOAD_SECONDS = 10.0
-"""No event says what others write."""
+"""Reload regularly, since no event reports the writes of others."""
 RELOAD_AFTER_EVENT_SECONDS = 0.5
 
 
 class ValueInput:
-    """A resource, and a value for it as it is entered.
+    """A resource, and the user input for its value.
 
     Args:
         model: The model it belongs to.
-        path: The resource that is chosen at first; empty for none.
+        path: The initial resource; empty for none.
 
     Raises:
         TypeError: ``path`` is not a text.
 
     Attributes:
         path: The resource; empty for none.
-        form: How a value of the resource is entered.
-        entry: The input. Once it is there, only :meth:`enter` and another resource change it.
+        form: The input form for a value of the resource.
+        entry: The input. Once set, only :meth:`enter` and another resource change it.
     """
 
     def __init__(self, model: Model, path: str) -> None:
@@ -51,7 +51,7 @@ class ValueInput:
         self._read = PeriodicRead(model, "resources", RELOAD_SECONDS)
 
     def offer_resources_of(self, device_id: str | None, name: str) -> None:
-        """Offer the resources of this device; ``None`` for no device."""
+        """Offer the resources of this device, or none for ``None``."""
         if device_id != self._device_id:
             self._device_id, self._name, self._device = device_id, name, None
             self._read.cancel()
@@ -65,12 +65,12 @@ class ValueInput:
             self._read.start(action, lambda: self._model.client.get_device(device_id), self._accept)
 
     def receive(self, events: Iterable[Event]) -> None:
-        """Read the device again soon where one of its values changed."""
+        """Schedule a read of the device if one of its values changed."""
         if any(event.device_id == self._device_id and event.path for event in events):
             self._read.within(RELOAD_AFTER_EVENT_SECONDS)
 
     def tick(self) -> None:
-        """Read the device again where that is due."""
+        """Read the device again if that is due."""
         if self._read.is_due:
             self.load()
 
@@ -82,7 +82,7 @@ class ValueInput:
 
     @property
     def paths_text(self) -> str:
-        """The name of the resource; without one, whose resources are listed."""
+        """The name of the resource, or a text about the listed resources."""
         if self.path:
             definition = lookup(self.path)
             return definition.label if definition else ""
@@ -91,10 +91,10 @@ class ValueInput:
         return f"reading the resources of {self._name} …" if self._device_id else "pick a device to see its resources"
 
     def choose_path(self, path: str) -> None:
-        """Write to this resource; the entry becomes the value that it has, where that is known.
+        """Choose this resource. The entry becomes its current value, if known.
 
         Args:
-            path: The path, alone or with its name as it is listed.
+            path: The path, optionally followed by its name as in the list.
         """
         chosen = path.partition(" · ")[0].strip()
         if chosen != self.path:
@@ -104,7 +104,7 @@ class ValueInput:
             self._model.changed()
 
     def enter(self, entry: Entry) -> None:
-        """Take what the input holds now."""
+        """Set the current input."""
         if (entry, type(entry)) != (self.entry, type(self.entry)):
             self.entry, self._is_untouched = entry, False
             self._model.changed()
@@ -113,16 +113,16 @@ class ValueInput:
         """Return the value that was entered.
 
         Raises:
-            InvalidValue: It is none for the resource.
+            InvalidValue: The entry is not a value of the resource.
         """
         return read_entry(self.entry, self.path)
 
     @property
     def path_problem(self) -> str:
-        """What is wrong with the path; empty where nothing is."""
+        """The problem with the path; empty if it is valid."""
         try:
             if self.path and parse_path(self.path).resource_id is None:
-                return f"{self.path} is not a resource; write object, instance and resource, like /3311/0/5851"
+                return f"{self.path} is not a resource path; enter object, instance and resource, such as /3311/0/5851"
         except ValueError as error:
             return str(error)
         if self.path and not _may_be_writable(self.path):
@@ -131,7 +131,7 @@ class ValueInput:
 
     @property
     def value_problem(self) -> str:
-        """What is wrong with the value; empty where nothing is, or where no resource is chosen."""
+        """The problem with the value; empty if it is valid, or if no resource is chosen."""
         if not self.path or self.path_problem:
             return ""
         try:
@@ -142,12 +142,12 @@ class ValueInput:
 
     @property
     def problem(self) -> str:
-        """What is wrong with the input; an empty value is not wrong yet."""
+        """The problem with the input. An empty value is not a problem yet."""
         return self.path_problem or (self.value_problem if self.entry else "")
 
     @property
     def text(self) -> str:
-        """What can be entered, and the value of the device."""
+        """The valid input, and the value of the device, in words."""
         if self._device is not None and self._resource is None and self.path:
             return f"{self._name} has no resource {self.path}; a preview shows which devices have it. {self.form.hint}"
         return " · ".join(filter(None, (self.form.hint, self._device_text)))
@@ -163,21 +163,21 @@ class ValueInput:
         if resource is None:
             return ""
         reported, desired = resource.reported, resource.desired
-        parts = []
+        phrases = []
         if reported is not None:
             at = f" at {format_time(reported.reported_at)}" if reported.reported_at else ""
-            parts.append(f"{self._name} last reported {format_value(reported.value, self.form.unit)}{at}")
+            phrases.append(f"{self._name} last reported {format_value(reported.value, self.form.unit)}{at}")
         if desired is not None and desired.status is DesiredStatus.SUCCESS and not resource.is_reported_after_write:
-            who = "" if parts else f"{self._name} "
-            parts.append(f"{who}accepted {format_value(desired.value, self.form.unit)} since")
-        return ", ".join(parts)
+            subject = "" if phrases else f"{self._name} "
+            phrases.append(f"{subject}accepted {format_value(desired.value, self.form.unit)} since")
+        return ", ".join(phrases)
 
     def _accept(self, device: DeviceObject) -> None:
         self._device = device
         self._apply_device()
 
     def _apply_device(self) -> None:
-        """Make the form, and the entry unless somebody changed it, from what the device has."""
+        """Set the form, and the entry unless the user changed it, from the device."""
         resource = self._resource
         self.form = form_of(self.path, resource.unit if resource else "")
         if self._is_untouched and resource is not None and resource.reported is not None:
@@ -196,4 +196,4 @@ def _may_be_writable(path: str) -> bool:
 
 
 def _path_order(path: str) -> list[int]:
-    return [int(part) for part in path.split("/")[1:]]
+    return [int(number) for number in path.split("/")[1:]]

@@ -1,4 +1,4 @@
-"""The model of the event watcher: the newest events, their rate, their losses, and which of them are shown."""
+"""The model of the event watcher: the newest events, their rate, losses, and display."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 from mirror_sdk._arguments import closest
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._visible import shown_names, visible
+from mirror_sdk._visible import display_names, visible
 from mirror_sdk.device import DeviceList
 from mirror_sdk.events import Event, EventKind, event_filter, utc_now
 from mirror_sdk.frames import events_frame
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mirror_sdk.recording import Recording
 
 MAX_EVENTS = 10_000
-ROWS_SHOWN = 500
+MAX_ROWS = 500
 SERIES_PLOTTED = 6
 SERIES_LISTED = 500
 RATE_SECONDS = 10
@@ -47,38 +47,38 @@ LARGEST_PLOTTED = 1e100
 
 _NUMBERS = frozenset({bool, int, float})
 _BREAKS = frozenset({EventKind.GAP, EventKind.DEREGISTRATION, EventKind.EXPIRED})
-"""The events that break lines: after them it is not known what a device would have sent."""
+"""The events that break lines, because values after them may be missing."""
 
 
 class WatcherModel(Model):
-    """The newest events of chosen resources: the earlier ones, and those that come.
+    """The newest events of chosen resources: earlier and new ones.
 
-    While it is paused, what is shown does not change, and events are still collected.
+    While it is paused, the display does not change, and events are still collected.
 
     Args:
-        client: The mirror; it has the names of devices, the log, and the units that devices name.
-        devices: Names or ids of devices; ``None`` takes all.
-        paths: Path patterns (``/3303/*``); ``None`` takes every event, not observations alone.
+        client: The mirror. It provides the names of devices, the log, and units.
+        devices: Names or ids of devices; ``None`` selects all.
+        paths: Path patterns (``/3303/*``); ``None`` selects every event, not only observations.
         run: Makes the client calls.
         recording: A recording whose events are shown before those of the log.
-        await_live: Returns when live events come. The log is read after that, so that nothing lies between the two.
-        max_events: How many events are kept at most, of the recording and of the log each.
-        clock: Seconds, for the rate.
+        await_live: Returns when live events are received. The log is read after that, so that no event is missed.
+        max_events: The maximum number of stored events, of the recording and of the log each.
+        clock: Returns seconds; used for the rate.
 
     Raises:
-        TypeError: A single text was given where a list of texts belongs.
-        ValueError: A pattern is not one.
+        TypeError: A single text was passed instead of a list.
+        ValueError: A pattern is invalid.
 
     Attributes:
-        recording: The recording of what is chosen.
-        window: Which interval the plot shows.
-        plotted: The series chosen for the plot; with none, the first that have numbers are plotted.
-        selected: The series that stands out in the plot, if any.
-        total: How many events came, the earlier ones among them.
-        before: How many of them are earlier ones.
-        gaps: How many losses the service reported.
-        lost: How many events those losses have, as far as their number is known.
-        overrun: How many events came faster than they could be processed, and are not here.
+        recording: The recording of the chosen events.
+        window: The time interval of the plot.
+        plotted: The series chosen for the plot; if empty, the first series with numbers are plotted.
+        selected: The highlighted series, if any.
+        total: The number of events, including earlier ones.
+        before: The number of earlier events.
+        gaps: The number of losses that the service reported.
+        lost: The number of lost events, as far as known.
+        overrun: The number of events that arrived too fast to be processed and were dropped.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class WatcherModel(Model):
         self._opened_with = recording
         self._await_live = await_live
         self._names: dict[str, str] = {}
-        self._shown_names: Mapping[str, str] = {}
+        self._display_names: Mapping[str, str] = {}
         self._has_names = False
         self._directory = PeriodicRead(self, "names", math.inf)
         self._earlier = PeriodicRead(self, "earlier", math.inf)
@@ -121,14 +121,14 @@ class WatcherModel(Model):
         self.paths: tuple[str, ...] = ()
         self.choose(devices or (), paths or ())
 
-    # What is chosen
+    # Selection
 
     def choose(self, devices: Collection[str], paths: Collection[str]) -> None:
-        """Show and keep the events of these devices and paths; an empty collection takes all.
+        """Show and store the events of these devices and paths. An empty collection selects all.
 
         Raises:
-            TypeError: A single text was given where a list of texts belongs.
-            ValueError: A pattern is not one.
+            TypeError: A single text was passed instead of a list.
+            ValueError: A pattern is invalid.
         """
         for pattern in () if isinstance(paths, str) else paths:
             check_pattern(pattern)
@@ -136,7 +136,7 @@ class WatcherModel(Model):
         self.devices, self.paths = tuple(devices), tuple(paths)
         self._apply_choice()
         if self._has_names:
-            # The log may still have what the earlier choice left out.
+            # The log may still have events that the earlier choice excluded.
             self.load_earlier()
 
     def load(self) -> None:
@@ -149,53 +149,55 @@ class WatcherModel(Model):
         )
 
     def load_earlier(self) -> None:
-        """Read what the recording or the service's history has, and what the log still has."""
-        wants, limit = self._wants, self._events.maxlen or MAX_EVENTS
+        """Read the earlier events of the recording or the service's history, and of the log."""
+        is_selected, limit = self._is_selected, self._events.maxlen or MAX_EVENTS
         devices, paths = self.devices, self.paths
 
         def read() -> EarlierEvents:
             self._await_live()
-            return read_earlier_events(self.client, self._opened_with, wants, limit, devices=devices, paths=paths)
+            return read_earlier_events(self.client, self._opened_with, is_selected, limit, devices=devices, paths=paths)
 
         self._earlier.start("Reading the earlier events", read, self._accept_earlier)
 
     # Events
 
     def receive(self, events: Iterable[Event]) -> None:
-        """Keep the events that are wanted."""
-        came = list(events)
-        self._learn_names(came)
-        self._units.learn(came)
-        taken = [event for event in came if self._wants(event) and _identity(event) not in self._read_identities]
-        if not taken:
+        """Store the selected events."""
+        arrived = list(events)
+        self._learn_names(arrived)
+        self._units.learn(arrived)
+        selected_events = [
+            event for event in arrived if self._is_selected(event) and _identity(event) not in self._read_identities
+        ]
+        if not selected_events:
             return
-        for event in taken:
+        for event in selected_events:
             if event.kind is EventKind.GAP:
                 missing = count_missing(event.first_seq, event.seq)
                 self.gaps += 1
                 self.lost += missing or 0
                 self._lost_is_known &= missing is not None
-        self._keep(taken)
-        self._units.request(taken)
+        self._store(selected_events)
+        self._units.request(selected_events)
 
     def note_overrun(self, count: int) -> None:
-        """Count the events that were dropped; their gap breaks the lines, and is a row of the table."""
+        """Count dropped events. Their gap breaks the lines and is a row of the table."""
         self.overrun += count
-        self._keep([Event(kind=EventKind.GAP, received_at=utc_now())])
+        self._store([Event(kind=EventKind.GAP, received_at=utc_now())])
 
     def tick(self) -> None:
-        """Notice what became of the recording."""
+        """Update the recording."""
         self.recording.tick()
 
-    # What people do
+    # User input
 
     @property
     def is_paused(self) -> bool:
-        """Whether what is shown does not change."""
+        """Whether the display is paused."""
         return self._frozen is not None
 
     def pause(self) -> None:
-        """Do not change what is shown; events are still collected."""
+        """Pause the display. Events are still collected."""
         if self._frozen is None:
             self._frozen = self._all(), self.total
             self.changed()
@@ -219,59 +221,61 @@ class WatcherModel(Model):
         self.changed()
 
     def plot(self, keys: Iterable[SeriesKey]) -> None:
-        """Plot these series, the last ones of too many; with none, the first that have numbers."""
+        """Plot these series, at most the last ones; if empty, the first series with numbers."""
         self.plotted = tuple(keys)[-SERIES_PLOTTED:]
         self.selected = None
         self.changed()
 
     def plot_texts(self, texts: Collection[str]) -> None:
-        """Plot the series with these texts, see :func:`series_text`: first those that are plotted already."""
-        wanted = [key for key in self._newest if series_text(key) in set(texts)]
-        drawn = [key for key in self.drawn if key in wanted]
-        self.plot([*drawn, *(key for key in wanted if key not in drawn)])
+        """Plot the series with these texts, see :func:`series_text`. Plotted ones come first."""
+        chosen = [key for key in self._newest if series_text(key) in set(texts)]
+        drawn = [key for key in self.drawn if key in chosen]
+        self.plot([*drawn, *(key for key in chosen if key not in drawn)])
 
     def select(self, key: SeriesKey | None) -> None:
-        """Have a series stand out, and plot it if it was not plotted; ``None`` for none."""
+        """Highlight a series, and plot it if it was not plotted; ``None`` for none."""
         if key is not None and key not in self.drawn:
             self.plot([*self.drawn[-SERIES_PLOTTED + 1 :], key])
         self.selected = key
         self.changed()
 
     def select_row(self, row_key: str) -> None:
-        """Have the series of a row of the table stand out, if it has numbers."""
+        """Highlight the series of a row of the table, if it has numbers."""
         row = next((row for row in self._rows.values() if row["key"] == row_key), None)
         if row is not None:
             key = SeriesKey(row["device_id"], row["path"])
             self.select(key if key in self._newest else None)
 
     def follow(self, length: str) -> None:
-        """Have the plot show the newest events in an interval of this length, one of ``WINDOWS``."""
+        """Plot the newest events in an interval of this length, one of ``WINDOWS``."""
         self.window.follow(WINDOWS[length])
         self.changed()
 
     def stay(self, interval: Interval | None) -> None:
-        """Have the plot stay at an interval; ``None`` to follow the newest events again."""
+        """Fix the interval of the plot; ``None`` to follow the newest events again."""
         self.window.staying = interval
         self.changed()
 
-    # What is shown
+    # Display
 
     @property
     def rows(self) -> list[Row]:
-        """The rows of the table, newest first: a bounded number; while it is paused, all events that are kept.
+        """The rows of the table, newest first: a bounded number, or all stored events while it is paused.
 
-        Each has ``key``, ``number`` (which event it is, from 1), ``changed_at`` and ``received_at`` (aware, or
+        Each has ``key``, ``number`` (of the event, from 1), ``changed_at`` and ``received_at`` (aware, or
         ``None``), ``event``, ``device``, ``resource``, ``path``, ``value`` and ``device_id``.
         """
-        newest = self._shown_total
-        wanted = ((newest - age, event) for age, event in enumerate(reversed(self._shown)) if self._wants(event))
-        shown = list(wanted if self.is_paused else islice(wanted, ROWS_SHOWN))
-        self._rows = {number: self._rows.get(number) or self._row(number, event) for number, event in shown}
+        newest = self._displayed_total
+        events = (
+            (newest - age, event) for age, event in enumerate(reversed(self._displayed)) if self._is_selected(event)
+        )
+        displayed = list(events if self.is_paused else islice(events, MAX_ROWS))
+        self._rows = {number: self._rows.get(number) or self._row(number, event) for number, event in displayed}
         return list(self._rows.values())
 
     @property
     def series_rows(self) -> list[Row]:
-        """What can be plotted: ``key``, ``name``, ``unit``, ``number`` (the newest), ``changed_at``."""
+        """The series that can be plotted: ``key``, ``name``, ``unit``, ``number`` (the newest), ``changed_at``."""
         names = self._series_names
         return [
             {
@@ -286,23 +290,23 @@ class WatcherModel(Model):
 
     @property
     def drawn(self) -> tuple[SeriesKey, ...]:
-        """The series of the plot: the chosen ones, or the first that have numbers."""
+        """The series of the plot: the chosen ones, or the first with numbers."""
         return self.plotted or tuple(islice(self._newest, SERIES_PLOTTED))
 
     @property
     def series(self) -> list[Series]:
         """The lines of the plot, of numbers and booleans (as 0 and 1), ordered by time.
 
-        A line is broken where the log has a loss, where its device left, and where it was silent for more than ten
-        times its usual interval.
+        A line has a break after a loss in the log, after its device left, and after a silence of more than ten times
+        its usual interval.
         """
         drawn = self.drawn
         points: dict[tuple[str | None, str | None], list[Point]] = {key: [] for key in drawn}
         broken = dict.fromkeys(points, False)
-        for event in self._shown:
+        for event in self._displayed:
             if event.kind in _BREAKS:
-                is_about_all = event.kind is EventKind.GAP
-                broken |= {key: True for key in points if is_about_all or key[0] == event.device_id}
+                affects_all = event.kind is EventKind.GAP
+                broken |= {key: True for key in points if affects_all or key[0] == event.device_id}
                 continue
             key = event.device_id, event.path
             line = points.get(key)
@@ -322,7 +326,7 @@ class WatcherModel(Model):
         ]
 
     def interval_of(self, series: Iterable[Series]) -> Interval | None:
-        """Return which interval of these lines is shown; ``None`` where they have no points."""
+        """Return the displayed interval of these lines; ``None`` if they have no points."""
         ends = [point.at for line in series for point in (*line.points[:1], *line.points[-1:])]
         return self.window.of(Interval(min(ends), max(ends))) if ends else None
 
@@ -335,55 +339,55 @@ class WatcherModel(Model):
 
     @property
     def counts_text(self) -> str:
-        """The rate and the counts in words; losses are always among them."""
+        """The rate and the counts in words, always including losses."""
         before = f", {self.before:,} of them from before" if self.before else ""
         lost = f"{'' if self._lost_is_known else 'at least '}{self.lost:,} lost"
-        parts = [
+        phrases = [
             f"{self.rate:,.1f} events/s",
             format_count(self.total, "event") + before,
             f"{format_count(self.gaps, 'gap')}, {lost}" if self.gaps else "no gaps",
         ]
         if self._earlier.is_running:
-            parts.append("reading what the log still has …")
+            phrases.append("reading earlier events …")
         if self.overrun:
-            parts.append(f"{self.overrun:,} came too fast and are missing here")
+            phrases.append(f"{self.overrun:,} arrived too fast and were dropped")
         if self.total > len(self._recorded) + len(self._events):
-            parts.append(f"the newest {len(self._events):,} are kept")
-        if self.total > self._shown_total:
-            parts.append(f"paused: {self.total - self._shown_total:,} new")
-        return " · ".join(parts)
+            phrases.append(f"the newest {len(self._events):,} are stored")
+        if self.total > self._displayed_total:
+            phrases.append(f"paused: {self.total - self._displayed_total:,} new")
+        return " · ".join(phrases)
 
     @property
     def empty_text(self) -> str:
-        """What to do where no event is shown; empty where some are."""
-        if any(map(self._wants, self._shown)):
+        """A hint if no event is displayed; empty if some are."""
+        if any(map(self._is_selected, self._displayed)):
             return ""
         return "No event yet. Only subscribed resources send observations: subscribe some in the Explorer."
 
     @property
     def names(self) -> list[str]:
-        """The endpoint names that are known, in order."""
+        """The known endpoint names, in order."""
         return sorted(set(self._names.values()))
 
-    # What is kept
+    # Stored events
 
     @property
     def events(self) -> Sequence[Event]:
-        """The events that are kept and chosen, oldest first, also those that came during a pause."""
-        return tuple(filter(self._wants, self._all()))
+        """The stored events of the current choice, oldest first, including those during a pause."""
+        return tuple(filter(self._is_selected, self._all()))
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The same as an events table, with the units that devices name."""
+        """The stored events as an events table, with the units that devices name."""
         events = (replace(event, unit=self._units.unit_of(event) or None) for event in self.events)
         return events_frame(events, server=self.client.base_url)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write the events that are kept to a Parquet file, which ``mirror_sdk.frames.read_parquet`` reads.
+        """Write the stored events to a Parquet file, which ``mirror_sdk.frames.read_parquet`` reads.
 
         Args:
             path: The file.
-            overwrite: Whether an existing file is replaced; it is complete at every moment.
+            overwrite: Whether to replace an existing file, atomically.
 
         Returns:
             The file.
@@ -402,13 +406,13 @@ class WatcherModel(Model):
             written = Path(folder) / file.name
             self.frame.to_parquet(written)
             if not overwrite:
-                # Two savers cannot both create it.
+                # Only one of two concurrent saves can create the file.
                 file.touch(exist_ok=False)
             written.replace(file)
         return file
 
     def record(self, folder: str) -> None:
-        """Start to record what is chosen now into this folder, or end the recording that runs.
+        """Start a recording of the current choice in this folder, or end the running one.
 
         Raises:
             ValueError: The folder has no name.
@@ -421,7 +425,7 @@ class WatcherModel(Model):
         self.total = self.before = self.gaps = self.lost = self.overrun = 0
         self._lost_is_known = True
 
-    def _keep(self, events: Sequence[Event]) -> None:
+    def _store(self, events: Sequence[Event]) -> None:
         self._events.extend(events)
         self._register(events)
         self.total += len(events)
@@ -438,17 +442,17 @@ class WatcherModel(Model):
 
     def _apply_choice(self) -> None:
         ids = {device_id for device_id, name in self._names.items() if name in self.devices} | set(self.devices)
-        self._wants = event_filter(self.paths or None, ids if self.devices else None)
+        self._is_selected = event_filter(self.paths or None, ids if self.devices else None)
         self._newest.clear()
-        self._register(filter(self._wants, self._all()))
+        self._register(filter(self._is_selected, self._all()))
         self.plotted = tuple(key for key in self.plotted if key in self._newest)
         self.selected = self.selected if self.selected in self.plotted else None
         self._report_unknown_devices()
         self.changed()
 
     def _report_unknown_devices(self) -> None:
-        known = {*self._names, *self._names.values()}
-        unknown = [device for device in self.devices if device not in known] if self._has_names else []
+        is_counted = {*self._names, *self._names.values()}
+        unknown = [device for device in self.devices if device not in is_counted] if self._has_names else []
         if unknown:
             names = "; ".join(f"{visible(one)} ({closest(one, self._names.values())})" for one in unknown)
             self.notices.add("devices", f"No device has this name or id: {names}. It is shown once it registers.")
@@ -462,21 +466,21 @@ class WatcherModel(Model):
         self.load_earlier()
 
     def _learn_names(self, events: Iterable[Event]) -> None:
-        """Note the names of devices that register: one may be a device that was chosen."""
+        """Store the names of devices that register, one of which may have been chosen."""
         names = {event.device_id: event.endpoint_name for event in events if event.device_id and event.endpoint_name}
         if not names.items() <= self._names.items():
             self._names |= names
             self._names_changed()
 
     def _names_changed(self) -> None:
-        self._shown_names = shown_names(self._names)
+        self._display_names = display_names(self._names)
         self._make_rows_again()
         self._apply_choice()
 
     def _accept_earlier(self, earlier: EarlierEvents) -> None:
-        """Put the earlier events ahead of those that came meanwhile; an event that is here already stays as it came."""
-        here = {_identity(event) for event in self._events}
-        logged = [e for e in earlier.logged if _identity(e) not in here and (e.seq or 0) > self._cleared_seq]
+        """Insert the earlier events before the live ones. Events that are already here do not change."""
+        existing = {_identity(event) for event in self._events}
+        logged = [e for e in earlier.logged if _identity(e) not in existing and (e.seq or 0) > self._cleared_seq]
         merged = sorted(chain(_with_seq(logged), _with_seq(self._events)), key=itemgetter(0))
         self._events = deque(map(itemgetter(1), merged), self._events.maxlen)
         recorded = () if self._is_cleared else earlier.recorded
@@ -496,7 +500,7 @@ class WatcherModel(Model):
         self.changed()
 
     def _register(self, events: Iterable[Event]) -> None:
-        """Note which resources have numbers, and the newest event of each."""
+        """Store the newest event of each resource that has numbers."""
         for event in events:
             if _number(event) is not None:
                 key = SeriesKey(event.device_id or "", event.path or "")
@@ -507,16 +511,16 @@ class WatcherModel(Model):
         return visible(self._units.unit_of(event))
 
     @property
-    def _shown(self) -> Sequence[Event]:
+    def _displayed(self) -> Sequence[Event]:
         return self._all() if self._frozen is None else self._frozen[0]
 
     @property
-    def _shown_total(self) -> int:
+    def _displayed_total(self) -> int:
         return self.total if self._frozen is None else self._frozen[1]
 
     @property
     def _series_names(self) -> dict[tuple[str, str], str]:
-        return line_names([*self._newest, *self.drawn], self._shown_names)
+        return line_names([*self._newest, *self.drawn], self._display_names)
 
     def _row(self, number: int, event: Event) -> Row:
         is_gap = event.kind is EventKind.GAP
@@ -526,7 +530,7 @@ class WatcherModel(Model):
             "changed_at": event.changed_at,
             "received_at": event.received_at,
             "event": event.kind.value.replace("_", " "),
-            "device": self._shown_names.get(event.device_id, event.device_id) if event.device_id else "",
+            "device": self._display_names.get(event.device_id, event.device_id) if event.device_id else "",
             "resource": label_of(event.path) if event.path else "",
             "path": event.path or "",
             "value": _value_text(event, self._unit(event)),
@@ -536,17 +540,17 @@ class WatcherModel(Model):
 
 
 def series_text(key: SeriesKey) -> str:
-    """Return a text that is different for each series: a device id has no space in it."""
+    """Return a text that is unique for each series, since a device id contains no space."""
     return f"{key.device_id} {key.path}"
 
 
 def _identity(event: Event) -> Hashable:
-    """Return what is the same for an entry of the log however often it is read."""
+    """Return the identity of an entry of the log, which is the same on each read."""
     return event.uid or (event.kind, event.first_seq, event.seq, event.device_id, event.path)
 
 
 def _with_seq(events: Iterable[Event]) -> Iterator[tuple[int, Event]]:
-    """Return each event with its number in the log; one without a number gets that of the event before it."""
+    """Return each event with its number in the log, or the number of the event before it."""
     seq = 0
     for event in events:
         seq = seq if event.seq is None else event.seq
@@ -562,10 +566,10 @@ def _number(event: Event) -> float | None:
 
 
 def _value_text(event: Event, unit: str) -> str:
-    """Return what an event says, in one text."""
+    """Return the content of an event as a text."""
     if event.kind is EventKind.GAP:
-        known = count_missing(event.first_seq, event.seq) is not None
-        return f"lost: {event.first_seq} to {event.seq}" if known else "lost: an unknown number"
+        is_counted = count_missing(event.first_seq, event.seq) is not None
+        return f"lost: {event.first_seq} to {event.seq}" if is_counted else "lost: an unknown number"
     value = format_value(event.value, unit) if event.value and event.value.kind is not ValueKind.NONE else ""
     if event.kind is not EventKind.ASYNC_RESPONSE:
         return value

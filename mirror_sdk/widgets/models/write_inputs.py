@@ -1,4 +1,4 @@
-"""How a value is entered, by the declaration of its resource, and which value an entry is."""
+"""Input forms for values by the declaration of their resources, and the conversion of input to values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mirror_sdk.values import PythonValue, Value, ValueKind, encode, parse_value
 from mirror_sdk.values.typed_input import BYTES_EXAMPLE, LINK_EXAMPLE, TIME_EXAMPLE
 
 Entry: TypeAlias = bool | str | bytes
-"""What an input holds: text as it was typed, whatever the type of the resource, and the bytes of a file."""
+"""The content of an input: text as typed, for any type of resource, a checkbox, or the bytes of a file."""
 
 LONGEST_SLIDER = 10_000
 
@@ -42,15 +42,15 @@ _PLACEHOLDERS = {
 
 @dataclass(frozen=True, slots=True)
 class InputForm:
-    """How the value of a resource is entered.
+    """The input form for the value of a resource.
 
     Attributes:
         type: The type of the value.
-        unit: The unit of a number; empty where none is known.
+        unit: The unit of a number; empty if unknown.
         range: The lowest and the highest number of a slider; ``None`` for no slider.
-        hint: What can be entered, in words.
+        hint: The valid input, in words.
         placeholder: An example.
-        initial: What the input holds at first.
+        initial: The initial content of the input.
     """
 
     type: ResourceType
@@ -62,20 +62,20 @@ class InputForm:
 
 
 def form_of(path: str, unit: str = "") -> InputForm:
-    """Return how a value for this path is entered; without a declaration, as a text.
+    """Return the input form for this path; without a declaration, for a text.
 
     Args:
-        path: The resource path; also one that is not valid yet.
-        unit: The unit that the device names, if it does.
+        path: The resource path, which may be invalid.
+        unit: The unit that the device names, if any.
     """
     definition = lookup(path)
     if definition is None:
-        hint = "nothing is declared for this path: it is sent as text" if path else ""
+        hint = "this path has no declaration: the value is sent as text" if path else ""
         return InputForm(ResourceType.STRING, hint=hint)
     type_, declared = definition.type, definition.range
-    is_whole = type_ in {ResourceType.INTEGER, ResourceType.UNSIGNED}
-    # On a longer slider a step could not be seen.
-    has_slider = is_whole and declared is not None and declared[1] - declared[0] <= LONGEST_SLIDER
+    is_integer = type_ in {ResourceType.INTEGER, ResourceType.UNSIGNED}
+    # On a longer slider a step would not be visible.
+    has_slider = is_integer and declared is not None and declared[1] - declared[0] <= LONGEST_SLIDER
     limits = f" from {declared[0]:g} to {declared[1]:g}" if declared else ""
     return InputForm(
         type_,
@@ -91,17 +91,17 @@ def read_entry(entry: Entry, path: str) -> PythonValue:
     """Return the value that was entered, checked against the declaration.
 
     Raises:
-        InvalidValue: It is none for this resource; the message says what is.
+        InvalidValue: The entry is not a value of this resource; the message describes valid ones.
     """
     value = parse_value(entry, path) if isinstance(entry, str) else entry
-    # The plan finds out, device by device, whether it may be written.
+    # The plan checks for each device whether it is writable.
     encode(value, path, allow_read_only=True)
     return value
 
 
 def entry_of(form: InputForm, value: Value) -> Entry:
-    """Return the entry for a value of a resource; the initial entry where the value cannot be entered."""
-    known = value.python
-    if known is None or value.kind is not _VALUE_KINDS.get(form.type, ValueKind.TEXT):
+    """Return the entry for a value of a resource, or the initial entry if the value cannot be entered."""
+    python = value.python
+    if python is None or value.kind is not _VALUE_KINDS.get(form.type, ValueKind.TEXT):
         return form.initial
-    return known if isinstance(known, bool) else written(known)
+    return python if isinstance(python, bool) else written(python)

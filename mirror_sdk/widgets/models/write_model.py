@@ -29,13 +29,13 @@ from mirror_sdk.widgets.models.status import Status, Tone
 from mirror_sdk.widgets.models.value_input import ValueInput, path_text
 from mirror_sdk.widgets.models.write_rows import WRITE_STATUSES, decision, write_rows
 
-_PREVIEW_WORDS = {Status.TO_WRITE: "to write", Status.SKIPPED: "skipped", Status.REFUSED: "refused"}
+_PREVIEW_WORDS = {Status.TO_WRITE: "to write", Status.SKIPPED: "skipped", Status.REJECTED: "rejected"}
 _END_WORDS = {Status.SUCCESS: "with success", Status.FAILED: "with failure"}
-_NOT_AWAITED = {Status.SKIPPED, Status.REFUSED, Status.ASLEEP}
+_NOT_COUNTED = {Status.SKIPPED, Status.REJECTED, Status.ASLEEP}
 
 
 class Stage(StrEnum):
-    """How far the panel is: input, reading for a preview, preview, writing, end."""
+    """The stage of the panel: input, reading for a preview, preview, writing, end."""
 
     INPUT = "input"
     CHECKING = "checking"
@@ -56,40 +56,40 @@ class WriteLimits:
     @property
     def text(self) -> str:
         """The limits in words."""
-        parts = [f"{format_count(self.canary, 'device')} first, which must succeed"] if self.canary else []
+        phrases = [f"{format_count(self.canary, 'device')} first, which must succeed"] if self.canary else []
         if self.max_failures is not None:
-            parts.append(f"no more is sent after {format_count(self.max_failures + 1, 'failure')}")
+            phrases.append(f"no more is sent after {format_count(self.max_failures + 1, 'failure')}")
         waits = "as long as its row says" if self.expiry_seconds is None else f"{self.expiry_seconds:,} s"
-        parts.append(f"a write waits {waits} for its device")
-        return " · ".join(parts)
+        phrases.append(f"a write waits {waits} for its device")
+        return " · ".join(phrases)
 
 
 class WriteModel(Model):
-    """A value for a resource of some devices: previewed, then written, then perhaps undone.
+    """A value for a resource of chosen devices, which is previewed, written, and optionally undone.
 
-    Picking devices and a preview read the mirror; only :meth:`apply` sends.
+    Picking devices and previews only read the mirror; :meth:`apply` sends the writes.
 
     Args:
         client: The mirror.
-        devices: The devices that can be picked, all of them picked at first: ids, names, devices, or a table with a
-            column or an index ``device_id``. Without, any device of the directory can be picked, and none is.
+        devices: The devices to pick from, all initially picked: ids, names, devices, or a table with a column or an
+            index ``device_id``. By default all devices of the directory, none of them picked.
         run: Makes the client calls.
-        path: The resource that is chosen at first.
-        limits: The limits of the writing.
-        clock: Seconds, for how often the mirror is read again.
+        path: The initial resource.
+        limits: The limits of the writes.
+        clock: Returns seconds; used to schedule reads.
 
     Raises:
         InvalidValue: A limit is too small, or a table does not name devices.
-        TypeError: ``devices`` has something that is not a device.
+        TypeError: An item of ``devices`` is not a device.
 
     Attributes:
-        devices: Which devices are picked.
+        devices: The picked devices.
         value: The resource, and the value for it.
-        limits: The limits of the writing.
-        stage: How far it is.
+        limits: The limits of the writes.
+        stage: The current stage.
         plan: The plan of the newest preview.
         is_undo: Whether that plan undoes another one.
-        status: The status of the writes that are shown; ``None`` for all.
+        status: The status of the displayed writes; ``None`` for all.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class WriteModel(Model):
 
     @property
     def missing(self) -> str:
-        """What a preview still needs; empty where it needs nothing."""
+        """The input that a preview still needs; empty if it is complete."""
         if not self.devices.picked:
             return "pick at least one device"
         if not self.value.path:
@@ -136,23 +136,23 @@ class WriteModel(Model):
     # Preview, write, undo
 
     def preview(self) -> None:
-        """Find out what the input would change; reads only."""
+        """Make a preview of the changes. This only reads."""
         if self.missing:
             self.report("preview", "No preview yet", InvalidValue(self.missing))
             return
         value, path = self.value.read(), self.value.path
-        wanted = [(device_id, path, value) for device_id in self.devices.picked]
-        self._preview("The preview", lambda: self.client.plan(wanted), is_undo=False)
+        writes = [(device_id, path, value) for device_id in self.devices.picked]
+        self._preview("The preview", lambda: self.client.plan(writes), is_undo=False)
 
     def preview_undo(self) -> None:
-        """Find out what undoing the last writing would change; reads only."""
+        """Make a preview of the undo of the last writes. This only reads."""
         if self._applied is None or not self.can_undo:
-            self.report("preview", "Undo", InvalidValue("nothing was written that could be undone"))
+            self.report("preview", "Undo", InvalidValue("no write can be undone"))
             return
         self._preview("The preview of the undo", self._applied.undo, is_undo=True)
 
     def apply(self) -> None:
-        """Write what the preview shows."""
+        """Send the writes of the preview."""
         plan = self.plan
         if plan is None or not self.can_apply:
             self.report("apply", "Nothing was sent", InvalidValue("make a preview of this input first"))
@@ -175,7 +175,7 @@ class WriteModel(Model):
         )
 
     def stop(self) -> None:
-        """Send no more; what was sent goes on."""
+        """Send no more writes. Those in flight continue."""
         if self.stage is Stage.WRITING and self.plan is not None:
             self._is_stopping = True
             self.plan.stop()
@@ -183,50 +183,50 @@ class WriteModel(Model):
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the input changed since the preview that is shown."""
+        """Whether the input changed since the displayed preview."""
         return self.stage is Stage.PREVIEW and self._input != self._previewed_input
 
     @property
     def can_apply(self) -> bool:
-        """Whether there is a preview of this very input, with something to write."""
+        """Whether there is a preview of the current input, with writes to send."""
         return self.stage is Stage.PREVIEW and not self.is_outdated and self.to_write > 0
 
     @property
     def can_undo(self) -> bool:
-        """Whether something was written that may have had an effect, and nothing is in progress."""
+        """Whether a write may have had an effect, and none is in progress."""
         is_busy = self.stage in {Stage.WRITING, Stage.CHECKING}
         return not is_busy and self._applied is not None and self._applied.is_undoable
 
     @property
     def result(self) -> pd.DataFrame:
-        """The requests table of the last writing, as of now; without rows before there was one."""
+        """The current requests table of the last writes; without rows before the first."""
         return requests_frame([]) if self._applied is None else self._applied.result
 
-    # What is shown of the plan
+    # Display of the plan
 
     def show_only(self, status: Status | None) -> None:
-        """Show the writes of this status alone; ``None`` for all."""
+        """Show only writes of this status; ``None`` shows all."""
         self.status = status
         self.changed()
 
     @property
     def rows(self) -> list[Row]:
-        """The writes that are shown, see :func:`write_rows`."""
+        """The displayed writes, see :func:`write_rows`."""
         return [row for status, row in self._rows if self.status in {None, status}]
 
     @property
     def counts(self) -> dict[Status, int]:
-        """How many writes have each status."""
+        """The number of writes by status."""
         counted = Counter(status for status, _ in self._rows)
         return {status: counted[status] for status in WRITE_STATUSES}
 
     @property
     def progress(self) -> tuple[int, int, Tone]:
-        """How many writes have ended, how many there are to wait for, and a tone; zeros before they are sent."""
+        """The number of ended writes, their total, and a tone; zeros before they are sent."""
         if self.stage not in {Stage.WRITING, Stage.ENDED}:
             return 0, 0, Tone.NOTE
         counts = self.counts
-        total = sum(count for status, count in counts.items() if status not in _NOT_AWAITED)
+        total = sum(count for status, count in counts.items() if status not in _NOT_COUNTED)
         ended = counts[Status.SUCCESS] + counts[Status.FAILED]
         if counts[Status.FAILED]:
             return ended, total, Tone.WARN if counts[Status.SUCCESS] else Tone.BAD
@@ -234,12 +234,12 @@ class WriteModel(Model):
 
     @property
     def to_write(self) -> int:
-        """How many writes the preview would send."""
+        """The number of writes that the preview would send."""
         return self.counts[Status.TO_WRITE]
 
     @property
     def plan_title(self) -> str:
-        """The resource that the plan writes; empty where there is no plan."""
+        """The resource that the plan writes; empty without a plan."""
         if self.plan is None or not self.plan.planned:
             return ""
         resource = path_text(self.plan.planned[0].path)
@@ -247,14 +247,14 @@ class WriteModel(Model):
 
     @property
     def status_text(self) -> str:
-        """How far it is, in words."""
+        """The progress, in words."""
         match self.stage:
             case Stage.CHECKING:
-                return "Reading what would change …"
+                return "Preparing the preview …"
             case Stage.PREVIEW if self.is_outdated:
                 return "The input changed since this preview: make a new one."
             case Stage.PREVIEW:
-                return f"Preview: {'. '.join(self._preview_parts)}. Nothing was sent yet."
+                return f"Preview: {'. '.join(self._preview_phrases)}. Nothing was sent yet."
             case Stage.WRITING | Stage.ENDED:
                 return self._progress_text
         return self._input_text
@@ -262,7 +262,7 @@ class WriteModel(Model):
     # Events
 
     def receive(self, events: Sequence[Event]) -> None:
-        """See which devices come and go, and the responses that come after the end."""
+        """Process added and removed devices, and responses that arrive after the end."""
         self.devices.receive(events)
         self.value.receive(events)
         for event in events:
@@ -270,13 +270,13 @@ class WriteModel(Model):
                 self._fetch_response(event.async_id)
 
     def tick(self) -> None:
-        """Do what is due, and see how far the writing is; to be called some times a second."""
+        """Do pending reads, and update the progress. Call this several times a second."""
         self.devices.tick()
         self.value.tick()
         if self.plan is None:
             return
         if self._is_stopping and self.stage is Stage.WRITING:
-            # Again: the first time may have been before the plan had started.
+            # Repeat it, since the plan may not have been started the first time.
             self.plan.stop()
         statuses = [request_status(request) for request in self.plan.requests]
         if statuses != self._request_statuses:
@@ -285,12 +285,12 @@ class WriteModel(Model):
 
     @property
     def _input(self) -> object:
-        # True is not 1.
+        # Compare types too, since True == 1.
         return self.devices.picked, self.value.path, self.value.entry, type(self.value.entry)
 
     @property
     def _rows(self) -> list[tuple[Status, Row]]:
-        """All writes, made once for each version, because a fleet has many."""
+        """All writes. They are cached for each version, because a fleet has many."""
         if self.plan is None:
             return []
         if self._cached_rows[0] != self.version:
@@ -308,14 +308,14 @@ class WriteModel(Model):
     @property
     def _input_text(self) -> str:
         if self.value.problem:
-            # The problem itself stands next to the field.
+            # The problem itself is displayed next to the field.
             return "To begin, correct the input."
         if self.value.value_problem:
             return "To begin, enter a value."
         return f"To begin, {self.missing}." if self.missing else "Ready for a preview; it only reads."
 
     @property
-    def _preview_parts(self) -> Iterator[str]:
+    def _preview_phrases(self) -> Iterator[str]:
         yield _counts_text(self.counts, _PREVIEW_WORDS)
         lost = sum(row["undo"] == "no" for _, row in self._rows)
         if lost:
@@ -323,7 +323,7 @@ class WriteModel(Model):
         if self._asleep_text:
             yield self._asleep_text
         if self.limits.canary < self.to_write and self._canary < self.limits.canary:
-            yield "None is awake, so none is written to first"
+            yield "No device is awake, so none is written to first"
 
     @property
     def _asleep_text(self) -> str:
@@ -331,13 +331,13 @@ class WriteModel(Model):
 
     @property
     def _sent(self) -> list[PlannedWrite]:
-        """The writes of the plan that are sent."""
+        """The writes of the plan to send."""
         planned = self.plan.planned if self.plan else []
         return [one for one in planned if decision(one, self.limits.include_offline) is Decision.WRITE]
 
     @property
     def _canary(self) -> int:
-        """How many devices are written to first: none where none is awake, which the preview says."""
+        """The number of devices to write to first: 0 if no device is awake, as the preview shows."""
         return self.limits.canary if any(one.is_awake for one in self._sent) else 0
 
     @property
@@ -360,7 +360,7 @@ class WriteModel(Model):
 
     def _devices_changed(self) -> None:
         self.changed()
-        first = self.devices.first_known
+        first = self.devices.first_listed
         self.value.offer_resources_of(first, self.devices.name(first) if first else "")
 
     def _preview(self, action: str, make: Callable[[], Plan], *, is_undo: bool) -> None:
@@ -398,5 +398,5 @@ class WriteModel(Model):
 
 
 def _counts_text(counts: dict[Status, int], words: dict[Status, str]) -> str:
-    parts = [f"{counts[status]:,} {word}" for status, word in words.items() if counts[status]]
-    return ", ".join(parts) or "nothing to write"
+    phrases = [f"{counts[status]:,} {word}" for status, word in words.items() if counts[status]]
+    return ", ".join(phrases) or "nothing to write"

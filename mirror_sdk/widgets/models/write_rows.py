@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mirror_sdk._protocol.accepted_request import AcceptedRequest, UnacceptedRequest
-from mirror_sdk._visible import shown_names, visible
+from mirror_sdk._visible import display_names, visible
 from mirror_sdk.frames.requests import RequestStatus, request_status
 from mirror_sdk.object_table import lookup
 from mirror_sdk.plan import Check, Decision, Plan
@@ -24,7 +24,7 @@ WRITE_STATUSES = (
     Status.UNKNOWN,
     Status.UNSENT,
     Status.SKIPPED,
-    Status.REFUSED,
+    Status.REJECTED,
 )
 """The statuses of a write: not sent yet, sent, not to be sent."""
 _STATUSES = {
@@ -40,22 +40,22 @@ _ORDER = (Decision.WRITE, Decision.SKIP, Decision.REFUSE)
 def write_rows(
     plan: Plan, *, canary: int, is_started: bool, is_over: bool, include_offline: bool, expiry_seconds: int | None
 ) -> list[tuple[Status, Row]]:
-    """Return all writes of a plan with their statuses: those to send in their order, then the skipped and refused ones.
+    """Return all writes of a plan with their statuses: first those to send, then the skipped and rejected ones.
 
-    A row has ``key`` (the async-id), ``device``, ``status``, ``before``, ``wanted``, ``waits`` (how long it may wait
-    for its device), ``undo`` and ``reason``. Texts may hold anything a device says.
+    A row has ``key`` (the async-id), ``device``, ``status``, ``before``, ``requested``, ``waits`` (how long it may wait
+    for its device), ``undo`` and ``reason``. Texts come from devices and may contain anything.
 
     Args:
         plan: The plan.
-        canary: How many devices are written to before the others.
+        canary: The number of devices that are written to before the others.
         is_started: Whether sending has started.
         is_over: Whether sending has ended.
         include_offline: Whether devices that are not registered are written to as well.
-        expiry_seconds: How long each write may wait; ``None`` for as long as the plan says.
+        expiry_seconds: The time that each write may wait; ``None`` for that of the plan.
     """
     requests = {request.async_id: request for request in plan.requests} if is_started else {}
     ordered = sorted(plan.planned, key=lambda one: (_ORDER.index(decision(one, include_offline)), not one.is_awake))
-    names = shown_names({one.device_id: one.endpoint_name or one.device_id for one in ordered})
+    names = display_names({one.device_id: one.endpoint_name or one.device_id for one in ordered})
     rows: list[tuple[Status, Row]] = []
     for number, planned in enumerate(ordered):
         decided = decision(planned, include_offline)
@@ -70,7 +70,7 @@ def write_rows(
             "device": names[planned.device_id],
             "status": status.text,
             "before": format_value(planned.before, unit) or "no value yet",
-            "wanted": _wanted(planned, unit),
+            "requested": _requested_text(planned, unit),
             "waits": span_text(expiry_seconds or planned.expiry_seconds) if is_sent else "",
             "undo": ("yes" if planned.undoable else "no") if is_sent else "",
             "reason": reason,
@@ -86,7 +86,7 @@ def _status(
 ) -> tuple[Status, str]:
     """Return the status of a write, and the reason for it."""
     if decided is Decision.REFUSE:
-        return Status.REFUSED, planned.reason
+        return Status.REJECTED, planned.reason
     if decided is Decision.SKIP:
         return Status.SKIPPED, _reason(planned)
     if request is None:
@@ -102,12 +102,12 @@ def _status(
         case Status.FAILED:
             reason = _failure(request)
         case Status.UNKNOWN:
-            reason = "whether it was accepted is not known; a new preview shows what there is"
+            reason = "it is unknown whether it was accepted; a new preview shows the current value"
     return status, reason
 
 
 def decision(planned: PlannedWrite, include_offline: bool) -> Decision:
-    """Return whether a write is sent, where devices that are not registered may be written to as well."""
+    """Return the decision about a write, which ``include_offline`` changes for devices that are not registered."""
     is_offline = planned.check is Check.OFFLINE
     return Decision.WRITE if is_offline and include_offline else planned.decision
 
@@ -128,16 +128,16 @@ def _reason(planned: PlannedWrite) -> str:
     reason = planned.reason
     match planned.check:
         case Check.OFFLINE:
-            # The reason of the plan names an argument of its own.
+            # The reason of the plan mentions an argument of apply().
             return "the device is not registered"
         case Check.ALREADY_SO:
             return f"it has this value, {reason}"
     return reason
 
 
-def _wanted(planned: PlannedWrite, unit: str) -> str:
+def _requested_text(planned: PlannedWrite, unit: str) -> str:
     value = planned.value
     if planned.requested.kind is not ValueKind.NONE or value is NO_EARLIER:
         return format_value(planned.requested, unit)
-    # A value that cannot be written is shown as it was given.
+    # An invalid value is displayed as it was entered.
     return visible(str(value)[:MAX_VALUE_LENGTH])

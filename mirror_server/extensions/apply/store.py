@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from mirror_server.store.devices import DEVICE_COLUMNS, DeviceRow
 from mirror_server.store.session import Row, Session, batches
-from mirror_server.store.subscriptions import PRESUBSCRIBE, RETRY_REFUSED
+from mirror_server.store.subscriptions import PRESUBSCRIBE, RETRY_REJECTED
 
 
 def begin(session: Session, app_id: str) -> None:
@@ -140,7 +140,7 @@ def add_matched(session: Session, app_id: str, matched: Iterable[Matched]) -> No
 def ask_again(session: Session, first: str, last: str, app_id: str) -> None:
     """Want for an application what devices refused, from one device id to another, of those resources they have."""
     session.run(
-        f"{RETRY_REFUSED} AND device_id BETWEEN :first AND :last AND app_id = :app_id",
+        f"{RETRY_REJECTED} AND device_id BETWEEN :first AND :last AND app_id = :app_id",
         first=first,
         last=last,
         app_id=app_id,

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 from flask import Blueprint, Response, g
 
-from mirror_sdk.wire.directory import NOT_KEPT, Device, DeviceConnection, DeviceContacts, DeviceUpdate
+from mirror_sdk.wire.directory import UNSUPPORTED_FIELDS, Device, DeviceConnection, DeviceContacts, DeviceUpdate
 from mirror_server.extensions.directory.echoed_fields import read_echoed, reject_if_match, require_unchanged
 from mirror_server.extensions.directory.service import DirectoryDevice, DirectoryService
 from mirror_server.extensions.directory.store.descriptions import Description
@@ -42,7 +42,7 @@ def put_device(device_id: str) -> Response:
 
     Absent members do not change. An empty name or description removes the one that was set. Custom attributes replace
     all existing ones. Read-only members can be sent with their current value, and are rejected with another one.
-    :data:`NOT_KEPT` can be sent without a value. All applications share these descriptions.
+    :data:`UNSUPPORTED_FIELDS` can be sent without a value. All applications share these descriptions.
     """
     return _describe(device_id)
 
@@ -110,7 +110,7 @@ def _describe(device_id: str) -> Response:
     reject_if_match()
     present = orjson.loads(orjson.dumps(services().devices.described(device_id).members))
     of_others = {name: value for name, value in present.items() if name not in DeviceUpdate.model_fields}
-    sent = read_echoed(DeviceUpdate, not_kept=NOT_KEPT, unchanged=of_others).model_dump(exclude_unset=True)
+    sent = read_echoed(DeviceUpdate, not_kept=UNSUPPORTED_FIELDS, unchanged=of_others).model_dump(exclude_unset=True)
     stored = services().part(DirectoryService).describe(device_id, lambda found, told: _changed(found, told, sent))
     return when_stored(stored, lambda found: json_response(device(found)))
 

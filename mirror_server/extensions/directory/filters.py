@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from urllib.parse import parse_qsl
 
-from mirror_sdk.wire.directory import ATTRIBUTE_FILTER, FILTER_OPERATORS, NOT_KEPT, STATES
+from mirror_sdk.wire.directory import ATTRIBUTE_FILTER, FILTER_OPERATORS, STATES, UNSUPPORTED_FIELDS
 from mirror_server.core.errors import ApiError
 from mirror_server.core.instants import Instant
 from mirror_server.extensions.descriptions import FLAG
@@ -109,7 +109,7 @@ DIRECTORY = Fields(
         "state": _read_state,
         **dict.fromkeys(("created_at", "updated_at", "bootstrapped_timestamp", "etag"), read_moment),
     },
-    not_kept=NOT_KEPT,
+    not_kept=UNSUPPORTED_FIELDS,
     attributes=ATTRIBUTE_FILTER,
     unique=("id", "endpoint_name"),
 )
@@ -148,7 +148,7 @@ _ABOUT_DEVICE_FILTERS = (
     " Filters can be repeated, and a device has to match all of them. Every other parameter is read as a filter, and"
     " rejected if there is no filter of that name. `custom_attributes__NAME` filters by a custom attribute, which is"
     " empty for a device without it. Fields of other services of the public API"
-    f" ({', '.join(f'`{name}`' for name in NOT_KEPT)}) are accepted, and empty for every device."
+    f" ({', '.join(f'`{name}`' for name in UNSUPPORTED_FIELDS)}) are accepted, and empty for every device."
 )
 
 
@@ -171,7 +171,9 @@ class DeviceFilters:
             CannotServe: Two fields have the same name.
         """
         added = [(owner, field) for owner, fields in self._extensions.results("device_fields") for field in fields]
-        own = [(f"device filter {name}", SERVER) for name in (*DIRECTORY.columns, *NOT_KEPT, *PAGING, "filter")]
+        own = [
+            (f"device filter {name}", SERVER) for name in (*DIRECTORY.columns, *UNSUPPORTED_FIELDS, *PAGING, "filter")
+        ]
         require_distinct([*own, *((f"device filter {field.name}", owner) for owner, field in added)])
         return replace(
             DIRECTORY,

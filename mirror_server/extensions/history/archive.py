@@ -24,7 +24,7 @@ import fsspec
 import pyarrow as pa
 from fsspec.implementations.local import LocalFileSystem
 
-from mirror_server.store.backend import shown
+from mirror_server.store.backend import redacted
 
 OTHER_DAY = "other"
 """The name for days without a folder of their own. Data sets use null for it, which pandas does not read."""
@@ -80,7 +80,7 @@ class Archive:
         try:
             self._files, self._root = fsspec.core.url_to_fs(location)
         except (ImportError, ValueError) as error:
-            raise ValueError(f"cannot open the archive {shown(location)}: {error}") from error
+            raise ValueError(f"cannot open the archive {redacted(location)}: {error}") from error
         self._is_local = isinstance(self._files, LocalFileSystem)
 
     def make(self) -> None:

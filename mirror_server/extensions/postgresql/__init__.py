@@ -79,7 +79,7 @@ does not hold the fleet, the disk limits the rate. The measurements are in ``.gi
 database would require.
 """
 
-# To read it begin with ``membership``, then ``leadership`` and ``store``.
+# Start reading with ``membership``, then ``leadership`` and ``store``.
 
 from __future__ import annotations
 
@@ -90,17 +90,17 @@ _LOCATION = "mirror_server.extensions.postgresql.store.location:PostgresLocation
 
 @extends
 def needs() -> list[str]:
-    """What connects to PostgreSQL."""
+    """Return the package that connects to PostgreSQL."""
     return ["psycopg"]
 
 
 @extends
 def locations() -> dict[str, str]:
-    """The database of a URL, as libpq takes it."""
+    """Add the URLs of PostgreSQL databases, in the format of libpq."""
     return {"postgresql": _LOCATION, "postgres": _LOCATION}
 
 
 @extends
 def help_topics() -> dict[str, str]:
-    """What an operator has to know of it."""
+    """Add this module as a topic of the manual."""
     return {"processes": __name__}

@@ -1,6 +1,6 @@
-"""Requests that only the leader can answer, forwarded to it by any other process.
+"""Forwarding of requests that only the leader can serve.
 
-The call is a row of the database, and so is its answer; the processes tell each other where to look.
+A call and its response are stored in a row of the database. The processes notify each other of the row.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from mirror_server.extensions.postgresql.store import processes
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
-_CALL = "ask"
-"""A call is there for the leader."""
+_CALL = "call"
+"""Signals that a call for the leader is stored."""
 
-_GONE = "gone"
-"""Nobody waits for the answer to a call any more."""
+_CANCELED = "canceled"
+"""Signals that no one waits for the response to a call any more."""
 
-_RESPONSE = "answer"
-"""A call is answered."""
+_RESPONSE = "response"
+"""Signals that the response to a call is stored."""
 
 _LEADER = "leader"
-"""Another process leads from now on."""
+"""Signals that another process is the leader from now on."""
 
 _RESUMED = "resumed"
-"""The leader missed messages, and goes on: what it was asked meanwhile is to be asked again."""
+"""Signals that the leader missed messages and continues, so that pending calls are sent again."""
 
 _TRY_AGAIN_SECONDS = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request of an application that a process authenticated already; its key is not forwarded.
+    """A request of an application that a process has already authenticated. Its key is not forwarded.
 
-    The hash of the key's secret is, in hexadecimal digits: the leader checks with it whether the key of a held request
-    is still valid.
+    ``secret_hash`` is the hash of the key's secret, in hexadecimal digits. With it the leader checks whether the key of
+    a parked request is still valid.
     """
 
     process_id: str
@@ -61,48 +61,48 @@ class Call:
     secret_hash: str = ""
 
     def to_bytes(self) -> bytes:
-        """The bytes that are stored of it."""
+        """Serialize it."""
         return orjson.dumps(asdict(self))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Call:
-        """Make it of the bytes that were stored."""
+        """Deserialize it."""
         return cls(**orjson.loads(data))
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer to a call."""
+    """The response to a call."""
 
     status: int
     headers: Sequence[Sequence[str]]
     body: bytes
 
     def to_bytes(self) -> bytes:
-        """The bytes that are stored of it."""
+        """Serialize it."""
         body = base64.b64encode(self.body).decode()
         return orjson.dumps({"status": self.status, "headers": self.headers, "body": body})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Reply:
-        """Make it of the bytes that were stored."""
+        """Deserialize it."""
         stored = orjson.loads(data)
         return cls(stored["status"], stored["headers"], base64.b64decode(stored["body"]))
 
 
-class Answerer(Protocol):
-    """Answers the calls of other processes while this one leads."""
+class Responder(Protocol):
+    """Responds to the calls of other processes while this one is the leader."""
 
-    def ask(self, call_id: str) -> None:
-        """A call is there."""
+    def handle(self, call_id: str) -> None:
+        """Process a new call."""
         ...
 
-    def gone(self, call_id: str) -> None:
-        """Nobody waits for the answer any more."""
+    def cancel(self, call_id: str) -> None:
+        """Stop processing a call: no one waits for its response any more."""
         ...
 
     def close(self) -> None:
-        """Answer no more."""
+        """Stop responding."""
         ...
 
 
@@ -110,45 +110,45 @@ class Forwarder:
     """Forwards requests to the leader.
 
     Args:
-        database: What the processes share.
+        database: The database of all processes.
         clock: Domain time.
-        is_leader: Whether this process is the one.
+        is_leader: Returns whether this process is the leader.
     """
 
     def __init__(self, database: Database, clock: Clock, is_leader: Callable[[], bool]) -> None:
-        self.answerer: Answerer | None = None
+        self.responder: Responder | None = None
         self._database = database
         self._clock = clock
         self._is_leader = is_leader
         self._numbers = itertools.count(1)
-        self._asked: dict[str, tuple[Call, Future[Reply]]] = {}
+        self._pending: dict[str, tuple[Call, Future[Reply]]] = {}
         self._lock = threading.Lock()
-        database.on(_CALL, self._called)
-        database.on(_GONE, self._gone)
+        database.on(_CALL, self._handle_calls)
+        database.on(_CANCELED, self._cancel_calls)
         database.on(_RESPONSE, self._collect)
-        database.on(_LEADER, self.look_again)
-        database.on(_RESUMED, self._ask_all_again)
+        database.on(_LEADER, self.recover)
+        database.on(_RESUMED, self._resend_all)
 
     @property
     def process_id(self) -> str:
-        """This process."""
+        """The id of this process."""
         return self._database.process_id
 
     @property
     def is_needed(self) -> bool:
-        """Whether another process than this one leads."""
+        """Whether another process is the leader."""
         return not self._is_leader()
 
-    def ask(self, call: Call) -> tuple[str, Future[Reply]]:
-        """Forward a call; gives its number and the future of its answer.
+    def forward(self, call: Call) -> tuple[str, Future[Reply]]:
+        """Forward a call. Return its id and the future of its response.
 
-        The future raises a ApiError (503) when the leader ends before it answers, and
-        :class:`~mirror_server.store.backend.StorageFailed` when the call cannot be stored.
+        The future raises an ApiError (503) if the leader ends before it responds, and
+        :class:`~mirror_server.store.backend.StorageFailed` if the call cannot be stored.
         """
         call_id = f"{self._database.process_id}-{next(self._numbers)}"
         future: Future[Reply] = Future()
         with self._lock:
-            self._asked[call_id] = (call, future)
+            self._pending[call_id] = (call, future)
 
         def work(session: Session) -> None:
             processes.put_call(session, call_id, call.to_bytes(), self._clock.now())
@@ -159,66 +159,66 @@ class Forwarder:
         return call_id, future
 
     def forget(self, call_id: str) -> None:
-        """Nobody waits for the answer any more."""
+        """Cancel a call: no one waits for its response any more."""
         with self._lock:
-            known = self._asked.pop(call_id, None)
-        if known is not None:
-            self._delete(call_id, _GONE)
+            entry = self._pending.pop(call_id, None)
+        if entry is not None:
+            self._delete(call_id, _CANCELED)
 
-    def answered(self, session: Session, call_id: str, reply: Reply) -> None:
-        """Store the answer of a call, and tell who asked."""
+    def store_response(self, session: Session, call_id: str, reply: Reply) -> None:
+        """Store the response to a call, and notify the process that forwarded it."""
         processes.put_response(session, call_id, reply.to_bytes())
         session.publish(_RESPONSE, call_id)
 
-    def tell_leader(self) -> None:
-        """Signal that this process leads now; what was asked of another one is not answered."""
+    def announce_leader(self) -> None:
+        """Signal that this process is the leader now. The former leader does not respond any more."""
         self._database.submit(lambda session: session.publish(_LEADER))
 
-    def tell_resumed(self) -> None:
-        """Signal that this process leads on, and may have missed what the others asked it."""
+    def announce_resumed(self) -> None:
+        """Signal that this process continues as the leader, and may have missed calls."""
         self._database.submit(lambda session: session.publish(_RESUMED), conflict_keys=())
 
-    def look_again(self, *_: str) -> None:
-        """Another process may lead, or messages were missed: take the answers that are there, and ask again.
+    def recover(self, *_: str) -> None:
+        """Collect stored responses and send pending reads again, after a change of the leader or missed messages.
 
-        What changes something may have been done already: who asked is told to look, and does not get it done twice.
+        Other calls fail with 503, because the former leader may have processed them. They are never processed twice.
         """
         with self._lock:
-            asked = dict(self._asked)
-        for call_id, (call, future) in asked.items():
+            pending = dict(self._pending)
+        for call_id, (call, future) in pending.items():
             if not self._take_response(call_id):
                 if call.method == "GET" and self.is_needed:
-                    self._ask_again(call_id)
+                    self._resend(call_id)
                 else:
                     self._end(call_id, future)
 
-    def _ask_all_again(self, *_: str) -> None:
-        # The leader is the one of before: what it knows of, it begins no second time, whatever is asked for.
+    def _resend_all(self, *_: str) -> None:
+        # The leader has not changed: it ignores calls that it is processing, so all calls can be sent again.
         with self._lock:
-            asked = list(self._asked)
-        for call_id in asked:
+            pending = list(self._pending)
+        for call_id in pending:
             if not self._take_response(call_id):
-                self._ask_again(call_id)
+                self._resend(call_id)
 
-    def _ask_again(self, call_id: str) -> None:
+    def _resend(self, call_id: str) -> None:
         self._database.submit(lambda session: session.publish(_CALL, call_id), conflict_keys=())
 
     def _end(self, call_id: str, future: Future[Reply]) -> None:
         with self._lock:
-            self._asked.pop(call_id, None)
+            self._pending.pop(call_id, None)
         with suppress(InvalidStateError):
             future.set_exception(leader_changed())
         self._delete(call_id)
 
-    def _called(self, *call_ids: str) -> None:
-        if self.answerer is not None and not self.is_needed:
+    def _handle_calls(self, *call_ids: str) -> None:
+        if self.responder is not None and not self.is_needed:
             for call_id in call_ids:
-                self.answerer.ask(call_id)
+                self.responder.handle(call_id)
 
-    def _gone(self, *call_ids: str) -> None:
-        if self.answerer is not None and not self.is_needed:
+    def _cancel_calls(self, *call_ids: str) -> None:
+        if self.responder is not None and not self.is_needed:
             for call_id in call_ids:
-                self.answerer.gone(call_id)
+                self.responder.cancel(call_id)
 
     def _collect(self, *call_ids: str) -> None:
         for call_id in call_ids:
@@ -226,16 +226,16 @@ class Forwarder:
 
     def _take_response(self, call_id: str) -> bool:
         with self._lock:
-            known = self._asked.get(call_id)
-        if known is None:
+            entry = self._pending.get(call_id)
+        if entry is None:
             return False
         response = self._database.query(lambda session: processes.response(session, call_id))
         if response is None:
             return False
         with self._lock:
-            self._asked.pop(call_id, None)
+            self._pending.pop(call_id, None)
         with suppress(InvalidStateError):
-            known[1].set_result(Reply.from_bytes(response))
+            entry[1].set_result(Reply.from_bytes(response))
         self._delete(call_id)
         return True
 
@@ -251,17 +251,17 @@ class Forwarder:
         error = stored.exception()
         if error is not None:
             with self._lock:
-                known = self._asked.pop(call_id, None)
-            if known is not None:
+                entry = self._pending.pop(call_id, None)
+            if entry is not None:
                 with suppress(InvalidStateError):
-                    known[1].set_exception(error)
+                    entry[1].set_exception(error)
 
 
 def leader_changed() -> ApiError:
-    """The refusal of what was forwarded to a process that leads no more."""
+    """Return the error for a call that was forwarded to a former leader."""
     return ApiError(
         503,
-        "the process that holds the devices and channels changed meanwhile; what was asked for may have been done, so"
-        " look before you repeat it",
+        "the leader changed during the request, which may have been processed; check whether it took effect before you"
+        " repeat it",
         retry_after_seconds=_TRY_AGAIN_SECONDS,
     )

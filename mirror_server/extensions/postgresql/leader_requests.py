@@ -1,4 +1,4 @@
-"""Requests that only the leader of several processes can answer: it alone knows the devices and what is under way."""
+"""Requests that only the leader of several processes can serve, because it has the connections to devices."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 _TIMEOUT_SECONDS = 620
 _POLL_TIMEOUT_SECONDS = MAX_HOLD_SECONDS + 10
-# Every answer gets its own of these.
+# Every response gets its own of these headers.
 _NOT_FORWARDED = {"content-length", REQUEST_ID_HEADER.lower(), "cache-control", "x-content-type-options"}
 
 
 def forward(forwarder: Forwarder, environ: WSGIEnvironment, *, is_poll: bool) -> Response | None:
-    """Have the leader answer the request at hand, which it alone can; ``None`` where this process leads.
+    """Forward the current request to the leader. Return ``None`` if this process is the leader.
 
     Raises:
-        ApiError: Another process forwarded it to this one, which leads no more (503).
+        ApiError: Another process forwarded it to this one, which is not the leader any more (503).
     """
     if not forwarder.is_needed:
         return None
@@ -46,7 +46,7 @@ def forward(forwarder: Forwarder, environ: WSGIEnvironment, *, is_poll: bool) ->
         body=base64.b64encode(read_raw_body()).decode(),
         secret_hash=sent_secret_hash(request.headers.get("Authorization")).hex(),
     )
-    call_id, future = forwarder.ask(call)
+    call_id, future = forwarder.forward(call)
     return Deferred(
         future,
         _POLL_TIMEOUT_SECONDS if is_poll else _TIMEOUT_SECONDS,
@@ -67,5 +67,5 @@ def _response(reply: Reply) -> Response:
 
 
 def _expired() -> Response:
-    message = "the process that holds the devices and channels did not answer in time; look before you repeat it"
+    message = "the leader did not respond in time; check whether the request took effect before you repeat it"
     raise ApiError(503, message, retry_after_seconds=1)

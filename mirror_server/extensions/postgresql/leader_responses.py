@@ -1,4 +1,4 @@
-"""The leader's side of forwarding: it answers what the other processes on its database were asked."""
+"""The leader's side of forwarding: it processes the calls of other processes on its database."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ _log = logging.getLogger(__name__)
 
 
 class ForwardedRequests:
-    """Runs calls through the bridge on an event loop of its own, where held polls take no thread."""
+    """Runs calls through the bridge on an event loop of its own, where parked polls need no thread."""
 
     def __init__(self, database: Database, forwarder: Forwarder, bridge: Bridge) -> None:
         self._database = database
         self._forwarder = forwarder
         self._bridge = bridge
-        self._gone: dict[str, asyncio.Event] = {}
+        self._disconnected: dict[str, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="forwarded requests", daemon=True)
         self._thread.start()
 
-    def ask(self, call_id: str) -> None:
-        """See :class:`~mirror_server.extensions.postgresql.forwarding.Answerer`."""
-        self._loop.call_soon_threadsafe(self._begin, call_id)
+    def handle(self, call_id: str) -> None:
+        """See :class:`~mirror_server.extensions.postgresql.forwarding.Responder`."""
+        self._loop.call_soon_threadsafe(self._start, call_id)
 
-    def gone(self, call_id: str) -> None:
-        """See :class:`~mirror_server.extensions.postgresql.forwarding.Answerer`."""
-        self._loop.call_soon_threadsafe(self._note_gone, call_id)
+    def cancel(self, call_id: str) -> None:
+        """See :class:`~mirror_server.extensions.postgresql.forwarding.Responder`."""
+        self._loop.call_soon_threadsafe(self._cancel, call_id)
 
     def close(self) -> None:
-        """See :class:`~mirror_server.extensions.postgresql.forwarding.Answerer`."""
+        """See :class:`~mirror_server.extensions.postgresql.forwarding.Responder`."""
         asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -54,41 +54,41 @@ class ForwardedRequests:
         for task in self._tasks:
             task.cancel()
 
-    def _begin(self, call_id: str) -> None:
-        if call_id in self._gone:
+    def _start(self, call_id: str) -> None:
+        if call_id in self._disconnected:
             return
-        self._gone[call_id] = asyncio.Event()
+        self._disconnected[call_id] = asyncio.Event()
         task = self._loop.create_task(self._respond(call_id))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _note_gone(self, call_id: str) -> None:
-        if call_id in self._gone:
-            self._gone[call_id].set()
+    def _cancel(self, call_id: str) -> None:
+        if call_id in self._disconnected:
+            self._disconnected[call_id].set()
 
     async def _respond(self, call_id: str) -> None:
         try:
             request = self._database.query(lambda session: processes.call(session, call_id))
             if request is not None:
-                reply = await self._run(Call.from_bytes(request), self._gone[call_id])
-                # Until it is stored the call is under way, and not begun again.
+                reply = await self._run(Call.from_bytes(request), self._disconnected[call_id])
+                # The call counts as running until its response is stored, so it is not started again.
                 stored = self._database.submit_durable(
-                    lambda session: self._forwarder.answered(session, call_id, reply), conflict_keys=(call_id,)
+                    lambda session: self._forwarder.store_response(session, call_id, reply), conflict_keys=(call_id,)
                 )
                 await asyncio.wrap_future(stored)
         except DatabaseError as error:
-            _log.warning("the call of another process could not be answered: %s", error)
+            _log.warning("the response to a call of another process could not be stored: %s", error)
         finally:
-            del self._gone[call_id]
+            del self._disconnected[call_id]
 
-    async def _run(self, call: Call, gone: asyncio.Event) -> Reply:
+    async def _run(self, call: Call, disconnected: asyncio.Event) -> Reply:
         received: list[MutableMapping[str, Any]] = [{"type": "http.request", "body": base64.b64decode(call.body)}]
         sent: list[MutableMapping[str, Any]] = []
 
         async def receive() -> MutableMapping[str, Any]:
             if received:
                 return received.pop()
-            await gone.wait()
+            await disconnected.wait()
             return {"type": "http.disconnect"}
 
         async def send(message: MutableMapping[str, Any]) -> None:

@@ -1,9 +1,8 @@
 """Leader election among the processes on one PostgreSQL database, and the messages of the others.
 
-The leader holds the devices, delivers the webhooks and looks after what becomes due. It is the process with an advisory
-lock, which PostgreSQL gives to another as soon as its process is gone. A process that was only cut off for a while goes
-on where it was if nobody took over; where somebody did, what it still wanted to store is dropped, because every
-transaction looks at the token of the leader.
+The leader connects to devices, delivers webhooks and handles expiry. It is the process with an advisory lock. When it
+ends, PostgreSQL gives the lock to another process. After an interruption, the former leader continues if no other
+process has become the leader. Otherwise its pending writes are dropped: every transaction checks the leader's token.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.5
 _CONNECT_AGAIN_SECONDS = 0.5
 _GRACE_SECONDS = 3.0
-"""How long the process that led is given to come back after an interruption, before another takes over."""
+"""Time that the leader has to return after an interruption, before another process becomes the leader."""
 
 _FIRST_SECONDS = 120
 
 
 class Leadership:
-    """Listens to the other processes on a thread of its own, and takes over when their leader is gone.
+    """Listens to the other processes on a thread of its own, and takes over when the leader has ended.
 
     Args:
-        election: The lock, and the messages of the others.
-        url: The database, as it may be shown.
-        database: What the processes share.
-        options: What all processes must have in common, in words for a message.
+        election: The lock, and the messages of other processes.
+        url: The URL of the database, without its password.
+        database: The database of all processes.
+        options: The options that all processes must have in common, as words of a message.
         is_alone: Whether this process can be the only one.
 
     Raises:
@@ -59,7 +58,7 @@ class Leadership:
         self._database = database
         self._options = options
         self._is_closing = threading.Event()
-        self._has_looked = threading.Event()
+        self._has_joined = threading.Event()
         self._try_at = 0.0
         self._holds_lock = election.try_lock()
         if not self._holds_lock:
@@ -67,16 +66,16 @@ class Leadership:
         self._thread = threading.Thread(target=self._run, name="leadership", daemon=True)
 
     def start(self, services: Services, forwarder: Forwarder) -> None:
-        """Begin to listen; returns when this process is the leader, or knows that another one is.
+        """Start to listen. Return when this process is the leader, or knows that another one is.
 
         Raises:
-            DatabaseError: The database does not answer.
+            DatabaseError: The database does not respond.
         """
         self._services = services
         self._forwarder = forwarder
         self._thread.start()
-        if not self._has_looked.wait(_FIRST_SECONDS):
-            raise DatabaseError(f"the database {self._url} does not answer; start again when it does")
+        if not self._has_joined.wait(_FIRST_SECONDS):
+            raise DatabaseError(f"the database {self._url} does not respond; start again when it does")
 
     @property
     def is_leader(self) -> bool:
@@ -84,7 +83,7 @@ class Leadership:
         return bool(self._election.token)
 
     def stop(self) -> None:
-        """Listen no more; until it is closed no other process takes over."""
+        """Stop listening. No other process takes over until :meth:`close`."""
         self._is_closing.set()
         if self._thread.is_alive():
             self._election.end_messages()
@@ -109,25 +108,25 @@ class Leadership:
     def _run(self) -> None:
         while not self._is_closing.is_set():
             try:
-                self._take_part()
+                self._participate()
             except Exception as error:
                 if not isinstance(error, StorageFailed):
-                    _log.exception("this process could not work with the others on its database")
+                    _log.exception("an error interrupted the coordination with other processes; reconnecting")
                 self._interrupted(error)
             while not self._is_closing.is_set() and not self._reconnect():
                 self._is_closing.wait(_CONNECT_AGAIN_SECONDS)
 
-    def _take_part(self) -> None:
-        # Before all is looked at: what is told from now on arrives, and what was told before is found.
+    def _participate(self) -> None:
+        # Before the state is read, so that no message is missed between.
         self._election.listen()
         if self._holds_lock:
             self._lead()
         self._services.resync()
-        self._forwarder.look_again()
+        self._forwarder.recover()
         while not self._is_closing.is_set():
             if not self._holds_lock and time.monotonic() >= self._try_at:
                 self._stand()
-            self._has_looked.set()
+            self._has_joined.set()
             for messages in self._election.messages(_POLL_SECONDS):
                 self._receive(messages)
 
@@ -140,15 +139,15 @@ class Leadership:
             self._stop_leading()
 
     def _lead(self) -> None:
-        """The lock is held: go on as the leader of before, or take over."""
+        """Continue as the leader or become it. The caller has acquired the lock."""
         if self.is_leader:
             if self._election.leader_token() == self._election.token:
                 self._services.resume_leading()
-                self._forwarder.tell_resumed()
+                self._forwarder.announce_resumed()
                 return
             self._stop_leading()
         token = f"{self._election.process_id}-{uuid.uuid4().hex} {self._options}"
-        # Set before it is stored: the very transaction that stores it is one of the leader's.
+        # Set before it is stored, because only the leader may store it.
         self._election.token = token
 
         def work(session: Session) -> None:
@@ -157,7 +156,7 @@ class Leadership:
         try:
             self._database.write(work)
             self._services.become_leader()
-            self._forwarder.tell_leader()
+            self._forwarder.announce_leader()
         except BaseException:
             self._stop_leading()
             raise
@@ -167,30 +166,30 @@ class Leadership:
         self._services.stop_leading()
 
     def _receive(self, messages: list[str]) -> None:
-        """Handle signals of another process, each as its kind and, after a space, what it is about."""
+        """Handle signals of another process. Each has a kind and, after a space, a subject."""
         received: dict[str, list[str]] = {}
         for message in messages:
-            kind, _, what = message.partition(" ")
-            received.setdefault(kind, []).append(what)
+            kind, _, subject = message.partition(" ")
+            received.setdefault(kind, []).append(subject)
         try:
             for kind, handler in self._database.backend.writing.handlers.items():
                 if kind in received:
                     handler(*received[kind])
         except StorageFailed:
-            # The connection these messages came by is lost as well, and afterwards everything is looked at.
-            _log.debug("messages of another process came while the database went", exc_info=True)
+            # The connection of these messages is lost too, and everything is read again after the reconnect.
+            _log.debug("the database was lost while messages of another process were handled", exc_info=True)
 
     def _interrupted(self, error: Exception) -> None:
         self._election.close()
         self._holds_lock = False
         if not self._is_closing.is_set():
-            _log.warning("the database does not answer (%s); trying again until it does", reason_of(error))
+            _log.warning("the database does not respond (%s); retrying until it does", reason_of(error))
         self._services.pause_leading()
 
     def _reconnect(self) -> bool:
         if not self._election.reconnect():
             return False
-        # The leader of before tries at once.
+        # The former leader tries at once.
         self._try_at = time.monotonic() + (0 if self.is_leader else _GRACE_SECONDS)
-        _log.warning("the database answers again")
+        _log.warning("the database responds again")
         return True

@@ -16,7 +16,7 @@ from mirror_server.extensions.postgresql.store import processes
 from mirror_server.extensions.postgresql.store.backend import PostgresBackend
 from mirror_server.hooks import extends
 from mirror_server.server import Coordinator, Services
-from mirror_server.store.backend import shown
+from mirror_server.store.backend import redacted
 from mirror_server.web.bridge import Bridge
 
 _LAST_SECONDS = 3
@@ -39,7 +39,7 @@ class Membership(Coordinator):
         settings = services.settings
         self.leadership = Leadership(
             cast("PostgresBackend", self._database.backend).election(),
-            shown(settings.database_url),
+            redacted(settings.database_url),
             self._database,
             options=_shared_settings(settings, services.extensions.hook.shared_settings(settings=settings)),
             is_alone=settings.manual_clock,
@@ -62,7 +62,7 @@ class Membership(Coordinator):
     def respond_with(self, app: Any) -> None:
         """See :class:`Coordinator`."""
         bridge = Bridge(app, self._services.settings)
-        self.forwarder.answerer = ForwardedRequests(self._database, self.forwarder, bridge)
+        self.forwarder.responder = ForwardedRequests(self._database, self.forwarder, bridge)
 
     def is_alive(self, process_id: str) -> bool:
         """See :class:`Coordinator`."""
@@ -70,15 +70,15 @@ class Membership(Coordinator):
 
     @extends
     def every_hour(self, now: Instant) -> None:
-        """Forget the processes that are gone."""
+        """Delete the processes that have ended."""
         before = after_seconds(now, -_FORGET_SECONDS)
         self._database.submit_durable(lambda session: processes.forget_before(session, before))
 
     def stop(self) -> None:
         """See :class:`Coordinator`."""
         self.leadership.stop()
-        if self.forwarder.answerer is not None:
-            self.forwarder.answerer.close()
+        if self.forwarder.responder is not None:
+            self.forwarder.responder.close()
 
     def close(self) -> None:
         """See :class:`Coordinator`."""

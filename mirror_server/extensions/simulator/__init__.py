@@ -17,7 +17,7 @@ programs and recordings continue after the next start. The key file is rejected 
 or anything but a file. Remove it to get a new key.
 """
 
-# To read it begin with ``control``, then ``backend`` and ``device``.
+# Start reading with ``control``, then ``backend`` and ``device``.
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ if TYPE_CHECKING:
 
 @extends
 def settings() -> type:
-    """How many there are, and how their time passes."""
+    """Add the settings of the simulated devices."""
     return SimulatorSettings
 
 
 @extends
 def commands() -> dict[str, Sequence[str]]:
-    """A server with some, for trying things out."""
+    """Add the command ``demo``."""
     return {"mirror_server.extensions.simulator.demo": ["demo"]}
 
 
 @extends
 def help_topics() -> dict[str, str]:
-    """How there are some, and the demo."""
+    """Add this module as a topic of the manual."""
     return {"simulator": __name__}
 
 
 @extends
 def storage() -> Storage:
-    """Their states."""
+    """Add the table of their states."""
     from mirror_server.store.backend import Storage
     from mirror_server.store.schema import Branch
 
@@ -70,13 +70,13 @@ def storage() -> Storage:
 
 @extends
 def shared_settings(settings: Settings) -> str:
-    """All processes have some, or none."""
+    """Require that all processes have simulated devices, or none."""
     return "without --simulate" if settings.of(SimulatorSettings).simulate is None else "with --simulate"
 
 
 @extends
 def build(services: Services) -> Sequence[object]:
-    """The devices and what controls them, where there are any."""
+    """Create the simulated devices and their control, if enabled."""
     chosen = services.settings.of(SimulatorSettings)
     if chosen.simulate is None:
         return []
@@ -97,7 +97,7 @@ def build(services: Services) -> Sequence[object]:
 
 @extends
 def blueprints() -> list[Blueprint]:
-    """The routes of the simulator; without simulated devices each is a 404 that says how to get some."""
+    """Add the routes of the simulator. Without simulated devices each is a 404 with the option that adds some."""
     from mirror_server.extensions.simulator.views import routes
 
     return [routes]
@@ -105,7 +105,7 @@ def blueprints() -> list[Blueprint]:
 
 @extends
 def openapi_exclusions(settings: Settings) -> Sequence[str]:
-    """The routes of the simulator, in a server without simulated devices."""
+    """Exclude the routes of the simulator in a server without simulated devices."""
     from mirror_server.extensions.simulator.views import PREFIX
 
     return [PREFIX] if settings.of(SimulatorSettings).simulate is None else []

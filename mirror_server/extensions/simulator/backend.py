@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 
 from mirror_sdk.wire.paths import parse_path
-from mirror_sdk.wire.simulator import AnswerMode
+from mirror_sdk.wire.simulator import ResponseMode
 from mirror_server.clock import Clock
 from mirror_server.devices.link import ConnectionStatus, DeviceCommand, DeviceResponse, Outcome
 from mirror_server.extensions.simulator.device import (
@@ -31,9 +31,9 @@ from mirror_server.service.devices import DeviceService
 
 
 class SimulatorBackend:
-    """Simulated devices and their rhythms on a clock.
+    """Simulated devices and their reporting intervals, by a clock.
 
-    All methods may be called on any thread. When an operation returns, it has told the service everything it causes.
+    All methods may be called on any thread. An operation returns after all calls of the service that it causes.
     """
 
     name = BACKEND
@@ -45,23 +45,23 @@ class SimulatorBackend:
         self._seed = seed
 
     def start(self, count: int) -> None:
-        """Take up the stored devices, then add devices of the seed until there are ``count``.
+        """Start the stored devices, then add devices of the seed until there are ``count``.
 
-        Stored devices go on as if they had never been away: they make up for what was due meanwhile, and send what
-        the service has not heard. One whose registration outlived its lifetime registers again.
+        Stored devices continue as if they had been running: they do what was due since, and send the values that the
+        service has not received. A device whose registration has expired registers again.
         """
         with self._fleet.turn() as turn:
-            heard: dict[str, dict[str, LastSent]] = defaultdict(dict)
+            last_sent: dict[str, dict[str, LastSent]] = defaultdict(dict)
             for each in self._store.last_observed():
-                heard[each.device_id][each.path] = LastSent(each.text, each.heard_at)
+                last_sent[each.device_id][each.path] = LastSent(each.text, each.observed_at)
             for device_id, document in self._store.load().items():
                 running = self._fleet.adopt(SimulatedDevice.from_json(document))
-                running.recall(heard[device_id])
-                self._fleet.go_on(turn, running)
+                running.recall(last_sent[device_id])
+                self._fleet.resume(turn, running)
             self._add_seeded(turn, self._seed, count - len(self._fleet.running))
 
     def stop(self) -> None:
-        """Let go of all devices; what is stored of them stays."""
+        """Remove all devices. Their stored state stays."""
         self._fleet.retire()
 
     def has(self, device_id: str) -> bool:
@@ -74,17 +74,18 @@ class SimulatorBackend:
             running = self._fleet.running.get(device_id)
             return running is not None and running.reachable(now)
 
-    def send(self, device_id: str, command: DeviceCommand, answer: Callable[[DeviceResponse], None]) -> None:
-        """See :class:`~mirror_server.devices.link.DeviceBackend`; a device without latency has answered on return.
+    def send(self, device_id: str, command: DeviceCommand, on_response: Callable[[DeviceResponse], None]) -> None:
+        """See :class:`~mirror_server.devices.link.DeviceBackend`.
 
-        Only when another thread is telling the service something, that thread gives the answer, in its turn.
+        A device without latency has responded on return, unless another thread is calling the service: that thread
+        then passes on the response.
         """
         with self._fleet.turn(wait=False) as turn:
             running = self._fleet.running.get(device_id)
             if running is None or not running.reachable(turn.now):
-                turn.calls.append(partial(answer, DeviceResponse(Outcome.NOT_SENT)))
+                turn.calls.append(partial(on_response, DeviceResponse(Outcome.NOT_SENT)))
             else:
-                self._fleet.receive(turn, running, command, answer)
+                self._fleet.receive(turn, running, command, on_response)
 
     def cancel(
         self,
@@ -103,7 +104,7 @@ class SimulatorBackend:
             return ConnectionStatus("simulated") if device_id in self._fleet.running else None
 
     def list_states(self) -> list[SimulatedState]:
-        """All simulated devices by name, each with the values it has now."""
+        """Return all simulated devices by name, with their current values."""
         with self._fleet.reading() as now:
             states = [running.device.state(now) for running in self._fleet.running.values()]
         return sorted(states, key=lambda state: state.endpoint_name)
@@ -111,21 +112,21 @@ class SimulatorBackend:
     def add(
         self, endpoint_name: str, endpoint_type: str, queue_mode: bool, resources: Sequence[SimulatedResource]
     ) -> str:
-        """Add a device, which registers at once; gives its device id.
+        """Add a device, which registers at once. Return its device id.
 
         Raises:
-            SimulatorError: A simulated device has this name, a path is not a resource path or stands there twice, or a
+            SimulatorError: A simulated device has this name, a path is not a resource path or is repeated, or a
                 resource is executable and observable.
         """
         for index, resource in enumerate(resources):
             _check_path(resource.path)
             _check_flags(resource, f"resources.{index}.executable")
         if len({resource.path for resource in resources}) < len(resources):
-            raise SimulatorError("resources", "a path stands there twice; give every resource a path of its own")
+            raise SimulatorError("resources", "duplicate path; every resource needs a path of its own")
         with self._fleet.turn() as turn:
             if endpoint_name in self._endpoint_names():
                 raise SimulatorError(
-                    "endpoint_name", f"a simulated device is named {endpoint_name!r}; take another name"
+                    "endpoint_name", f"a simulated device is named {endpoint_name!r}; use another name"
                 )
             device = SimulatedDevice(
                 device_id=added_device_id(self._seed, endpoint_name),
@@ -139,7 +140,7 @@ class SimulatorBackend:
         return device.device_id
 
     def add_seeded(self, count: int, seed: int) -> list[str]:
-        """Add devices of a seed, of all kinds in turn; gives their ids. A name that is taken is passed over."""
+        """Add devices of a seed, of all kinds in turn. Return their ids. A name in use is skipped."""
         with self._fleet.turn() as turn:
             return self._add_seeded(turn, seed, count)
 
@@ -147,12 +148,12 @@ class SimulatorBackend:
         self,
         device_id: str,
         online: bool | None = None,
-        answer: AnswerMode | None = None,
+        answer: ResponseMode | None = None,
         latency_seconds: float | None = None,
     ) -> None:
-        """Say how a device is to behave from now on; what is ``None`` stays.
+        """Change how a device behaves. ``None`` changes nothing.
 
-        A device that comes online makes contact at once; one that goes offline loses the commands it had in hand.
+        A device that comes online makes contact at once. One that goes offline loses its current commands.
 
         Raises:
             UnknownSimulatedDevice: There is no such device.
@@ -181,10 +182,10 @@ class SimulatorBackend:
         writable: bool | None = None,
         executable: bool | None = None,
     ) -> None:
-        """The device changes a value or flag of its own, and sends the value if it is observed and it is online.
+        """Change a value or flags of a resource. The device sends the value if it is observed and the device is online.
 
-        What is ``None`` stays. A path the device does not have becomes a resource of it, which the service learns at
-        the next registration update and hears of from then on.
+        ``None`` changes nothing. A new path becomes a resource of the device. The service learns of it at the next
+        registration update, and receives its values from then on.
 
         Raises:
             UnknownSimulatedDevice: There is no such device.
@@ -200,10 +201,10 @@ class SimulatorBackend:
         with self._fleet.turn() as turn:
             running = self._running(device_id)
             resource = replace(running.device.resources.get(path) or RunningResource(value_at=turn.now))
-            given = {flag: state for flag, state in flags.items() if state is not None}
-            for flag, state in given.items():
+            changes = {flag: state for flag, state in flags.items() if state is not None}
+            for flag, state in changes.items():
                 setattr(resource, flag, state)
-            if raised := [flag for flag in ("executable", "observable", "auto_observable") if given.get(flag)]:
+            if raised := [flag for flag in ("executable", "observable", "auto_observable") if changes.get(flag)]:
                 _check_flags(resource, raised[0])
             running.device.resources[path] = resource
             if value is not None:
@@ -212,7 +213,7 @@ class SimulatorBackend:
             self._fleet.report(turn, running, only=path)
 
     def remove_resource(self, device_id: str, path: str) -> None:
-        """The device gives up a resource, which the service learns at the next registration update.
+        """Remove a resource of the device. The service learns of it at the next registration update.
 
         Raises:
             UnknownSimulatedDevice: There is no such device.
@@ -225,7 +226,7 @@ class SimulatorBackend:
             turn.save(running)
 
     def register(self, device_id: str) -> None:
-        """The device makes a full registration, which ends its observations.
+        """Make a full registration of the device, which ends its observations.
 
         Raises:
             UnknownSimulatedDevice: There is no such device.
@@ -235,7 +236,7 @@ class SimulatorBackend:
             self._fleet.register(turn, self._online_device(device_id))
 
     def update(self, device_id: str) -> None:
-        """The device updates its registration.
+        """Update the registration of the device.
 
         Raises:
             UnknownSimulatedDevice: There is no such device.
@@ -245,7 +246,7 @@ class SimulatorBackend:
             self._fleet.update(turn, self._registered_device(device_id))
 
     def deregister(self, device_id: str) -> None:
-        """The device leaves, which ends its observations.
+        """Deregister the device, which ends its observations.
 
         Raises:
             UnknownSimulatedDevice: There is no such device.
@@ -255,9 +256,9 @@ class SimulatorBackend:
             self._fleet.deregister(turn, self._registered_device(device_id))
 
     def _add_seeded(self, turn: Turn, seed: int, count: int) -> list[str]:
-        taken_names = self._endpoint_names()
+        used_names = self._endpoint_names()
         every = (seeded_device(seed, index, turn.now) for index in itertools.count())
-        added = list(islice((device for device in every if device.endpoint_name not in taken_names), max(0, count)))
+        added = list(islice((device for device in every if device.endpoint_name not in used_names), max(0, count)))
         for device in added:
             self._register_new(turn, device)
         return [device.device_id for device in added]
@@ -290,11 +291,11 @@ class SimulatorBackend:
 
 
 def _check_flags(resource: SimulatedResource | RunningResource, field: str) -> None:
-    """What can be executed has no value, so nothing would ever come of observing it."""
+    """Reject an executable resource that is observable: it has no value that could be observed."""
     if resource.executable and (resource.observable or resource.auto_observable):
         raise SimulatorError(
             field,
-            "what can be executed has no value that could be observed; set executable to false, or observable and"
+            "an executable resource has no value that could be observed; set executable to false, or observable and"
             " auto_observable",
         )
 

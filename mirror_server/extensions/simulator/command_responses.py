@@ -1,4 +1,4 @@
-"""How a simulated device answers a command. Source: specification 3.1 and 3.2; wire.md 5."""
+"""The responses of a simulated device to commands. Source: specification 3.1 and 3.2; wire.md 5."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BYTES = "application/octet-stream"
 
 
 def respond(device: SimulatedDevice, command: DeviceCommand, now: Instant) -> DeviceResponse:
-    """Do what a command asks, as far as the device lets it; the answer says whether it was done."""
+    """Execute a command, if the device permits it, and return the response."""
     if device.answer == "reject":
         return DeviceResponse(Outcome.REJECTED)
     resource = device.resources.get(command.path)
@@ -34,7 +34,7 @@ def respond(device: SimulatedDevice, command: DeviceCommand, now: Instant) -> De
 
 
 def changes_device(command: DeviceCommand) -> bool:
-    """Whether a command, once done, leaves something to be stored."""
+    """Whether a successful command changes the stored state."""
     return not isinstance(command, Read | Execute)
 
 
@@ -80,7 +80,7 @@ def _write(device: SimulatedDevice, resource: RunningResource, command: Write, n
     accepts = rule.accepts if rule else None
     if not resource.writable:
         return Outcome.METHOD_NOT_ALLOWED
-    # Only a resource that takes any text takes bytes: a number or a boolean has another form in bytes.
+    # Only a resource that accepts any text accepts bytes, because numbers and booleans have another form in bytes.
     if _media_type(command.content.content_type) not in ({_TEXT} if accepts else {_TEXT, _BYTES}):
         return Outcome.UNSUPPORTED_CONTENT_TYPE
     try:
@@ -94,12 +94,12 @@ def _write(device: SimulatedDevice, resource: RunningResource, command: Write, n
 
 
 def _write_attributes(resource: RunningResource, query: str) -> Outcome:
-    """Take ``pmin`` and ``pmax``, whole seconds, where the one is not above the other; nothing else is known."""
+    """Set ``pmin`` and ``pmax`` in whole seconds, if ``pmin`` is not greater. Reject all other attributes."""
     if resource.executable:
         return Outcome.METHOD_NOT_ALLOWED
-    given = parse_qsl(query, keep_blank_values=True)
-    rules = dict(given)
-    if not rules or len(rules) < len(given) or not rules.keys() <= {"pmin", "pmax"}:
+    parameters = parse_qsl(query, keep_blank_values=True)
+    rules = dict(parameters)
+    if not rules or len(rules) < len(parameters) or not rules.keys() <= {"pmin", "pmax"}:
         return Outcome.BAD_VALUE
     if not all(text.isascii() and text.isdecimal() and len(text) <= 9 for text in rules.values()):
         return Outcome.BAD_VALUE

@@ -1,4 +1,4 @@
-"""Controls the simulated devices; a future is done when all that was caused is on disk. Source: wire.md 8."""
+"""Control of the simulated devices. A future completes when all effects are on disk. Source: wire.md 8."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ T = TypeVar("T")
 _STORE_SECONDS = 30
 
 CLOCK_ENDS_AT = from_datetime(datetime(9999, 1, 1, tzinfo=UTC))
-"""A manual clock stops before. Times are told up to the end of that year, and what is kept ends later than now."""
+"""A manual clock stops before this instant. Times end with that year, and retention periods end after the present."""
 
 
 class SimulatorControl:
-    """Plays the simulated devices and the manual clock; what it is told is done one after the other.
+    """Controls the simulated devices and the manual clock. Operations run one after the other.
 
     Args:
         backend: The simulated devices.
-        count: The least number of devices.
+        count: The minimum number of devices.
         clock: Domain time.
-        database: Waited for, so that what is done is on disk.
+        database: The database. Operations wait until their changes are stored in it.
         advanced: Called when the clock was advanced.
     """
 
@@ -64,15 +64,15 @@ class SimulatorControl:
         self.backend.stop()
 
     def run(self, act: Callable[[SimulatorControl], T]) -> Future[T]:
-        """Do something with the devices; the future is done when all it caused is on disk.
+        """Run an operation on the devices. The future completes when all of its effects are on disk.
 
-        The future raises :class:`~mirror_server.store.backend.StorageFailed` when nothing can be stored, and a ApiError
-        (503) where other changes hold up the database for too long.
+        The future raises :class:`~mirror_server.store.backend.StorageFailed` if nothing can be stored, and an ApiError
+        (503) if other changes delay the database for too long.
         """
         return self._thread.submit(self._act, act)
 
     def add_device(self, body: SimulatorNewDevice) -> str:
-        """Add a device; gives its id.
+        """Add a device, and return its id.
 
         Raises:
             SimulatorError: A real device has the name; see also :meth:`SimulatorBackend.add`.
@@ -80,7 +80,7 @@ class SimulatorControl:
         with self._database.read() as session:
             known = devices.find_by_endpoint_name(session, body.endpoint_name)
             if known is not None and known.backend != BACKEND:
-                message = f"a real device is named {body.endpoint_name!r}; take another name"
+                message = f"a real device is named {body.endpoint_name!r}; use another name"
                 raise SimulatorError("endpoint_name", message)
         resources = []
         for each in body.resources:
@@ -93,11 +93,11 @@ class SimulatorControl:
         self.backend.set_behavior(device_id, patch.online, patch.answer, patch.latency_seconds)
 
     def put_resource(self, device_id: str, path: str, body: SimulatorResourceBody) -> None:
-        """Have the device change a value or flag of its own."""
+        """Change a value or flags of a resource of the device."""
         self.backend.set_value(device_id, path, body.value, **flags_of(body))
 
     def advance(self, seconds: float) -> None:
-        """Advance the manual clock, with all that becomes due on the way.
+        """Advance the manual clock, and do everything that becomes due.
 
         Raises:
             ApiError: The clock is not manual, or would pass its end (400).
@@ -105,7 +105,7 @@ class SimulatorControl:
         if not isinstance(self.clock, ManualClock):
             raise ApiError(400, "the clock runs by itself; start the server with --clock manual to advance it")
         milliseconds = round(seconds * 1000)
-        # Stored first: after a crash half-way the clock must not stand before what happened already.
+        # Stored first, so that after a crash the clock is not before stored events.
         until_at = self.clock.now() + milliseconds
         if until_at >= CLOCK_ENDS_AT:
             left_seconds = (CLOCK_ENDS_AT - 1 - self.clock.now()) // 1000
@@ -122,7 +122,7 @@ class SimulatorControl:
         self._thread.shutdown()
 
     def _act(self, act: Callable[[SimulatorControl], T]) -> T:
-        # What a device does cannot be undone, so it is not begun where it could not be stored.
+        # Actions of devices cannot be rolled back, so they are not started if they could not be stored.
         self._store(Session.probe)
         try:
             result = act(self)
@@ -131,18 +131,18 @@ class SimulatorControl:
         except SimulatorError as error:
             raise ApiError.of_field(error.field, error.message) from None
         if not self._database.settle(_STORE_SECONDS):
-            message = f"what this caused was not stored within {_STORE_SECONDS} s, and is tried again"
-            raise ApiError(503, f"{message}; look at the device before you repeat it", reason="STORAGE_FAILED")
+            message = f"the changes were not stored within {_STORE_SECONDS} s; the server retries"
+            raise ApiError(503, f"{message}; check the device before you repeat the request", reason="STORAGE_FAILED")
         return result
 
     def _store(self, work: Callable[[Session], object]) -> None:
         """Store something before a device does anything.
 
         Raises:
-            ApiError: Other changes held up the database for too long (503); nothing was done.
+            ApiError: Other changes delayed the database for too long (503). Nothing was done.
         """
         try:
             self._database.write(work, _STORE_SECONDS)
         except TimeoutError:
-            message = f"other changes held up the database for {_STORE_SECONDS} s; nothing was done, so try again later"
+            message = f"other changes delayed the database for {_STORE_SECONDS} s; nothing was done, so try again later"
             raise ApiError(503, message, retry_after_seconds=_STORE_SECONDS) from None

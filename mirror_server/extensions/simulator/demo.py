@@ -1,4 +1,4 @@
-"""The command ``mirror-server demo``. What serves is loaded when it is called."""
+"""The command ``mirror-server demo``. The modules of the server are imported when it is called."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from mirror_server.store.database import Database, location_of
 if TYPE_CHECKING:
     from mirror_server.server import Services
 
-_NOT_KEPT = "The key is not kept beside a PostgreSQL database: the next start ends it, unless --key gives one."
+_NOT_STORED = "The key of a demo on PostgreSQL is not stored: the next start replaces it, unless you set --key."
 
 
 def _check_key(_context: click.Context, _parameter: click.Parameter, key: str | None) -> str | None:
@@ -92,10 +92,10 @@ def demo(
     With --database sqlite:///FILE the key is stored in FILE.key, which only you can read. Programs and recordings can
     use it after the next start. To get a new key, remove that file.
     """  # noqa: D301 - click wants the character, not its escape
-    # Loads what serves, which a signal that raises must not interrupt.
+    # Imports the server, which a signal that raises must not interrupt.
     import mirror_server.web.serve  # noqa: F401, PLC0415
 
-    # Until the server looks after its signals itself, SIGTERM is to remove the folder too.
+    # Until the server handles signals itself, SIGTERM must remove the folder too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     logging.getLogger("mirror_server").setLevel(logging.WARNING)
     if settings["pace"] and not settings["manual_clock"]:
@@ -115,7 +115,7 @@ def demo(
 
 @contextmanager
 def _demo_database(url: str | None) -> Iterator[str]:
-    """The database that was named, or one that is removed at the end."""
+    """Yield the URL of the named database, or of a temporary one."""
     if url is not None:
         yield url
         return
@@ -123,11 +123,11 @@ def _demo_database(url: str | None) -> Iterator[str]:
         yield f"sqlite:///{Path(folder) / 'mirror.db'}"
 
 
-def _announce_demo(given_key: str | None, database_url: str | None, url: str, services: Services) -> None:
+def _announce_demo(chosen_key: str | None, database_url: str | None, url: str, services: Services) -> None:
     for line in services.extensions.hook.device_address():
         click.echo(f"# {line}")
-    if given_key is not None:
-        access_keys.store_key(services.database, given_key, demo_key.NAME, tuple(Scope), wall_time())
+    if chosen_key is not None:
+        access_keys.store_key(services.database, chosen_key, demo_key.NAME, tuple(Scope), wall_time())
         click.echo(f"export API_HOST={url}")
         return
     key, note, problem = _demo_key(services.database, database_url)
@@ -150,4 +150,4 @@ def _demo_key(database: Database, url: str | None) -> DemoKey:
         except demo_key.KeyFileError as error:
             raise click.ClickException(visible(str(error))) from error
     key = demo_key.reissued(database, wall_time())
-    return DemoKey(key, _NOT_KEPT if url else "")
+    return DemoKey(key, _NOT_STORED if url else "")

@@ -1,6 +1,6 @@
-"""The access key of a demo, kept beside its database, so that programs go on with it after the next start.
+"""The access key of a demo, stored next to its database, so that programs can use it after the next start.
 
-Only a hash of a key is in the database, so the key itself stands in a file of its own, which its owner alone can read.
+The database has only a hash of the key. The key itself is in a separate file that only its owner can read.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _NEITHER_FOLLOW_NOR_WAIT = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOC
 
 
 class KeyFileError(Exception):
-    """The file with the key is not to be used; the message says why and what to do."""
+    """The key file cannot be used. The message says why and what to do."""
 
 
 class _Standing(Enum):
-    """What a database says of a key."""
+    """The state of a key in a database."""
 
     UNKNOWN = auto()
     IN_USE = auto()
@@ -41,7 +41,7 @@ class _Standing(Enum):
 
 
 class DemoKey(NamedTuple):
-    """A key, and what is to be said of it; ``problem`` where programs may not go on with the key they had."""
+    """A key and messages for the user; ``problem`` is set if programs cannot continue with their key."""
 
     key: str
     note: str = ""
@@ -49,38 +49,38 @@ class DemoKey(NamedTuple):
 
 
 def stored_key(database: Database, database_path: Path, at: Instant) -> DemoKey:
-    """The key that stands beside a database, or a new one, which is put there.
+    """Return the key that is stored next to a database, or store a new one there.
 
-    A new database takes over the key that is there. A key that was revoked stays useless: the demo is another
-    application from then on. One that was renewed is renewed once more, and what others have of it is good for a day.
+    A new database adopts the existing key. A revoked key stays invalid, and the demo becomes another application. A
+    renewed key is renewed again, and the key that others have is valid for one more day.
 
     Args:
         database: The database, which no other process serves.
-        database_path: Its file.
+        database_path: The file of the database.
         at: The present, by the clock of the system.
 
     Raises:
-        KeyFileError: There is something, but no key that only its owner could read; nothing was changed.
+        KeyFileError: The file is not a key that only its owner can read. Nothing was changed.
     """
     file = key_file(database_path)
-    kept = _read(file)
-    if kept is None:
-        return _keep(file, reissued(database, at))
-    match _standing(database, kept):
+    stored = _read(file)
+    if stored is None:
+        return _store(file, reissued(database, at))
+    match _standing(database, stored):
         case _Standing.UNKNOWN:
-            keys.store_key(database, kept, NAME, tuple(Scope), at)
+            keys.store_key(database, stored, NAME, tuple(Scope), at)
         case _Standing.REVOKED:
-            return _keep(file, keys.create(database, NAME, tuple(Scope), at), f"the key in {file} was revoked")
+            return _store(file, keys.create(database, NAME, tuple(Scope), at), f"the key in {file} was revoked")
         case _Standing.RENEWED:
-            renewed = keys.renew(database, keys.parse_key(kept)[0], _OVERLAP_SECONDS, at)
-            return _keep(file, renewed, f"the key in {file} was renewed elsewhere")
-    return DemoKey(kept, note=_kept_in(file))
+            renewed = keys.renew(database, keys.parse_key(stored)[0], _OVERLAP_SECONDS, at)
+            return _store(file, renewed, f"the key in {file} was renewed elsewhere")
+    return DemoKey(stored, note=_stored_note(file))
 
 
 def reissued(database: Database, at: Instant) -> str:
-    """Make a new key for the demo of a database; the one it had is useless from then on.
+    """Create a new key for the demo of a database. The previous key becomes invalid.
 
-    Its log, its subscriptions and its rules go on.
+    Log, subscriptions and rules are kept.
     """
     with database.read() as session:
         in_use = [key.key_id for key in stored_keys.list_all(session) if key.name == NAME and key.revoked_at is None]
@@ -90,41 +90,41 @@ def reissued(database: Database, at: Instant) -> str:
 
 
 def _standing(database: Database, key: str) -> _Standing:
-    """How a key stands; one that is good for an overlap only has been renewed.
+    """Return the state of a key. A key that is only valid for an overlap has been renewed.
 
     Raises:
-        ValueError: It has not the form of a key.
+        ValueError: The text does not have the form of a key.
     """
     key_id, secret = keys.parse_key(key)
     with database.read() as session:
-        stored = stored_keys.find(session, key_id)
-    if stored is None:
+        found = stored_keys.find(session, key_id)
+    if found is None:
         return _Standing.UNKNOWN
-    if stored.revoked_at is not None:
+    if found.revoked_at is not None:
         return _Standing.REVOKED
-    return _Standing.IN_USE if hmac.compare_digest(stored.secret_hash, keys.hash_of(secret)) else _Standing.RENEWED
+    return _Standing.IN_USE if hmac.compare_digest(found.secret_hash, keys.hash_of(secret)) else _Standing.RENEWED
 
 
 def key_file(database_path: Path) -> Path:
-    """Where the key of a database is kept."""
+    """Return the key file of a database."""
     path = database_path.resolve()
     return path.with_name(f"{path.name}.key")
 
 
-def _kept_in(file: Path) -> str:
-    return f"The key is kept in {file}, for you alone: a demo on this database has it the next time too."
+def _stored_note(file: Path) -> str:
+    return f"The key is stored in {file}, which only you can read. The next demo on this database uses it too."
 
 
-def _keep(file: Path, key: str, reason: str = "") -> DemoKey:
+def _store(file: Path, key: str, reason: str = "") -> DemoKey:
     try:
         _write(file, key)
     except OSError as error:
         return DemoKey(key, problem=f"cannot keep the key in {file} ({error.strerror}): the next start makes another")
-    return DemoKey(key, note=_kept_in(file), problem=f"{reason}; a new one is kept there now" if reason else "")
+    return DemoKey(key, note=_stored_note(file), problem=f"{reason}; a new one is kept there now" if reason else "")
 
 
 def _write(file: Path, key: str) -> None:
-    """Put the key into the file, which nobody else can read at any moment, and which has its name when it is whole."""
+    """Write the key file. No other user can read it at any moment, and it gets its name when it is complete."""
     descriptor, name = tempfile.mkstemp(prefix=f"{file.name}.", suffix=".part", dir=file.parent)
     part = Path(name)
     try:
@@ -139,7 +139,7 @@ def _write(file: Path, key: str) -> None:
 
 
 def _read(file: Path) -> str | None:
-    """The key in the file; ``None`` where there is none."""
+    """Return the key in the file; ``None`` if it does not exist."""
     try:
         descriptor = os.open(file, os.O_RDONLY | _NEITHER_FOLLOW_NOR_WAIT)
     except FileNotFoundError:
@@ -161,7 +161,7 @@ def _read(file: Path) -> str | None:
 
 
 def distrusted(status: os.stat_result) -> str:
-    """Why others than the one who runs this may know what stands in a file, and what to do; empty if they do not."""
+    """Return why other users may have read a file, and the cure; an empty text if they cannot."""
     if not stat.S_ISREG(status.st_mode):
         return "it is not a file; move it away"
     if os.name != "posix":
@@ -169,5 +169,5 @@ def distrusted(status: os.stat_result) -> str:
     if status.st_uid != os.geteuid():
         return "it belongs to another user; make it your own with chown"
     if status.st_mode & 0o077:
-        return "others may use it; if nobody has, chmod 600 makes it yours alone"
+        return "others may use it; if no one has, chmod 600 makes it readable for you only"
     return ""

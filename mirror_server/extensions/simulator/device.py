@@ -1,4 +1,4 @@
-"""One simulated device: what it is and has, as it is stored. It knows no clock, no timer and no service."""
+"""One simulated device and its stored state, without clock, timers and service."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
-from mirror_sdk.wire.simulator import AnswerMode
+from mirror_sdk.wire.simulator import ResponseMode
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.link import Registration
 from mirror_server.extensions.simulator.kinds import KINDS, KINDS_BY_NAME, SERIAL_NUMBER_PATH, DeviceKind, ResourceRule
@@ -21,7 +21,7 @@ BACKEND = "simulated"
 LIFETIME_SECONDS = 24 * 3600
 UPDATE_SECONDS = 12 * 3600
 CONTACT_SECONDS = 15 * 60
-"""How often a queue-mode device makes contact."""
+"""The interval between contacts of a queue-mode device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class SimulatedState:
     queue_mode: bool
     online: bool
     registered: bool
-    answer: AnswerMode
+    answer: ResponseMode
     latency_seconds: float
     resources: tuple[SimulatedResource, ...]
 
@@ -60,7 +60,7 @@ class UnknownSimulatedDevice(LookupError):
 
 
 class SimulatorError(ValueError):
-    """The simulator cannot do this; ``field`` names what stands in the way, ``message`` says what to do."""
+    """The simulator cannot do this. ``field`` is the name of the invalid field, ``message`` says what to do."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")
@@ -83,9 +83,9 @@ class SensorReading(NamedTuple):
 
 @dataclass(slots=True)
 class RunningResource:
-    """A resource of a simulated device; one without a ``value`` follows the model of its kind.
+    """A resource of a simulated device. Without a ``value`` it follows the model of its kind.
 
-    ``baseline_at`` is when it had the value that a new device does not send.
+    ``baseline_at`` is the time of the first value, which a new device does not send.
     """
 
     value: str | None = None
@@ -100,7 +100,7 @@ class RunningResource:
     pmax_seconds: int | None = None
 
     def set(self, value: str, now: Instant) -> None:
-        """Give it a value of its own: from now on it follows no model."""
+        """Set a value. The resource does not follow a model from now on."""
         if value != self.value:
             self.value, self.value_at = value, now
 
@@ -112,12 +112,12 @@ class RunningResource:
 
 @dataclass(slots=True)
 class SimulatedDevice:
-    """A simulated device; ``key`` is what its models depend on.
+    """A simulated device. Its models depend on ``key``.
 
-    ``introduced`` is the structure the service was told last (path -> observable), and ``introduced_auto`` the
-    resources in it that are sent without a subscription; ``renewed_at`` is the last registration or registration
-    update, and ``awoken_at`` the last time the device spoke by its rhythm. ``room_celsius`` is how warm its room was
-    when its set-point was last set.
+    ``introduced`` has the resources of the last registration (path -> observable). ``introduced_auto`` has those of
+    them that are sent without a subscription. ``renewed_at`` is the time of the last registration or registration
+    update, and ``awoken_at`` that of the last regular contact. ``room_celsius`` is the temperature of the room when its
+    set-point was last set.
     """
 
     device_id: str
@@ -130,7 +130,7 @@ class SimulatedDevice:
     registered: bool = False
     renewed_at: Instant = 0
     awoken_at: Instant = 0
-    answer: AnswerMode = "normal"
+    answer: ResponseMode = "normal"
     latency_seconds: float = 0.0
     room_celsius: float | None = None
     introduced: dict[str, bool] = field(default_factory=dict)
@@ -138,16 +138,16 @@ class SimulatedDevice:
     resources: dict[str, RunningResource] = field(default_factory=dict)
 
     def rule(self, path: str) -> ResourceRule | None:
-        """What the device's kind says of a resource; nothing for a device or resource the simulator added."""
+        """Return the rule of the device's kind for a resource; ``None`` for a device or resource that was added."""
         return KINDS_BY_NAME[self.kind].rules.get(path) if self.kind else None
 
     def modeled(self, path: str) -> ResourceRule | None:
-        """The rule of a resource whose value follows a model."""
+        """Return the rule of a resource whose value follows a model."""
         rule = self.rule(path)
         return rule if rule is not None and rule.model and self.resources[path].value is None else None
 
     def reading(self, path: str, now: Instant) -> SensorReading:
-        """The value of a resource: the last one set, or the last one measured."""
+        """Return the value of a resource: the last one that was set or measured."""
         resource, rule = self.resources[path], self.modeled(path)
         if rule is None or rule.model is None:
             return SensorReading(resource.value or "", resource.value_at)
@@ -158,7 +158,7 @@ class SimulatedDevice:
         return SensorReading(heated_temperature(self.key, measured_at, setting), measured_at)
 
     def set_value(self, path: str, value: str, now: Instant) -> None:
-        """Give a resource a value of its own; the room of a set-point goes on from how warm it is."""
+        """Set the value of a resource. The room of a set-point continues from its current temperature."""
         resource = self.resources[path]
         rules = KINDS_BY_NAME[self.kind].rules.values() if self.kind else ()
         room = next((rule for rule in rules if rule.set_point == path), None)
@@ -167,7 +167,7 @@ class SimulatedDevice:
         resource.set(value, now)
 
     def _setting(self, room: ResourceRule) -> Setting | None:
-        """What the set-point of a room was set to; nothing where it follows its model, or is none a room could have."""
+        """Return the setting of a room's set-point; ``None`` if it follows its model or its value is invalid."""
         resource, rule = self.resources.get(room.set_point), self.rule(room.set_point)
         if resource is None or rule is None or resource.value is None or self.room_celsius is None:
             return None
@@ -176,34 +176,34 @@ class SimulatedDevice:
         return Setting(float(resource.value), resource.value_at, self.room_celsius)
 
     def _last_beat(self, now: Instant, rule: ResourceRule) -> Instant:
-        """When a resource was last measured."""
+        """Return the time of the last measurement of a resource."""
         return self.next_beat_after(now, rule.period_seconds) - rule.period_seconds * 1000
 
     def next_beat_after(self, now: Instant, period_seconds: int) -> Instant:
-        """When the device next does what it does every ``period_seconds``; each device beats at seconds of its own."""
+        """Return the next instant of a period. Each device has a phase of its own."""
         period = period_seconds * 1000
         phase = int(draw(self.key, "phase") * CONTACT_SECONDS) * 1000
         return now + period - (now - phase) % period
 
     @property
     def update_due_at(self) -> Instant:
-        """When the registration is to be updated."""
+        """The instant at which the registration update is due."""
         return after_seconds(self.renewed_at, UPDATE_SECONDS)
 
     def lapsed(self, now: Instant) -> bool:
-        """Whether the registration outlived its lifetime, so that only a new one helps."""
+        """Whether the registration has expired, so that a new one is needed."""
         return now >= after_seconds(self.renewed_at, LIFETIME_SECONDS)
 
     def reported_paths(self) -> list[str]:
-        """The resources whose changes are sent: those the service knows and has observed, or auto-observable ones."""
+        """Return the paths whose changes are sent: registered resources that are observed or auto-observable."""
         return [path for path, resource in self.resources.items() if resource.reported and path in self.introduced]
 
     def is_introduced(self) -> bool:
-        """Whether the service knows the resources there are now."""
+        """Whether the service knows the current resources."""
         return self._structure() == (self.introduced, self.introduced_auto)
 
     def introduce(self) -> tuple[AnnouncedResource, ...]:
-        """The structure for a registration; from now on the service knows it."""
+        """Return the resources for a registration, and record that the service knows them."""
         self.introduced, self.introduced_auto = self._structure()
         return tuple(
             AnnouncedResource(path, observable=observable, auto_observed=path in self.introduced_auto)
@@ -215,7 +215,7 @@ class SimulatedDevice:
         return {path: resource.observable for path, resource in self.resources.items()}, auto
 
     def register(self, now: Instant) -> Registration:
-        """A full registration; it ends all observations, as LwM2M has it."""
+        """Return a full registration, which ends all observations, as in LwM2M."""
         self.registered, self.renewed_at = True, now
         self.forget_observations()
         return Registration(
@@ -229,12 +229,12 @@ class SimulatedDevice:
         )
 
     def forget_observations(self) -> None:
-        """Nothing is observed any more; auto-observable resources are none the less sent."""
+        """End all observations. Auto-observable resources are still sent."""
         for resource in self.resources.values():
             resource.observed = False
 
     def state(self, now: Instant) -> SimulatedState:
-        """The device as the simulator shows it."""
+        """Return the device as the simulator's routes return it."""
         return SimulatedState(
             id=self.device_id,
             endpoint_name=self.endpoint_name,
@@ -251,12 +251,12 @@ class SimulatedDevice:
         )
 
     def to_json(self) -> str:
-        """The device as a JSON document."""
+        """Serialize the device as a JSON document."""
         return _DOCUMENT.dump_json(self).decode()
 
     @classmethod
     def from_json(cls, document: str) -> SimulatedDevice:
-        """The device of a JSON document.
+        """Return the device of a JSON document.
 
         Raises:
             pydantic.ValidationError: The document is not one that :meth:`to_json` wrote.
@@ -270,14 +270,14 @@ _FIRST_ORDINAL = 0x015F0000
 _ADDED_ORDINAL = 0xFFFF
 
 
-def _identifier(seed: int, what: str, ordinal: int) -> str:
-    """A device id. It begins with the ordinal, so that the directory, ordered by id, lists devices as they came."""
-    digest = hashlib.blake2b(f"{seed}/{what}".encode(), digest_size=12).hexdigest()
+def _identifier(seed: int, name: str, ordinal: int) -> str:
+    """Return a device id. It begins with the ordinal, so devices ordered by id are in the order of their addition."""
+    digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=12).hexdigest()
     return f"{_FIRST_ORDINAL + ordinal:08x}{digest}"
 
 
 def seeded_device(seed: int, index: int, now: Instant) -> SimulatedDevice:
-    """The simulated device number ``index`` (from 0) of a seed."""
+    """Return the simulated device number ``index`` (from 0) of a seed."""
     number, turn = divmod(index, len(KINDS))
     kind = KINDS[turn]
     device_id = _identifier(seed, f"seeded/{index}", index)
@@ -285,7 +285,7 @@ def seeded_device(seed: int, index: int, now: Instant) -> SimulatedDevice:
 
 
 def device_of_kind(kind: DeviceKind, device_id: str, endpoint_name: str, key: str, now: Instant) -> SimulatedDevice:
-    """A new device of a kind; ``key`` is what its models depend on."""
+    """Return a new device of a kind. Its models depend on ``key``."""
     device = SimulatedDevice(
         device_id=device_id,
         endpoint_name=endpoint_name,
@@ -303,11 +303,11 @@ def device_of_kind(kind: DeviceKind, device_id: str, endpoint_name: str, key: st
 
 
 def added_device_id(seed: int, endpoint_name: str) -> str:
-    """The id of a device the simulator adds."""
-    # The prefix is part of every such id since they exist; another one would give the same device another id.
+    """Return the id of a device that the simulator adds."""
+    # The prefix must stay, because another one would change the ids of existing devices.
     return _identifier(seed, f"bench/{endpoint_name}", _ADDED_ORDINAL)
 
 
 def added_resource(resource: SimulatedResource, now: Instant) -> RunningResource:
-    """A resource the simulator gives a device."""
+    """Return a resource that the simulator adds to a device."""
     return RunningResource(resource.value, now, **flags_of(resource))

@@ -1,4 +1,4 @@
-"""What simulated devices do, on their own account or when told to: their lock, their timers, their calls."""
+"""The actions of simulated devices, by themselves or on command: their lock, their timers, their calls."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ _WAIT_SECONDS = 30.0
 
 
 class SimulatorStore(Protocol):
-    """Where simulated devices are kept: device id -> JSON document."""
+    """The storage of simulated devices: JSON documents by device id."""
 
     def load(self) -> dict[str, str]:
-        """All documents."""
+        """Return all documents."""
         ...
 
     def last_observed(self) -> list[LastObserved]:
-        """What the service has heard of these devices: what it has not is to be sent once more."""
+        """Return the last values that the service received from the devices. Other values are sent again."""
         ...
 
     def save(self, documents: Mapping[str, str]) -> None:
-        """Put documents in line for the disk, before all that the simulator tells the service later; never blocks."""
+        """Queue documents to be stored before all later calls of the service. Never blocks."""
         ...
 
 
 class Outbox:
-    """Calls to the service, made one after another by one thread at a time.
+    """A queue of calls to the service, made one after another by one thread at a time.
 
-    Two threads that called the service by themselves could overtake each other, and the mirror would keep the older of
-    two values. So whoever comes first makes all calls that wait, while no lock is held.
+    Two threads that called the service directly could overtake each other, and the mirror would keep the older of two
+    values. So the first thread makes all waiting calls, without holding a lock.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Outbox:
         self._called = 0
 
     def add(self, calls: Iterable[Callable[[], object]]) -> int:
-        """Put calls at the end; gives the number of the last one, for :meth:`wait_until_called`."""
+        """Append calls. Return the number of the last one, for :meth:`wait_until_called`."""
         with self._changed:
             before = len(self._waiting)
             self._waiting.extend(calls)
@@ -65,7 +65,7 @@ class Outbox:
             return self._added
 
     def drain(self) -> None:
-        """Make the calls that wait, unless another thread is at it, or this one further up its stack."""
+        """Make the waiting calls, unless another thread or a caller of this method is doing so."""
         with self._changed:
             if self._drainer is not None:
                 return
@@ -74,7 +74,7 @@ class Outbox:
             try:
                 call()
             except Exception:
-                _log.exception("the service failed to take what a simulated device told it")
+                _log.exception("the service failed to process a message of a simulated device")
             except BaseException:
                 self._stop_draining()
                 raise
@@ -93,36 +93,36 @@ class Outbox:
             self._drainer = None
 
     def wait_until_called(self, number: int) -> None:
-        """Wait, at most half a minute, until another thread has made this call; the one that drains never waits."""
+        """Wait at most half a minute until another thread has made this call. The draining thread never waits."""
         with self._changed:
             if self._drainer == threading.get_ident():
                 return
             if not self._changed.wait_for(lambda: self._called >= number, _WAIT_SECONDS):
-                _log.warning("the service did not take what a simulated device told it within %s s", _WAIT_SECONDS)
+                _log.warning("the service did not process the messages of simulated devices within %s s", _WAIT_SECONDS)
 
 
 @dataclass(slots=True)
 class Turn:
-    """What is decided at one instant: devices to store, devices whose next timer may be another one, things to tell."""
+    """The decisions of one instant: devices to store, devices whose timer may change, and calls of the service."""
 
     now: Instant
     unsaved: dict[str, SimulatedDevice] = field(default_factory=dict)
-    touched: dict[str, RunningDevice] = field(default_factory=dict)
+    changed: dict[str, RunningDevice] = field(default_factory=dict)
     calls: list[Callable[[], object]] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
 
-    def touch(self, running: RunningDevice) -> None:
-        """The device's next timer is to be looked after."""
-        self.touched[running.device.device_id] = running
+    def mark_changed(self, running: RunningDevice) -> None:
+        """Mark a device whose timer may change."""
+        self.changed[running.device.device_id] = running
 
     def save(self, running: RunningDevice) -> None:
-        """The device is to be stored."""
-        self.touch(running)
+        """Mark a device to be stored."""
+        self.mark_changed(running)
         self.unsaved[running.device.device_id] = running.device
 
 
 class SimulatedFleet:
-    """The devices while they run. Everything is called inside a turn, or, where nothing is decided, a look."""
+    """The running devices. All methods are called within a :meth:`turn`, or for reading only within :meth:`reading`."""
 
     def __init__(self, *, events: DeviceService, store: SimulatorStore, clock: Clock) -> None:
         self.running: dict[str, RunningDevice] = {}
@@ -135,22 +135,22 @@ class SimulatedFleet:
 
     @contextmanager
     def reading(self) -> Iterator[Instant]:
-        """Look inside, under the lock; gives the present instant."""
+        """Hold the lock for reading. Yields the present instant."""
         with self._lock:
             yield self._clock.now()
 
     @contextmanager
     def turn(self, *, wait: bool = True) -> Iterator[Turn]:
-        """Decide inside, under the lock; afterwards what was decided is stored, and then told without the lock.
+        """Hold the lock for decisions. Afterwards store the devices, and call the service without the lock.
 
         Args:
-            wait: Whether to return only when all is told, also where another thread tells it. A thread of the service
-                must not wait so: the other thread may need it.
+            wait: Whether to wait until all calls are made, even by another thread. A thread of the service must not
+                wait, because the other thread may need it.
         """
         with self.reading() as now:
             turn = Turn(now)
             yield turn
-            for running in turn.touched.values():
+            for running in turn.changed.values():
                 self._arm(running, now)
             if turn.unsaved:
                 self._store.save({device_id: device.to_json() for device_id, device in turn.unsaved.items()})
@@ -162,12 +162,12 @@ class SimulatedFleet:
             self._outbox.wait_until_called(last_call)
 
     def adopt(self, device: SimulatedDevice) -> RunningDevice:
-        """Take a device in."""
+        """Add a device."""
         running = self.running[device.device_id] = RunningDevice(device)
         return running
 
     def retire(self) -> None:
-        """Let go of all devices: another process has them now."""
+        """Remove all devices, because another process runs them now."""
         with self._lock:
             for running in self.running.values():
                 running.in_flight.clear()
@@ -176,19 +176,19 @@ class SimulatedFleet:
                     running.timer = None
             self.running.clear()
 
-    def go_on(self, turn: Turn, running: RunningDevice) -> None:
-        """The device does what its rhythm says, if something of it is due."""
-        turn.touch(running)
+    def resume(self, turn: Turn, running: RunningDevice) -> None:
+        """Continue with a device: do everything that is due."""
+        turn.mark_changed(running)
         if running.connected:
             self._live(turn, running, contact=running.contact_due(turn.now))
 
     def come_online(self, turn: Turn, running: RunningDevice) -> None:
-        """The device is back: it makes contact, or registers again when its registration outlived its lifetime."""
+        """Let a device that is online again make contact, or register if its registration has expired."""
         if running.connected:
             self._live(turn, running, contact=True)
 
     def register(self, turn: Turn, running: RunningDevice) -> None:
-        """The device makes a full registration."""
+        """Make a full registration of the device."""
         registration = running.device.register(turn.now)
         running.wake(turn.now)
         turn.save(running)
@@ -196,7 +196,7 @@ class SimulatedFleet:
         self.report(turn, running)
 
     def update(self, turn: Turn, running: RunningDevice) -> None:
-        """The device updates its registration, with its structure if the service knows another one."""
+        """Update the registration of the device, with its resources if they have changed."""
         device = running.device
         device.renewed_at = turn.now
         resources = None if device.is_introduced() else device.introduce()
@@ -206,7 +206,7 @@ class SimulatedFleet:
         self.report(turn, running)
 
     def deregister(self, turn: Turn, running: RunningDevice) -> None:
-        """The device leaves."""
+        """Deregister the device."""
         running.device.registered = False
         running.device.forget_observations()
         turn.save(running)
@@ -214,41 +214,43 @@ class SimulatedFleet:
         self.drop_commands(turn, running)
 
     def report(self, turn: Turn, running: RunningDevice, only: str | None = None) -> None:
-        """The device sends what changed, of all resources or of one."""
-        turn.touch(running)
+        """Send the changed values of all resources, or of one."""
+        turn.mark_changed(running)
         if running.connected:
             turn.observations += running.report(turn.now, only)
 
     def drop_commands(self, turn: Turn, running: RunningDevice) -> None:
-        """The device loses the commands it has in hand."""
-        turn.calls += [partial(answer, DeviceResponse(Outcome.UNAVAILABLE)) for answer in running.in_flight.values()]
+        """Fail the commands that the device has not responded to."""
+        turn.calls += [
+            partial(on_response, DeviceResponse(Outcome.UNAVAILABLE)) for on_response in running.in_flight.values()
+        ]
         running.in_flight.clear()
 
     def receive(
-        self, turn: Turn, running: RunningDevice, command: DeviceCommand, answer: Callable[[DeviceResponse], None]
+        self, turn: Turn, running: RunningDevice, command: DeviceCommand, on_response: Callable[[DeviceResponse], None]
     ) -> None:
-        """A command reaches the device, which does it and answers when its latency has passed."""
+        """Let the device execute a command, and respond after its latency."""
         if running.device.latency_seconds == 0:
-            self._respond(turn, running, command, answer)
+            self._respond(turn, running, command, on_response)
             return
         number = next(self._command_numbers)
-        running.in_flight[number] = answer
+        running.in_flight[number] = on_response
         due_at = after_seconds(turn.now, running.device.latency_seconds)
         self._clock.call_at(due_at, partial(self._respond_late, running, number, command))
 
     def _respond_late(self, running: RunningDevice, number: int, command: DeviceCommand) -> None:
         with self.turn() as turn:
-            answer = running.in_flight.pop(number, None)
-            if answer is not None:
-                self._respond(turn, running, command, answer)
+            on_response = running.in_flight.pop(number, None)
+            if on_response is not None:
+                self._respond(turn, running, command, on_response)
 
     def _respond(
-        self, turn: Turn, running: RunningDevice, command: DeviceCommand, answer: Callable[[DeviceResponse], None]
+        self, turn: Turn, running: RunningDevice, command: DeviceCommand, on_response: Callable[[DeviceResponse], None]
     ) -> None:
         if running.device.answer == "silent":
             return
         response = respond(running.device, command, turn.now)
-        turn.calls.append(partial(answer, response))
+        turn.calls.append(partial(on_response, response))
         if response.outcome is Outcome.DONE and changes_device(command):
             if isinstance(command, Observe):
                 running.note_sent(command.path, turn.now)
@@ -261,7 +263,7 @@ class SimulatedFleet:
         turn.calls.append(partial(self._events.contact, running.device.device_id))
 
     def _live(self, turn: Turn, running: RunningDevice, *, contact: bool) -> None:
-        """The device does what is due; in queue mode it reports only when it is awake for something else."""
+        """Do what is due. In queue mode the device reports only together with a contact."""
         if running.device.lapsed(turn.now):
             self.register(turn, running)
             return
@@ -273,9 +275,9 @@ class SimulatedFleet:
             self.report(turn, running)
 
     def _arm(self, running: RunningDevice, now: Instant) -> None:
-        """See that the device's one timer comes no later than what is due next.
+        """Set the timer of a device to the next due instant, if it is not earlier.
 
-        An earlier timer stays: what it is for may be due at this very instant, and is not yet done.
+        An earlier timer stays, because its action may be due at this instant and not done yet.
         """
         due_at = running.next_due_at(now)
         timer = running.timer
@@ -290,4 +292,4 @@ class SimulatedFleet:
             if running.timer is None or running.timer.due_at != due_at:
                 return
             running.timer = None
-            self.go_on(turn, running)
+            self.resume(turn, running)

@@ -1,4 +1,4 @@
-"""The kinds of simulated devices: which resources each has, what may be written to them, how their values run."""
+"""The kinds of simulated devices: their resources, the values that may be written, and the models of values."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from mirror_server.extensions.simulator import models
 from mirror_server.extensions.simulator.models import Model
 
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?", re.ASCII)
-_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceRule:
     """One resource of a kind.
 
-    A resource with a ``model`` is measured every ``period_seconds``; another one begins with ``value``. ``accepts``
-    says which texts may be written; without it every one may. With a ``set_point``, the path of one, it is how warm a
-    room is, which comes after what is set there.
+    A resource with a ``model`` is measured every ``period_seconds``; others start with ``value``. ``accepts`` returns
+    whether a text may be written; without it any text may be. ``set_point`` is the path of the set-point that a room
+    temperature follows.
     """
 
     path: str
@@ -50,13 +50,13 @@ def is_switch_position(text: str) -> bool:
 
 
 def number_within(lowest: float, highest: float) -> Callable[[str], bool]:
-    """A check for decimal numbers of a range, both ends included."""
+    """Return a check for decimal numbers in a range, both ends included."""
     return lambda text: _NUMBER.fullmatch(text) is not None and lowest <= float(text) <= highest
 
 
-def whole_number_within(lowest: int, highest: int) -> Callable[[str], bool]:
-    """A check for whole numbers of a range, both ends included."""
-    return lambda text: _WHOLE_NUMBER.fullmatch(text) is not None and lowest <= int(text) <= highest
+def integer_within(lowest: int, highest: int) -> Callable[[str], bool]:
+    """Return a check for integers in a range, both ends included."""
+    return lambda text: _INTEGER.fullmatch(text) is not None and lowest <= int(text) <= highest
 
 
 def _measured(path: str, model: Model, period_seconds: int = 60) -> ResourceRule:
@@ -64,7 +64,7 @@ def _measured(path: str, model: Model, period_seconds: int = 60) -> ResourceRule
 
 
 def _unit(instance: str, unit: str) -> ResourceRule:
-    """The unit of an object instance's values, as the device tells it in resource 5701."""
+    """Return the rule of resource 5701, the unit of the values of an object instance."""
     return ResourceRule(f"{instance}/5701", unit, observable=True)
 
 
@@ -76,14 +76,14 @@ _BATTERY = _measured("/3/0/9", models.battery_level, 3600)
 def _kind(
     name: str, endpoint_type: str, model_number: str, *rules: ResourceRule, queue_mode: bool = False
 ) -> DeviceKind:
-    about = (
+    common_rules = (
         ResourceRule("/3/0/0", "Example Devices"),
         ResourceRule("/3/0/1", model_number),
         ResourceRule(SERIAL_NUMBER_PATH),
         ResourceRule("/3/0/3", "1.4.2"),
         ResourceRule("/3/0/4", executable=True),
     )
-    return DeviceKind(name, endpoint_type, queue_mode, {rule.path: rule for rule in (*about, *rules)})
+    return DeviceKind(name, endpoint_type, queue_mode, {rule.path: rule for rule in (*common_rules, *rules)})
 
 
 KINDS: tuple[DeviceKind, ...] = (
@@ -121,7 +121,7 @@ KINDS: tuple[DeviceKind, ...] = (
             model=models.lamp_dimmer,
             observable=True,
             writable=True,
-            accepts=whole_number_within(0, 100),
+            accepts=integer_within(0, 100),
         ),
         _measured("/3311/0/5852", models.lamp_on_seconds, 300),
     ),
@@ -154,6 +154,6 @@ KINDS: tuple[DeviceKind, ...] = (
         _unit("/3308/0", "Cel"),
     ),
 )
-"""Simulated devices are of these kinds in turn."""
+"""The kinds of simulated devices, used in turn."""
 
 KINDS_BY_NAME = {kind.name: kind for kind in KINDS}

@@ -1,4 +1,4 @@
-"""How measured values of simulated devices run over time: pure functions of a device's key, and an instant.
+"""The measured values of simulated devices over time: pure functions of a device's key, and an instant.
 
 Nothing is remembered between two calls: chance is a hash of the key, the name of the quantity and a step of time, so a
 simulator that is restarted goes on with the same curves. Days and hours are those of UTC.
@@ -14,13 +14,13 @@ from typing import NamedTuple, TypeAlias
 from mirror_server.core.instants import Instant
 
 Model: TypeAlias = Callable[[str, Instant], str]
-"""Gives, for a device's key and an instant, the value as the device would send it."""
+"""Returns the text of a value for a device's key and an instant."""
 
 _MINUTE = 60_000
 _HOUR = 60 * _MINUTE
 _DAY = 24 * _HOUR
 _FIRST_MONDAY = 18_267
-"""The day counters began to count: 2020-01-06, in days since 1970-01-01."""
+"""The first day of the counters: 2020-01-06, in days since 1970-01-01."""
 
 _POWER_PROFILE_WATTS = (2, 2, 2, 2, 2, 5, 40, 65, 30, 12, 12, 45, 70, 35, 12, 12, 15, 40, 90, 110, 95, 80, 45, 8)
 """Mean power of a plug in each hour of a day."""
@@ -30,7 +30,7 @@ _OPENING_WINDOW = 50 * _MINUTE
 _WORK_BEGINS = 8 * _HOUR
 
 _ROOM_SETTLES = 30 * _MINUTE
-"""The time in which a room goes 63 percent of the way to a new set-point."""
+"""The time in which a room covers 63 percent of the difference to a new set-point."""
 
 
 def draw(key: str, name: str, step: int = 0) -> float:
@@ -58,7 +58,7 @@ def _hour(at: Instant) -> float:
 
 
 def _daily(at: Instant) -> float:
-    """How warm the time of day is, from -1 before dawn (3:00) to 1 in the afternoon (15:00)."""
+    """Return the warmth of the time of day, from -1 before dawn (3:00) to 1 in the afternoon (15:00)."""
     return math.sin(2 * math.pi * (_hour(at) - 9) / 24)
 
 
@@ -137,7 +137,7 @@ def lamp_on(key: str, at: Instant) -> str:
 
 
 def lamp_on_seconds(key: str, at: Instant) -> str:
-    """How many seconds of this day the lamp has been on."""
+    """Return the seconds of this day that the lamp has been on."""
     begin_at, end_at = _lamp_on_from_to(key, at)
     return str(max(0, min(at, end_at) - begin_at) // 1000)
 
@@ -160,13 +160,13 @@ def plug_power(key: str, at: Instant) -> str:
 def plug_energy(key: str, at: Instant) -> str:
     """Watt hours since 2020-01-06; never less than before."""
     hour = int(_hour(at))
-    whole_days = (at // _DAY - _FIRST_MONDAY) * sum(_POWER_PROFILE_WATTS)
+    complete_days = (at // _DAY - _FIRST_MONDAY) * sum(_POWER_PROFILE_WATTS)
     today = sum(_POWER_PROFILE_WATTS[:hour]) + _POWER_PROFILE_WATTS[hour] * (at % _HOUR / _HOUR)
-    return f"{max(0.0, (whole_days + today) * _plug_scale(key)):.1f}"
+    return f"{max(0.0, (complete_days + today) * _plug_scale(key)):.1f}"
 
 
 def _window(at: Instant) -> int:
-    """Which of the day's windows for one opening an instant lies in: below 0 before work, 12 or more after it."""
+    """Return the index of the opening window of an instant: below 0 before work, 12 or more after it."""
     return (at % _DAY - _WORK_BEGINS) // _OPENING_WINDOW
 
 
@@ -191,7 +191,7 @@ def door_open(key: str, at: Instant) -> str:
 
 
 def door_openings(key: str, at: Instant) -> str:
-    """How many times the door was opened since 2020-01-06; never less than before."""
+    """Return the number of openings since 2020-01-06, which never decreases."""
     day = at // _DAY
     weeks, weekday = divmod(day - _FIRST_MONDAY, 7)
     count = _OPENINGS_A_DAY * (5 * weeks + min(weekday, 5))
@@ -215,7 +215,7 @@ def set_point(key: str, at: Instant) -> str:
 
 
 class Setting(NamedTuple):
-    """What a set-point was set to, when, and how warm the room was then."""
+    """A setting of a set-point: its value, its time, and the temperature of the room at that time."""
 
     celsius: float
     set_at: Instant
@@ -223,13 +223,13 @@ class Setting(NamedTuple):
 
 
 def room_celsius(key: str, at: Instant, setting: Setting | None) -> float:
-    """How warm a room is, but for the noise: it comes after the curve of :func:`set_point`, or after its setting.
+    """Return the temperature of a room without noise. It follows the curve of :func:`set_point`, or its setting.
 
-    The curve is reached within two hours, as is a setting, but for a fiftieth of the way.
+    It reaches the curve within two hours, and a setting except for a fiftieth of the difference.
     """
     if setting is None:
-        behind = [_set_point_celsius(key, at - minutes * _MINUTE) for minutes in (0, 20, 40, 60, 80, 100, 120)]
-        return sum(behind) / len(behind)
+        recent = [_set_point_celsius(key, at - minutes * _MINUTE) for minutes in (0, 20, 40, 60, 80, 100, 120)]
+        return sum(recent) / len(recent)
     left = math.exp(-max(0, at - setting.set_at) / _ROOM_SETTLES)
     return setting.celsius + (setting.room_celsius - setting.celsius) * left
 

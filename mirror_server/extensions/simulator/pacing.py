@@ -1,4 +1,4 @@
-"""Lets a manual clock pass by itself, besides being advanced."""
+"""Advances a manual clock continuously."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Pacing:
     """Advances the manual clock of the simulator every second, for as long as it runs.
 
     Args:
-        control: Whose clock it is.
-        pace: How many seconds of it pass in a second of real time; 0 lets it stand still.
+        control: The control of the clock.
+        pace: Seconds of the clock per second of real time; 0 to disable.
     """
 
     def __init__(self, control: SimulatorControl, pace: float) -> None:
@@ -51,5 +51,5 @@ class Pacing:
         try:
             self._control.run(lambda control: control.advance(seconds)).result()
         except (StorageFailed, ApiError):
-            # Told by whoever cannot store; time stands still until it can be stored again, and at its end for good.
+            # The writer logs the error. The clock stands still until changes can be stored, and forever at its end.
             return

@@ -1,4 +1,4 @@
-"""A simulated device while the simulator runs: when it is awake, what it sent last, what it is to do next."""
+"""A running simulated device: when it is awake, the last values it sent, and its next action."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AWAKE_SECONDS = 10
 
 
 class LastSent(NamedTuple):
-    """What the service last heard of a resource; ``text`` is ``None`` where it surely was another value."""
+    """The last value of a resource that the service received; ``text`` is ``None`` if it was surely another one."""
 
     text: str | None
     sent_at: Instant
@@ -25,20 +25,20 @@ class LastSent(NamedTuple):
 class RunningDevice:
     """The running side of one device.
 
-    Nothing of it is stored: after a restart the device learns what it sent from what the service heard. ``held`` are
-    changes that wait for their ``pmin``; ``timer`` is the one timer of the device's rhythms, ``in_flight`` who is to
-    hear of the commands the device has in hand.
+    It is not stored. After a restart it is restored from the values that the service received. ``delayed`` has paths
+    of changes that wait for ``pmin``. ``timer`` is the device's only timer. ``in_flight`` has the callbacks of
+    commands without a response.
     """
 
     device: SimulatedDevice
     sent: dict[str, LastSent] = field(default_factory=dict)
-    held: set[str] = field(default_factory=set)
+    delayed: set[str] = field(default_factory=set)
     timer: Timer | None = None
     in_flight: dict[int, Callable[[DeviceResponse], None]] = field(default_factory=dict)
 
     @property
     def connected(self) -> bool:
-        """Whether the device takes part at all, if only now and then."""
+        """Whether the device is online and registered, at least from time to time."""
         return self.device.online and self.device.registered
 
     def reachable(self, now: Instant) -> bool:
@@ -52,48 +52,48 @@ class RunningDevice:
 
     @property
     def contact_due_at(self) -> Instant:
-        """When a device in queue mode next makes contact."""
+        """The next contact of a device in queue mode."""
         return self.device.next_beat_after(self.device.awoken_at, CONTACT_SECONDS)
 
     def wake(self, now: Instant) -> None:
-        """The device speaks with the service: it is reachable for a while, and its next contact is the next beat."""
+        """Record a contact: the device is reachable for a while, and its next contact is one interval later."""
         self.device.awoken_at = now
 
     def contact_due(self, now: Instant) -> bool:
-        """Whether a device in queue mode is to make contact."""
+        """Whether the contact of a device in queue mode is due."""
         return self.device.queue_mode and now >= _counted(self.device.awoken_at, self.contact_due_at, now)
 
     def update_due(self, now: Instant) -> bool:
-        """Whether the registration is to be updated."""
+        """Whether the update of the registration is due."""
         return now >= _counted(self.device.renewed_at, self.device.update_due_at, now)
 
     def note_sent(self, path: str, now: Instant) -> None:
-        """The service knows the value of a resource as it is now."""
+        """Record that the service has the current value of a resource."""
         self.sent[path] = LastSent(self.device.reading(path, now).text, now)
-        self.held.discard(path)
+        self.delayed.discard(path)
 
     def note_baseline(self, now: Instant) -> None:
-        """A new device sends nothing until something changes. Source: specification 2.2, empty values at first."""
+        """Make a new device send nothing until a value changes. Source: specification 2.2, empty values at first."""
         for path, resource in self.device.resources.items():
             if resource.auto_observable:
                 resource.baseline_at = now
                 self.note_sent(path, now)
 
-    def recall(self, heard: Mapping[str, LastSent]) -> None:
-        """Learn what was sent from what the service heard of the resources; their baseline stands for the others."""
+    def recall(self, last_sent: Mapping[str, LastSent]) -> None:
+        """Restore the sent values from those that the service received. For other resources the baseline is used."""
         baseline = {
             path: LastSent(None, resource.baseline_at)
             for path, resource in self.device.resources.items()
             if resource.baseline_at is not None
         }
-        known = {path: sent for path, sent in heard.items() if path in self.device.resources}
+        known = {path: sent for path, sent in last_sent.items() if path in self.device.resources}
         for path, sent in (baseline | known).items():
             is_old = self.device.resources[path].value_at <= sent.sent_at
             text = self.device.reading(path, sent.sent_at).text if sent.text is None and is_old else sent.text
             self.sent[path] = LastSent(text, sent.sent_at)
 
     def report(self, now: Instant, only: str | None = None) -> list[Observation]:
-        """Take what is to be sent now, of all resources or of one."""
+        """Return the values that are due, of all resources or of one, and record them as sent."""
         observations = []
         for path in self.device.reported_paths():
             if only is None or path == only:
@@ -105,12 +105,12 @@ class RunningDevice:
 
     def _is_to_be_sent(self, path: str, text: str, now: Instant) -> bool:
         resource, sent = self.device.resources[path], self.sent.get(path)
-        self.held.discard(path)
+        self.delayed.discard(path)
         if sent is None:
             return True
         if now < _counted(sent.sent_at, after_seconds(sent.sent_at, resource.pmin_seconds), now):
             if text != sent.text:
-                self.held.add(path)
+                self.delayed.add(path)
             return False
         if text != sent.text or resource.pmax_seconds is None:
             return text != sent.text
@@ -120,7 +120,7 @@ class RunningDevice:
         return Observation(self.device.device_id, path, Content(reading.text.encode()), reading.measured_at)
 
     def next_due_at(self, now: Instant) -> Instant | None:
-        """When the device next has something to do on its own account; ``None`` while it is not connected."""
+        """Return the instant of the device's next action by itself; ``None`` while it is not connected."""
         if not self.connected:
             return None
         update_due_at = _counted(self.device.renewed_at, self.device.update_due_at, now)
@@ -135,7 +135,7 @@ class RunningDevice:
         dues: list[Instant] = []
         sent, rule = self.sent.get(path), self.device.modeled(path)
         earliest_at = _counted(sent.sent_at, after_seconds(sent.sent_at, resource.pmin_seconds), now) if sent else now
-        if path in self.held:
+        if path in self.delayed:
             dues.append(earliest_at)
         elif rule is not None:
             dues.append(max(earliest_at, self.device.next_beat_after(now, rule.period_seconds)))
@@ -145,8 +145,8 @@ class RunningDevice:
 
 
 def _counted(since: Instant, due_at: Instant, now: Instant) -> Instant:
-    """When something is due that is counted from an instant; at once where that is yet to come.
+    """Return when an action is due that is counted from an instant; at once if that instant is in the future.
 
-    The clock was ahead then and was set right: the device would do nothing before that time comes again.
+    The clock was ahead at that time and has been corrected. Otherwise the device would do nothing until then.
     """
     return due_at if since <= now else now

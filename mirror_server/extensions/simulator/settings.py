@@ -11,7 +11,7 @@ from mirror_server.config import SERVE, setting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatorSettings:
-    """How many simulated devices there are, and how their time passes."""
+    """The number of simulated devices, and the settings of their values and clock."""
 
     simulate: int | None = setting(
         None,

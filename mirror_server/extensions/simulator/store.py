@@ -13,13 +13,14 @@ from mirror_server.store.session import Session
 class LastObserved(NamedTuple):
     """The last observed value of a resource, and when the service received it.
 
-    If another value has been read since, ``text`` is ``None`` and ``heard_at`` is the device's time of the observation.
+    If another value has been read since, ``text`` is ``None``, and ``observed_at`` is the device's time of the
+    observation.
     """
 
     device_id: str
     path: str
     text: str | None
-    heard_at: Instant
+    observed_at: Instant
 
 
 class StoredSimulation:
@@ -35,7 +36,7 @@ class StoredSimulation:
             return dict(session.rows(statement))
 
     def last_observed(self) -> list[LastObserved]:
-        """Return what was last observed of each resource."""
+        """Return the last observed value of each resource."""
         with self._database.read() as session:
             rows = session.rows(
                 "SELECT r.device_id, path, CASE WHEN reported_origin <> 'read' THEN reported_value END,"
@@ -43,8 +44,8 @@ class StoredSimulation:
                 " FROM resources r JOIN simulated_devices s ON s.device_id = r.device_id WHERE changed_at IS NOT NULL"
             )
         return [
-            LastObserved(device_id, path, None if value is None else bytes(value).decode(errors="replace"), heard_at)
-            for device_id, path, value, heard_at in rows
+            LastObserved(device_id, path, None if value is None else bytes(value).decode(errors="replace"), observed_at)
+            for device_id, path, value, observed_at in rows
         ]
 
     def save(self, documents: Mapping[str, str]) -> None:
@@ -55,7 +56,7 @@ class StoredSimulation:
 
 
 def _save(session: Session, documents: Iterable[tuple[str, str]]) -> None:
-    """Store documents; of several of one device the last."""
+    """Store documents. If a device has several, the last one is stored."""
     session.run_many(
         "INSERT INTO simulated_devices (device_id, document) VALUES (?, ?)"
         " ON CONFLICT (device_id) DO UPDATE SET document = excluded.document",

@@ -30,28 +30,30 @@ T = TypeVar("T")
 
 PREFIX = "/sim/v1"
 _TIMEOUT_SECONDS = 600
-_DONE = ResponseSpec(204, "It has.")
+_DONE = ResponseSpec(204, "Done.")
 _CLOCK = json_of(SimulatorClock, "a clock that can be advanced")
 
 routes = Blueprint("simulator", __name__, url_prefix=PREFIX)
-"""The routes of the simulator; without simulated devices each is a 404 that says how to get some."""
+"""The routes of the simulator. Without simulated devices each is a 404 with the option that adds some."""
 
 
 @routes.get("/devices")
 @requires(Scope.ADMIN)
 @leader_only()
 @described(
-    "Simulator", ResponseSpec(200, "All of them.", json_of(SimulatorDeviceList, "one device")), is_extension=True
+    "Simulator",
+    ResponseSpec(200, "All simulated devices.", json_of(SimulatorDeviceList, "one device")),
+    is_extension=True,
 )
 def list_simulated_devices() -> Response:
-    """The simulated devices and their own values."""
+    """Return the simulated devices and their own values."""
     backend = _control().backend
 
     def read() -> Response:
         listed = [asdict(state) for state in backend.list_states()]
         return json_response({"object": "list", "data": listed})
 
-    return when_read(read, lambda answer: answer, is_long=True)
+    return when_read(read, lambda response: response, is_long=True)
 
 
 @routes.post("/devices")
@@ -59,7 +61,7 @@ def list_simulated_devices() -> Response:
 @leader_only()
 @described(
     "Simulator",
-    ResponseSpec(201, "It is there.", json_of(SimulatorDeviceAdded, "201")),
+    ResponseSpec(201, "The device was added.", json_of(SimulatorDeviceAdded, "201")),
     body=json_of(SimulatorNewDevice, "with resources", "a name alone"),
     errors=(409,),
     is_extension=True,
@@ -75,12 +77,12 @@ def add_simulated_device() -> Response:
 @leader_only()
 @described(
     "Simulator",
-    ResponseSpec(204, "It does."),
+    ResponseSpec(204, "Done."),
     body=json_of(SimulatorDevicePatch, "goes offline", "rejects", "takes its time"),
     is_extension=True,
 )
 def set_behavior(device_id: str) -> Response:
-    """How a simulated device behaves from now on."""
+    """Change how a simulated device behaves."""
     body = read_body(SimulatorDevicePatch)
     return _run(lambda control: control.set_behavior(device_id, body), lambda _: empty_response())
 
@@ -95,7 +97,7 @@ def set_behavior(device_id: str) -> Response:
     is_extension=True,
 )
 def put_simulated_resource(device_id: str, path: str) -> Response:
-    """The device changes its own value, or gets a new resource."""
+    """Change a value of the device, or add a resource."""
     resource_path, body = read_path(path), read_body(SimulatorResourceBody)
     return _run(lambda control: control.put_resource(device_id, resource_path, body), lambda _: empty_response())
 
@@ -105,7 +107,7 @@ def put_simulated_resource(device_id: str, path: str) -> Response:
 @leader_only()
 @described("Simulator", _DONE, is_extension=True)
 def delete_simulated_resource(device_id: str, path: str) -> Response:
-    """The device removes a resource; the mirror keeps it."""
+    """Remove a resource of the device. The mirror keeps it."""
     resource_path = read_path(path)
     return _run(lambda control: control.backend.remove_resource(device_id, resource_path), lambda _: empty_response())
 
@@ -115,7 +117,7 @@ def delete_simulated_resource(device_id: str, path: str) -> Response:
 @leader_only()
 @described("Simulator", _DONE, is_extension=True)
 def register(device_id: str) -> Response:
-    """The device makes a full registration."""
+    """Make a full registration of the device."""
     return _run(lambda control: control.backend.register(device_id), lambda _: empty_response())
 
 
@@ -124,7 +126,7 @@ def register(device_id: str) -> Response:
 @leader_only()
 @described("Simulator", _DONE, is_extension=True)
 def update_registration(device_id: str) -> Response:
-    """The device updates its registration."""
+    """Update the registration of the device."""
     return _run(lambda control: control.backend.update(device_id), lambda _: empty_response())
 
 
@@ -133,7 +135,7 @@ def update_registration(device_id: str) -> Response:
 @leader_only()
 @described("Simulator", _DONE, is_extension=True)
 def deregister(device_id: str) -> Response:
-    """The device deregisters."""
+    """Deregister the device."""
     return _run(lambda control: control.backend.deregister(device_id), lambda _: empty_response())
 
 
@@ -142,7 +144,7 @@ def deregister(device_id: str) -> Response:
 @leader_only()
 @described("Simulator", ResponseSpec(200, "The clock.", _CLOCK), is_extension=True)
 def get_clock() -> Response:
-    """What time it is for the server."""
+    """Return the time of the server."""
     return json_response(_clock(_control()))
 
 
@@ -151,13 +153,13 @@ def get_clock() -> Response:
 @leader_only()
 @described(
     "Simulator",
-    ResponseSpec(200, "The clock afterwards, and all that became due is done.", _CLOCK),
+    ResponseSpec(200, "The clock after everything due is done.", _CLOCK),
     body=json_of(SimulatorAdvance, "an hour"),
     errors=(409,),
     is_extension=True,
 )
 def advance_clock() -> Response:
-    """Let time pass, where the clock is manual."""
+    """Advance a manual clock."""
     seconds = read_body(SimulatorAdvance).advance_seconds
     control = _control()
     return _run(lambda _: control.advance(seconds), lambda _: json_response(_clock(control)))
@@ -176,10 +178,10 @@ def _clock(control: SimulatorControl) -> dict[str, Any]:
 
 
 def _run(act: Callable[[SimulatorControl], T], render: Callable[[T], Response]) -> Response:
-    """Do something with the devices, and answer when all it caused is on disk."""
+    """Run an operation on the devices, and respond when all effects are on disk."""
 
     def expired() -> Response:
-        message = f"not done within {_TIMEOUT_SECONDS} s, and goes on; look at the devices before you repeat it, and"
+        message = f"not done within {_TIMEOUT_SECONDS} s, and continues; check the devices before you repeat it, and"
         raise ApiError(503, f"{message} advance the clock by less at a time")
 
     return Deferred(_control().run(act), _TIMEOUT_SECONDS, render=render, expired=expired)

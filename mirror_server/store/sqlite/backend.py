@@ -79,18 +79,20 @@ class _Reader(Session):
 
 
 class _Writer(Session):
-    """The session that writes, which knows whether what decides who hears of a resource was written by anybody."""
+    """The session that writes. It detects changes by any process that affect the subscribers of a resource."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(connection)
         self._writes = 0
         connection.create_function(_NOTE_WRITE, 0, self._note_write)
-        for number, what in enumerate(_DECIDING_WRITES):
-            connection.execute(f"CREATE TEMP TRIGGER deciding_{number} AFTER {what} BEGIN SELECT {_NOTE_WRITE}(); END")
+        for number, change in enumerate(_DECIDING_WRITES):
+            connection.execute(
+                f"CREATE TEMP TRIGGER deciding_{number} AFTER {change} BEGIN SELECT {_NOTE_WRITE}(); END"
+            )
 
     def subscribers_version(self) -> Hashable:
-        """See :class:`Session`; what this connection undid counts as written."""
-        # The number is that of what other connections committed, such as the commands of an operator.
+        """See :class:`Session`. Changes that this connection rolled back count too."""
+        # The number changes with commits of other connections, such as the commands of an operator.
         return self.scalar("PRAGMA data_version"), self._writes
 
     def _note_write(self) -> None:
@@ -101,9 +103,9 @@ class SqliteBackend:
     """A database in a file; see :class:`mirror_server.store.backend.Backend`.
 
     Args:
-        path: The file, which is made where there is none.
-        branches: What it is to have the newest schema of, the core first. Nothing is done to tables of others.
-        must_exist: Whether none is made.
+        path: The file, which is created if it does not exist.
+        branches: The branches to upgrade to their newest schema, the core first. Other tables stay unchanged.
+        must_exist: Whether a missing file is an error.
         keep_schema: Whether to keep the schema of an older version, for a copy.
 
     Raises:
@@ -123,7 +125,7 @@ class SqliteBackend:
         try:
             reject_other_name(path)
             with suppress(FileExistsError):
-                # SQLite fills it; nobody else may read it, nor the files SQLite puts beside it.
+                # Created before SQLite opens it: only the owner may read it and the files that SQLite adds.
                 path.touch(mode=0o600, exist_ok=False)
             _bring_to_newest_schema(path, branches, keep_schema=keep_schema)
             self._connection = self._connect()
@@ -139,7 +141,7 @@ class SqliteBackend:
     is_shared = False
     is_leader = True
 
-    def begin(self, conflict_keys: Collection[str] | None) -> None:  # noqa: ARG002 - one process writes, and one thread of it
+    def begin(self, conflict_keys: Collection[str] | None) -> None:  # noqa: ARG002 - there is one writing thread
         """See :class:`~mirror_server.store.backend.Backend`."""
         self._connection.execute("BEGIN IMMEDIATE")
         self._connection.execute("SAVEPOINT work")
@@ -183,7 +185,7 @@ class SqliteBackend:
 
     def version(self) -> Hashable:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        # Each connection counts for itself what others committed.
+        # The counter of each connection counts the commits of other connections.
         return self.query(lambda session: (id(session), session.scalar("PRAGMA data_version")))
 
     def query(self, statement: Callable[[Session], T]) -> T:
@@ -195,7 +197,7 @@ class SqliteBackend:
             self._idle_readers.append(session)
 
     def purge(self) -> bool:
-        """Bring everything into the database file and empty the log beside it, which still holds what was deleted."""
+        """Write everything to the database file and empty the write-ahead log, which still has deleted data."""
         with closing(self._connect()) as connection:
             is_busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         return not is_busy
@@ -214,7 +216,7 @@ class SqliteBackend:
         return is_served_by_name(self._path)
 
     def hurry(self) -> None:
-        """Nothing is waited for here."""
+        """Do nothing, because this backend never waits."""
 
     def close(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
@@ -223,7 +225,7 @@ class SqliteBackend:
         self._connection.close()
 
     def _take_reader(self) -> _Reader:
-        """A session that only reads, out of those that are idle; there are as many as read at once."""
+        """Return an idle session that only reads, or a new one. There is one for each concurrent reader."""
         try:
             return self._idle_readers.pop()
         except IndexError:
@@ -232,20 +234,20 @@ class SqliteBackend:
             return _Reader(connection)
 
     def _reject_other_file(self) -> None:
-        """Refuse to go on with a file that has lost its name: what is written there is gone when it is closed.
+        """Reject a file that has lost its name, because changes to it are lost when it is closed.
 
         Raises:
-            StorageFailed: It was removed, or another one is in its place, or that cannot be found out.
+            StorageFailed: It was removed or replaced, or that cannot be checked.
         """
         if self._file is not None and self._file != (found := identity_of(self._path)):
             happened, else_ = "removed", "restore a backup"
             if found is not None:
-                # Who put a copy there means it, and would start on it without telling readers that numbers are lost.
+                # It is probably a copy. Without mark-restored, readers would not notice lost numbers.
                 happened, else_ = (
                     "replaced by another one",
                     "restore a backup, or keep the other one by 'mark-restored'",
                 )
-            # Applications are told too, and are not to know where it is.
+            # Applications get this message too, and must not learn the path.
             raise StorageFailed(
                 f"cannot use its database, whose file was {happened} while it is served; its operator has to put the"
                 f" file back under its name, or to stop the server and {else_}"
@@ -259,18 +261,18 @@ class SqliteBackend:
         _keep_log(connection)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
-        # What is deleted may be personal data: overwritten, not only forgotten.
+        # Deleted data may be personal, so it is overwritten.
         connection.execute("PRAGMA secure_delete = ON")
         return connection
 
 
 def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_schema: bool) -> None:
-    """Make the schema in a new file, or change that of an older one; where others do so now, wait for them.
+    """Create the schema in a new file, or upgrade an older one. Wait for other processes that do the same.
 
-    Either is one transaction from the look at what is there, so that whatever interrupts it changes nothing.
+    One transaction checks the version and applies the changes, so an interruption changes nothing.
     """
     with closing(sqlite3.connect(path, isolation_level=None, timeout=schema.UPGRADE_SECONDS)) as connection:
-        # Going on with a file that is damaged would damage it more, and spoil the next backup.
+        # Using a damaged file would damage it more, and make the next backup unusable.
         if complaints := complaints_of(connection, "quick_check(1)"):
             raise DatabaseError(f"cannot open the database {path}: {complaints[0]}; {DAMAGED_CURE}")
         found = _versions(connection)
@@ -285,7 +287,7 @@ def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_sche
                 f"cannot use the database {path}: its tables are not a mirror's, so another program may have made it;"
                 " nothing was changed; name another file, or restore a backup"
             )
-        # A server that runs without an extension is not disturbed by its tables.
+        # Tables of an extension do not disturb a server that runs without it.
         if any(branch.name in found for branch in outdated) and is_served_elsewhere(path):
             raise DatabaseError(
                 f"the database {path} has the schema of an older version, whose server runs; stop that one first"
@@ -296,13 +298,13 @@ def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_sche
 
 
 def _versions(connection: sqlite3.Connection) -> dict[str, str]:
-    """The version that a file has of each branch."""
+    """Return the version of each branch in a file."""
     is_there = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = ?", (schema.TABLE,)).fetchone()[0]
     return dict(connection.execute(schema.VERSIONS).fetchall()) if is_there else {}
 
 
 def _run_script(connection: sqlite3.Connection, script: str) -> None:
-    """Execute statements in the transaction that is open, which sqlite3's own way to do so would end first."""
+    """Execute statements in the open transaction. ``executescript`` of sqlite3 would commit it first."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line
@@ -312,9 +314,9 @@ def _run_script(connection: sqlite3.Connection, script: str) -> None:
 
 
 def _keep_log(connection: sqlite3.Connection) -> None:
-    """Write changes to a log beside the file first.
+    """Use the write-ahead log.
 
-    For the change to that SQLite itself waits for readers, but not for a writer, who may be about to do the same.
+    For this change SQLite waits for readers, but not for a writer, which may be making the same change.
     """
     end_at = time.monotonic() + BUSY_SECONDS
     while True:
@@ -329,7 +331,7 @@ def _keep_log(connection: sqlite3.Connection) -> None:
 
 
 class SqliteLocation(Location):
-    """The file that a URL names."""
+    """The file of a URL."""
 
     is_file = True
 

@@ -1,4 +1,4 @@
-"""A SQLite file and the files beside it: who serves it, what is damaged, and copies of it."""
+"""A SQLite file and its companion files: the lock of its server, checks for damage, and copies."""
 
 from __future__ import annotations
 
@@ -51,36 +51,36 @@ _served_here: set[Path] = set()
 
 
 class ServingLock:
-    """Held from the start of a server to its end; the system lets go of it when the process dies.
+    """The lock of a server on its database. The operating system releases it when the process ends.
 
-    It is two locks. One is on a file beside the database's own, which only its owner may lock. The other one is on the
-    database's file, whatever it is called, so that it is the same for all its hard links; SQLite's own locks, of
-    another kind, go on beside it. Symbolic links are followed for both.
+    It consists of two locks. One is on a separate lock file, which only its owner may lock. The other one is on the
+    database file itself, so it is the same for all hard links of the file. SQLite's own locks are of another kind and
+    are not affected. Both locks follow symbolic links.
 
     Args:
-        database_path: The database's file, which is made where there is none.
+        database_path: The database file, which is created if it does not exist.
 
     Raises:
         AlreadyServed: Another process serves the database.
-        DatabaseError: The lock cannot be made.
+        DatabaseError: The lock cannot be created.
     """
 
     def __init__(self, database_path: Path) -> None:
         path = database_path.resolve()
         cure = "name a file in a folder you may write to"
         if not path.parent.is_dir():
-            # The lock would make the folder, which may be one nobody meant.
+            # The lock would create the folder, whose name may be mistyped.
             raise DatabaseError(f"cannot open the database {database_path}: there is no such folder; {cure}")
-        lock = _lock_beside(path)
+        lock = _named_lock(path)
         try:
-            with ExitStack() as held:
+            with ExitStack() as stack:
                 lock_file = Path(lock.lock_file)
-                # Whoever else could lock it could keep the server from starting.
+                # Any other user who could lock it could prevent the server from starting.
                 if lock_file.exists() and lock_file.stat().st_mode & 0o777 != _OWNER_ALONE:
                     lock_file.chmod(_OWNER_ALONE)
-                held.enter_context(lock)
-                held.callback(os.close, _lock_itself(path))
-                self._held = held.pop_all()
+                stack.enter_context(lock)
+                stack.callback(os.close, _file_lock(path))
+                self._locks = stack.pop_all()
         except Timeout:
             raise AlreadyServed(
                 f"another process serves the database {database_path}; stop that one first, or name another database"
@@ -88,16 +88,16 @@ class ServingLock:
         except OSError as error:
             raise DatabaseError(f"cannot open the database {database_path}: {error}; {cure}") from error
         _served_here.add(path)
-        self._held.callback(_served_here.discard, path)
+        self._locks.callback(_served_here.discard, path)
 
     def release(self) -> None:
-        """Let another process serve the database; it is to be closed before, as this ends SQLite's locks on it too."""
-        self._held.close()
+        """Release the lock. Close the database before, because this ends SQLite's own locks too."""
+        self._locks.close()
 
 
 def is_served_by_name(database_path: Path) -> bool:
-    """Whether a process, perhaps this one, serves the file under this name."""
-    lock = _lock_beside(database_path.resolve())
+    """Whether a process, possibly this one, serves the file under this name."""
+    lock = _named_lock(database_path.resolve())
     if not Path(lock.lock_file).exists():
         return False
     try:
@@ -113,18 +113,18 @@ def is_served_elsewhere(database_path: Path) -> bool:
 
 
 def reject_other_name(database_path: Path) -> None:
-    """Refuse a file that is used under another one of its names, hard links.
+    """Reject a file that is used under another one of its names, which are hard links.
 
-    SQLite keeps a log beside the file for each name: who writes by two of them damages the file.
+    SQLite keeps a log per name, so writes under two names damage the file.
 
     Raises:
-        DatabaseError: It is served by another name than this, or was, and the log in the same folder holds changes.
+        DatabaseError: It is served under another name, or was and the log of that name still has changes.
     """
     if not database_path.exists() or database_path.stat().st_nlink == 1:
         return
     if not is_served_by_name(database_path):
         try:
-            os.close(_lock_itself(database_path))
+            os.close(_file_lock(database_path))
         except Timeout:
             raise DatabaseError(
                 f"the database {database_path} is served under another name of the same file, a hard link; use that"
@@ -140,19 +140,19 @@ def reject_other_name(database_path: Path) -> None:
             )
 
 
-def _lock_beside(path: Path) -> FileLock:
-    # Whoever closes the server may be another thread than the one that opened it.
+def _named_lock(path: Path) -> FileLock:
+    # The thread that closes the server may not be the one that opened it.
     return FileLock(path.with_name(f"{path.name}.lock"), timeout=0, mode=_OWNER_ALONE, thread_local=False)
 
 
-def _lock_itself(path: Path) -> int:
-    """Lock the database's own file; gives the descriptor to close.
+def _file_lock(path: Path) -> int:
+    """Lock the database file itself. Return the descriptor to close.
 
     Raises:
         Timeout: Another process has locked it.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CREAT, _OWNER_ALONE)
-    # A lock of Windows would keep SQLite from the file.
+    # On Windows, a lock would prevent SQLite from opening the file.
     if sys.platform != "win32":
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -163,10 +163,10 @@ def _lock_itself(path: Path) -> int:
 
 
 def identity_of(path: Path) -> tuple[int, int] | None:
-    """Tells a file from all others, whatever its name; ``None`` where there is none.
+    """Return an identifier of a file that does not depend on its name; ``None`` if it does not exist.
 
     Raises:
-        StorageFailed: That cannot be found out.
+        StorageFailed: The file cannot be checked.
     """
     try:
         found = path.stat()
@@ -178,10 +178,10 @@ def identity_of(path: Path) -> tuple[int, int] | None:
 
 
 def damaged_tables(path: Path) -> list[Violation]:
-    """Find the tables that SQLite calls damaged; the file is only read.
+    """Return the tables that SQLite reports as damaged. The file is only read.
 
     Raises:
-        DatabaseError: It cannot be read at all, or is served under another name.
+        DatabaseError: The file cannot be read, or is served under another name.
     """
     reject_other_name(path)
     kind = "the file is damaged"
@@ -200,11 +200,11 @@ def damaged_tables(path: Path) -> list[Violation]:
         if code_of(error) not in _DAMAGED:
             raise unopened(path, error) from error
         found = {kind: [str(error)]}
-    return [Violation(each, len(told), told[:MOST_EXAMPLES]) for each, told in found.items() if told]
+    return [Violation(each, len(lines), lines[:MOST_EXAMPLES]) for each, lines in found.items() if lines]
 
 
 def complaints_of(connection: sqlite3.Connection, check: str) -> list[str]:
-    """Return what a check of SQLite finds wrong, one per line; it stops at a hundred."""
+    """Return the findings of a check of SQLite, one per line. SQLite stops after a hundred."""
     try:
         said = connection.execute(f"PRAGMA {check}").fetchall()
     except sqlite3.DatabaseError as error:
@@ -216,18 +216,18 @@ def complaints_of(connection: sqlite3.Connection, check: str) -> list[str]:
 
 
 def code_of(error: BaseException) -> int:
-    """The kind of an error of SQLite; 0 of any other."""
-    # The lowest byte is the kind of error, the others tell more of it.
+    """Return the kind of an SQLite error; 0 for any other error."""
+    # The lowest byte is the kind of error, the others are details.
     return getattr(error, "sqlite_errorcode", 0) & 0xFF if isinstance(error, sqlite3.Error) else 0
 
 
 def unopened(path: Path, error: sqlite3.Error | OSError) -> DatabaseError:
-    """The error for a file that cannot be opened."""
+    """Return the error for a file that cannot be opened."""
     return DatabaseError(f"cannot open the database {path}: {error}; {_cure(error)}")
 
 
 def _cure(error: sqlite3.Error | OSError) -> str:
-    """Say what to do about a file that cannot be opened; nothing was changed."""
+    """Return the cure for a file that cannot be opened. Nothing was changed."""
     if code_of(error) in _DAMAGED:
         return DAMAGED_CURE
     if code_of(error) in IN_USE:
@@ -258,7 +258,7 @@ def copy(source: Path, path: Path, branches: Sequence[Branch]) -> None:
 
 
 def copy_of(source: sqlite3.Connection, path: Path) -> None:
-    """Copy the database into a new file, which has its name only when it is whole."""
+    """Copy the database into a new file. The file gets its name when it is complete."""
     _reject_locked(path)
     try:
         descriptor, name = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".part", dir=path.parent)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirror_sdk.wire.directory import NOT_KEPT, Device
+from mirror_sdk.wire.directory import UNSUPPORTED_FIELDS, Device
 
 DEVICES = "/v3/devices"
 LAMP = {"name": "Lamp", "description": "by the window\nflickers", "custom_attributes": {"room": "B12", "Flügel": "ö"}}
@@ -80,7 +80,7 @@ def test_whole_device_may_be_sent_back(server, key, device, say):
     say(device, **LAMP)
     whole = server.call(key, "GET", f"{DEVICES}/{device}").json
     in_microseconds = {name: whole[name].replace("Z", "000Z") for name in ("created_at", "updated_at", "etag")}
-    nothing = dict.fromkeys(NOT_KEPT)
+    nothing = dict.fromkeys(UNSUPPORTED_FIELDS)
     assert say(device, **(whole | {"name": "Lantern"} | in_microseconds | nothing))["name"] == "Lantern"
 
 

@@ -1,4 +1,4 @@
-"""A server with simulated devices, and a simulator alone with a service that writes down what it hears."""
+"""A server with simulated devices, and a simulator with a service that records the calls it receives."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BEGIN_AT = from_datetime(datetime(2026, 11, 20, 12, 0, tzinfo=UTC))
 
 
 class SimulatorDiary(ServiceDiary):
-    """Beside the events the documents that were saved, and the values that were heard last."""
+    """The events, the saved documents, and the last received values."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
@@ -31,10 +31,10 @@ class SimulatorDiary(ServiceDiary):
 
     def observed(self, observations: Sequence[Observation]) -> Future[None]:
         for each in observations:
-            self.note_heard(each.device_id, each.path, each.content.payload.decode())
+            self.note_received(each.device_id, each.path, each.content.payload.decode())
         return super().observed(observations)
 
-    def note_heard(self, device_id: str, path: str, text: str) -> None:
+    def note_received(self, device_id: str, path: str, text: str) -> None:
         self.heard[device_id, path] = LastObserved(device_id, path, text, self._clock.now())
 
     def names(self) -> list[str]:
@@ -106,20 +106,20 @@ class World:
         return next(resource.value for resource in self.state(device_id).resources if resource.path == path)
 
     def send_all(self, device_id: str, command: DeviceCommand) -> list[DeviceResponse]:
-        """Send a command; the list grows by its answer when it comes."""
+        """Send a command, and append its response to the list when it comes."""
         answers: list[DeviceResponse] = []
 
         def take(answer: DeviceResponse) -> None:
             self.diary.write("answered", answer)
             if isinstance(command, Observe) and answer.content is not None:
-                self.diary.note_heard(device_id, command.path, answer.content.payload.decode())
+                self.diary.note_received(device_id, command.path, answer.content.payload.decode())
             answers.append(answer)
 
         self.simulator.send(device_id, command, take)
         return answers
 
     def send(self, device_id: str, command: DeviceCommand) -> DeviceResponse:
-        """Send a command that is answered at once."""
+        """Send a command with an immediate response."""
         (answer,) = self.send_all(device_id, command)
         return answer
 

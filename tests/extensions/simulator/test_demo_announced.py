@@ -17,7 +17,7 @@ class Others:
         return [f"Look at {url} with {key}"]
 
 
-def test_it_says_where_devices_and_clients_come_in_and_what_extensions_announce(tmp_path, monkeypatch, capsys):
+def test_demo_announces_addresses_and_lines_of_extensions(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(demo, "_demo_key", lambda *_: ("ak_1", None, None))
     with closing(Services(read_settings(database_url=f"sqlite:///{tmp_path}/demo.db"))) as services:
         services.extensions.add(Others())

@@ -1,4 +1,4 @@
-"""The key of a demo is kept beside its database, for its owner alone, and comes back only while it is good."""
+"""The key of a demo is stored next to its database, readable by its owner only, and used while it is valid."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ELSEWHERE = f"ak_0123456789abcdef_{'x' * 43}"
 
 
 class Demo:
-    """What a demo has: a database, a file of that name, and the key beside it."""
+    """A demo: its database, the file of the database, and the key file."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "mirror.db"
@@ -72,7 +72,7 @@ def test_the_second_start_has_the_key_of_the_first_one(demo, tmp_path):
     assert [path.name for path in tmp_path.iterdir() if "key" in path.name] == ["mirror.db.key"]
 
 
-def test_its_file_is_for_its_owner_alone_whatever_the_umask(demo):
+def test_key_file_is_private_for_every_umask(demo):
     before = os.umask(0)
     try:
         demo.start()
@@ -81,7 +81,7 @@ def test_its_file_is_for_its_owner_alone_whatever_the_umask(demo):
     assert stat.S_IMODE(demo.file.stat().st_mode) == 0o600
 
 
-def test_a_new_database_takes_over_the_key_that_is_there(demo, tmp_path):
+def test_new_database_adopts_existing_key(demo, tmp_path):
     key = demo.start().key
     (tmp_path / "other").mkdir()
     other = Demo(tmp_path / "other")
@@ -91,14 +91,14 @@ def test_a_new_database_takes_over_the_key_that_is_there(demo, tmp_path):
     other.database.close()
 
 
-def test_a_file_that_was_removed_makes_the_key_anew_for_the_same_application(demo):
+def test_removed_key_file_renews_key_of_same_application(demo):
     old = demo.start().key
     demo.file.unlink()
     key = demo.start().key
     assert (app_of(key), demo.admits(old), demo.admits(key)) == (app_of(old), False, True)
 
 
-def test_a_key_that_was_revoked_stays_useless(demo):
+def test_revoked_key_stays_invalid(demo):
     revoked = demo.start().key
     assert demo.revoke(revoked)
     new = demo.start()
@@ -111,7 +111,7 @@ def test_a_key_that_was_revoked_stays_useless(demo):
     assert app_of(demo.start().key) not in map(app_of, (revoked, new.key))
 
 
-def test_a_key_that_was_renewed_is_renewed_again_and_what_the_operator_has_is_good_for_a_day(demo):
+def test_renewed_key_is_renewed_again_and_valid_for_a_day(demo):
     old = demo.start().key
     of_operator = keys.renew(demo.database, app_of(old), 0, NOW)
     new = demo.start()
@@ -137,14 +137,14 @@ def holding(content: str, mode: int = 0o600) -> Callable[[Path], None]:
         (holding("ak_short\n"), "does not hold the key"),
         (holding(f"{ELSEWHERE}\n{ELSEWHERE}"), "does not hold the key"),
         (holding("x" * 5000), "does not hold the key"),
-        (holding(f"{ELSEWHERE}\n", 0o640), "others may use it; if nobody has, chmod 600"),
+        (holding(f"{ELSEWHERE}\n", 0o640), "others may use it; if no one has, chmod 600"),
         (lambda path: path.symlink_to(path.with_name("mirror.db")), "it is a link; remove it"),
         (lambda path: path.symlink_to(path.with_name("nothing")), "it is a link; remove it"),
         (lambda path: os.mkfifo(path, 0o700), "it is not a file"),
         (lambda path: path.mkdir(0o700), "it is not a file"),
     ],
 )
-def test_what_is_no_file_with_a_key_for_its_owner_alone_is_refused_and_nothing_is_changed(demo, make, told):
+def test_untrusted_key_file_is_rejected_and_unchanged(demo, make, told):
     make(demo.file)
     before = demo.file.lstat()
     with pytest.raises(KeyFileError, match=told) as error_response:
@@ -156,13 +156,13 @@ def test_what_is_no_file_with_a_key_for_its_owner_alone_is_refused_and_nothing_i
 
 
 @given(st.integers(0, 0o777), st.booleans())
-def test_only_a_file_of_this_user_that_nobody_else_may_use_is_trusted(mode, is_own):
+def test_only_private_file_of_this_user_is_trusted(mode, is_own):
     owner = os.geteuid() + (not is_own)
     status = os.stat_result([stat.S_IFREG | mode, 0, 0, 1, owner, 0, 0, 0, 0, 0])
     assert (distrusted(status) == "") == (is_own and mode & 0o077 == 0)
 
 
-def test_a_key_that_cannot_be_kept_is_good_and_the_next_start_is_told_of(demo, tmp_path):
+def test_key_that_cannot_be_stored_is_valid_with_warning(demo, tmp_path):
     # No name of a file is that long, with the ending of the part of it.
     path = tmp_path / ("x" * 248)
     key, note, problem = stored_key(demo.database, path, NOW)
@@ -170,7 +170,7 @@ def test_a_key_that_cannot_be_kept_is_good_and_the_next_start_is_told_of(demo, t
     assert re.search("cannot keep the key in .*the next start makes another", problem)
 
 
-def test_a_link_to_the_database_has_the_key_of_the_database(demo, tmp_path):
+def test_link_to_database_has_same_key(demo, tmp_path):
     key = demo.start().key
     link = tmp_path / "linked.db"
     link.symlink_to(demo.path)

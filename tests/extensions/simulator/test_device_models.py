@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mirror_server.core.instants import from_datetime
 from mirror_server.extensions.simulator import models
-from mirror_server.extensions.simulator.kinds import KINDS, number_within, whole_number_within
+from mirror_server.extensions.simulator.kinds import KINDS, integer_within, number_within
 
 _MINUTE = 60_000
 _DAY = 24 * 60 * _MINUTE
@@ -50,7 +50,7 @@ def test_a_model_is_a_pure_function_whose_text_is_a_plausible_number(model, key,
 
 @settings(max_examples=40)
 @given(key=keys, at=instants)
-def test_what_may_be_written_includes_what_is_measured(key, at):
+def test_writable_values_include_measured_values(key, at):
     rules = [rule for kind in KINDS for rule in kind.rules.values() if rule.model]
     assert {rule.model for rule in rules} == set(RANGES)
     assert all(rule.accepts(rule.model(key, at)) for rule in rules if rule.accepts)
@@ -85,19 +85,19 @@ def test_the_door_opens_twelve_times_on_a_working_day_and_not_at_the_weekend_as_
     assert set(states[saturday:]) == {"0"}
 
 
-def test_a_battery_falls_by_about_a_percent_in_nine_days():
+def test_battery_falls_by_one_percent_in_nine_days():
     levels = [int(models.battery_level("7/0", _FRIDAY + day * _DAY)) for day in range(30)]
     assert levels == sorted(levels, reverse=True)
     assert levels[0] - levels[-1] in {3, 4}
 
 
-def test_energy_is_what_the_power_sums_up_to():
+def test_energy_is_sum_of_power():
     used = float(models.plug_energy("7/3", _FRIDAY + _DAY)) - float(models.plug_energy("7/3", _FRIDAY))
     drawn = sum(_day_of(models.plug_power, "7/3", _MINUTE)) / 60
     assert used == pytest.approx(drawn, rel=0.03)
 
 
-def test_a_lamp_is_on_for_as_long_as_its_counter_says():
+def test_lamp_counter_matches_time_on():
     on_minutes = sum(_day_of(models.lamp_on, "7/2", _MINUTE))
     assert abs(float(models.lamp_on_seconds("7/2", _FRIDAY + _DAY - 1)) / 60 - on_minutes) <= 1
 
@@ -107,11 +107,11 @@ def test_devices_differ():
     assert first not in others
 
 
-def test_a_number_must_be_written_plainly_and_be_in_range():
+def test_number_must_be_plain_and_in_range():
     for text in ("", "abc", "nan", "inf", "1_0", " 20", "20 ", "٢٠", "4.9", "35.1", "2e1", "20."):
         assert not number_within(5, 35)(text)
     for whole in ("", "50.0", "-1", "101", "9" * 5000):
-        assert not whole_number_within(0, 100)(whole)
+        assert not integer_within(0, 100)(whole)
 
 
 def test_afternoons_are_warmer_than_nights_and_humidity_falls_as_it_gets_warmer():

@@ -1,4 +1,4 @@
-"""A manual clock stops before the year 9999, and all that ends later than now can still be told."""
+"""A manual clock stops before the year 9999, and later times are still valid."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def advance(server, key, seconds):
     return server.call(key, "POST", "/sim/v1/clock", json={"advance_seconds": seconds})
 
 
-def test_clock_stops_with_a_400_and_stays_where_it_is(late):
+def test_clock_stops_with_400_and_is_unchanged(late):
     key = late.key()
     for _ in range(2):
         refused = advance(late, key, 11 * DAY_SECONDS)
@@ -46,7 +46,7 @@ def test_clock_stops_with_a_400_and_stays_where_it_is(late):
     assert late.call(key, "GET", "/sim/v1/clock").json["now"] == LAST
 
 
-def test_times_after_the_end_of_the_clock_are_shown(late):
+def test_times_after_end_of_clock_are_returned(late):
     key = late.key()
     device_id = late.add_device(key, "sensor-1", queue_mode=True)
     assert advance(late, key, 10 * DAY_SECONDS - 0.001).status_code == 200
@@ -58,7 +58,7 @@ def test_times_after_the_end_of_the_clock_are_shown(late):
         assert late.call(key, "GET", path).status_code == 200
 
 
-def test_clock_that_runs_by_itself_stops_at_its_end(late, monkeypatch):
+def test_paced_clock_stops_at_its_end(late, monkeypatch):
     monkeypatch.setattr("mirror_server.extensions.simulator.pacing._TICK_SECONDS", 0)
     refusals = []
     run = late.services.part(SimulatorControl).run

@@ -27,7 +27,7 @@ def wait_until_it_passes(server):
     wait_until(lambda: server.now != began_at, "time to pass")
 
 
-def test_it_stands_still_while_nothing_can_be_stored_and_goes_on_afterwards(server, pacing, disk):
+def test_pacing_pauses_while_nothing_can_be_stored(server, pacing, disk):
     wait_until_it_passes(server)
     disk.break_down()
     server.services.part(SimulatorControl).run(lambda _: None).exception(60)
@@ -38,7 +38,7 @@ def test_it_stands_still_while_nothing_can_be_stored_and_goes_on_afterwards(serv
     wait_until_it_passes(server)
 
 
-def test_it_passes_no_more_when_it_is_closed(server, pacing):
+def test_closed_pacing_does_not_advance(server, pacing):
     wait_until_it_passes(server)
     pacing.close()
     stands_at = server.now

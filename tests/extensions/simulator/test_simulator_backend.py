@@ -11,7 +11,7 @@ from mirror_server.extensions.simulator.kinds import KINDS
 from mirror_server.store.resources import AnnouncedResource
 
 
-def test_ids_depend_on_seed_and_index_alone(new_world):
+def test_ids_depend_on_seed_and_index_only(new_world):
     def ids(seed: int, count: int, begin_at: int) -> dict[str, str]:
         world = new_world(seed, begin_at)
         world.simulator.start(count)
@@ -24,7 +24,7 @@ def test_ids_depend_on_seed_and_index_alone(new_world):
     assert len(set(many.values())) == 12
 
 
-def test_values_depend_on_seed_and_instant_alone(new_world):
+def test_values_depend_on_seed_and_instant_only(new_world):
     def states(count: int, seconds_before: int) -> list[SimulatedState]:
         world = new_world()
         world.advance(seconds_before)
@@ -36,7 +36,7 @@ def test_values_depend_on_seed_and_instant_alone(new_world):
     assert states(6, 5000) == states(12, 0)
 
 
-def test_an_added_device_registers_at_once_and_is_saved_before(world):
+def test_added_device_is_saved_before_it_registers(world):
     device_id = world.add("lamp", queue_mode=True, switch={"value": "1", "observable": True, "writable": True})
     introduced = (AnnouncedResource("/3311/0/5850"),)
     registration = Registration("lamp", "Test", True, 24 * 3600, introduced, "simulated", device_id)
@@ -48,7 +48,7 @@ def test_an_added_device_registers_at_once_and_is_saved_before(world):
     ]
 
 
-def test_a_seeded_device_passes_over_a_name_that_is_taken(world):
+def test_seeded_device_skips_used_name(world):
     added = world.add("thermometer-01")
     world.simulator.start(3)
     states = world.simulator.list_states()
@@ -56,7 +56,7 @@ def test_a_seeded_device_passes_over_a_name_that_is_taken(world):
     assert world.id_of("thermometer-01") == added
 
 
-def test_an_observed_value_that_the_device_changes_is_sent(world):
+def test_changed_observed_value_is_sent(world):
     device_id = world.add(temperature={"value": "20", "observable": True})
     world.simulator.set_value(device_id, TEMPERATURE, value="21")
     assert world.diary.observations() == []
@@ -69,7 +69,7 @@ def test_an_observed_value_that_the_device_changes_is_sent(world):
     assert observation.changed_at == world.clock.now()
 
 
-def test_an_offline_device_sends_its_change_when_it_is_back_with_the_time_of_the_change(world):
+def test_offline_device_sends_change_with_its_time_when_online_again(world):
     device_id = world.add(door={"value": "0", "auto_observable": True})
     world.simulator.set_behavior(device_id, online=False)
     world.simulator.set_value(device_id, DOOR, value="1")
@@ -87,7 +87,7 @@ def test_an_offline_device_sends_its_change_when_it_is_back_with_the_time_of_the
 
 
 @pytest.mark.parametrize(("hours", "made_up"), [(13, ["updated", "contact"]), (24, ["registered"])])
-def test_a_device_that_missed_its_update_makes_it_when_it_is_back(world, hours, made_up):
+def test_device_sends_missed_update_when_online_again(world, hours, made_up):
     device_id = world.add()
     world.simulator.set_behavior(device_id, online=False)
     world.advance(hours * 3600)
@@ -95,7 +95,7 @@ def test_a_device_that_missed_its_update_makes_it_when_it_is_back(world, hours, 
     assert world.diary.names() == ["registered", *made_up]
 
 
-def test_a_new_resource_is_learned_at_the_registration_update_and_sent_from_then_on(world):
+def test_new_resource_is_sent_after_registration_update(world):
     device_id = world.add(temperature={"value": "20", "observable": True})
     world.simulator.set_value(device_id, DOOR, value="1", auto_observable=True)
     assert world.diary.observations() == []
@@ -110,7 +110,7 @@ def test_a_new_resource_is_learned_at_the_registration_update_and_sent_from_then
     assert world.diary.all("updated")[-1] == (device_id, None)
 
 
-def test_a_removed_resource_is_gone_and_missing_in_the_next_update(world):
+def test_removed_resource_is_missing_in_next_update(world):
     device_id = world.add(temperature={"value": "20"}, switch={"value": "1"})
     world.simulator.remove_resource(device_id, TEMPERATURE)
     world.advance(12 * 3600)
@@ -120,7 +120,7 @@ def test_a_removed_resource_is_gone_and_missing_in_the_next_update(world):
     assert error_response.value.field == "path"
 
 
-def test_a_full_registration_ends_observations(world):
+def test_full_registration_ends_observations(world):
     device_id = world.add(temperature={"value": "20"}, door={"value": "0", "auto_observable": True})
     world.send(device_id, Observe(TEMPERATURE))
     world.simulator.register(device_id)
@@ -129,7 +129,7 @@ def test_a_full_registration_ends_observations(world):
     assert [o.path for o in world.diary.observations()] == [DOOR]
 
 
-def test_a_deregistered_device_is_gone_until_it_registers(world):
+def test_deregistered_device_is_unreachable_until_it_registers(world):
     device_id = world.add(temperature={"value": "20", "auto_observable": True}, queue_mode=True)
     world.simulator.deregister(device_id)
     assert world.diary.all("deregistered") == [device_id]
@@ -145,7 +145,7 @@ def test_a_deregistered_device_is_gone_until_it_registers(world):
     assert world.simulator.is_reachable(device_id)
 
 
-def test_seeded_devices_have_all_kinds_in_turn_and_register_with_their_structure(world):
+def test_seeded_devices_have_all_kinds_and_register_their_resources(world):
     world.simulator.start(14)
     names = {state.endpoint_name: state.endpoint_type for state in world.simulator.list_states()}
     assert len(names) == 14
@@ -160,7 +160,7 @@ def test_seeded_devices_have_all_kinds_in_turn_and_register_with_their_structure
     assert all({f"/3/0/{number}" for number in range(5)} <= {r.path for r in reg.resources} for reg in registrations)
 
 
-def test_a_sleeping_device_sends_what_the_simulator_changes_at_once_and_saves_it_before(world):
+def test_sleeping_device_saves_and_sends_controlled_change_at_once(world):
     device_id = world.add(queue_mode=True, door={"value": "0", "auto_observable": True})
     world.advance(60)
     begin = len(world.diary.entries)

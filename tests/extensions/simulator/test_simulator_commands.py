@@ -26,7 +26,7 @@ def light(world) -> str:
     return world.seeded("light-01")
 
 
-def test_a_read_gives_the_value_as_text(world):
+def test_read_returns_value_as_text(world):
     device_id = world.add(temperature={"value": "21.4"})
     for accept in (None, "text/plain", "text/plain; charset=utf-8", "*/*"):
         answer = world.send(device_id, Read(TEMPERATURE, accept))
@@ -41,21 +41,21 @@ def writable(world) -> str:
 
 
 @pytest.mark.parametrize("latency_seconds", [0, 2])
-def test_a_silent_device_never_answers(world, writable, latency_seconds):
+def test_silent_device_never_responds(world, writable, latency_seconds):
     world.simulator.set_behavior(writable, answer="silent", latency_seconds=latency_seconds)
     answers = world.send_all(writable, Write(TEMPERATURE, text("22")))
     world.advance(24 * 3600)
     assert (answers, world.value(writable, TEMPERATURE)) == ([], "21")
 
 
-def test_a_written_value_stays_and_is_no_longer_modeled(world, light):
+def test_written_value_replaces_model(world, light):
     assert world.send(light, Write(SWITCH, text("1"))).outcome is Outcome.DONE
     world.advance(20 * 3600)
     assert world.value(light, SWITCH) == "1"
     assert world.send(light, Read(SWITCH)).content == Content(b"1")
 
 
-def test_a_device_takes_only_values_that_are_right_for_the_resource(world, light):
+def test_device_rejects_invalid_values(world, light):
     for name, path, value, outcome in (
         ("light-01", SWITCH, "0", Outcome.DONE),
         ("light-01", SWITCH, "2", Outcome.BAD_VALUE),
@@ -79,7 +79,7 @@ def test_a_device_takes_only_values_that_are_right_for_the_resource(world, light
     assert outcome is Outcome.UNSUPPORTED_CONTENT_TYPE
 
 
-def test_a_resource_without_a_rule_takes_any_text(world):
+def test_resource_without_rule_accepts_any_text(world):
     device_id = world.add(temperature={"writable": True})
     for payload, content_type, outcome in (
         (b"any text", "text/plain", Outcome.DONE),
@@ -92,14 +92,14 @@ def test_a_resource_without_a_rule_takes_any_text(world):
         assert world.send(device_id, command).outcome is outcome, (payload, content_type)
 
 
-def test_a_resource_that_is_executable_is_executed_and_nothing_else(world, light):
+def test_executable_resource_can_only_be_executed(world, light):
     assert world.send(light, Execute(REBOOT, Content(b""))).outcome is Outcome.DONE
     others = [Read(REBOOT), Write(REBOOT, text("1")), WriteAttributes(REBOOT, "pmin=1"), Observe(REBOOT)]
     assert {world.send(light, command).outcome for command in others} == {Outcome.METHOD_NOT_ALLOWED}
     assert world.send(light, Execute(SWITCH, Content(b""))).outcome is Outcome.METHOD_NOT_ALLOWED
 
 
-def test_a_written_value_is_sent_to_who_observes_it_after_the_answer(world, light):
+def test_written_value_is_sent_to_observers_after_response(world, light):
     assert world.send(light, Observe(SWITCH)).content == Content(world.value(light, SWITCH).encode())
     world.send(light, Write(SWITCH, text("1")))
     world.send(light, Write(SWITCH, text("1")))
@@ -107,7 +107,7 @@ def test_a_written_value_is_sent_to_who_observes_it_after_the_answer(world, ligh
     assert world.diary.names()[-3:] == ["answered", "observed", "answered"]
 
 
-def test_notification_rules_are_taken(world):
+def test_notification_attributes_are_accepted(world):
     """A rule is checked against the one that is there."""
     taken = ("pmin=5", "pmax=5", "pmin=5&pmax=120", "pmin=0&pmax=1", "pmin=10&pmax=10")
     no_rules = "", "pmin", "pmin=", "pmin=-1", "pmin=1.5", "pmax=0", "pmin=5&pmax=4", "pmin=1&pmin=2", "gt=20", "pmin=٣"
@@ -118,7 +118,7 @@ def test_notification_rules_are_taken(world):
         assert world.send(device_id, WriteAttributes(TEMPERATURE, query)).outcome is Outcome.BAD_VALUE, query
 
 
-def test_an_answer_comes_as_much_later_as_the_latency_says(world, writable):
+def test_response_is_delayed_by_latency(world, writable):
     world.simulator.set_behavior(writable, latency_seconds=0.2)
     answers = world.send_all(writable, Write(TEMPERATURE, text("22")))
     world.advance(0.199)
@@ -128,7 +128,7 @@ def test_an_answer_comes_as_much_later_as_the_latency_says(world, writable):
 
 
 @pytest.mark.parametrize("leave", ["offline", "deregister"])
-def test_a_device_that_goes_loses_the_commands_it_had_in_hand(world, writable, leave):
+def test_device_that_leaves_loses_commands_in_flight(world, writable, leave):
     world.simulator.set_behavior(writable, latency_seconds=5)
     answers = world.send_all(writable, Write(TEMPERATURE, text("22")))
     if leave == "offline":
@@ -140,7 +140,7 @@ def test_a_device_that_goes_loses_the_commands_it_had_in_hand(world, writable, l
     assert (len(answers), world.value(writable, TEMPERATURE)) == (1, "21")
 
 
-def test_command_to_a_device_that_cannot_be_reached_is_not_sent(world):
+def test_command_to_unreachable_device_is_not_sent(world):
     device_id = world.add(temperature={})
     world.simulator.set_behavior(device_id, online=False)
     for unreachable in (device_id, "0" * 32):
@@ -148,7 +148,7 @@ def test_command_to_a_device_that_cannot_be_reached_is_not_sent(world):
         assert world.send(unreachable, Read(TEMPERATURE)).outcome is Outcome.NOT_SENT
 
 
-def test_what_a_command_changes_is_saved_before_it_is_answered(world, writable):
+def test_change_by_command_is_saved_before_response(world, writable):
     changing = Write(TEMPERATURE, text("22")), Observe(TEMPERATURE), WriteAttributes(TEMPERATURE, "pmin=9")
     for command in (*changing, Read(TEMPERATURE)):
         begin = len(world.diary.entries)
@@ -157,9 +157,7 @@ def test_what_a_command_changes_is_saved_before_it_is_answered(world, writable):
         assert [name for name, _, _ in world.diary.entries[begin:]][:2] == [*saved, "answered"], command
 
 
-def test_every_command_is_rejected_by_a_rejecting_device_and_finds_no_path_that_the_device_does_not_have(
-    world, writable
-):
+def test_rejecting_device_and_unknown_path_fail_for_every_command(world, writable):
     without = world.add("without resources")
     world.simulator.set_behavior(writable, answer="reject")
     for command in (

@@ -46,15 +46,15 @@ def device(server, key):
 
 @pytest.fixture
 def states(server, key):
-    def ask():
+    def read():
         body = server.call(key, "GET", DEVICES).json
         SimulatorDeviceList.model_validate(body, extra="forbid", strict=True)
         return {state["endpoint_name"]: state for state in body["data"]}
 
-    return ask
+    return read
 
 
-def test_added_device_is_registered_at_once_and_shown_as_it_was_given(server, key, states):
+def test_added_device_is_registered_and_returned_unchanged(server, key, states):
     body = {
         "endpoint_name": "sensor-1",
         "endpoint_type": "Sensor",
@@ -95,7 +95,7 @@ def test_invalid_device_is_400_and_not_added(server, key, device, states, refuse
     assert list(states()) == ["light-1"]
 
 
-def test_patch_changes_what_it_names_alone(server, key, device, states, refused):
+def test_patch_changes_only_named_fields(server, key, device, states, refused):
     before = states()["light-1"]
     for patch in [{"online": False}, {"answer": "reject"}, {"latency_seconds": 0.2}, {}, {"answer": "silent"}]:
         answer = server.call(key, "PATCH", f"{DEVICES}/{device}", json=patch)
@@ -118,7 +118,7 @@ def test_flags_change_with_or_without_a_value(server, key, device, states):
     assert states()["light-1"]["resources"] == [resource | {"value": "5", "observable": False, "executable": True}]
 
 
-def test_no_resource_becomes_one_to_execute_and_to_observe(server, key, device, states, refused):
+def test_executable_and_observable_resource_is_rejected(server, key, device, states, refused):
     server.set_value(key, device, "", "/3/0/4", executable=True)
     before = states()
     for path in ("/3/0/4", SWITCH, "/3/0/5"):
@@ -137,7 +137,7 @@ def test_invalid_resource_path_is_400_with_an_example(server, key, device, refus
     refused(server.call(key, "DELETE", f"{DEVICES}/{device}/resources{TEMPERATURE}"), 400, "path")
 
 
-def test_device_registers_updates_and_deregisters_unless_it_cannot(server, key, device, states, refused):
+def test_registration_update_and_deregistration(server, key, device, states, refused):
     url = f"{DEVICES}/{device}/registration"
     server.registration(key, device, "PUT")
     server.registration(key, device, "DELETE")
@@ -153,7 +153,7 @@ def test_device_registers_updates_and_deregisters_unless_it_cannot(server, key, 
     assert sorted(server.kinds(key)) == ["de-registrations", "reg-updates", "registrations", "registrations"]
 
 
-def test_response_of_the_simulator_comes_when_what_it_causes_is_on_disk(server, key, device):
+def test_response_waits_until_effects_are_on_disk(server, key, device):
     server.subscribe(key, device, SWITCH)
     busy = threading.Event()
     # As if the disk were slow.
@@ -166,7 +166,7 @@ def test_response_of_the_simulator_comes_when_what_it_causes_is_on_disk(server, 
     assert told[-1]["payload"] == "Nw=="
 
 
-def test_manual_clock_is_shown_and_advanced(server, key, refused):
+def test_manual_clock_is_returned_and_advanced(server, key, refused):
     shown = server.call(key, "GET", CLOCK).json
     SimulatorClock.model_validate(shown, extra="forbid")
     assert shown == {"now": "2026-01-05T08:00:00.000Z", "manual": True}
@@ -185,7 +185,7 @@ def test_system_clock_is_not_advanced(new_server, refused):
     assert live.call(key, "GET", CLOCK).json["manual"] is False
 
 
-def test_without_simulation_every_route_of_the_simulator_is_404_that_says_how_to_get_it(new_server, refused):
+def test_without_simulation_every_route_is_404_with_option(new_server, refused):
     plain = new_server()
     key = plain.key()
     bodies = {("POST", DEVICES): {"endpoint_name": "x"}, ("POST", CLOCK): {"advance_seconds": 1}}
@@ -199,7 +199,7 @@ def test_without_simulation_every_route_of_the_simulator_is_404_that_says_how_to
 
 
 @pytest.mark.parametrize("held", ["before", "after"])
-def test_change_of_a_device_that_is_not_stored_in_time_is_503(server, key, device, refused, monkeypatch, held):
+def test_change_not_stored_in_time_is_503(server, key, device, refused, monkeypatch, held):
     database, backend = server.services.database, server.services.part(SimulatorControl).backend
     go_on = threading.Event()
     set_value = backend.set_value
@@ -225,7 +225,7 @@ def send(server, key, route, device, **options):
     return server.call(key, method, path, **options)
 
 
-def test_the_tables_name_every_route_of_the_simulator(server):
+def test_tables_contain_every_route(server):
     there = {
         f"{method} {re.sub('<[^>]*>', '{}', rule.rule.replace('/<path:path>', SWITCH))}"
         for rule in server.app.url_map.iter_rules()
@@ -235,7 +235,7 @@ def test_the_tables_name_every_route_of_the_simulator(server):
     assert there == {*BODIES, *WITHOUT_BODY}
 
 
-def test_only_a_key_of_an_operator_plays_with_devices(server, key, device, refused):
+def test_routes_require_scope_admin(server, key, device, refused):
     plain = server.key(*(set(Scope) - {Scope.ADMIN}))
     for route in (*BODIES, *WITHOUT_BODY):
         refused(send(server, None, route, device), 401)
@@ -250,7 +250,7 @@ def test_unknown_device_is_404_with_its_name(server, key, refused):
             assert (told.reason, "nobody" in told.message) == ("DEVICE_NOT_FOUND", True)
 
 
-def test_unknown_member_is_400_with_its_place(server, key, device, states, refused):
+def test_unknown_member_is_400_with_its_path(server, key, device, states, refused):
     before = states()
     for route, body in BODIES.items():
         error = refused(send(server, key, route, device, json={**body, "surprise": 1}), 400, "surprise")
@@ -260,7 +260,7 @@ def test_unknown_member_is_400_with_its_place(server, key, device, states, refus
     assert states() == before
 
 
-def test_member_of_another_type_is_never_a_failure_of_the_server(server, key, device, refused):
+def test_member_of_wrong_type_is_400(server, key, device, refused):
     for (route, body), wrong in itertools.product(BODIES.items(), WRONG_TYPES):
         for name in body:
             answer = send(server, key, route, device, json={**body, name: wrong})
@@ -269,11 +269,11 @@ def test_member_of_another_type_is_never_a_failure_of_the_server(server, key, de
 
 
 @pytest.mark.anyio
-async def test_the_loop_answers_others_while_the_devices_are_listed(server, bridge, key, device):
+async def test_loop_serves_other_requests_while_devices_are_listed(server, bridge, key, device):
     await check_off_the_loop(server, bridge, key, DEVICES)
 
 
-def test_a_device_has_a_connection_while_the_server_simulates(server, key, device):
+def test_device_has_connection_while_simulated(server, key, device):
     def connection():
         backends = server.services.backends
         return backends.describe(device), backends.is_reachable(device)
@@ -284,7 +284,7 @@ def test_a_device_has_a_connection_while_the_server_simulates(server, key, devic
     assert connection() == (None, False)
 
 
-def test_a_change_of_a_device_is_503_while_nothing_can_be_stored(server, key, device, disk, states):
+def test_change_is_503_while_nothing_can_be_stored(server, key, device, disk, states):
     before = states()
     disk.break_down()
     answer = server.call(key, "PATCH", f"{DEVICES}/{device}", json={"online": False}, settled=False)
@@ -294,14 +294,14 @@ def test_a_change_of_a_device_is_503_while_nothing_can_be_stored(server, key, de
     assert server.call(key, "PATCH", f"{DEVICES}/{device}", json={"online": False}).status_code == 204
 
 
-def test_with_a_device_its_document_is_erased(server, device):
+def test_erasure_of_device_deletes_its_document(server, device):
     rows = server.services.database.write(
         lambda session: maintenance.erase_device(session, device, server.services.database.storages)
     )
     assert (rows["devices"], rows["simulated_devices"]) == (1, 1)
 
 
-def test_the_name_of_a_real_device_is_refused(server, key, refused):
+def test_name_of_real_device_is_rejected(server, key, refused):
     server.services.devices.registered(Registration("thermometer", "", False, 60, (), "lwm2m")).result(60)
     for _ in range(2):
         answer = server.call(key, "POST", DEVICES, json={"endpoint_name": "thermometer"})

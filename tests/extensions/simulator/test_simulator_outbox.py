@@ -17,7 +17,7 @@ def _run(*actions) -> None:
             done.result(WAIT_SECONDS)
 
 
-def test_calls_are_made_in_order_although_another_thread_added_them():
+def test_calls_of_several_threads_are_made_in_order():
     outbox, said = Outbox(), []
     calling, added = threading.Event(), threading.Event()
 
@@ -43,7 +43,7 @@ def test_calls_are_made_in_order_although_another_thread_added_them():
     assert said == ["first", "second"]
 
 
-def test_a_call_that_drains_the_outbox_does_not_wait_for_itself(caplog):
+def test_nested_drain_does_not_wait_for_itself(caplog):
     outbox, said = Outbox(), []
 
     def nested() -> None:
@@ -58,7 +58,7 @@ def test_a_call_that_drains_the_outbox_does_not_wait_for_itself(caplog):
     assert caplog.records == [], "a wait that takes too long is logged"
 
 
-def test_a_call_that_fails_is_logged_and_does_not_stop_the_others(caplog):
+def test_failing_call_is_logged_and_others_continue(caplog):
     outbox, said = Outbox(), []
     number = outbox.add([lambda: 1 / 0, lambda: said.append("next")])
     outbox.drain()
@@ -67,7 +67,7 @@ def test_a_call_that_fails_is_logged_and_does_not_stop_the_others(caplog):
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_the_last_value_the_service_hears_is_the_one_the_device_has(world):
+def test_last_value_of_service_is_that_of_device(world):
     device_id = world.add(temperature={"value": "start", "auto_observable": True})
 
     def change(name: str) -> None:
@@ -80,15 +80,15 @@ def test_the_last_value_the_service_hears_is_the_one_the_device_has(world):
     assert values[-1] == world.value(device_id, TEMPERATURE)
 
 
-def test_no_lock_is_held_while_the_service_is_told(world):
+def test_calls_of_service_are_made_without_lock(world):
     device_id = world.add(temperature={"value": "20"})
     outcomes = []
 
-    def ask_on_another_thread(contacted: str) -> None:
+    def read_on_another_thread(contacted: str) -> None:
         read = Read(TEMPERATURE), lambda answer: outcomes.append(answer.outcome)
         _run(lambda: world.simulator.send(contacted, *read), world.simulator.list_states)
 
-    world.diary.on_contact = ask_on_another_thread
+    world.diary.on_contact = read_on_another_thread
     world.simulator.set_behavior(device_id, online=False)
     world.simulator.set_behavior(device_id, online=True)
     assert outcomes == [Outcome.DONE]

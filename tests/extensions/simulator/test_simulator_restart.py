@@ -8,14 +8,14 @@ from resource_paths import DOOR, SWITCH, TEMPERATURE
 from mirror_server.devices.link import Content, Observe, Write, WriteAttributes
 
 
-def test_stored_devices_go_on_without_a_word(world):
+def test_stored_devices_continue_without_messages(world):
     world.simulator.start(6)
     world.restart(6, after_seconds=5)
     assert world.diary.names() == []
     assert all(world.simulator.is_reachable(state.id) for state in world.simulator.list_states())
 
 
-def test_a_device_that_sleeps_sleeps_on_until_its_next_contact(world):
+def test_sleeping_device_sleeps_until_next_contact(world):
     device_id = world.add(queue_mode=True, temperature={"value": "20"})
     world.advance(20 * 60)
     *_, last_at = world.diary.times("contact")
@@ -25,7 +25,7 @@ def test_a_device_that_sleeps_sleeps_on_until_its_next_contact(world):
     assert world.diary.times("contact") == [last_at + 15 * 60_000]
 
 
-def test_a_larger_count_adds_only_what_is_missing(world):
+def test_larger_count_adds_only_missing_devices(world):
     """Devices of the simulator count too."""
     world.simulator.start(5)
     world.add("lamp")
@@ -55,7 +55,7 @@ def test_offline_and_deregistered_devices_stay_as_they_were(world):
     assert (world.diary.names(), world.simulator.list_states()) == ([], before)
 
 
-def test_a_restarted_simulator_goes_on_with_the_same_curves(new_world):
+def test_restarted_simulator_continues_same_curves(new_world):
     """Also with another seed: each device keeps the one it was made with."""
 
     def run(restart: bool):
@@ -76,7 +76,7 @@ def test_a_restarted_simulator_goes_on_with_the_same_curves(new_world):
     assert run(restart=True) == (told, states)
 
 
-def test_a_restarted_device_sends_what_the_service_has_not_heard_and_nothing_else(world):
+def test_restarted_device_sends_only_values_the_service_has_not_received(world):
     device_id = world.add(temperature={"value": "20"}, door={"value": "1", "auto_observable": True})
     world.send(device_id, Observe(TEMPERATURE))
     world.simulator.set_value(device_id, TEMPERATURE, value="21")
@@ -93,14 +93,14 @@ def test_a_restarted_device_sends_what_the_service_has_not_heard_and_nothing_els
     assert (world.diary.values(TEMPERATURE), world.diary.values(DOOR)) == (["22"], ["1"])
 
 
-def test_a_value_that_was_read_after_it_was_heard_is_not_sent_again_and_one_that_only_was_read_is(world):
+def test_value_read_after_observation_is_not_sent_again(world):
     device_id = world.add(temperature={"value": "20"}, switch={"value": "0"})
     world.send(device_id, WriteAttributes(TEMPERATURE, "pmin=60"))
     for path in (TEMPERATURE, SWITCH):
         world.send(device_id, Observe(path))
     world.advance(10)
     world.simulator.set_value(device_id, TEMPERATURE, value="21")
-    # What a read brought since hides the value that was heard.
+    # A later read hides the observed value.
     world.diary.heard = {key: heard._replace(text=None) for key, heard in world.diary.heard.items()}
     world.restart(after_seconds=10)
     assert world.diary.names() == []
@@ -134,14 +134,14 @@ def test_the_registration_update_keeps_its_time(world):
     ("queue_mode", "hours", "made_up"),
     [(False, 11, []), (False, 13, ["updated"]), (False, 25, ["registered"]), (True, 1, ["contact"])],
 )
-def test_what_was_missed_is_made_up_for(world, queue_mode, hours, made_up):
+def test_missed_actions_are_done_after_restart(world, queue_mode, hours, made_up):
     device_id = world.add(queue_mode=queue_mode)
     world.restart(after_seconds=hours * 3600)
     assert world.diary.names() == made_up
     assert world.simulator.is_reachable(device_id)
 
 
-def test_a_structure_the_service_does_not_know_yet_is_still_told(world):
+def test_unregistered_resources_are_sent_after_restart(world):
     device_id = world.add()
     world.simulator.set_value(device_id, DOOR, value="1")
     world.restart()
@@ -150,7 +150,7 @@ def test_a_structure_the_service_does_not_know_yet_is_still_told(world):
     assert [resource.path for resource in resources] == [DOOR]
 
 
-def test_a_modeled_value_is_not_stored(world):
+def test_modeled_value_is_not_stored(world):
     station = world.seeded("weather-station-01", count=2)
     assert json.loads(world.shelf.documents[station])["resources"][TEMPERATURE]["value"] is None
     saved = world.diary.all("saved").count([station])
@@ -161,7 +161,7 @@ def test_a_modeled_value_is_not_stored(world):
 
 
 @pytest.mark.parametrize(("rules", "repeated"), [("pmin=60", []), ("pmin=60&pmax=600", ["21", "21"])])
-def test_clock_that_was_ahead_keeps_no_device_from_sending(world, rules, repeated):
+def test_clock_that_was_ahead_does_not_prevent_sending(world, rules, repeated):
     device_id = observed(world, rules)
     world.restart(after_seconds=-30 * 86_400)
     world.advance(700)
@@ -182,7 +182,7 @@ def observed(world, rules: str) -> str:
     return device_id
 
 
-def test_device_that_sleeps_makes_contact_though_the_clock_was_ahead(world):
+def test_sleeping_device_makes_contact_after_clock_was_ahead(world):
     device_id = world.add(queue_mode=True, temperature={"value": "20"})
     world.send(device_id, Observe(TEMPERATURE))
     world.restart(after_seconds=-30 * 86_400)
@@ -194,7 +194,7 @@ def test_device_that_sleeps_makes_contact_though_the_clock_was_ahead(world):
     assert len(world.diary.times("updated")) == 2
 
 
-def test_clock_that_is_set_back_while_devices_run_silences_none(world):
+def test_clock_set_back_does_not_silence_devices(world):
     device_id = observed(world, "pmin=60")
     world.clock._now -= 86_400_000
     world.simulator.set_value(device_id, TEMPERATURE, value="22")

@@ -35,7 +35,7 @@ def celsius(world, room) -> float:
     return float(world.value(room, TEMPERATURE))
 
 
-def test_a_room_warms_up_and_cools_down_again_when_it_is_undone(world, room):
+def test_room_warms_up_and_cools_down_after_undo(world, room):
     before, undone = celsius(world, room), world.value(room, SET_POINT)
     world.send(room, Observe(TEMPERATURE))
     write(world, room, "28.0")
@@ -78,7 +78,7 @@ def test_one_room_is_not_another(world):
 
 @settings(max_examples=40)
 @given(st.integers(0, 50), st.integers(0, 10 * 24 * 60))
-def test_a_room_nobody_touched_runs_as_ever(number, minutes):
+def test_room_without_setting_follows_model(number, minutes):
     device = seeded_device(7, THERMOSTAT + 6 * number, BEGIN_AT)
     reading = device.reading(TEMPERATURE, BEGIN_AT + minutes * MINUTE)
     assert reading.text == models.heated_temperature(device.key, reading.measured_at)
@@ -86,7 +86,7 @@ def test_a_room_nobody_touched_runs_as_ever(number, minutes):
 
 @settings(max_examples=40)
 @given(st.lists(st.tuples(numbers, st.integers(0, 4 * HOUR)), min_size=1, max_size=6))
-def test_a_room_is_always_between_where_it_was_and_its_set_point_and_never_jumps(steps):
+def test_room_stays_between_start_and_set_point(steps):
     device, now = seeded_device(7, THERMOSTAT, BEGIN_AT), BEGIN_AT
     for text, waits in steps:
         before = device.reading(TEMPERATURE, now)
@@ -100,7 +100,7 @@ def test_a_room_is_always_between_where_it_was_and_its_set_point_and_never_jumps
 
 
 @pytest.mark.parametrize("text", ["warm", "", "nan", "1" * 400, "99", None])
-def test_a_set_point_that_no_room_could_have_or_that_is_given_up_leaves_the_room_to_its_curve(world, room, text):
+def test_invalid_or_removed_set_point_leaves_room_to_model(world, room, text):
     untouched = SimulatedDevice.from_json(world.shelf.documents[room])
     if text is None:
         write(world, room, "30")

@@ -48,8 +48,8 @@ def test_full_buffer_keeps_the_newest_events_and_counts_dropped_ones():
     subscription = Subscription(lambda _: None, buffered=3)
     for number in range(10):
         subscription.put(number)
-    assert subscription.take() == ([7, 8, 9], 7)
-    assert subscription.take() == ([], 0)
+    assert subscription.drain() == ([7, 8, 9], 7)
+    assert subscription.drain() == ([], 0)
 
 
 def test_rejected_poller_is_a_problem_and_restarts_with_a_gap(mirror, seconds):
@@ -65,7 +65,7 @@ def test_rejected_poller_is_a_problem_and_restarts_with_a_gap(mirror, seconds):
         feed.tend()
         until(lambda: subscription._waiting)
         assert feed.problem is None
-        assert [event.kind for event in subscription.take()[0]] == [EventKind.GAP]
+        assert [event.kind for event in subscription.drain()[0]] == [EventKind.GAP]
         subscription.close()
 
 
@@ -138,5 +138,5 @@ def test_service_that_does_not_respond_is_a_problem_until_it_does(client, transp
         until(lambda: feed.problem)
         assert "cut" in str(feed.problem)
     until(lambda: feed.problem is None)
-    assert subscription.take() == ([], 0)
+    assert subscription.drain() == ([], 0)
     subscription.close()

@@ -17,7 +17,7 @@ from mirror_sdk.values import decode
 from mirror_sdk.widgets.models import earlier_events
 from mirror_sdk.widgets.models.lines import SILENT_RHYTHMS, Point, SeriesKey, broken_by_silence, thinned, within
 from mirror_sdk.widgets.models.time_window import Interval, TimeWindow
-from mirror_sdk.widgets.models.watcher_model import ROWS_SHOWN, SERIES_LISTED, SERIES_PLOTTED, WatcherModel, series_text
+from mirror_sdk.widgets.models.watcher_model import MAX_ROWS, SERIES_LISTED, SERIES_PLOTTED, WatcherModel, series_text
 
 
 def refuse(request):
@@ -49,7 +49,7 @@ def values(model):
 
 
 def joins(line):
-    return [point.is_joined for point in line.points]
+    return [point.is_connected for point in line.points]
 
 
 def test_a_thousand_events_a_second_keep_a_bounded_number_of_rows_and_points(seconds):
@@ -60,7 +60,7 @@ def test_a_thousand_events_a_second_keep_a_bounded_number_of_rows_and_points(sec
     assert model.rate == pytest.approx(1000)
     seconds.now += 20
     assert model.rate == 0
-    assert (model.total, len(model.frame), len(model.rows)) == (6000, 2000, ROWS_SHOWN)
+    assert (model.total, len(model.frame), len(model.rows)) == (6000, 2000, MAX_ROWS)
     assert values(model)[0] == "5999.0"
     (line,) = model.series
     assert len(thinned(line.points, POINTS)) <= POINTS
@@ -78,7 +78,7 @@ def test_losses_are_counted_and_displayed_until_cleared():
     model.note_overrun(7)
     assert "2 gaps, at least 5 lost" in model.counts_text
     assert list(model.frame["event"]) == ["gap", "observation", "gap", "gap"]
-    assert "7 came too fast and are missing here" in model.counts_text
+    assert "7 arrived too fast and were dropped" in model.counts_text
     model.clear()
     assert (model.rows, model.series, model.total, model.gaps, model.overrun, len(model.frame)) == ([], [], 0, 0, 0, 0)
 
@@ -95,13 +95,13 @@ def test_pause_freezes_the_view_and_loses_no_event():
     model.resume()
     assert values(model) == ["3.0", "2.0", "1.0"]
     # While it is paused the table has all that is kept.
-    model.receive(map(observation, range(3 * ROWS_SHOWN)))
-    assert len(model.rows) == ROWS_SHOWN
+    model.receive(map(observation, range(3 * MAX_ROWS)))
+    assert len(model.rows) == MAX_ROWS
     model.pause()
     model.receive([observation(9999)])
-    assert values(model) == [*(f"{number}.0" for number in reversed(range(3 * ROWS_SHOWN))), "3.0", "2.0", "1.0"]
+    assert values(model) == [*(f"{number}.0" for number in reversed(range(3 * MAX_ROWS))), "3.0", "2.0", "1.0"]
     model.resume()
-    assert (len(model.rows), values(model)[0]) == (ROWS_SHOWN, "9999.0")
+    assert (len(model.rows), values(model)[0]) == (MAX_ROWS, "9999.0")
 
 
 def test_a_row_has_both_clocks_and_keeps_its_number():
@@ -287,7 +287,7 @@ def test_log_and_live_events_join_without_a_hole_or_a_duplicate(client, simulato
     tell(simulator, sensor, 23)
     model.receive([next(live)])
     tell(simulator, sensor, 24)
-    assert "reading what the log still has" in model.counts_text
+    assert "reading earlier events" in model.counts_text
     later.make_all()
     assert values(model) == ["24.0", "23.0", "22.0", "21.0", "20.0"]
     model.receive([next(live)])
@@ -376,12 +376,12 @@ def test_a_line_is_broken_where_something_was_lost_and_where_its_device_left():
 def test_a_line_is_broken_where_it_was_silent_for_much_longer_than_usual():
     seconds = [0, 10, 20, 30, 40, 50, 60 + 10 * SILENT_RHYTHMS, 70 + 10 * SILENT_RHYTHMS]
     line = broken_by_silence(Point(START + timedelta(seconds=at), 1.0) for at in reversed(seconds))
-    assert [point.is_joined for point in line] == [True] * 6 + [False, True]
+    assert [point.is_connected for point in line] == [True] * 6 + [False, True]
     few = broken_by_silence(Point(START + timedelta(hours=at), 1.0) for at in (0, 1, 100))
-    assert all(point.is_joined for point in few)
+    assert all(point.is_connected for point in few)
     at_once = broken_by_silence(Point(START, float(number)) for number in range(20))
     assert [point.number for point in at_once] == list(range(20))
-    assert all(point.is_joined for point in at_once)
+    assert all(point.is_connected for point in at_once)
 
 
 def line_of(count, peak=None, broken=()):
@@ -395,7 +395,7 @@ def test_thinning_keeps_peaks_ends_and_breaks():
     assert max(point.number for point in kept) == 100
     assert (kept[0], kept[-1]) == (points[0], points[-1])
     assert [point.at for point in kept] == sorted(point.at for point in kept)
-    (broken,) = [point for point in kept if not point.is_joined]
+    (broken,) = [point for point in kept if not point.is_connected]
     assert abs((broken.at - START).total_seconds() - 5000) < 100
     assert thinned(points[:POINTS], POINTS) == points[:POINTS]
 

@@ -22,7 +22,7 @@ from mirror_sdk.widgets.models import explorer_model, fleet_model
 from mirror_sdk.widgets.models.lines import Point, Series, SeriesKey
 from mirror_sdk.widgets.models.status import Status
 from mirror_sdk.widgets.models.time_window import Interval
-from mirror_sdk.widgets.models.watcher_model import ROWS_SHOWN
+from mirror_sdk.widgets.models.watcher_model import MAX_ROWS
 from mirror_sdk.widgets.time_plot import POINTS_DRAWN, TimePlot, picture
 
 
@@ -139,7 +139,7 @@ def test_at_a_thousand_events_a_second_few_bounded_messages_are_sent(widget, sec
     assert rows == [250] * 40
     assert len(plots) <= 20
     assert 200 < max(len(trace.x or ()) for trace in watcher.plot.figure.data) <= POINTS_DRAWN
-    assert len(watcher.grid.rows) == ROWS_SHOWN
+    assert len(watcher.grid.rows) == MAX_ROWS
     assert "1,000.0 events/s · 10,000 events" in watcher.counts_view.value
     assert len(watcher.frame) == 3000
 
@@ -321,7 +321,7 @@ def test_widget_made_again_with_a_new_client_replaces_the_earlier_one(widget, mi
     first, watcher = widget(Explorer), widget(EventWatcher)
     second = widget(Explorer)
     assert (first.comm, watcher.comm is None) == (None, False)
-    widget(Explorer, keep_earlier=True)
+    widget(Explorer, keep_previous=True)
     assert second.comm is not None
 
 

@@ -208,16 +208,19 @@ def test_a_preview_displays_changes_and_rejected_writes_with_reasons(new_model, 
         ("light-0", Status.TO_WRITE.text),
         ("light-1", Status.SKIPPED.text),
         ("light-2", Status.SKIPPED.text),
-        ("sensor", Status.REFUSED.text),
-        ("f" * 32, Status.REFUSED.text),
+        ("sensor", Status.REJECTED.text),
+        ("f" * 32, Status.REJECTED.text),
     ]
     told = reasons(model)
     assert "has no resource" in told["sensor"]
     assert "no such device" in told["f" * 32]
     assert told["light-1"].startswith("it has this value, reported at 2026-")
     assert told["light-2"] == "the device is not registered"
-    assert [(row["before"], row["wanted"]) for row in model.rows[::4]] == [("10 %", "40 %"), ("no value yet", "40 %")]
-    assert model.status_text == "Preview: 1 to write, 2 skipped, 2 refused. Nothing was sent yet."
+    assert [(row["before"], row["requested"]) for row in model.rows[::4]] == [
+        ("10 %", "40 %"),
+        ("no value yet", "40 %"),
+    ]
+    assert model.status_text == "Preview: 1 to write, 2 skipped, 2 rejected. Nothing was sent yet."
     assert model.plan_title == "/3311/0/5851 · Light Control · Dimmer"
 
 
@@ -250,10 +253,10 @@ def test_sleeping_devices_are_counted_separately_and_their_responses_displayed(n
 def test_accepted_writes_are_displayed_before_rejected_ones(new_model, simulator, lights):
     sensors = [simulator.add_device(f"sensor-{number}") for number in range(4)]
     model = previewed(new_model([*sensors, *lights], limits=WriteLimits(canary=2)))
-    assert model.status_text.startswith("Preview: 3 to write, 4 refused.")
-    assert [row["status"] for row in model.rows] == [Status.TO_WRITE.text] * 3 + [Status.REFUSED.text] * 4
+    assert model.status_text.startswith("Preview: 3 to write, 4 rejected.")
+    assert [row["status"] for row in model.rows] == [Status.TO_WRITE.text] * 3 + [Status.REJECTED.text] * 4
     assert [row["device"] for row in model.rows if "goes first" in row["reason"]] == ["light-0", "light-1"]
-    model.show_only(Status.REFUSED)
+    model.show_only(Status.REJECTED)
     assert {row["device"][:6] for row in model.rows} == {"sensor"}
     assert model.counts[Status.TO_WRITE] == 3
     model.apply()
@@ -304,7 +307,7 @@ def test_an_outdated_preview_is_not_displayed(later_model, later):
     assert model.stage is Stage.CHECKING
     later.make(1)
     later.make()
-    assert model.rows[0]["wanted"] == "50 %"
+    assert model.rows[0]["requested"] == "50 %"
     assert model.can_apply
     model.preview()
     model.value.enter("41")
@@ -418,7 +421,7 @@ def test_undo_is_previewed_first_and_sent_by_apply(new_model, client, lights):
     model.preview_undo()
     assert model.is_undo
     assert model.plan_title == "Undo: /3311/0/5851 · Light Control · Dimmer"
-    assert {(row["before"], row["wanted"]) for row in model.rows} == {("40 %", "10 %")}
+    assert {(row["before"], row["requested"]) for row in model.rows} == {("40 %", "10 %")}
     assert client.read_value(lights[0], LEVEL) == 40
     model.preview_undo()
     assert (model.to_write, model.is_undo, model.can_apply) == (3, True, True)
@@ -428,7 +431,7 @@ def test_undo_is_previewed_first_and_sent_by_apply(new_model, client, lights):
     assert [client.read_value(device_id, LEVEL) for device_id in lights] == [10] * 3
     assert model.result["requested_num"].tolist() == [10.0] * 3
     model.preview_undo()
-    assert {row["wanted"] for row in model.rows} == {"40 %"}
+    assert {row["requested"] for row in model.rows} == {"40 %"}
     # When the input changes it is dropped.
     model.value.enter("77")
     assert not model.can_apply

@@ -64,7 +64,7 @@ def test_static_copy_has_the_plan_with_sent_writes_first(new_panel, simulator, l
     panel.field.fields[0].value = "40"
     panel.preview_button.click()
     told = panel.static_html()
-    assert "→ 3 to write, ⊘ 60 refused" in told
+    assert "→ 3 to write, ⊘ 60 rejected" in told
     assert "the first 50 of 63 rows" in told
     assert told.index("light-2") < told.index("sensor-00")
     assert "WritePanel, as of " in panel.to_html(tmp_path / "panel.html").read_text(encoding="utf-8")
@@ -97,7 +97,7 @@ def test_a_click_does_not_overtake_earlier_input(new_panel, lights):
     with panel._live.lock:
         panel.preview_button.click()
         panel.field.fields[0].value = "55"
-    until(lambda: {one["wanted"] for one in panel.plan_grid.rows} == {"55 %"})
+    until(lambda: {one["requested"] for one in panel.plan_grid.rows} == {"55 %"})
     assert not panel.apply_button.disabled
     with panel._live.lock:
         panel.apply_button.click()

@@ -33,7 +33,7 @@ from mirror_server.service import keys
 from mirror_server.service.commands import CommandSubmission
 from mirror_server.service.keys import Scope
 from mirror_server.store import logs, schema
-from mirror_server.store.backend import LOCATIONS, DatabaseError, shown
+from mirror_server.store.backend import LOCATIONS, DatabaseError, redacted
 from mirror_server.store.database import Database
 from mirror_server.views import serialize
 
@@ -191,7 +191,7 @@ def test_erase_prompts_first_and_reports_an_unknown_device(services, device_ids,
         ("UPDATE logs SET last_seq = 1", "beyond its last number"),
         ("UPDATE logs SET stored_bytes = stored_bytes + 1", "not the sum of its entries"),
         ("UPDATE logs SET position = 1000", "a position is beyond"),
-        ("DELETE FROM subscriptions", "no one is subscribed to it"),
+        ("DELETE FROM subscriptions", "is subscribed without a subscription"),
         ("DELETE FROM logs", "belongs to no log"),
         pytest.param("DELETE FROM devices", "a device that is not there", marks=pytest.mark.sqlite),
     ],
@@ -222,7 +222,7 @@ def test_newer_database_or_backup_is_rejected_with_a_cure(tmp_path, url, backup,
         f"was written by a newer version (its schema is 9999, and this version knows {branch.newest} at most);"
         " install the newer version"
     )
-    message = f"the database {shown(url).removeprefix('sqlite:///')} {newer}"
+    message = f"the database {redacted(url).removeprefix('sqlite:///')} {newer}"
     for command in (["check"], ["keys", "list"], ["backup", tmp_path / "another.db"]):
         assert_fails_in_one_line(url, *command, message=message)
     assert_fails(restored, "restore", backup, message=newer)
@@ -259,9 +259,9 @@ def test_displayed_url_has_no_password():
         "postgres://:secret@/db?host=/run",
         "postgresql:///db?user=me&password=secret&host=h",
     ):
-        assert "cret" not in shown(url)
+        assert "cret" not in redacted(url)
     for url in ("sqlite:///mirror.db", "postgresql://me@host/db", "postgresql:///db?host=/run"):
-        assert shown(url) == url
+        assert redacted(url) == url
 
 
 def test_erase_reports_unpurged_data_while_the_file_is_being_read(services, device_ids, tmp_path, url, monkeypatch):

@@ -19,7 +19,7 @@ from process_server import PATIENCE_SECONDS, ServerProcess, run_command, wait_fo
 from resource_paths import LEVEL, REBOOT, SWITCH
 
 from mirror_sdk import InvalidValue, parse_value
-from mirror_sdk._visible import shown_names, visible
+from mirror_sdk._visible import display_names, visible
 from mirror_sdk.object_table import lookup
 from mirror_sdk.values import LWM2M_TLV, decode, encode, plain_text
 from mirror_sdk.values.tlv import join_instances, write_tlv
@@ -562,7 +562,7 @@ def test_names_that_look_alike_are_told_apart_as_in_notebooks(visit: Visit) -> N
     visit.page.goto(visit.server.url)
     script = "devices => import('./page/show.js').then(m => Object.fromEntries(m.shownNames(devices)))"
     devices = [{"id": device_id, "endpoint_name": name} for device_id, name in names.items()]
-    assert visit.page.evaluate(script, devices) == shown_names(names)
+    assert visit.page.evaluate(script, devices) == display_names(names)
 
 
 TYPED = {

@@ -1,1 +1,1 @@
-"""The database: its connections, the lock of the leader, what processes ask of each other."""
+"""The database: its connections, the lock of the leader, and the calls between processes."""

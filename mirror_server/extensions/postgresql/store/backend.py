@@ -1,15 +1,15 @@
-"""The store on PostgreSQL. Transactions of several processes are open beside each other where none touches another's.
+"""The store on PostgreSQL. Transactions of several processes run concurrently if they have no conflict key in common.
 
-Each process puts all work that waits into one transaction. Where all of it says what it touches, the transaction shares
-the lock of writing with others that touch something else; otherwise it has that lock alone. So that no two wait for
-each other, all lock in this order:
+Each process puts all waiting work into one transaction. If all of the work declares conflict keys, the transaction
+shares the lock of writing with others that have different keys. Otherwise it has that lock exclusively. To prevent
+deadlocks, all transactions acquire locks in this order:
 
-1. the lock of writing, shared or alone;
-2. what is touched, by its number, all of it at the start;
-3. rows, all of what is touched;
-4. the lock of counting, for a moment within one statement.
+1. the lock of writing, shared or exclusive;
+2. the conflict keys, sorted by their numbers, all of them at the start;
+3. rows, all of them covered by the conflict keys;
+4. the lock of counting, briefly within one statement.
 
-Work that locks a row of what it cannot name has to be alone. Who reads waits for none of these.
+Work that locks a row that no conflict key covers has to be exclusive. Readers wait for none of these locks.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from mirror_server.extensions.postgresql.store.connection import (
     is_of_storage,
     opened,
     reason_of,
-    told,
+    storage_errors,
     unreachable,
 )
 from mirror_server.extensions.postgresql.store.election import PostgresElection
 from mirror_server.extensions.postgresql.store.statements import PostgresSession
 from mirror_server.store import schema
-from mirror_server.store.backend import DatabaseError, StorageFailed, Violation, shown
+from mirror_server.store.backend import DatabaseError, StorageFailed, Violation, redacted
 from mirror_server.store.schema import Branch
 from mirror_server.store.session import Cursor, Parameters, Row, Session
 
@@ -49,88 +49,88 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _SCHEMA_LOCK = 0x6D6972726F7202
-# The functions of migration 0002 take this one as well, and the other locks of a transaction that writes.
+# The functions of migration 0002 acquire this lock too, and the other locks of a writing transaction.
 _UNDER_WAY = 0x4D520000
-"""The upper half of a lock that tells a number of changes: its transaction, which holds it, takes larger ones."""
+"""The upper half of a lock whose lower part is a number of changes. Its transaction gets larger numbers only."""
 _MAX_CONFLICT_KEYS = 256
-"""The most locks of one transaction: PostgreSQL has room for 64 a connection, and more for one if others have few."""
+"""The maximum number of locks of a transaction. PostgreSQL has 64 per connection, shared by all connections."""
 
 _ALONE = "NULL"
-# In one message each: who waits for a transaction does not wait for the ways of its process to the database.
+# One message each, so that a waiting transaction does not also wait for round trips of other processes.
 _BEGIN = "BEGIN; SELECT begin_writing({conflict_keys})"
 _END = "SELECT end_writing('{process_id}', {group}, {now}, ARRAY[{payloads}]::text[]); COMMIT"
 _UNDO = "ROLLBACK; SELECT pg_advisory_unlock_all()"
 _BEGIN_READING = "BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ"
-_LOOK_FOR_NUMBERS = (
-    # A transaction lets go of its locks when all that begin to read see it, so these are asked for first. What is not
-    # under way yet takes larger numbers than the last that was given before.
-    "BEGIN; WITH seen AS MATERIALIZED (SELECT last_value AS given,"
+_FIND_NUMBERS = (
+    # A transaction releases its locks after its changes are visible, so the locks are read first. A transaction that
+    # starts later gets larger numbers than the last one at this moment.
+    "BEGIN; WITH numbers AS MATERIALIZED (SELECT last_value AS newest,"
     f" (SELECT min(((CAST(classid AS bigint) - {_UNDER_WAY}) << 32) + CAST(objid AS bigint)) FROM pg_locks"
     " WHERE locktype = 'advisory' AND granted AND objsubid = 1"
     " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-    # Names the number, so that it is read before the locks are.
+    # Refers to the number, so that it is read before the locks.
     f" AND CAST(classid AS bigint) BETWEEN {_UNDER_WAY} AND {_UNDER_WAY} + (1 << 21) + 0 * last_value"
-    ") AS behind FROM revision_numbers)"
-    " SELECT set_config('mirror.given', CAST(given AS text), false),"
-    " set_config('mirror.behind', CAST(least(given, behind) AS text), false) FROM seen; COMMIT"
+    ") AS running FROM revision_numbers)"
+    " SELECT set_config('mirror.newest', CAST(newest AS text), false),"
+    " set_config('mirror.complete', CAST(least(newest, running) AS text), false) FROM numbers; COMMIT"
 )
-# No crash takes back a number that is stored with a transaction. One that ended since the look counted further, maybe.
+# A number that is stored with a transaction survives a crash. A transaction that ended since may have a larger one.
 _BEGIN_READING_NUMBERS = (
-    f"{_LOOK_FOR_NUMBERS}; {_BEGIN_READING}; SELECT least(stored, CAST(current_setting('mirror.behind') AS bigint)),"
-    " stored <= CAST(current_setting('mirror.given') AS bigint)"
+    f"{_FIND_NUMBERS}; {_BEGIN_READING}; SELECT least(stored, CAST(current_setting('mirror.complete') AS bigint)),"
+    " stored <= CAST(current_setting('mirror.newest') AS bigint)"
     " FROM (SELECT coalesce(max(last_revision), 0) AS stored FROM processes) AS newest"
 )
 _BEGIN_AGAIN = f"ROLLBACK; {_BEGIN_READING_NUMBERS}"
-_MOST_LOOKS = 20
+_MAX_ATTEMPTS = 20
 
 _OLDEST_VERSION = 140_000
 _TYPES = {
     "INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT": "BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY",
-    # A number has up to 64 bits in SQLite too.
+    # SQLite has 64 bits too.
     "INTEGER": "BIGINT",
     "BLOB": "BYTEA",
-    # Sorted by its bytes, as SQLite does, whatever the language of the database.
+    # Sorted by bytes, as in SQLite, independent of the language of the database.
     "TEXT": 'TEXT COLLATE "C"',
     "WITHOUT ROWID": "",
 }
-"""What the columns and tables of migrations are in PostgreSQL."""
+"""The types of migrations, and their equivalents in PostgreSQL."""
 _SESSION = "SELECT current_setting('mirror.session', true)"
 _SESSION_CHECKS = 5
 _CONNECT_AGAIN_SECONDS = 0.5
 BUSY_SECONDS = 10
 _RETRY_SECONDS = 0.1
-_SEEN = (
+_IS_VISIBLE = (
     "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     " AND backend_type = 'client backend'"
     " AND greatest(age(backend_xmin), age(backend_xid)) > age(CAST(CAST(:now AS text) AS xid)))"
 )
 _LONGEST_PAYLOAD = 7900
 _LONGEST_MESSAGE = 1000
-# Where all is found by an index, a plan that was made while the tables were small holds when they have grown. Costs of
-# what has none are made up then, and would be reason enough to compile it.
-_LOOKING_OPTIONS = "SET enable_seqscan = off; SET jit = off"
-# A process that stands still in the middle of a transaction must not hold up all others for ever.
-_WRITING_OPTIONS = f"{_LOOKING_OPTIONS}; SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '15s'"
+# Plans with an index stay good while tables grow. Without sequential scans, the estimated costs of statements that need
+# one are so large that PostgreSQL would compile them, hence no JIT.
+_QUERY_OPTIONS = "SET enable_seqscan = off; SET jit = off"
+# A process that hangs in the middle of a transaction must not block all others forever.
+_WRITING_OPTIONS = f"{_QUERY_OPTIONS}; SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '15s'"
 
 
 class _WritingSession(PostgresSession):
-    """A session that writes, and sends messages to the other processes when its transaction is on disk."""
+    """A session that writes, and sends messages to the other processes with the commit."""
 
     def __init__(self, connection: PostgresBackend) -> None:
         super().__init__(connection)
         self.messages: dict[str, None] = {}
 
-    def publish(self, kind: str, what: str = "", *, here: Callable[[], None] | None = None) -> None:
-        """See :class:`Session`; messages of work that is undone do no harm."""
-        super().publish(kind, what, here=here)
-        message = f"{kind} {what}"
-        # An id that is that long, or has two lines, came from outside and names nothing.
+    def publish(self, kind: str, subject: str = "", *, here: Callable[[], None] | None = None) -> None:
+        """See :class:`Session`. Messages of work that is rolled back are sent too, and do no harm."""
+        super().publish(kind, subject, here=here)
+        message = f"{kind} {subject}"
+        # Such a long id, or one with several lines, came from a client and does not exist.
         if len(message.encode()) <= _LONGEST_MESSAGE and "\n" not in message:
             self.messages[message] = None
 
 
 class _ReadingSession(PostgresSession):
-    """A session that reads, and says so where the database cannot be reached any more."""
+    """A session that reads. Its errors say if the database cannot be reached any more."""
 
     def __init__(self, connection: PostgreSQLConnection, revision: int | None = None) -> None:
         super().__init__(connection)
@@ -140,27 +140,27 @@ class _ReadingSession(PostgresSession):
     def last_revision(self) -> int:
         """See :class:`Session`."""
         if self._revision is None:
-            raise RuntimeError("which changes it sees is known to a session only that was opened for that")
+            raise RuntimeError("last_revision() needs a session that was opened with with_revision=True")
         return self._revision
 
     def rows(self, statement: str, **parameters: Any) -> list[Row]:
         """See :class:`Session`."""
-        with told():
+        with storage_errors():
             return super().rows(statement, **parameters)
 
     def rows_of(self, statement: str, values: Sequence[Any]) -> list[Row]:
         """See :class:`Session`."""
-        with told():
+        with storage_errors():
             return super().rows_of(statement, values)
 
     def row(self, statement: str, **parameters: Any) -> Row | None:
         """See :class:`Session`."""
-        with told():
+        with storage_errors():
             return super().row(statement, **parameters)
 
     def each(self, statement: str, size: int, **parameters: Any) -> Iterator[list[Row]]:
         """See :class:`Session`."""
-        with told():
+        with storage_errors():
             yield from self._raw.each(statement, size, parameters)
 
 
@@ -168,11 +168,11 @@ class PostgresBackend:
     """A PostgreSQL database; see :class:`mirror_server.store.backend.Backend`.
 
     Args:
-        url: ``postgresql://user:password@host:port/name``, or whatever libpq takes.
-        branches: What it is to have the newest schema of, the core first. Nothing is done to tables of others.
+        url: ``postgresql://user:password@host:port/name``, or any other URL of libpq.
+        branches: The branches to upgrade to their newest schema, the core first. Other tables stay unchanged.
 
     Raises:
-        DatabaseError: The database cannot be reached, or is not for this user to write.
+        DatabaseError: The database cannot be reached, or the user may not write to it.
     """
 
     is_shared = True
@@ -190,15 +190,15 @@ class PostgresBackend:
         self._hurries = threading.Event()
         self._readers: set[PostgreSQLConnection] = set()
         self._idle_readers: list[PostgreSQLConnection] = []
-        self._idle_lookers: list[PostgreSQLConnection] = []
+        self._idle_query_connections: list[PostgreSQLConnection] = []
         self._connect_again_at = 0.0
 
     def execute(self, statement: str, parameters: Parameters = (), /) -> Cursor:
-        """Execute a statement of the thread that writes, on the connection it has at this moment."""
+        """Execute a statement of the writing thread, on its current connection."""
         return self._connection.execute(statement, parameters)
 
     def executemany(self, statement: str, parameters: Sequence[Sequence[Any]], /) -> Cursor:
-        """Execute a statement of the thread that writes, once for each set of parameters."""
+        """Execute a statement of the writing thread once for each set of parameters."""
         return self._connection.executemany(statement, parameters)
 
     def begin(self, conflict_keys: Collection[str] | None) -> None:
@@ -212,7 +212,7 @@ class PostgresBackend:
     def begin_work(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
         self._connection.run(self._mark_work)
-        # One way to the database and back instead of two: the mark is moved by the next part.
+        # One round trip instead of two: the next part moves the savepoint.
         self._mark_work = "RELEASE work; SAVEPOINT work"
 
     def undo_work(self) -> None:
@@ -257,17 +257,17 @@ class PostgresBackend:
         return self._on_reader(lambda connection: statement(_ReadingSession(connection)))
 
     def purge(self) -> bool:
-        """Free the room of what was deleted; what the server's log and backups still hold is the operator's."""
+        """Free the space of deleted data. The operator is responsible for the server's log and backups."""
         connection = PostgreSQLConnection(self._url)
         try:
-            is_unseen = self._wait_until_unseen(connection)
+            is_invisible = self._wait_until_invisible(connection)
             connection.run("VACUUM")
         finally:
             connection.close()
-        return is_unseen
+        return is_invisible
 
     def election(self) -> PostgresElection:
-        """Take part in the election of a leader; what until_stored is stored only while this process is the leader.
+        """Join the election of the leader. Work that is ``by_leader`` is then stored only while this process leads.
 
         Raises:
             DatabaseError: The database cannot be opened.
@@ -275,12 +275,16 @@ class PostgresBackend:
         self._election = PostgresElection(self._url, self.process_id)
         return self._election
 
-    def damage(self, session: Session) -> list[Violation]:  # noqa: ARG002 - other kinds look
-        """Nothing: PostgreSQL keeps to its foreign keys, and has pg_amcheck for its files."""
+    def damage(self, session: Session) -> list[Violation]:  # noqa: ARG002 - only other kinds read it
+        """Return nothing: PostgreSQL enforces foreign keys, and has pg_amcheck for its files."""
         return []
 
     def backup(self, path: Path) -> None:
-        """Refused: PostgreSQL has its own tools."""
+        """Raise an error, because PostgreSQL has its own tools.
+
+        Raises:
+            DatabaseError: Always.
+        """
         raise DatabaseError(f"cannot write {path}: use pg_dump for a PostgreSQL database, and pg_restore")
 
     def is_served(self) -> bool:
@@ -294,23 +298,23 @@ class PostgresBackend:
 
     def close(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        # Also those of answers that nobody has read to their end.
+        # Including those of unfinished responses.
         while self._readers:
             self._readers.pop().close()
         self._connection.close()
 
-    def _wait_until_unseen(self, connection: PostgreSQLConnection) -> bool:
-        """Wait until nobody sees any more what is deleted by now, which VACUUM has to leave; false if that is long."""
+    def _wait_until_invisible(self, connection: PostgreSQLConnection) -> bool:
+        """Wait until no transaction sees the deleted rows, which VACUUM could not remove. Return false on timeout."""
         (now,) = connection.execute("SELECT CAST(CAST(pg_current_xact_id() AS xid) AS text)").fetchone()
         end_at = time.monotonic() + BUSY_SECONDS
-        while connection.execute(_SEEN, {"now": now}).fetchone()[0]:
+        while connection.execute(_IS_VISIBLE, {"now": now}).fetchone()[0]:
             if time.monotonic() > end_at:
                 return False
             self._hurries.wait(_RETRY_SECONDS)
         return True
 
     def _begin(self, conflict_keys: str) -> str | None:
-        """Begin when those are done whom it has to wait for, on a new connection where the one of before is broken."""
+        """Begin a transaction, after those with common locks. Connect again if the connection is broken."""
         command = _BEGIN.format(conflict_keys=conflict_keys)
         try:
             found = self._connection.run(command)
@@ -322,14 +326,14 @@ class PostgresBackend:
         return None if found is None else found[0]
 
     def _was_committed(self) -> bool:
-        """Whether the transaction whose end was not answered is on disk; waits until PostgreSQL can tell."""
+        """Whether a transaction is on disk whose commit got no response. Wait until PostgreSQL is available."""
         while True:
             try:
-                # With the lock, the transaction is over, one way or the other.
+                # With the exclusive lock, the transaction has ended, with or without a commit.
                 self._begin(_ALONE)
                 return processes.last_group(self.writing, self.process_id) == self._group
             except (psycopg.Error, StorageFailed):
-                _log.debug("PostgreSQL cannot tell yet what it stored", exc_info=True)
+                _log.debug("PostgreSQL is not available yet", exc_info=True)
             finally:
                 with suppress(psycopg.Error):
                     self.undo()
@@ -341,34 +345,34 @@ class PostgresBackend:
         connection.run(_WRITING_OPTIONS)
         return connection
 
-    def _on_reader(self, ask: Callable[[PostgreSQLConnection], T]) -> T:
-        """What a single statement gives; connections that broke while they were idle are dropped."""
-        for connection in _taken(self._idle_lookers):
+    def _on_reader(self, run: Callable[[PostgreSQLConnection], T]) -> T:
+        """Run a single statement. Connections that broke while they were idle are dropped."""
+        for connection in _popped(self._idle_query_connections):
             with suppress(StorageFailed):
-                return self._response_on(connection, ask)
+                return self._response_on(connection, run)
         connection = self._new_reader()
         try:
-            connection.run(_LOOKING_OPTIONS)
+            connection.run(_QUERY_OPTIONS)
         except psycopg.Error as error:
             self._drop(connection)
             raise unreachable() from error
-        return self._response_on(connection, ask)
+        return self._response_on(connection, run)
 
-    def _response_on(self, connection: PostgreSQLConnection, ask: Callable[[PostgreSQLConnection], T]) -> T:
+    def _response_on(self, connection: PostgreSQLConnection, run: Callable[[PostgreSQLConnection], T]) -> T:
         try:
-            response = ask(connection)
+            response = run(connection)
         except StorageFailed:
             self._drop(connection)
             raise
         except Exception:
-            self._idle_lookers.append(connection)
+            self._idle_query_connections.append(connection)
             raise
-        self._idle_lookers.append(connection)
+        self._idle_query_connections.append(connection)
         return response
 
     def _begin_reading(self, command: str) -> tuple[PostgreSQLConnection, Row | None]:
-        """A connection in a transaction, and what its beginning found; those that broke while idle are dropped."""
-        for connection in _taken(self._idle_readers):
+        """Return a connection in a transaction, and the result of the begin. Drop connections that broke while idle."""
+        for connection in _popped(self._idle_readers):
             try:
                 return connection, connection.run(command)
             except psycopg.Error:
@@ -382,7 +386,7 @@ class PostgresBackend:
 
     def _new_reader(self) -> PostgreSQLConnection:
         if time.monotonic() < self._connect_again_at:
-            # The thread of the web server must not wait again and again for a database that is not there.
+            # The thread of the web server must not wait repeatedly for an unavailable database.
             raise unreachable()
         try:
             connection = PostgreSQLConnection(self._url)
@@ -405,22 +409,23 @@ class PostgresBackend:
         connection.close()
 
 
-def _taken(idle: list[PostgreSQLConnection]) -> Iterator[PostgreSQLConnection]:
-    """The connections that are idle, one after the other, until one of them serves."""
-    # Other threads take some too.
+def _popped(idle: list[PostgreSQLConnection]) -> Iterator[PostgreSQLConnection]:
+    """Remove and yield idle connections until the caller stops."""
+    # Other threads remove some too.
     with suppress(IndexError):
         while True:
             yield idle.pop()
 
 
 def _number_of(connection: PostgreSQLConnection, found: Row) -> int:
-    """The number up to which it sees all changes, where it can be had that of the newest one that it sees.
+    """Return the number up to which the transaction sees all changes.
 
-    It is smaller where a transaction ended between the two looks, and so it is looked again, a few times.
+    It should be the number of the newest visible change. It is smaller if another transaction ended between the two
+    reads, so they are repeated a few times.
     """
     number, is_newest = found
-    with told():
-        for _ in range(_MOST_LOOKS):
+    with storage_errors():
+        for _ in range(_MAX_ATTEMPTS):
             if is_newest:
                 break
             number, is_newest = connection.run(_BEGIN_AGAIN) or (number, True)
@@ -428,23 +433,25 @@ def _number_of(connection: PostgreSQLConnection, found: Row) -> int:
 
 
 def _version(connection: PostgreSQLConnection) -> Hashable:
-    with told():
+    with storage_errors():
         return connection.version()
 
 
 def _bring_to_newest_schema(url: str, branches: Sequence[Branch]) -> None:
-    """Make or change the schema where it is behind, in one transaction; where another process does so, wait for it."""
+    """Create or upgrade the schema in one transaction. Wait for another process that does the same."""
     connection = opened(url)
     try:
         if connection.server_version < _OLDEST_VERSION:
             raise DatabaseError(
-                f"cannot use the database {shown(url)}: PostgreSQL {_OLDEST_VERSION // 10_000} is needed"
+                f"cannot use the database {redacted(url)}: PostgreSQL {_OLDEST_VERSION // 10_000} is needed"
             )
         _check_sessions(connection, url)
-        if schema.outdated(shown(url), branches, _versions(connection)):
-            _upgrade(connection, shown(url), branches)
+        if schema.outdated(redacted(url), branches, _versions(connection)):
+            _upgrade(connection, redacted(url), branches)
     except psycopg.Error as error:
-        raise DatabaseError(f"cannot prepare the database {shown(url)}: {reason_of(error)}; {_cure(error)}") from error
+        raise DatabaseError(
+            f"cannot prepare the database {redacted(url)}: {reason_of(error)}; {_cure(error)}"
+        ) from error
     finally:
         connection.close()
 
@@ -452,11 +459,11 @@ def _bring_to_newest_schema(url: str, branches: Sequence[Branch]) -> None:
 def _check_sessions(connection: PostgreSQLConnection, url: str) -> None:
     """Check that each connection is a session of its own, which locks and LISTEN need.
 
-    A pooler in transaction mode gives a setting of one connection to another, or takes it away. Which of its own
-    connections it picks depends on what else it serves, so this is tried a few times.
+    With a pooler in transaction mode, a setting of one connection appears in another one, or is lost. Which of its
+    connections it selects depends on its load, so this is tried several times.
 
     Raises:
-        DatabaseError: A pooler does not keep them apart.
+        DatabaseError: A pooler shares sessions between connections.
     """
     other = opened(url)
     try:
@@ -468,7 +475,7 @@ def _check_sessions(connection: PostgreSQLConnection, url: str) -> None:
             other.run("ROLLBACK")
             if is_shared:
                 raise DatabaseError(
-                    f"cannot use the database {shown(url)} through a pooler in transaction mode, as PgBouncer's"
+                    f"cannot use the database {redacted(url)} through a pooler in transaction mode, as PgBouncer's"
                     " pool_mode = transaction: locks and LISTEN belong to a session; connect to PostgreSQL itself, or"
                     " set pool_mode = session"
                 )
@@ -477,15 +484,15 @@ def _check_sessions(connection: PostgreSQLConnection, url: str) -> None:
 
 
 def _versions(connection: PostgreSQLConnection) -> dict[str, str]:
-    """The version that the database has of each branch."""
+    """Return the version of each branch in the database."""
     is_there = connection.run(f"SELECT to_regclass('{schema.TABLE}') IS NOT NULL")
     return dict(connection.execute(schema.VERSIONS).fetchall()) if is_there == (True,) else {}
 
 
 def _upgrade(connection: PostgreSQLConnection, name: str, branches: Sequence[Branch]) -> None:
-    # Neither for another process nor for a table that is in use does it wait for ever.
+    # Do not wait forever for another process or a table that is in use.
     connection.run(f"SET lock_timeout = '{schema.UPGRADE_SECONDS * 1000:.0f}ms'")
-    # Processes that start together must not both change the schema.
+    # Processes that start simultaneously must not both change the schema.
     connection.run(f"SELECT pg_advisory_lock({_SCHEMA_LOCK})")
     connection.run("BEGIN")
     found = _versions(connection)
@@ -494,23 +501,23 @@ def _upgrade(connection: PostgreSQLConnection, name: str, branches: Sequence[Bra
 
 
 def _of_postgresql(script: str) -> str:
-    """The statements of a migration, which are written for SQLite, for PostgreSQL."""
+    """Convert the statements of a migration, which are for SQLite, to PostgreSQL."""
     for of_sqlite, of_postgresql in _TYPES.items():
         script = re.sub(rf"\b{of_sqlite}\b", of_postgresql, script)
     return script
 
 
 def _cure(error: psycopg.Error) -> str:
-    """What to do about a database whose schema could not be changed; nothing was."""
+    """Return the cure for a schema that could not be changed. Nothing was changed."""
     if isinstance(error, errors.InsufficientPrivilege):
-        return "its user must be allowed to make tables in it"
+        return "its user must be allowed to create tables in it"
     if isinstance(error, errors.LockNotAvailable):
         return "another process uses it; stop all processes of the earlier version, and start again"
     return "nothing was changed; see PostgreSQL's log, and start again"
 
 
 def _locks_of(conflict_keys: Collection[str] | None) -> str:
-    """The numbers of the locks of what is touched, in an order that all keep to; or that it has to be alone."""
+    """Return the sorted numbers of the locks of conflict keys, or :data:`_ALONE`."""
     numbers = () if conflict_keys is None else sorted({zlib.crc32(each.encode()) - 2**31 for each in conflict_keys})
     if conflict_keys is None or len(numbers) > _MAX_CONFLICT_KEYS:
         return _ALONE
@@ -518,7 +525,7 @@ def _locks_of(conflict_keys: Collection[str] | None) -> str:
 
 
 def _payloads(process_id: str, messages: Sequence[str]) -> Iterator[str]:
-    """The messages, in as few notifications as their length allows."""
+    """Yield the messages in as few notifications as possible."""
     lines, size = [process_id], len(process_id)
     for message in messages:
         added = 1 + len(message.encode())

@@ -1,4 +1,4 @@
-"""A connection to PostgreSQL that takes the statements of the store, and what its errors mean."""
+"""A connection to PostgreSQL that executes the statements of the store, and the classification of its errors."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from psycopg.types.array import ListBinaryDumper
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 from psycopg.types.string import StrBinaryDumper, StrDumper
 
-from mirror_server.store.backend import DatabaseError, StorageFailed, shown
+from mirror_server.store.backend import DatabaseError, StorageFailed, redacted
 from mirror_server.store.session import Cursor, Parameters, Row
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGresult
 
 CHANNEL = "mirror"
-"""The channel of NOTIFY by which the processes on a database send each other messages."""
+"""The NOTIFY channel of the messages between processes."""
 
 END = "end"
-"""The message by which a process that ends wakes itself."""
+"""The message with which an ending process wakes itself."""
 
 CONNECT_SECONDS = 5
 _VERSION = b"version"
 _VERSION_STATEMENT = b"SELECT pg_postmaster_start_time(), pg_current_snapshot()"
 _RECOVERED_STATEMENT = b"SELECT pg_stat_get_bgwriter_stat_reset_time()"
-"""When the server recovered last from a crash, after which it gives numbers of transactions that nobody stored anew."""
+"""The last recovery from a crash. Afterwards numbers of transactions that were not stored are used again."""
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]\w*)")
 _OPTIONS = {
     "autocommit": True,
     "connect_timeout": CONNECT_SECONDS,
     "application_name": "mirror-server",
-    # A machine that is gone is noticed within half a minute, not after two hours.
+    # An unreachable machine is noticed within half a minute, not after two hours.
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
@@ -47,21 +47,21 @@ _OPTIONS = {
 
 
 class _TextDumper(StrDumper):
-    """PostgreSQL has no NUL in texts; its picture stands for it."""
+    """Replaces NUL by its symbol, because texts of PostgreSQL cannot contain it."""
 
     def dump(self, obj: str) -> Any:
         return super().dump(_without_nul(obj))
 
 
 class _BinaryTextDumper(StrBinaryDumper):
-    """The same as it is, which needs no search for what is to be quoted where many stand in one array."""
+    """The same in binary format, which avoids quoting in large arrays."""
 
     def dump(self, obj: str) -> Any:
         return super().dump(_without_nul(obj))
 
 
 class PostgreSQLConnection:
-    """A connection that takes the statements of the store, with parameters written as ``:name`` or ``?``."""
+    """A connection that executes the statements of the store, with parameters like ``:name`` or ``?``."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -82,7 +82,7 @@ class PostgreSQLConnection:
         return self._raw.execute(_translated(statement), parameters, binary=True)
 
     def each(self, statement: str, size: int, parameters: Mapping[str, Any]) -> Iterator[list[Any]]:
-        """The rows of the result, ``size`` of them at a time; PostgreSQL holds the others."""
+        """Yield the rows of the result in batches. PostgreSQL keeps the other rows."""
         with self._raw.cursor(f"each_{next(self._numbers)}", binary=True) as cursor:
             cursor.execute(_translated(statement), parameters)
             while rows := cursor.fetchmany(size):
@@ -97,32 +97,32 @@ class PostgreSQLConnection:
         return cursor
 
     def quoted(self, text: str) -> str:
-        """A text as it stands in a command for :meth:`run`."""
+        """Quote a text for a command of :meth:`run`."""
         return Escaping(self._raw.pgconn).escape_literal(_without_nul(text).encode()).decode()
 
     def run(self, commands: str) -> Row | None:
-        """Execute commands that have no parameters, in one go; gives the first row of the last one's result."""
+        """Execute commands without parameters in one message. Return the first row of the last result."""
         cursor = self._raw.execute(commands.encode(), prepare=False)
         while cursor.nextset():
             pass
         return cursor.fetchone() if cursor.description else None
 
     def version(self) -> tuple[bytes | None, ...]:
-        """Which transactions of which server a statement would see now: the same for as long as none was committed.
+        """Return a token of the transactions that are visible now. It stays the same until the next commit.
 
-        It is asked for at nearly each request, so it is prepared here and read as it comes: by a cursor it took twice
-        as long, and four times the time of the processor.
+        Almost every request needs it, so the statement is prepared and its raw result is returned. With a cursor it
+        took twice the time, and four times the CPU time.
         """
         raw = self._raw.pgconn
         if self._recovered_at is None:
             _check(raw.prepare(_VERSION, _VERSION_STATEMENT), ExecStatus.COMMAND_OK)
-            # Once: no connection outlives a crash.
+            # Only once, because no connection survives a crash.
             self._recovered_at = _check(raw.exec_(_RECOVERED_STATEMENT), ExecStatus.TUPLES_OK).get_value(0, 0) or b""
-        told = _check(raw.exec_prepared(_VERSION, None, None, Format.BINARY), ExecStatus.TUPLES_OK)
-        return told.get_value(0, 0), self._recovered_at, told.get_value(0, 1)
+        storage_errors = _check(raw.exec_prepared(_VERSION, None, None, Format.BINARY), ExecStatus.TUPLES_OK)
+        return storage_errors.get_value(0, 0), self._recovered_at, storage_errors.get_value(0, 1)
 
     def notifications(self, seconds: float) -> Iterator[str]:
-        """What comes by NOTIFY, for so long."""
+        """Yield the payloads of NOTIFY for this time."""
         for notification in self._raw.notifies(timeout=seconds):
             yield notification.payload
 
@@ -143,23 +143,24 @@ class PostgreSQLConnection:
 
 
 def opened(url: str) -> PostgreSQLConnection:
-    """A connection at the start of a program.
+    """Open a connection at the start of a program.
 
     Raises:
-        DatabaseError: There is no such database, or it does not take this user.
+        DatabaseError: The database does not exist, or rejects this user.
     """
     try:
         return PostgreSQLConnection(url)
     except StorageFailed as error:
         # The driver may repeat the URL, with its password.
-        reason = reason_of(error).replace(url, shown(url))
+        reason = reason_of(error).replace(url, redacted(url))
         raise DatabaseError(
-            f"cannot open the database {shown(url)}: {reason}; check that PostgreSQL runs there and takes this user"
+            f"cannot open the database {redacted(url)}: {reason}; check that PostgreSQL runs there, and accepts this"
+            " user"
         ) from error
 
 
 def _check(result: PGresult, expected: ExecStatus) -> PGresult:
-    """The result of a statement that asks for nothing that could be wrong: where it fails, the connection did."""
+    """Return the result of a valid statement: if it fails, the connection failed."""
     if result.status != expected:
         raise psycopg.OperationalError(result.get_error_message())
     return result
@@ -175,7 +176,7 @@ def _translated(statement: str) -> bytes:
 
 
 def is_of_storage(error: BaseException) -> bool:
-    """Whether the disk or the connection is to blame, not what was asked of the database."""
+    """Whether the disk or the connection caused an error, and not the statement."""
     return isinstance(
         error,
         (
@@ -189,22 +190,22 @@ def is_of_storage(error: BaseException) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """Why the connection failed, in a line for the operator."""
+    """Return the reason of a failed connection, in one line for the operator."""
     cause = error.__cause__ if isinstance(error, StorageFailed) else error
-    return next(iter(str(cause).splitlines()), "no answer")
+    return next(iter(str(cause).splitlines()), "no response")
 
 
 def unreachable() -> StorageFailed:
-    """What an application is told; where the database is, and why it does not answer, is for the log."""
+    """Return the error for applications. Address and reason are only logged."""
     return StorageFailed("cannot reach its database")
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Say of a database that cannot be reached, or a statement it broke off at, what an application is told.
+def storage_errors() -> Iterator[None]:
+    """Convert errors of the disk or the connection to the error for applications.
 
     Raises:
-        StorageFailed: The disk or the connection is to blame.
+        StorageFailed: The disk or the connection caused an error.
     """
     try:
         yield

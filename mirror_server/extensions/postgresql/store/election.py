@@ -1,4 +1,4 @@
-"""What processes elect their leader by, an advisory lock, and how they send each other messages, NOTIFY."""
+"""The election of the leader by an advisory lock, and messages between processes by NOTIFY."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from collections.abc import Iterator
 import psycopg
 
 from mirror_server.extensions.postgresql.store import processes
-from mirror_server.extensions.postgresql.store.connection import CHANNEL, END, PostgreSQLConnection, opened, told
+from mirror_server.extensions.postgresql.store.connection import (
+    CHANNEL,
+    END,
+    PostgreSQLConnection,
+    opened,
+    storage_errors,
+)
 from mirror_server.store.backend import StorageFailed
 from mirror_server.store.session import LEADER, Session
 
@@ -16,18 +22,18 @@ _log = logging.getLogger(__name__)
 
 _LEADER_LOCK = 0x6D6972726F7203
 _OPTIONS = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3"
-"""PostgreSQL is to notice soon that the machine of the leader is gone."""
+"""Options with which PostgreSQL soon notices that the leader's machine is unreachable."""
 
 
 class PostgresElection:
-    """A connection of its own, which holds the lock of the leader; it raises StorageFailed alone once it is open.
+    """A connection that holds the lock of the leader. After it is opened, it raises only StorageFailed.
 
     Args:
         url: The database.
-        process_id: This process, as its transactions know it.
+        process_id: The id of this process.
 
     Attributes:
-        token: What is stored while this process is the leader; empty while it is not.
+        token: The token that is stored while this process is the leader; otherwise empty.
 
     Raises:
         DatabaseError: The database cannot be opened.
@@ -41,32 +47,32 @@ class PostgresElection:
         self._connection.run(_OPTIONS)
 
     def try_lock(self) -> bool:
-        """Take the lock that one process at a time has; gives whether it was free."""
-        with told():
-            taken = self._connection.execute("SELECT pg_try_advisory_lock(:lock)", {"lock": _LEADER_LOCK}).fetchone()
-        return bool(taken[0])
+        """Try to acquire the lock of the leader. Return whether it was free."""
+        with storage_errors():
+            is_free = self._connection.execute("SELECT pg_try_advisory_lock(:lock)", {"lock": _LEADER_LOCK}).fetchone()
+        return bool(is_free[0])
 
     def unlock(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         try:
             self._connection.execute("SELECT pg_advisory_unlock_all()")
         except psycopg.Error:
-            _log.debug("the lock went with the connection", exc_info=True)
+            _log.debug("the lock was released with the connection", exc_info=True)
 
     def leader_token(self) -> str | None:
-        """The token that the leader stored; ``None`` where there never was one."""
-        with told():
+        """Return the token that the leader stored; ``None`` if there never was a leader."""
+        with storage_errors():
             return Session(self._connection).setting(LEADER)
 
     def listen(self) -> None:
-        """Begin to receive messages, and let them see that this process is alive."""
-        with told():
+        """Start to receive messages, and mark this process as alive."""
+        with storage_errors():
             self._connection.run(f"LISTEN {CHANNEL}")
             processes.hold_liveness_lock(Session(self._connection), self.process_id)
 
     def messages(self, seconds: float) -> Iterator[list[str]]:
-        """The messages of the others, for so long; those that one transaction sent together as far as they may be."""
-        with told():
+        """Yield the messages of other processes for this time, grouped by NOTIFY payload."""
+        with storage_errors():
             for payload in self._connection.notifications(seconds):
                 sender, *messages = payload.split("\n")
                 if sender != self.process_id:
@@ -75,17 +81,17 @@ class PostgresElection:
                     return
 
     def end_messages(self) -> None:
-        """End the wait for messages before its time."""
+        """End :meth:`messages` early."""
         payload = f"{self.process_id}\n{END}"
         try:
             connection = PostgreSQLConnection(self._url)
             connection.execute("SELECT pg_notify(:channel, :payload)", {"channel": CHANNEL, "payload": payload})
             connection.close()
         except (psycopg.Error, StorageFailed):
-            _log.debug("nobody could be told that this process ends", exc_info=True)
+            _log.debug("the wait for messages could not be ended early", exc_info=True)
 
     def reconnect(self) -> bool:
-        """Connect anew, without the lock; gives whether the database answers."""
+        """Connect again, without the lock. Return whether the database responds."""
         try:
             self._connection = PostgreSQLConnection(self._url)
             self._connection.run(_OPTIONS)
@@ -94,5 +100,5 @@ class PostgresElection:
         return True
 
     def close(self) -> None:
-        """Close the connection; the lock goes with it."""
+        """Close the connection, which releases the lock."""
         self._connection.close()

@@ -12,7 +12,7 @@ BRANCH = Branch("postgresql", Path(__file__).parent.parent / "migrations")
 
 
 class PostgresLocation(Location):
-    """The database that a URL names, as libpq takes it."""
+    """The PostgreSQL database of a URL in the format of libpq."""
 
     coordinator = "mirror_server.extensions.postgresql.membership:Membership"
 
@@ -24,7 +24,7 @@ class PostgresLocation(Location):
             raise DatabaseError(
                 f"cannot use a PostgreSQL database: {error}; pip install 'device-state-mirror[server,postgresql]'"
             ) from error
-        # Behind those of the core, one of which it replaces, and none of its tables are in a file.
+        # After the core, because it replaces a table of it.
         return PostgresBackend(self.url, [*branches, BRANCH])
 
     def file(self) -> Path:

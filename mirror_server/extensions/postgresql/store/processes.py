@@ -1,4 +1,4 @@
-"""The processes on one database: which one leads, and what they ask of each other."""
+"""The processes on one database, and the calls that they forward to the leader."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _ALIVE = 0x6D6972
 
 
 def last_group(session: Session, process_id: str) -> int | None:
-    """The number of the last transaction of a process that was stored."""
+    """Return the number of the last stored transaction of a process."""
     number: int | None = session.scalar(
         "SELECT last_group FROM processes WHERE process_id = :process_id", process_id=process_id
     )
@@ -17,7 +17,7 @@ def last_group(session: Session, process_id: str) -> int | None:
 
 
 def hold_liveness_lock(session: Session, process_id: str) -> None:
-    """Let others see, for as long as this connection of a process is open, that the process is alive."""
+    """Mark a process as alive while this connection is open."""
     session.run("SELECT pg_advisory_lock_shared(CAST(:kind AS int), hashtext(:id))", kind=_ALIVE, id=process_id)
 
 
@@ -36,18 +36,18 @@ def is_alive(session: Session, process_id: str) -> bool:
 
 
 def any_alive(session: Session) -> bool:
-    """Whether a process is connected to the database that stored anything lately, as those that serve it do."""
+    """Whether a process that stored a transaction recently is connected to the database."""
     return any(is_alive(session, process_id) for (process_id,) in session.rows("SELECT process_id FROM processes"))
 
 
 def forget_before(session: Session, instant: Instant) -> None:
-    """Forget the processes that stored nothing since the instant, and the calls from before."""
+    """Delete processes that stored nothing since the instant, and older calls."""
     session.run("DELETE FROM processes WHERE stored_at < :instant", instant=instant)
     session.run("DELETE FROM relayed_calls WHERE requested_at < :instant", instant=instant)
 
 
 def put_call(session: Session, call_id: str, request: bytes, at: Instant) -> None:
-    """Ask something of the leader."""
+    """Store a call for the leader."""
     session.run(
         "INSERT INTO relayed_calls (call_id, requested_at, request) VALUES (:call_id, :at, :request)",
         call_id=call_id,
@@ -57,7 +57,7 @@ def put_call(session: Session, call_id: str, request: bytes, at: Instant) -> Non
 
 
 def call(session: Session, call_id: str) -> bytes | None:
-    """What is asked, unless it is answered already or no longer of interest."""
+    """Return the request of a call; ``None`` if it has a response or was deleted."""
     request: bytes | None = session.scalar(
         "SELECT request FROM relayed_calls WHERE call_id = :call_id AND response IS NULL", call_id=call_id
     )
@@ -65,18 +65,18 @@ def call(session: Session, call_id: str) -> bytes | None:
 
 
 def put_response(session: Session, call_id: str, response: bytes) -> None:
-    """Answer a call."""
+    """Store the response to a call."""
     session.run(
         "UPDATE relayed_calls SET response = :response WHERE call_id = :call_id", call_id=call_id, response=response
     )
 
 
 def response(session: Session, call_id: str) -> bytes | None:
-    """The answer of a call."""
+    """Return the response to a call; ``None`` if there is none yet."""
     found: bytes | None = session.scalar("SELECT response FROM relayed_calls WHERE call_id = :call_id", call_id=call_id)
     return found
 
 
 def delete_call(session: Session, call_id: str) -> None:
-    """Forget a call."""
+    """Delete a call."""
     session.run("DELETE FROM relayed_calls WHERE call_id = :call_id", call_id=call_id)

@@ -1,6 +1,6 @@
-"""The statements of PostgreSQL that differ from those of SQLite: fewer, as each is a way to the database and back.
+"""The statements of PostgreSQL that differ from those of SQLite. They are fewer, because each costs a round trip.
 
-A statement may hold others that change something, and takes arrays of values.
+A statement may contain several changes, and has arrays as parameters.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TYPES_BY_NAME = {
 
 
 def _types_of(update: str) -> str:
-    """The types of the parameters of an update of resources: each is that of the column before it."""
+    """Return the types of the parameters of an update of resources, which are those of the columns before them."""
     return " ".join(_TYPES_BY_NAME[name] for name in re.findall(r"(\w+) = \S*\?", update))
 
 
@@ -39,7 +39,7 @@ _TYPES = {
     commands.INSERT: "text text text text text text bytea text text bigint bigint bigint bigint",
     commands.FINISH: "bigint bigint",
 }
-"""Statements that are executed for many rows at once, and the types of what each takes."""
+"""The statements that are executed for many rows at once, with the types of their parameters."""
 
 _NOTE = (
     f"WITH counted AS ({COUNT}), noted AS (UPDATE devices SET revision = counted.last_revision,"
@@ -51,8 +51,8 @@ _NOTE_WITH = _NOTE.format(", changed AS ({} RETURNING 1)", ", (SELECT count(*) F
 _APPEND = (
     f"WITH counted AS ({logs.COUNT}), added AS"
     " (INSERT INTO notifications (app_id, seq, logged_at, device_id, kind, body)"
-    " SELECT :app_id, last_seq - :count + place, :at, device_id, :kind, body FROM counted,"
-    " unnest(CAST(:device_ids AS text[]), CAST(:bodies AS bytea[])) WITH ORDINALITY AS entry (device_id, body, place))"
+    " SELECT :app_id, last_seq - :count + number, :at, device_id, :kind, body FROM counted,"
+    " unnest(CAST(:device_ids AS text[]), CAST(:bodies AS bytea[])) WITH ORDINALITY AS entry (device_id, body, number))"
     " SELECT last_seq, stored_bytes FROM counted"
 )
 _SUBSCRIBERS = subscriptions.SUBSCRIBERS.format(
@@ -76,16 +76,16 @@ class PostgresSession(Session):
         names = tuple(each[0])
         arrays = {name: [one[name] for one in each] for name in names}
         found: list[list[Row]] = [[] for _ in each]
-        for place, *row in self.rows(_for_each(statement, names), **arrays, **common):
-            found[place - 1].append(tuple(row))
+        for number, *row in self.rows(_for_each(statement, names), **arrays, **common):
+            found[number - 1].append(tuple(row))
         return found
 
     def note_change(self, device_ids: Iterable[str], *, contact_at: Instant | None = None, count: int = 1) -> int:
         """See :class:`Session`."""
-        known = list(dict.fromkeys(device_ids))
-        statement = _NOTE_ALONE if known else COUNT
-        revision = int(self.scalar(statement, count=count, device_ids=known, contact_at=contact_at))
-        self.after_commit(partial(self.changes.note, revision, known, count))
+        distinct = list(dict.fromkeys(device_ids))
+        statement = _NOTE_ALONE if distinct else COUNT
+        revision = int(self.scalar(statement, count=count, device_ids=distinct, contact_at=contact_at))
+        self.after_commit(partial(self.changes.note, revision, distinct, count))
         return revision
 
     def note_change_with(
@@ -99,22 +99,24 @@ class PostgresSession(Session):
         """See :class:`Session`."""
         if not device_ids:
             return super().note_change_with(device_ids, change, rows, contact_at=contact_at)
-        known, numbers = list(dict.fromkeys(device_ids)), len(device_ids)
-        about = {"count": numbers, "device_ids": known, "contact_at": contact_at}
-        # By what the last number of all is more.
-        ((revision, changed),) = self.rows(_NOTE_WITH.format(_counted(change)), **about, **_arrays(rows(1 - numbers)))
-        self.after_commit(partial(self.changes.note, revision, known, numbers))
+        distinct, numbers = list(dict.fromkeys(device_ids)), len(device_ids)
+        parameters = {"count": numbers, "device_ids": distinct, "contact_at": contact_at}
+        # The statement adds the last number to these.
+        ((revision, changed),) = self.rows(
+            _NOTE_WITH.format(_counted(change)), **parameters, **_arrays(rows(1 - numbers))
+        )
+        self.after_commit(partial(self.changes.note, revision, distinct, numbers))
         return revision - numbers + 1, changed
 
 
 @commands.insert.register
-def _insert(session: PostgresSession, placed: Sequence[Command]) -> list[int]:
-    if len(placed) == 1:
-        return commands.insert.dispatch(Session)(session, placed)
+def _insert(session: PostgresSession, queued: Sequence[Command]) -> list[int]:
+    if len(queued) == 1:
+        return commands.insert.dispatch(Session)(session, queued)
     statement = f"{_for_many(commands.INSERT)}, app_id, async_id"
-    found = session.rows(statement, **_arrays([commands.row_of(command) for command in placed]))
+    found = session.rows(statement, **_arrays([commands.row_of(command) for command in queued]))
     numbers = {(app_id, async_id): number for number, app_id, async_id in found}
-    return [numbers[command.app_id, command.async_id] for command in placed]
+    return [numbers[command.app_id, command.async_id] for command in queued]
 
 
 @logs.append.register
@@ -128,26 +130,26 @@ def _append(
     read_seq: int,
 ) -> LogEnd | None:
     device_ids, bodies = map(list, zip(*entries, strict=True))
-    about = logs.counted(app_id, entries, read_seq)
-    row = session.row(_APPEND, **about, at=at, kind=kind, device_ids=device_ids, bodies=bodies)
+    parameters = logs.counted(app_id, entries, read_seq)
+    row = session.row(_APPEND, **parameters, at=at, kind=kind, device_ids=device_ids, bodies=bodies)
     return None if row is None else LogEnd(*row)
 
 
 @subscriptions.subscriber_rows.register
-def _subscriber_rows(session: PostgresSession, wanted: Sequence[tuple[str, str]]) -> Iterator[list[Row]]:
-    if wanted:
-        device_ids, paths = map(list, zip(*wanted, strict=True))
+def _subscriber_rows(session: PostgresSession, device_paths: Sequence[tuple[str, str]]) -> Iterator[list[Row]]:
+    if device_paths:
+        device_ids, paths = map(list, zip(*device_paths, strict=True))
         yield session.rows(_SUBSCRIBERS, device_ids=device_ids, paths=paths)
 
 
 def _arrays(rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
-    """The parameters of a statement of :func:`_for_many` for rows, of which there is at least one."""
+    """Return the parameters of a statement of :func:`_for_many`. At least one row is needed."""
     return {f"v{number}": list(column) for number, column in enumerate(zip(*rows, strict=True), 1)}
 
 
 @lru_cache
 def _for_many(statement: str) -> str:
-    """A statement with ``?`` for one row as one for many rows, each column of which is an array."""
+    """Convert a statement with ``?`` for one row to one for many rows, with an array for each column."""
     types = _TYPES[statement].split()
     names = [f"v{number}" for number in range(1, len(types) + 1)]
     values = f"unnest({', '.join(f'CAST(:{name} AS {type_}[])' for name, type_ in zip(names, types, strict=True))})"
@@ -161,17 +163,18 @@ def _for_many(statement: str) -> str:
 
 @lru_cache
 def _counted(statement: str) -> str:
-    """The same, with the counter added to every column whose name ends in ``revision``."""
+    """Convert it as :func:`_for_many`, and add the counter to every column whose name ends in ``revision``."""
     change, _, rest = _for_many(statement).partition(" FROM ")
     return f"{re.sub(r'revision = ', 'revision = counted.last_revision + ', change)} FROM counted, {rest}"
 
 
 @lru_cache
 def _for_each(statement: str, names: Sequence[str]) -> str:
-    """A query for one set of parameters as one for many, each an array, which tells the number of the set first."""
+    """Convert a query for one set of parameters to one for many sets, whose first column is the number of the set."""
     arrays = ", ".join(f"CAST(:{name} AS {_TYPES_BY_NAME[name]}[])" for name in names)
-    one = re.sub(rf":({'|'.join(names)})\b", r"asked.\1", statement)
+    one = re.sub(rf":({'|'.join(names)})\b", r"parameters.\1", statement)
     return (
-        f"SELECT asked.number, found.* FROM unnest({arrays}) WITH ORDINALITY AS asked ({', '.join(names)}, number)"
+        f"SELECT parameters.number, found.*"
+        f" FROM unnest({arrays}) WITH ORDINALITY AS parameters ({', '.join(names)}, number)"
         f" CROSS JOIN LATERAL ({one}) AS found"
     )

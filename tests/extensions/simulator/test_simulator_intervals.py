@@ -22,7 +22,7 @@ HALF_A_DAY = 12 * 3600
 
 @pytest.fixture
 def station(world) -> str:
-    """A device that is always on; the thermometer beside it sends nothing unasked."""
+    """A device that is always on. The thermometer sends nothing without a subscription."""
     return world.seeded("weather-station-01", count=2)
 
 
@@ -36,7 +36,7 @@ def seconds_between(instants: list[int]) -> set[float]:
     return {(later - earlier) / 1000 for earlier, later in pairwise(instants)}
 
 
-def test_an_observed_resource_is_sent_when_its_text_changed_at_its_period(world, station):
+def test_observed_resource_is_sent_when_text_changed_at_its_period(world, station):
     world.advance(3600)
     assert world.diary.observations() == [], "nobody observes"
     first = world.send(station, Observe(TEMPERATURE)).content
@@ -49,7 +49,7 @@ def test_an_observed_resource_is_sent_when_its_text_changed_at_its_period(world,
     assert world.value(station, TEMPERATURE) == values[-1]
 
 
-def test_what_changed_at_one_instant_comes_in_one_call(world, station):
+def test_changes_of_one_instant_are_in_one_call(world, station):
     world.send(station, Observe(TEMPERATURE))
     world.send(station, Observe(HUMIDITY))
     world.advance(3600)
@@ -57,7 +57,7 @@ def test_what_changed_at_one_instant_comes_in_one_call(world, station):
     assert len(set(world.diary.times("observed"))) == len(world.diary.times("observed"))
 
 
-def test_a_cancelled_observation_sends_nothing_more(world, station):
+def test_canceled_observation_sends_nothing(world, station):
     world.send(station, Observe(TEMPERATURE))
     world.advance(600)
     sent = world.diary.values()
@@ -66,7 +66,7 @@ def test_a_cancelled_observation_sends_nothing_more(world, station):
     assert world.diary.values() == sent != []
 
 
-def test_a_value_is_the_same_whenever_it_is_read_between_two_measurements(world, station):
+def test_value_is_constant_between_measurements(world, station):
     world.send(station, Observe(TEMPERATURE))
     world.advance(120)
     measured = world.value(station, TEMPERATURE)
@@ -77,7 +77,7 @@ def test_a_value_is_the_same_whenever_it_is_read_between_two_measurements(world,
     assert world.value(station, TEMPERATURE) != measured
 
 
-def test_a_command_at_the_instant_of_a_measurement_does_not_put_it_off(world, new_world):
+def test_command_at_measurement_does_not_delay_it(world, new_world):
     def sent(disturbed: bool) -> list[int]:
         world = new_world()
         station = world.seeded("weather-station-01")
@@ -91,7 +91,7 @@ def test_a_command_at_the_instant_of_a_measurement_does_not_put_it_off(world, ne
     assert sent(disturbed=True) == sent(disturbed=False) != []
 
 
-def test_pmin_keeps_notifications_apart(world):
+def test_pmin_separates_notifications(world):
     """And pmax sends a value that did not change."""
     device_id = world.add(temperature={"value": "20"})
     begin_at = world.clock.now()
@@ -105,7 +105,7 @@ def test_pmin_keeps_notifications_apart(world):
     assert [(at - begin_at) / 1000 for at in world.diary.times("observed")] == [100, 400, 700]
 
 
-def test_a_registration_is_updated_every_twelve_hours_while_the_device_is_online(world):
+def test_registration_is_updated_every_twelve_hours(world):
     device_id = world.add()
     world.advance(3 * HALF_A_DAY)
     assert world.diary.all("updated") == [(device_id, None)] * 3
@@ -115,7 +115,7 @@ def test_a_registration_is_updated_every_twelve_hours_while_the_device_is_online
     assert len(world.diary.all("updated")) == 3
 
 
-def test_a_sleeping_device_makes_contact_every_quarter_of_an_hour(world):
+def test_sleeping_device_makes_contact_every_15_minutes(world):
     sleeping, always_on = world.add("sleeping", queue_mode=True), world.add("always on")
     world.advance(6 * 3600)
     assert world.diary.all("contact") == [sleeping] * 24
@@ -123,7 +123,7 @@ def test_a_sleeping_device_makes_contact_every_quarter_of_an_hour(world):
     assert world.simulator.is_reachable(always_on)
 
 
-def test_a_sleeping_device_can_be_reached_for_ten_seconds_after_it_spoke(world):
+def test_sleeping_device_is_reachable_for_ten_seconds_after_contact(world):
     def come_back() -> None:
         world.simulator.set_behavior(device_id, online=False)
         assert not world.simulator.is_reachable(device_id)
@@ -147,7 +147,7 @@ def test_a_sleeping_device_can_be_reached_for_ten_seconds_after_it_spoke(world):
     assert not world.simulator.is_reachable(device_id)
 
 
-def test_a_sleeping_device_takes_commands_while_its_contact_is_told(world, thermometer):
+def test_sleeping_device_accepts_commands_during_contact(world, thermometer):
     take = Mock()
     world.diary.on_contact = lambda device_id: world.simulator.send(device_id, Read("/3/0/0"), take)
     world.advance(900)
@@ -156,7 +156,7 @@ def test_a_sleeping_device_takes_commands_while_its_contact_is_told(world, therm
     assert len(world.diary.all("contact")) == 2
 
 
-def test_a_sleeping_device_reports_when_it_speaks_with_the_service(world, thermometer):
+def test_sleeping_device_reports_during_contact(world, thermometer):
     """It does not report when its update was due, if it updated its registration earlier."""
     world.send(thermometer, Observe(TEMPERATURE))
     world.advance(HALF_A_DAY - 60)
@@ -169,7 +169,7 @@ def test_a_sleeping_device_reports_when_it_speaks_with_the_service(world, thermo
     assert sent <= spoke
 
 
-def test_an_auto_observable_resource_is_sent_unasked(world):
+def test_auto_observable_resource_is_sent_without_subscription(world):
     world.simulator.start(6)
     values = [world.value(world.id_of("door-contact-01"), DOOR)]
     world.advance(24 * 3600)
@@ -179,7 +179,7 @@ def test_an_auto_observable_resource_is_sent_unasked(world):
     assert {o.path for o in world.diary.observations()} == {DOOR}
 
 
-def test_a_late_answer_of_a_device_that_fell_asleep_still_comes(world):
+def test_late_response_of_sleeping_device_arrives(world):
     device_id = world.add(queue_mode=True, temperature={"writable": True})
     world.simulator.set_behavior(device_id, latency_seconds=30)
     answers = world.send_all(device_id, Write(TEMPERATURE, Content(b"1")))
@@ -187,7 +187,7 @@ def test_a_late_answer_of_a_device_that_fell_asleep_still_comes(world):
     assert [answer.outcome for answer in answers] == [Outcome.DONE]
 
 
-def test_a_silent_device_keeps_its_rhythm_also_after_it_executed(world, station):
+def test_silent_device_keeps_interval_after_execute(world, station):
     world.send(station, Observe(TEMPERATURE))
     world.send(station, Execute("/3/0/4", Content(b"")))
     world.simulator.set_behavior(station, answer="silent")
