@@ -33,21 +33,21 @@ _UNITS = {
 }
 
 
-def instant(name: str, given: object, now: Callable[[], datetime]) -> datetime:
+def instant(name: str, value: object, now: Callable[[], datetime]) -> datetime:
     """Return the instant that a caller means; see :data:`InstantLike`.
 
     Args:
         name: The parameter.
-        given: Its value.
+        value: Its value.
         now: Returns the instant from which a time span counts back.
 
     Raises:
         InvalidValue: It is not a time, has no time zone, or is outside the years 1 to 9999 in UTC.
     """
-    meant = given
-    if isinstance(given, str):
+    meant = value
+    if isinstance(value, str):
         try:
-            meant = _ago(given) if is_span(given) else datetime.fromisoformat(given)
+            meant = _ago(value) if is_span(value) else datetime.fromisoformat(value)
         except (ValueError, OverflowError):
             meant = None
     try:
@@ -56,94 +56,94 @@ def instant(name: str, given: object, now: Callable[[], datetime]) -> datetime:
         # NaT of pandas is a datetime, too.
         if not isinstance(meant, datetime) or meant != meant:  # noqa: PLR0124 - as NaT is
             raise InvalidValue(
-                f"{name}={shown_time(given)} is not a time; give one like datetime(2026, 1, 31, tzinfo=UTC), its text"
-                " like '2026-01-31T00:00:00Z', or how long ago it was, like '2h' or timedelta(hours=2)"
+                f"{name}={format_instant(value)} is not a time; give one like datetime(2026, 1, 31, tzinfo=UTC), its"
+                " text like '2026-01-31T00:00:00Z', or how long ago it was, like '2h' or timedelta(hours=2)"
             )
         if meant.tzinfo is None:
-            raise InvalidValue(f"{name}={shown_time(given)} has no time zone; {_zone_cure(name, given, meant)}")
+            raise InvalidValue(f"{name}={format_instant(value)} has no time zone; {_zone_cure(name, value, meant)}")
         meant.astimezone(UTC)
     except OverflowError:
         raise InvalidValue(
-            f"{name}={shown_time(given)} lies beyond the years 1 to 9999 in UTC; give one within them"
+            f"{name}={format_instant(value)} lies beyond the years 1 to 9999 in UTC; give one within them"
         ) from None
     return meant
 
 
-def is_span(given: object) -> bool:
+def is_span(value: object) -> bool:
     """Return whether an instant is passed as how long ago it was."""
-    return isinstance(given, timedelta) or (isinstance(given, str) and _AGO.fullmatch(given) is not None)
+    return isinstance(value, timedelta) or (isinstance(value, str) and _AGO.fullmatch(value) is not None)
 
 
-def _ago(given: str) -> timedelta:
-    parts = ((_UNITS[unit.lower()], float(number)) for number, unit in _PART.findall(given))
+def _ago(value: str) -> timedelta:
+    parts = ((_UNITS[unit.lower()], float(number)) for number, unit in _PART.findall(value))
     return sum((timedelta(**{unit: number}) for unit, number in parts), timedelta())
 
 
-def _zone_cure(name: str, given: object, meant: datetime) -> str:
-    return f"write {meant.isoformat()}Z" if isinstance(given, str) else f"give one with {name}.replace(tzinfo=UTC)"
+def _zone_cure(name: str, value: object, meant: datetime) -> str:
+    return f"write {meant.isoformat()}Z" if isinstance(value, str) else f"give one with {name}.replace(tzinfo=UTC)"
 
 
-def shown_time(given: object) -> str:
+def format_instant(value: object) -> str:
     """Format a time for a message; anything else as Python writes it."""
-    return str(given) if isinstance(given, datetime) else repr(given)
+    return str(value) if isinstance(value, datetime) else repr(value)
 
 
-def text(name: str, given: object) -> str:
+def text(name: str, value: object) -> str:
     """Return the value if it is a text.
 
     Raises:
         TypeError: It is not.
     """
-    if isinstance(given, str):
-        return given
-    raise TypeError(f"{name} must be a str, not {shown(given)}")
+    if isinstance(value, str):
+        return value
+    raise TypeError(f"{name} must be a str, not {type_name(value)}")
 
 
-def real(given: object) -> float | None:
+def real(value: object) -> float | None:
     """Return the value as a number; ``None`` if it is not a number, is a boolean or NaN."""
-    if isinstance(given, bool):
+    if isinstance(value, bool):
         return None
-    return float(given) if isinstance(given, numbers.Real) and not math.isnan(given) else None
+    return float(value) if isinstance(value, numbers.Real) and not math.isnan(value) else None
 
 
-def seconds(name: str, given: object) -> float:
+def seconds(name: str, value: object) -> float:
     """Return a time to wait in seconds, which may be infinite.
 
     Raises:
         InvalidValue: It is not a number, or negative.
     """
-    span = real(given)
+    span = real(value)
     if span is None or span < 0:
-        raise InvalidValue(f"{name}={given!r} must be a number of seconds, 0 or more")
+        raise InvalidValue(f"{name}={value!r} must be a number of seconds, 0 or more")
     return span
 
 
-def is_count(given: object) -> TypeGuard[int]:
+def is_count(value: object) -> TypeGuard[int]:
     """Return whether it is a whole number of 0 or more, of Python or of NumPy."""
-    return not isinstance(given, bool) and isinstance(given, numbers.Integral) and int(given) >= 0
+    return not isinstance(value, bool) and isinstance(value, numbers.Integral) and int(value) >= 0
 
 
-def count(name: str, given: object) -> int | None:
+def count(name: str, value: object) -> int | None:
     """Return the most items to return; ``None`` for all.
 
     Raises:
         InvalidValue: It is not a whole number, or negative.
     """
-    if given is None or is_count(given):
-        return None if given is None else int(given)
-    raise InvalidValue(f"{name}={given!r} must be a whole number, 0 or more, or None for all")
+    if value is None or is_count(value):
+        return None if value is None else int(value)
+    raise InvalidValue(f"{name}={value!r} must be a whole number, 0 or more, or None for all")
 
 
-def place(given: object) -> int | None:
+def log_position(value: object) -> int | None:
     """Return the number of the entry of the log to start after; ``None`` for the end of the log.
 
     Raises:
         InvalidValue: It is not a whole number, or negative.
     """
-    if given is None or is_count(given):
-        return None if given is None else int(given)
+    if value is None or is_count(value):
+        return None if value is None else int(value)
     raise InvalidValue(
-        f"after={given!r} must be the number of an entry, such as events.position, or None for the end; convert a str"
+        f"after={value!r} must be the number of an entry, such as events.position, or None for the end; convert a str"
         " with int(...)"
     )
 
@@ -163,22 +163,22 @@ def path_patterns(paths: Sequence[str] | None) -> list[str] | None:
         raise InvalidValue(f"paths: {exc}") from exc
 
 
-def closest(wanted: str, known: Iterable[str]) -> str:
+def closest(unknown: str, known: Iterable[str]) -> str:
     """Name the known texts that are similar to an unknown one, ignoring case."""
     every = list(known)
     folded = [text.casefold() for text in every]
-    close = difflib.get_close_matches(wanted.casefold(), dict.fromkeys(folded), n=3, cutoff=0.4)
+    close = difflib.get_close_matches(unknown.casefold(), dict.fromkeys(folded), n=3, cutoff=0.4)
     if not close:
         if len(every) == 1:
             return f"the only known one is {visible(every[0])}"
         return f"none of the {len(every)} known ones is close to it"
-    told = [text for one in close for text, form in zip(every, folded, strict=True) if form == one]
-    return f"close to it: {', '.join(map(visible, told[:3]))}"
+    similar = [text for one in close for text, form in zip(every, folded, strict=True) if form == one]
+    return f"close to it: {', '.join(map(visible, similar[:3]))}"
 
 
-def shown(given: object) -> str:
+def type_name(value: object) -> str:
     """Name the type of a value."""
-    return "None" if given is None else type(given).__name__
+    return "None" if value is None else type(value).__name__
 
 
 Form: TypeAlias = Literal["pandas", "arrow", "polars"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 from weakref import ref
 
 from mirror_sdk._fork import cannot_be_sent, import_locked, unlocked_property
-from mirror_sdk._members import WithMembers, shown_as_its_own
+from mirror_sdk._members import WithMembers, with_own_qualnames
 from mirror_sdk._methods.async_device_methods import AsyncDeviceMethods
 from mirror_sdk._methods.async_event_methods import AsyncEventMethods
 from mirror_sdk._methods.async_table_methods import AsyncTableMethods
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mirror_sdk.resources.async_subscriptions import AsyncSubscriptions
 
 
-@shown_as_its_own
+@with_own_qualnames
 class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods, WithMembers):
     """A client of a device state mirror. Any number of tasks of one event loop may use one client at once.
 
@@ -57,9 +57,9 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
     All other methods are in groups: :attr:`devices`, :attr:`requests`, :attr:`subscriptions`, :attr:`notifications`,
     :attr:`fleet`, :attr:`plans`, :attr:`cassettes` and :attr:`service`.
 
-    A wait that is cancelled leaves nothing behind. CPU-bound work, such as making a table, runs in a thread, so that
-    other tasks continue; a cancelled call ends when that thread has ended. A forked process uses the client on an event
-    loop of its own.
+    A wait that is cancelled has no effect on later calls. CPU-bound work, such as making a table, runs in a thread, so
+    that other tasks continue; a cancelled call ends when that thread has ended. A forked process uses the client on an
+    event loop of its own.
 
     Python's garbage collector stops all threads now and then, with pandas imported for 25 ms and more. To avoid these
     pauses, call ``gc.freeze()`` once after your imports.
@@ -111,9 +111,9 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
             are partly random, or as long as ``Retry-After`` says, if there is time for that.
 
     Raises:
-        ConfigError: The address, the key, the time-out or the limit is invalid; at a request, that there is no running
-            asyncio event loop, or not the one of the first request, or that the certificates in ``SSL_CERT_FILE`` or
-            ``SSL_CERT_DIR`` cannot be read.
+        ConfigError: The address, the key, the time-out or the limit is invalid. A request raises it if there is no
+            running asyncio event loop, or not the one of the first request, or if the certificates in
+            ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` cannot be read.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
     def _hold(self, session: AsyncClientSession) -> None:
         """Store what all methods share. A client for tests passes a session of its own."""
         self._session = session
-        session.client = ref(self)  # a weak one: the client ends when nobody uses it any more
+        session.client = ref(self)  # a weak one: the client ends when it is no longer used
         self._tables = AsyncTableReader(session)
         self.base_url: str = session.base_url
 
@@ -276,7 +276,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
         >>> (await client.get_device("station-01"))["/3303/0/5700"].label
         'Temperature · Sensor Value'
         """
-        found = await self._session.about(device_id, _operations.get_device_object, timeout=timeout)
+        found = await self._session.send_for(device_id, _operations.get_device_object, timeout=timeout)
         return DeviceObject.from_wire(found, self)
 
     @unlocked_property

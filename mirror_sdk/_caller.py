@@ -1,4 +1,4 @@
-"""Warnings that point at the line of the program that led to them, wherever in this package they are created."""
+"""Warnings that point at the line of the program that led to them, not at a line of this package."""
 
 from __future__ import annotations
 

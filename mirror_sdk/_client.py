@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 from weakref import ref
 
 from mirror_sdk._fork import cannot_be_sent, import_locked, unlocked_property
-from mirror_sdk._members import WithMembers, shown_as_its_own
+from mirror_sdk._members import WithMembers, with_own_qualnames
 from mirror_sdk._methods.device_methods import DeviceMethods
 from mirror_sdk._methods.event_methods import EventMethods
 from mirror_sdk._methods.table_methods import TableMethods
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mirror_sdk.resources.subscriptions import Subscriptions
 
 
-@shown_as_its_own
+@with_own_qualnames
 class MirrorClient(DeviceMethods, EventMethods, TableMethods, WithMembers):
     """A client of a device state mirror. Any number of threads may use one client at once.
 
@@ -134,7 +134,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods, WithMembers):
     def _hold(self, session: ClientSession) -> None:
         """Store what all methods share. A client for tests passes a session of its own."""
         self._session = session
-        session.client = ref(self)  # a weak one: the client ends when nobody uses it any more
+        session.client = ref(self)  # a weak one: the client ends when it is no longer used
         self._tables = TableReader(session)
         self.base_url: str = session.base_url
 
@@ -272,7 +272,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods, WithMembers):
         >>> client.get_device("station-01")["/3303/0/5700"].label
         'Temperature · Sensor Value'
         """
-        found = self._session.about(device_id, _operations.get_device_object, timeout=timeout)
+        found = self._session.send_for(device_id, _operations.get_device_object, timeout=timeout)
         return DeviceObject.from_wire(found, self)
 
     @unlocked_property

@@ -64,8 +64,8 @@ class WithMembers:
             raise AttributeError(f"{self._expression} has no attribute {name!r}; {_cure(self, name)}")
 
 
-def shown_as_its_own(kind: type[T]) -> type[T]:
-    """Have errors show the methods that a class has from its bases as its own."""
+def with_own_qualnames(kind: type[T]) -> type[T]:
+    """Change the qualified names of inherited methods to those of the class, as tracebacks and errors display them."""
     for base in kind.__bases__:
         for method in filter(isfunction, vars(base).values()):
             method.__qualname__ = f"{kind.__name__}.{method.__name__}"
@@ -121,20 +121,20 @@ def _similarity(name: str, parts: list[str], *, is_on_client: bool) -> float:
     A wrong cure is worse than none. So the name must include the group of a member that removes something, unless it
     was tried on that group; and the group of a member of another group than the one it was tried on.
     """
-    wanted, own = _words(name), _words(parts[-1])
+    words_of_name, own = _words(name), _words(parts[-1])
     is_removing = not _REMOVING.isdisjoint(own)
-    if is_removing and _REMOVING.isdisjoint(wanted):
+    if is_removing and _REMOVING.isdisjoint(words_of_name):
         return 0
-    found = [_ratio(wanted, _words("_".join(parts[begin:]))) for begin in range(len(parts) - 1)]
+    found = [_ratio(words_of_name, _words("_".join(parts[begin:]))) for begin in range(len(parts) - 1)]
     if len(parts) == 1 or (is_on_client and len(parts) == 2 and not is_removing):
-        found.append(_ratio(wanted, own))
-        if not is_removing and set(wanted) < set(own):
+        found.append(_ratio(words_of_name, own))
+        if not is_removing and set(words_of_name) < set(own):
             found.append(_SAME_WORDS)
     return max(found, default=0)
 
 
-def _ratio(wanted: list[str], words: list[str]) -> float:
-    return SequenceMatcher(None, " ".join(wanted), " ".join(words)).ratio()
+def _ratio(words: list[str], other: list[str]) -> float:
+    return SequenceMatcher(None, " ".join(words), " ".join(other)).ratio()
 
 
 def _words(name: str) -> list[str]:

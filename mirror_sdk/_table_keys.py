@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 DEVICE, PATH, REVISION = "device_id", "path", "desired_revision"
 ResourceKey = tuple[str, str]
 """A device and a path."""
-_MOST_TOLD = 10
+_MAX_DESCRIBED = 10
 
 
 class DeviceTable(Protocol):
@@ -32,9 +32,9 @@ class DeviceTable(Protocol):
         """Export the rows in the Arrow C stream interface."""
 
 
-def is_table(given: object) -> TypeIs[DeviceTable]:
+def is_table(value: object) -> TypeIs[DeviceTable]:
     """Return whether an object is a table; a single column is not."""
-    return hasattr(given, "__arrow_c_stream__") and hasattr(given, "columns")
+    return hasattr(value, "__arrow_c_stream__") and hasattr(value, "columns")
 
 
 def device_ids(table: DeviceTable, argument: str) -> list[str]:
@@ -88,7 +88,7 @@ def revision_in(cell: Any, argument: str) -> int:
     if is_exact or (not isinstance(cell, bool) and isinstance(cell, Integral)):
         return int(cell)
     raise InvalidValue(
-        f"{argument}: {REVISION} of a row is {cell!r}, not a revision, as after a text file; mend it with"
+        f"{argument}: {REVISION} of a row is {cell!r}, not a revision, as after a text file; fix it with"
         f' table["{REVISION}"] = pd.to_numeric(table["{REVISION}"]).astype("Int64")'
     )
 
@@ -109,12 +109,12 @@ def raise_first(named: Sequence[ResourceKey], errors: Sequence[MirrorError | Non
     Raises:
         MirrorError: There is one.
     """
-    failed = [(place, error) for place, error in zip(named, errors, strict=True) if error is not None]
+    failed = [(key, error) for key, error in zip(named, errors, strict=True) if error is not None]
     if not failed:
         return
-    told = [f"{path} of {device}: {error}" for (device, path), error in failed[:_MOST_TOLD]]
+    reasons = [f"{path} of {device}: {error}" for (device, path), error in failed[:_MAX_DESCRIBED]]
     first = failed[0][1]
-    first.add_note(f"{len(failed)} of {len(named)} resources were rejected, the others are done: {'; '.join(told)}")
+    first.add_note(f"{len(failed)} of {len(named)} resources were rejected, the others are done: {'; '.join(reasons)}")
     raise first
 
 

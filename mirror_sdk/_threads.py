@@ -29,7 +29,7 @@ class Worker:
         register_fork_handler(self)
 
     def _after_fork_in_child(self) -> None:
-        """Stop it here, whatever its thread was about to do."""
+        """Stop it here, in any state of its thread."""
         self.is_stopped = True
         self.step = self.end = threading.RLock()
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from itertools import pairwise
 
 _LONGEST_LINE = 2000
-_NEVER_SHOWN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Control and format characters, surrogates, private and unassigned characters, and line separators."""
 _SHORTEST_ID = 8
 _HIDDEN = "<access key>"
@@ -39,22 +39,22 @@ def visible(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    escaped = _NEVER_SHOWN if unicodedata.is_normalized("NFC", text) else _NEVER_SHOWN | {"Mn"}
+    escaped = _HIDDEN_CATEGORIES if unicodedata.is_normalized("NFC", text) else _HIDDEN_CATEGORIES | {"Mn"}
     return "".join(_escape(one) if unicodedata.category(one) in escaped else one for one in text)
 
 
 def visible_line(text: str) -> str:
-    """Return the text like :func:`visible`, cut at a length that nobody reads."""
-    shown = visible(text[: _LONGEST_LINE + 1])
-    return shown if len(text) <= _LONGEST_LINE else f"{shown[:_LONGEST_LINE]}…"
+    """Return the text like :func:`visible`, cut at a length that no one reads."""
+    displayed = visible(text[: _LONGEST_LINE + 1])
+    return displayed if len(text) <= _LONGEST_LINE else f"{displayed[:_LONGEST_LINE]}…"
 
 
 def without_key(text: str, key: str) -> str:
     """Remove an access key from a text, or its secret part."""
-    shown = text.replace(key, _HIDDEN)
+    displayed = text.replace(key, _HIDDEN)
     # A secret may have underscores of its own.
     secret = key.split("_", 2)[-1]
-    return shown.replace(secret, _HIDDEN) if len(secret) >= _SHORTEST_SECRET else shown
+    return displayed.replace(secret, _HIDDEN) if len(secret) >= _SHORTEST_SECRET else displayed
 
 
 def without_formula(cell: str) -> str:
@@ -98,7 +98,7 @@ def html_table(columns: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def shown_names(names: Mapping[str, str]) -> dict[str, str]:
+def display_names(names: Mapping[str, str]) -> dict[str, str]:
     """Return the names of devices for display together.
 
     Names that differ only in case or Unicode form are followed by the beginning of the device's id, long enough to
@@ -107,27 +107,27 @@ def shown_names(names: Mapping[str, str]) -> dict[str, str]:
     Args:
         names: Endpoint names by device id.
 
-    >>> shown_names({"0198aaaa01": "Hall", "0198aaaa02": "hall", "0198aaaa03": "Roof"})
+    >>> display_names({"0198aaaa01": "Hall", "0198aaaa02": "hall", "0198aaaa03": "Roof"})
     {'0198aaaa01': 'Hall (0198aaaa01)', '0198aaaa02': 'hall (0198aaaa02)', '0198aaaa03': 'Roof'}
     """
     alike: dict[str, list[str]] = defaultdict(list)
     for device_id, name in names.items():
-        alike[looks_like(name)].append(device_id)
-    shown = {device_id: visible(name) for device_id, name in names.items()}
+        alike[name_skeleton(name)].append(device_id)
+    displayed = {device_id: visible(name) for device_id, name in names.items()}
     for ids in alike.values():
         if len(ids) > 1:
-            length = _telling_length(ids)
-            shown |= {device_id: f"{shown[device_id]} ({visible(device_id[:length])})" for device_id in ids}
-    return shown
+            length = _distinct_length(ids)
+            displayed |= {device_id: f"{displayed[device_id]} ({visible(device_id[:length])})" for device_id in ids}
+    return displayed
 
 
-def looks_like(name: str) -> str:
+def name_skeleton(name: str) -> str:
     """Return the same text for names that differ only in case, Unicode form and invisible characters."""
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
-    return "".join(one for one in folded if unicodedata.category(one) not in _NEVER_SHOWN)
+    return "".join(one for one in folded if unicodedata.category(one) not in _HIDDEN_CATEGORIES)
 
 
-def _telling_length(ids: Iterable[str]) -> int:
+def _distinct_length(ids: Iterable[str]) -> int:
     """Return how much of ids distinguishes them: the common part of sorted neighbors, and one character more."""
     ordered = sorted(ids)
     common = (_common_length(one, other) for one, other in pairwise(ordered))

@@ -74,7 +74,7 @@ def read_base_url(address: object, name: str = "base_url", example: str = "https
     """Return the full form of an address, without a slash at its end.
 
     An address without a scheme (``localhost:8080``, ``mirror.example.com``) gets ``http`` if it is a loopback address
-    and ``https`` otherwise, so that a key is never sent unencrypted because four letters were left out.
+    and ``https`` otherwise. So a key is never sent unencrypted because the scheme is missing.
 
     Args:
         address: The address.
@@ -117,38 +117,38 @@ def page_address(base_url: str, device_id: str | None, environ: Mapping[str, str
     return f"{base_url}/" + (f"#{chosen}" if chosen else "")
 
 
-def read_timeout(given: object) -> float:
+def read_timeout(value: object) -> float:
     """Check the time limit of a call.
 
     Raises:
         ConfigError: It is not a number of seconds up to a day.
     """
-    seconds = real(given)
+    seconds = real(value)
     if seconds is None or not 0 < seconds <= LONGEST_TIMEOUT_SECONDS:
-        raise ConfigError(f"timeout={given!r} must be a number of seconds, above 0, {LONGEST_TIMEOUT_SECONDS} at most")
+        raise ConfigError(f"timeout={value!r} must be a number of seconds, above 0, {LONGEST_TIMEOUT_SECONDS} at most")
     return seconds
 
 
-def read_max_retries(given: object) -> int:
+def read_max_retries(value: object) -> int:
     """Check how often a request may be repeated.
 
     Raises:
         ConfigError: It is not a number of times.
     """
-    if is_count(given) and given <= _MOST_RETRIES:
-        return given
-    raise ConfigError(f"max_retries={given!r} must be a number of times, 0 for one attempt, {_MOST_RETRIES} at most")
+    if is_count(value) and value <= _MOST_RETRIES:
+        return value
+    raise ConfigError(f"max_retries={value!r} must be a number of times, 0 for one attempt, {_MOST_RETRIES} at most")
 
 
-def read_max_snapshot_bytes(given: object) -> int:
+def read_max_snapshot_bytes(value: object) -> int:
     """Check the size limit of a snapshot.
 
     Raises:
         ConfigError: It is not a number of bytes.
     """
-    if is_count(given) and given > 0:
-        return given
-    raise ConfigError(f"max_snapshot_bytes={given!r} must be a number of bytes, 1 or more")
+    if is_count(value) and value > 0:
+        return value
+    raise ConfigError(f"max_snapshot_bytes={value!r} must be a number of bytes, 1 or more")
 
 
 def is_loopback(base_url: str) -> bool:

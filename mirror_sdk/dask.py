@@ -57,7 +57,7 @@ from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-# Before all else that needs it: it is an extra, and who lacks it is told how to get it.
+# Before the imports that need it: it is an extra, and the error says how to install it.
 try:
     import dask
     import dask.dataframe as dd
@@ -100,9 +100,9 @@ def __dir__() -> list[str]:
 
 
 _MAX_RETRIES = 11
-"""How often a refused request is sent again, for about two minutes: a service sends a few snapshots at once, and a
+"""How often a rejected request is sent again, for about two minutes: a service sends a few snapshots at once, and a
 cluster has many workers."""
-_MOST_PARTITIONS = 10_000
+_MAX_PARTITIONS = 10_000
 _Loaded: TypeAlias = tuple[list[pa.Table], dict[str, object]]
 _Ids: TypeAlias = tuple[str | None, str | None]
 """The ids after which a partition begins and with which it ends."""
@@ -125,35 +125,35 @@ def read_mirror(
     timeout: float = DEFAULT_TIMEOUT_SECONDS,
     max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
 ) -> dd.DataFrame:
-    """The state table of a fleet, in partitions that Dask's workers load from the service.
+    """Return the state table of a fleet, in partitions that Dask's workers load from the service.
 
-    Asks the service at once for ranges of ids with as many devices each, and for nothing else.
+    This call only requests the ranges of ids, with equal numbers of devices.
 
     Args:
         base_url: Address of the service, as the workers reach it; by default that of
             :meth:`mirror_sdk.MirrorClient.from_env`.
-        api_key: Access key. What is given goes to the workers with the graph, and is not shown in it. Without it this
-            process and each worker take ``API_KEY`` from their own environment.
-        paths: Path patterns (``/3303/*``); ``None`` takes every resource.
+        api_key: Access key. It is sent to the workers with the graph, and is not displayed in it. Without it this
+            process and each worker use ``API_KEY`` from their own environment.
+        paths: Path patterns (``/3303/*``); ``None`` selects every resource.
         state: ``registered`` or ``deregistered``.
         endpoint_type: Endpoint type.
         endpoint_name: Endpoint name.
         filters: Other conditions, as for ``client.devices.list()``.
         raw: Whether the raw payloads are columns too.
         tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-        compression: ``none``, ``lz4`` or ``zstd`` on the way; by default ``lz4``, and ``none`` from this machine.
-        devices_per_partition: How many devices a partition has. Twenty resources make 2 to 4 MB of a thousand devices.
-        timeout: Seconds for each request, and for each 64 KiB of a partition; more is :class:`~mirror_sdk.CallTimeout`.
-        max_snapshot_bytes: How many bytes a partition may have after decompression; one with more is refused.
+        compression: ``none``, ``lz4`` or ``zstd`` in transit; by default ``lz4``, and ``none`` on this machine.
+        devices_per_partition: How many devices a partition has. A thousand devices with 20 resources are 2 to 4 MB.
+        timeout: Seconds for each request, and for each 64 KiB of a partition; else :class:`~mirror_sdk.CallTimeout`.
+        max_snapshot_bytes: The most bytes of a partition after decompression; a larger one is an error.
 
     Raises:
-        APIError: The service refused.
-        BadRequest: There is no such filter, or ``devices_per_partition`` makes more than 10,000 partitions.
-        ConfigError: There is no key, or something cannot be used.
-        ConnectionFailed: There was no answer; while partitions load, in about two minutes.
+        APIError: The service responded with an error.
+        BadRequest: A filter does not exist, or ``devices_per_partition`` results in more than 10,000 partitions.
+        ConfigError: There is no key, or a setting is invalid.
+        ConnectionFailed: There was no response; while partitions load, within about two minutes.
         UnexpectedResponse: The service has no ranges of devices.
         ValueError: A time in ``filters`` has no zone.
-        InvalidValue: A pattern is not one, or ``tz`` is not a time zone.
+        InvalidValue: A pattern is not valid, or ``tz`` is not a time zone.
 
     Source: wire.md 7.
 
@@ -175,7 +175,7 @@ def read_mirror(
     limit_bytes = read_max_snapshot_bytes(max_snapshot_bytes)
     ranges = _ranges(settings, selection, devices_per_partition, timeout)
     return _from_map(
-        _MirrorPart(settings.base_url, settings if api_key else None, timeout, limit_bytes, tz, request),
+        _MirrorPartition(settings.base_url, settings if api_key else None, timeout, limit_bytes, tz, request),
         [(one.after, one.last) for one in ranges.data],
         to_frame(concatenated([], raw=raw), {}, tz=tz),
     )
@@ -200,39 +200,40 @@ def read_history(
     timeout: float = DEFAULT_TIMEOUT_SECONDS,
     max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
 ) -> dd.DataFrame:
-    """What happened to a fleet, in partitions that Dask's workers load from the service.
+    """Return the history of a fleet, in partitions that Dask's workers load from the service.
 
-    Asks the service at once for ranges of ids with as many devices each, and for nothing else. Partitions follow one
-    another by ranges of ids, and within each by time. Rows without a device, gaps of the service, stand in those of the
-    first range, and a gap where it begins.
+    This call only requests the ranges of ids, with equal numbers of devices. Partitions are in the order of the ranges,
+    and within each of time. Rows without a device, which are gaps of the service, are in the partitions of the first
+    range, and a gap is in the partition where it begins.
 
     Args:
         base_url: As for :func:`read_mirror`, as are the others that are not explained here.
         api_key: Access key.
-        begin: From this instant on, with its time zone; ``None`` for all that is kept.
-        end: Up to before this instant; ``None`` for the present, of each partition when it is computed.
-        time_per_partition: The interval of a partition; ``None`` for all of it. It takes ``begin`` and ``end``.
-        paths: Path patterns (``/3303/*``); ``None`` takes every resource.
+        begin: From this instant on, with its time zone; ``None`` for the whole stored history.
+        end: Before this instant; ``None`` for the present, of each partition when it is computed.
+        time_per_partition: The interval of a partition; ``None`` for all of it. It needs ``begin`` and ``end``.
+        paths: Path patterns (``/3303/*``); ``None`` selects every resource.
         state: ``registered`` or ``deregistered``, now.
         endpoint_type: Endpoint type.
         endpoint_name: Endpoint name.
         filters: Other conditions, as for ``client.devices.list()``.
-        raw: Whether the payloads are a column too.
+        raw: Whether there is a column with the payloads.
         tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-        compression: ``none``, ``lz4`` or ``zstd`` on the way; by default ``lz4``, and ``none`` from this machine.
-        devices_per_partition: How many devices a partition has. A million rows make about 100 MB.
-        timeout: Seconds for each request, and for each 64 KiB of a partition; more is :class:`~mirror_sdk.CallTimeout`.
-        max_snapshot_bytes: How many bytes a partition may have after decompression; one with more is refused.
+        compression: ``none``, ``lz4`` or ``zstd`` in transit; by default ``lz4``, and ``none`` on this machine.
+        devices_per_partition: How many devices a partition has. A million rows are about 100 MB.
+        timeout: Seconds for each request, and for each 64 KiB of a partition; else :class:`~mirror_sdk.CallTimeout`.
+        max_snapshot_bytes: The most bytes of a partition after decompression; a larger one is an error.
 
     Raises:
-        APIError: The service refused; while partitions load also as :meth:`mirror_sdk.MirrorClient.history` does.
-        BadRequest: There is no such filter, or ``devices_per_partition`` makes more than 10,000 ranges.
-        ConfigError: There is no key, or something cannot be used.
-        ConnectionFailed: There was no answer; while partitions load, in about two minutes.
+        APIError: The service responded with an error. While partitions load, also the errors of
+            :meth:`mirror_sdk.MirrorClient.history`.
+        BadRequest: A filter does not exist, or ``devices_per_partition`` results in more than 10,000 ranges.
+        ConfigError: There is no key, or a setting is invalid.
+        ConnectionFailed: There was no response; while partitions load, within about two minutes.
         UnexpectedResponse: The service has no ranges of devices.
         ValueError: A time in ``filters`` has no zone.
-        InvalidValue: An instant has no time zone, the end lies before the beginning, ``time_per_partition`` makes more
-            than 10,000 partitions or lacks an instant, a pattern is not one, or ``tz`` is not a time zone.
+        InvalidValue: An instant has no time zone, the end is before the beginning, a pattern is not valid, or ``tz`` is
+            not a time zone. Or ``time_per_partition`` results in more than 10,000 partitions or lacks an instant.
 
     Source: wire.md 7 and 10.
 
@@ -255,47 +256,45 @@ def read_history(
         max_retries=_MAX_RETRIES,
     )
     ranges = _ranges(settings, selection, devices_per_partition, timeout).data
-    if len(ranges) * len(intervals) > _MOST_PARTITIONS:
+    if len(ranges) * len(intervals) > _MAX_PARTITIONS:
         raise InvalidValue(
             f"{len(ranges)} ranges of devices and {len(intervals)} intervals make more than"
-            f" {_MOST_PARTITIONS} partitions; give a larger time_per_partition or devices_per_partition"
+            f" {_MAX_PARTITIONS} partitions; give a larger time_per_partition or devices_per_partition"
         )
     limit_bytes = read_max_snapshot_bytes(max_snapshot_bytes)
     return _from_map(
-        _HistoryPart(settings.base_url, settings if api_key else None, timeout, limit_bytes, tz, request, raw),
+        _HistoryPartition(settings.base_url, settings if api_key else None, timeout, limit_bytes, tz, request, raw),
         [((one.after, one.last), interval) for one in ranges for interval in intervals],
         to_frame(schema_of(HISTORY_COLUMNS, raw=raw).empty_table(), {}, tz=tz),
     )
 
 
 def _intervals(begin: datetime | None, end: datetime | None, span: timedelta | None) -> list[_Interval]:
-    """Intervals of time, one behind the other.
+    """Return consecutive intervals.
 
     Raises:
-        InvalidValue: They cannot be made of these.
+        InvalidValue: An instant is missing, or there are too many intervals.
     """
     if span is None:
         return [(begin, end)]
     if begin is None or end is None:
-        raise InvalidValue("time_per_partition takes begin= and end=, between which it is laid out")
-    if not span >= MILLISECOND or (end - begin) / span > _MOST_PARTITIONS:
-        raise InvalidValue(
-            f"time_per_partition={span} makes more than {_MOST_PARTITIONS} partitions; give a larger one"
-        )
+        raise InvalidValue("time_per_partition needs begin= and end=; give both")
+    if not span >= MILLISECOND or (end - begin) / span > _MAX_PARTITIONS:
+        raise InvalidValue(f"time_per_partition={span} makes more than {_MAX_PARTITIONS} partitions; give a larger one")
     cuts = [begin + number * span for number in range(max(1, ceil((end - begin) / span)))]
     return list(zip(cuts, [*cuts[1:], end], strict=True))
 
 
 def read_dataset(folder: str | os.PathLike[str]) -> dd.DataFrame:
-    """The state table in a folder that ``client.fleet.dataset()`` wrote: a partition a file.
+    """Return the state table in a folder that ``client.fleet.dataset()`` wrote: one partition per file.
 
-    All partitions show one instant; ``SnapshotDataset(folder).metadata`` says which.
+    All partitions show one instant, which ``SnapshotDataset(folder).metadata`` contains.
 
     Args:
-        folder: The folder, which every worker has to reach under this name.
+        folder: The folder; every worker needs access to it under this name.
 
     Raises:
-        InvalidValue: There is no dataset, or it is not whole.
+        InvalidValue: There is no dataset, or it is incomplete.
 
     >>> _ = client.fleet.dataset(folder / "fleet", devices_per_file=5)
     >>> len(read_dataset(folder / "fleet")) == len(client.fleet.snapshot())
@@ -306,14 +305,14 @@ def read_dataset(folder: str | os.PathLike[str]) -> dd.DataFrame:
 
 
 @dataclass(frozen=True)
-class _ServicePart:
+class _ServicePartition:
     """Loads a partition from the service, with a client of its own.
 
     Attributes:
         server: Address of the service.
         settings: Settings of the client; ``None`` for those of the worker's environment.
         timeout_seconds: Time limit of each request.
-        max_snapshot_bytes: How many bytes the partition may have.
+        max_snapshot_bytes: The most bytes of the partition.
         tz: Time zone of the time columns.
     """
 
@@ -337,8 +336,8 @@ class _ServicePart:
             max_snapshot_bytes=self.max_snapshot_bytes,
         )
         with client, without_progress():
-            tables, about = self.load(client, bounds)
-        frame: pd.DataFrame = to_pandas(tables, about, tz=self.tz)
+            tables, metadata = self.load(client, bounds)
+        frame: pd.DataFrame = to_pandas(tables, metadata, tz=self.tz)
         return frame if columns is None else frame[list(columns)]
 
     def load(self, client: MirrorClient, bounds: Any) -> _Loaded:
@@ -347,15 +346,15 @@ class _ServicePart:
 
 
 @dataclass(frozen=True)
-class _MirrorPart(_ServicePart):
+class _MirrorPartition(_ServicePartition):
     request: SnapshotRequest
 
     def load(self, client: MirrorClient, bounds: _Ids) -> _Loaded:
-        return client._tables.parts_of(replace(self.request, selection=self.request.selection.between(*bounds)))
+        return client._tables.tables_of(replace(self.request, selection=self.request.selection.between(*bounds)))
 
 
 @dataclass(frozen=True)
-class _HistoryPart(_ServicePart):
+class _HistoryPartition(_ServicePartition):
     request: HistoryRequest
     raw: bool
 
@@ -363,21 +362,21 @@ class _HistoryPart(_ServicePart):
         (after, last), (begin, end) = bounds
         selection = self.request.selection.between(after, last)
         request = replace(self.request, selection=selection, begin=begin, end=end)
-        parts = HistoryTableBuilder(raw=self.raw)
+        builder = HistoryTableBuilder(raw=self.raw)
         first_begin = None if begin == self.request.begin else begin
         own = partial(_own_rows, is_first=after is None, begin=first_begin)
-        told = client._tables.read_history(request, lambda table: parts.add(own(table)), raw=self.raw)
-        units = client._tables.units_over_time(parts.unitless(), request, told)
-        return parts.finish(history_metadata(request, told), units=units)
+        result = client._tables.read_history(request, lambda table: builder.add(own(table)), raw=self.raw)
+        units = client._tables.units_over_time(builder.unitless(), request, result)
+        return builder.finish(history_metadata(request, result), units=units)
 
 
 def _own_rows(table: pa.Table, *, is_first: bool, begin: datetime | None) -> pa.Table:
-    """The rows that stand in no other partition: gaps reach over some, and those of the service are told in all.
+    """Return the rows of this partition only: a gap may span several partitions, and gaps of the service are in all.
 
     Args:
         table: The rows.
-        is_first: Whether it is one of the first range of devices.
-        begin: Where it begins, unless it is the first interval.
+        is_first: Whether the partition is of the first range of devices.
+        begin: The beginning of its interval; ``None`` for the first interval.
     """
     if not is_first:
         table = table.filter(table["device_id"].is_valid())
@@ -387,12 +386,12 @@ def _own_rows(table: pa.Table, *, is_first: bool, begin: datetime | None) -> pa.
     return table.filter(pc.or_(begins_here, pc.invert(pc.equal(table["event"].cast(pa.string()), "gap"))))
 
 
-def _from_map(load: Callable[..., pd.DataFrame], parts: Sequence[object], empty: pd.DataFrame) -> dd.DataFrame:
+def _from_map(load: Callable[..., pd.DataFrame], bounds: Sequence[object], empty: pd.DataFrame) -> dd.DataFrame:
     free = [str(name) for name, dtype in empty.dtypes.items() if has_no_categories(dtype)]
     meta = clear_known_categories(empty, cols=free)
-    # The dtypes are those of the tables, whatever kind of texts Dask prefers.
+    # The dtypes are those of the tables; Dask would convert texts to its preferred type.
     with dask.config.set({"dataframe.convert-string": False}):
-        frame: dd.DataFrame = dd.from_map(load, parts, meta=meta, label="mirror")
+        frame: dd.DataFrame = dd.from_map(load, bounds, meta=meta, label="mirror")
     return frame
 
 

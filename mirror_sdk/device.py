@@ -131,7 +131,7 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
         >>> device.get("/3311/0/5850").label, device.get("/3303/0/5700")
         ('Light Control · On/Off', None)
         """
-        # ``__getitem__`` would search for similar paths in vain.
+        # ``__getitem__`` would search for similar paths for its error.
         return self.resources.get(key, default)
 
     def __contains__(self, path: object) -> bool:
@@ -172,10 +172,10 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
         >>> client.get_device(station).history("/3303/0/5700")["value_num"].dropna().tolist()
         [21.5]
         """
-        asker = getattr(self, "_client", None) if client is None else client
-        if asker is None:
+        source = getattr(self, "_client", None) if client is None else client
+        if source is None:
             raise InvalidValue(f"device object {self.device_id} does not know its client; give client=")
-        return asker.history([self.device_id], None if path is None else [path], **options)
+        return source.history([self.device_id], None if path is None else [path], **options)
 
     def to_frame(self, *, raw: bool = False) -> pd.DataFrame:
         """Return the state table of this device, one row per resource, taken at ``created_at``; see ``state_frame``.
@@ -302,7 +302,7 @@ _EMPTY_MIRROR = (
     "<div><em>no value yet</em>: the mirror shows what a read, a write, a subscription or auto-observation brought"
     "</div>"
 )
-_MAX_SHOWN = 80
+_MAX_LENGTH = 80
 _RESOURCE_COLUMNS = ("path", "label", "reported", "reported at (UTC)", "desired", "status", "subscribed")
 _DEVICE_COLUMNS = ("endpoint name", "device id", "type", "queue mode", "state", "updated at (UTC)")
 
@@ -312,10 +312,10 @@ def _instant(at: datetime | None, missing: str = "never") -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"
+    return text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 1]}…"
 
 
-def _shown(value: Value, unit: str) -> str:
+def _formatted(value: Value, unit: str) -> str:
     text = _cut(str(value))
     return escape(f"{text} {visible(_cut(unit))}" if unit and value.kind is ValueKind.NUMBER else text)
 
@@ -325,9 +325,9 @@ def _resource_cells(resource: Resource) -> tuple[str, ...]:
     return (
         f"<code>{escape(visible(resource.path))}</code>",
         escape(visible(resource.label)),
-        _shown(reported.value, resource.unit) if reported else "",
+        _formatted(reported.value, resource.unit) if reported else "",
         _instant(reported.reported_at, "") if reported else "",
-        _shown(desired.value, resource.unit) if desired else "",
+        _formatted(desired.value, resource.unit) if desired else "",
         desired.status.name.lower() if desired and desired.status is not None else "",
         "yes" if resource.subscribed else "no",
     )
@@ -335,5 +335,5 @@ def _resource_cells(resource: Resource) -> tuple[str, ...]:
 
 def _device_cells(device: Device) -> tuple[str, ...]:
     queue_mode = "yes" if device.queue_mode else "no"
-    about = (device.endpoint_name, device.id, device.endpoint_type or "", queue_mode, device.state)
-    return tuple(escape(visible(_cut(text))) for text in (*about, _instant(device.updated_at)))
+    texts = (device.endpoint_name, device.id, device.endpoint_type or "", queue_mode, device.state)
+    return tuple(escape(visible(_cut(text))) for text in (*texts, _instant(device.updated_at)))

@@ -80,12 +80,12 @@ class Event(JsonForm):
     content: EntryBody | None = None
 
     def __repr__(self) -> str:
-        members = {name: getattr(self, name) for name in _SHOWN}
+        members = {name: getattr(self, name) for name in _REPR_FIELDS}
         known = (visible(f"{name}={one}") for name, one in members.items() if one is not None)
         return f"<Event {' '.join([self.kind, *known])}>"
 
 
-_SHOWN = ("device_id", "path", "value", "async_id", "status", "category", "first_seq", "seq")
+_REPR_FIELDS = ("device_id", "path", "value", "async_id", "status", "category", "first_seq", "seq")
 
 
 _KINDS = {
@@ -159,7 +159,7 @@ def event_filter(paths: Collection[str] | None, devices: Collection[str] | None)
     except ValueError as exc:
         raise InvalidValue(f"paths: {exc}") from exc
 
-    def wants(event: Event) -> bool:
+    def accepts(event: Event) -> bool:
         if event.kind in {EventKind.GAP, EventKind.UNKNOWN}:
             return True
         if devices is not None and event.device_id not in devices:
@@ -169,7 +169,7 @@ def event_filter(paths: Collection[str] | None, devices: Collection[str] | None)
         is_observation = event.kind is EventKind.OBSERVATION and event.path is not None
         return is_observation and any(matches(pattern, event.path or "") for pattern in paths)
 
-    return wants
+    return accepts
 
 
 def _of_gap(gap: Gap, received_at: datetime) -> Event:

@@ -139,8 +139,8 @@ def _register(client: MirrorClient, receiver: WebhookReceiver) -> None:
     """Register the webhook, in place of a poll channel that the key may still have."""
     try:
         client.notifications.use_webhook(receiver)
-    except BadRequest as refusal:
-        if refusal.reason != "OTHER_CHANNEL":
+    except BadRequest as error:
+        if error.reason != "OTHER_CHANNEL":
             raise
         client.notifications.delete_poll_channel()
         client.notifications.use_webhook(receiver)
@@ -152,7 +152,7 @@ def _register(client: MirrorClient, receiver: WebhookReceiver) -> None:
 @contextmanager
 def _subscribed(client: MirrorClient, rules: Sequence[PresubscriptionRule]) -> Iterator[None]:
     """Add these rules to the other ones of the key, and remove them at the end with what they subscribed."""
-    # A rule that a killed run left behind is one of these.
+    # These include a rule that a killed run could not remove.
     client.subscriptions.rules.add(rules, apply_now=True)
     try:
         yield
@@ -160,15 +160,15 @@ def _subscribed(client: MirrorClient, rules: Sequence[PresubscriptionRule]) -> I
         client.subscriptions.rules.remove(rules)
         others = client.subscriptions.rules.list()
         for device in client.devices.list(state="registered"):
-            of_device, of_others = (_about(device, some) for some in (rules, others))
+            of_device, of_others = (_matching(device, some) for some in (rules, others))
             for path in client.subscriptions.list(device.id) if of_device else ():
                 if _match(of_device, path) and not _match(of_others, path):
                     client.unsubscribe(device.id, path)
 
 
-def _about(device: Device, rules: Sequence[PresubscriptionRule]) -> list[PresubscriptionRule]:
-    about = {"device_id": device.id, "endpoint_name": device.endpoint_name, "endpoint_type": device.endpoint_type or ""}
-    return [rule for rule in rules if rule.matches_device(**about)]
+def _matching(device: Device, rules: Sequence[PresubscriptionRule]) -> list[PresubscriptionRule]:
+    names = {"device_id": device.id, "endpoint_name": device.endpoint_name, "endpoint_type": device.endpoint_type or ""}
+    return [rule for rule in rules if rule.matches_device(**names)]
 
 
 def _match(rules: Sequence[PresubscriptionRule], path: str) -> bool:

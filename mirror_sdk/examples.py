@@ -218,8 +218,8 @@ def advance_to(simulator: Simulator, hour: int, *, tz: str = "UTC", weekdays: Co
 
 @cache
 def _own_server() -> DemoServer:
-    asked = os.environ.get(HOST_VARIABLE)
-    where = f" at {visible(asked)}, where {HOST_VARIABLE} leads" if asked else ""
+    address = os.environ.get(HOST_VARIABLE)
+    where = f" at {visible(address)}, the address in {HOST_VARIABLE}" if address else ""
     server = DemoServer()
     os.environ.update(server.environment)
     atexit.register(server.close)

@@ -136,7 +136,7 @@ class Facts:
 
     @property
     def interval(self) -> ReportingInterval | None:
-        """How often the device reports to this application, if that is known."""
+        """The reporting interval of the device to this application, if it is known."""
         return reporting_interval(self.contacts or ())
 
     @property
@@ -155,18 +155,18 @@ class Facts:
     def rule(self) -> PresubscriptionRule | None:
         """The first rule of this application that matches the resource."""
         device = self.device
-        about = {
+        names = {
             "device_id": device.id,
             "endpoint_name": device.endpoint_name,
             "endpoint_type": device.endpoint_type or "",
         }
-        matching = (rule for rule in self.rules or () if rule.matches_device(**about) and rule.matches_path(self.path))
+        matching = (rule for rule in self.rules or () if rule.matches_device(**names) and rule.matches_path(self.path))
         return next(matching, None)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Explanation(JsonForm):
-    """Why a value is what it is, and what would refresh it: sentences, in ``why`` and ``refresh``."""
+    """The explanation of a value, in ``why``, and the calls that would refresh it, in ``refresh``: sentences."""
 
     title: str
     why: tuple[str, ...]
@@ -242,7 +242,7 @@ def _of_subscription(resource: Resource, facts: Facts) -> Iterator[str]:
             " application does not receive it."
         )
     elif state not in _NOT_ACTIVE and not is_rule_pending:
-        yield "Nobody is subscribed to it."
+        yield "No application is subscribed to it."
 
 
 def _of_desired(resource: Resource, now: datetime) -> Iterator[str]:
@@ -375,9 +375,9 @@ def _later_changes(resource: Resource, facts: Facts, *, is_observable: bool) -> 
     if state is SubscriptionState.NONE and rule is not None and facts.is_registered:
         applied = f"client.subscriptions.rules.add([{rule.to_wire()}], apply_now=True)"
         return f"{applied}, to have the rule take effect now{meanwhile}"
-    away = "" if facts.is_registered else ", once the device has registered again"
+    condition = "" if facts.is_registered else ", once the device has registered again"
     subscribed = f"client.subscribe({facts.mirrored.device_id!r}, {facts.path!r})"
-    return f"{subscribed}, to have each later change{away}{meanwhile}"
+    return f"{subscribed}, to have each later change{condition}{meanwhile}"
 
 
 def _sent_changes(facts: Facts) -> str:

@@ -24,7 +24,7 @@ from itertools import starmap
 from typing import Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
 
-from mirror_sdk._arguments import closest, shown
+from mirror_sdk._arguments import closest, type_name
 from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._protocol.flow import Flow, Work
 from mirror_sdk._protocol.operation import Operation
@@ -46,12 +46,12 @@ from mirror_sdk.wire.errors import ErrorBody
 
 T = TypeVar("T")
 
-REMEMBERED_SECONDS = 30.0
-_MOST_REMEMBERED = 10_000
+CACHE_SECONDS = 30.0
+_MAX_CACHED = 10_000
 _LONGEST_QUERY = 3000
-_MOST_SEARCHED = 5000
+_MAX_SEARCHED = 5000
 """How many devices are searched for similar names at most."""
-_MOST_TOLD = 10
+_MAX_DESCRIBED = 10
 """How many unknown texts are listed with similar names; finding these takes hundredths of a second for each text."""
 _ID = re.compile(r"[0-9A-Fa-f]{32}")
 ANY_ID = "0" * 32
@@ -98,7 +98,7 @@ class NameCache:
 
     def recall(self, texts: Iterable[str], *, only_ids: bool) -> dict[str, str]:
         """Return the ids of the texts that are cached."""
-        oldest = self._now() - REMEMBERED_SECONDS
+        oldest = self._now() - CACHE_SECONDS
         found = {}
         for text in texts:
             device_id, at = self._names.get(text, ("", oldest))
@@ -110,7 +110,7 @@ class NameCache:
 
     def keep(self, ids: Mapping[str, str]) -> None:
         """Cache the ids of texts."""
-        if len(self._names) + len(self._ids) + len(ids) > _MOST_REMEMBERED:
+        if len(self._names) + len(self._ids) + len(ids) > _MAX_CACHED:
             self._names.clear()
             self._ids.clear()
         at = self._now()
@@ -141,11 +141,13 @@ def known_id(argument: str, device: object) -> str | None:
         return device if _ID.fullmatch(device) or not device else None
     own = own_id(device)
     if own is None:
-        raise TypeError(f"{argument} must be a str, not {shown(device)}; give a device, its id or its endpoint name")
+        raise TypeError(
+            f"{argument} must be a str, not {type_name(device)}; give a device, its id or its endpoint name"
+        )
     return own
 
 
-def send_about(
+def send_for(
     names: NameCache, device: DeviceLike, operation: Callable[[str], Operation[T]], *, refresh: bool
 ) -> Flow[T]:
     """Send an operation about one device.
@@ -186,12 +188,12 @@ def send_to(device: DeviceLike, operation: Operation[T]) -> Flow[T]:
         NotFound: The device does not exist.
     """
     try:
-        answer: T = yield operation
+        response: T = yield operation
     except NotFound as error:
         if isinstance(device, str):
             yield from _say_more(device, error)
         raise
-    return answer
+    return response
 
 
 def id_of(names: NameCache, device: DeviceLike, *, refresh: bool = False) -> Flow[str]:
@@ -233,19 +235,19 @@ def ids_of(names: NameCache, devices: DevicesLike, argument: str, *, refresh: bo
         in_table: list[str] = yield Work(partial(ids_in, devices, argument))
         warn_if_empty(in_table, argument)
         devices = in_table
-    given, each = devices_in(devices, argument), f"each of {argument}"
-    known = [known_id(each, device) for device in given]
+    listed, each = devices_in(devices, argument), f"each of {argument}"
+    known = [known_id(each, device) for device in listed]
     if "" in known:
         raise InvalidValue(
             f"{each} has to be an id or an endpoint name, not ''; client.devices.list() shows the known ones"
         )
-    sought = [str(device) for device, device_id in zip(given, known, strict=True) if device_id is None]
-    found = yield from look_up(names, sought, refresh=refresh)
+    sought = [str(device) for device, device_id in zip(listed, known, strict=True) if device_id is None]
+    found = yield from resolve_names(names, sought, refresh=refresh)
     if found.several:
         raise AmbiguousName("; ".join(starmap(_of_several, found.several.items())))
     if found.unknown:
         raise (yield from unknown_device(found.unknown, (yield from _endpoint_names())))
-    return [device_id or found.ids[str(device)] for device, device_id in zip(given, known, strict=True)]
+    return [device_id or found.ids[str(device)] for device, device_id in zip(listed, known, strict=True)]
 
 
 def devices_in(devices: DevicesLike, argument: str) -> list[DeviceLike]:
@@ -263,7 +265,7 @@ def devices_in(devices: DevicesLike, argument: str) -> list[DeviceLike]:
     return list(devices)
 
 
-def look_up(names: NameCache, texts: Iterable[str], *, refresh: bool = True) -> Flow[LookupResult]:
+def resolve_names(names: NameCache, texts: Iterable[str], *, refresh: bool = True) -> Flow[LookupResult]:
     """Look up texts. If the key has no access to the directory, or it cannot be searched by name, they count as ids."""
     sought = list(dict.fromkeys(texts))
     found = LookupResult(names.recall(sought, only_ids=refresh))
@@ -340,7 +342,7 @@ def _say_more(device: str, error: NotFound) -> Flow[None]:
 
 def unknown_device(texts: Sequence[str], known: Collection[str]) -> Flow[UnknownDevice]:
     """Return the error for texts that match no device: it lists the first ones, with similar known names."""
-    reasons = yield from _search(texts[:_MOST_TOLD], known)
+    reasons = yield from _search(texts[:_MAX_DESCRIBED], known)
     further = len(texts) - len(reasons)
     more = [f"and {further} more of {len(texts)} match no device"] if further else []
     return _not_found("; ".join([*reasons.values(), *more]))
@@ -350,9 +352,9 @@ def _search(texts: Sequence[str], known: Collection[str]) -> Flow[dict[str, str]
     """Return why each of the texts matches no device, in words; for the first ones with similar known names."""
 
     def find() -> dict[str, str]:
-        told = {text: f"no device has the id or endpoint name {text!r}" for text in texts}
-        close = {text: closest(text, known) for text in texts[:_MOST_TOLD]}
-        return told | {text: f"{told[text]}; {names}" for text, names in close.items()}
+        reasons = {text: f"no device has the id or endpoint name {text!r}" for text in texts}
+        close = {text: closest(text, known) for text in texts[:_MAX_DESCRIBED]}
+        return reasons | {text: f"{reasons[text]}; {names}" for text, names in close.items()}
 
     found: dict[str, str] = yield Work(find)
     return found
@@ -365,7 +367,7 @@ def _not_found(message: str) -> UnknownDevice:
 
 
 def _endpoint_names() -> Flow[list[str]]:
-    return [device.endpoint_name for device in (yield from all_devices({}, at_most=_MOST_SEARCHED))]
+    return [device.endpoint_name for device in (yield from all_devices({}, at_most=_MAX_SEARCHED))]
 
 
 def devices_with(condition: str, texts: Sequence[str]) -> Flow[list[Device]]:

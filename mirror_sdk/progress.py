@@ -46,7 +46,7 @@ class _NoBar:
 
 def progress_bar(total: int, label: str) -> AbstractContextManager[ProgressBar]:
     """Return a ``tqdm`` bar for a ``with`` statement, or one that is not shown."""
-    if not _is_shown():
+    if not _is_visible():
         return nullcontext(_NoBar())
     import_locked("tqdm.auto")  # an extra, and slow to import
     from tqdm.auto import tqdm
@@ -55,7 +55,7 @@ def progress_bar(total: int, label: str) -> AbstractContextManager[ProgressBar]:
     return bar
 
 
-def _is_shown() -> bool:
+def _is_visible() -> bool:
     if _is_hidden.get():
         return False
     return _has_viewer() if _switch is None else _switch

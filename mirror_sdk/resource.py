@@ -32,8 +32,8 @@ class ReportedValue(JsonForm):
 
     def to_dict(self) -> dict[str, Any]:
         """Return :meth:`Value.to_dict` together with the other attributes, for any JSON encoder."""
-        told = JsonForm.to_dict(self)
-        return {**told.pop("value"), **told}
+        members = JsonForm.to_dict(self)
+        return {**members.pop("value"), **members}
 
     def __repr__(self) -> str:
         return f"<ReportedValue {self.value}{_at(self.reported_at)}>"
@@ -47,8 +47,8 @@ class DesiredValue(JsonForm):
     ``requested_at`` stays the issue time, ``status_updated_at`` is ``None`` while pending. ``category`` is the cause of
     a failed write; the service returns it only to the application that requested the write (specification 3.1 and 7).
     ``revision`` is the number of the change in the mirror that stored all of this; ``None`` if the service does not
-    return it. ``acknowledged_at`` and ``acknowledged_by`` are when and by whom a failed write was acknowledged;
-    ``None`` if it was not.
+    return it. ``acknowledged_at`` and ``acknowledged_by`` are the time and the author of the acknowledgement of a
+    failed write; ``None`` without one.
     """
 
     value: Value
@@ -63,8 +63,8 @@ class DesiredValue(JsonForm):
 
     def to_dict(self) -> dict[str, Any]:
         """Return :meth:`Value.to_dict` together with the other attributes, for any JSON encoder."""
-        told = JsonForm.to_dict(self)
-        return {**told.pop("value"), **told}
+        members = JsonForm.to_dict(self)
+        return {**members.pop("value"), **members}
 
     def __repr__(self) -> str:
         status = "" if self.status is None else f" {self.status.name}"
@@ -106,7 +106,7 @@ class Resource(JsonForm):
 
     @property
     def desired_value(self) -> PythonValue | InstanceValues | None:
-        """The last desired value as a plain Python value, whatever became of the write; ``None`` before the first.
+        """The last desired value as a plain Python value, even if the write failed; ``None`` before the first write.
 
         >>> client.write_value(light, "/3311/0/5851", 40)
         >>> client.get_device(light)["/3311/0/5851"].desired_value

@@ -11,7 +11,7 @@ from mirror_sdk._protocol.request_options import to_execute, to_write
 from mirror_sdk._run_in_thread import import_in_thread, run_in_thread
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._table_keys import DeviceTable, is_table
-from mirror_sdk.naming import DeviceLike, look_up, lookup_failures
+from mirror_sdk.naming import DeviceLike, lookup_failures, resolve_names
 from mirror_sdk.resource import ExpectedValue
 from mirror_sdk.values import InstanceValues, PythonValue
 
@@ -208,16 +208,16 @@ class AsyncDeviceMethods:
 
         Args:
             writes: A table with the columns ``device_id`` (or ``device``, as in the files of ``mirror plan``),
-                ``path``, ``value`` and optionally ``content_type``; or one with the index ``device_id`` and a column
-                per path, as ``state.mirror.wide()`` returns; or a list of (device, path, value). All of these name
-                devices by id or endpoint name. Rows without a value are ignored. Texts in a table are parsed like a CSV
-                of ``mirror plan``; see :func:`mirror_sdk.parse_value`. A text that is not a value rejects only its row.
-                The column ``value`` may also be called ``text``. Tables of Polars and pyarrow work too.
+                ``path``, ``value`` and optionally ``content_type``. Or a table with the index ``device_id`` and a
+                column per path, as ``state.mirror.wide()`` returns. Or a list of (device, path, value). All of these
+                name devices by id or endpoint name. Rows without a value are ignored. Texts in a table are parsed like
+                a CSV of ``mirror plan``; see :func:`mirror_sdk.parse_value`. A text that is not a value rejects only
+                its row. The column ``value`` may also be called ``text``. Tables of Polars and pyarrow work too.
             value: What to write to the resources in the rows of a table, such as ``snapshot.query(...)``: one value, or
                 a column for the rows, such as ``found["reported_num"] - 1``. Each resource is written once.
             path: With ``value``, the resource of each device to write, instead of the table's ``path``.
             if_match: Whether to write each value only while the desired value is still the one in the table, according
-                to its ``desired_revision``. If somebody else has written since, the row is rejected with the check
+                to its ``desired_revision``. If there was another write since, the row is rejected with the check
                 ``changed`` and the current value, here or in ``apply()``; the others are written.
             read_first: Whether to read from devices the values that the mirror does not have, so that the writes can be
                 undone. Each read waits 20 s for its device; sleeping devices are not read. Without it, no request is
@@ -227,7 +227,7 @@ class AsyncDeviceMethods:
         Raises:
             AccessDenied: With ``read_first``: the key has no permission to read from devices.
             ImportError: pandas is not installed.
-            InvalidValue: ``writes`` is none of these; the message says what is missing.
+            InvalidValue: ``writes`` has another form; the message names the missing column.
 
         Source: specification 3.1.
 
@@ -246,11 +246,13 @@ class AsyncDeviceMethods:
         # A generator of rows may use objects of this thread.
         rows = writes if is_table(writes) else list(writes)
         requested = await run_in_thread(partial(read_requested, rows, value=value, path=path, if_match=if_match))
-        whole = self._session.sender.total_deadline(timeout)
-        found = await self._session.run(look_up(self._session.names, await run_in_thread(names_in, requested)), whole)
+        deadline = self._session.sender.total_deadline(timeout)
+        found = await self._session.run(
+            resolve_names(self._session.names, await run_in_thread(names_in, requested)), deadline
+        )
         return await AsyncPlanner(self._session).plan_of(
             await run_in_thread(with_ids, requested, found.ids),
-            await self._session.run(lookup_failures(found), whole),
-            whole,
+            await self._session.run(lookup_failures(found), deadline),
+            deadline,
             read_first=read_first,
         )

@@ -115,11 +115,11 @@ class AsyncEventMethods:
         if not callable(callback):
             raise TypeError(f"callback={callback!r} cannot be called; give a function that takes an event")
         deadline = self._session.sender.deadline(timeout)
-        wanted = None if devices is None else frozenset(await self._session.ids_of(devices, timeout=deadline))
-        wants = event_filter(paths, wanted)
+        device_ids = None if devices is None else frozenset(await self._session.ids_of(devices, timeout=deadline))
+        accepts = event_filter(paths, device_ids)
         reader = self._session.new_reader()
         await reader.go_to_end(deadline)
-        watch = AsyncWatch(reader, callback, wants, self._session.sender.clock.now)
+        watch = AsyncWatch(reader, callback, accepts, self._session.sender.clock.now)
         self._session.watches.add(watch)
         return watch
 
@@ -163,9 +163,9 @@ class AsyncEventMethods:
             OSError: The folder cannot be written.
             RecordingDamaged: A file of the recording was changed or damaged; the message names it.
             TypeError: A single text was passed instead of a list.
-            InvalidValue: The folder contains something else or another recording, or another recorder is using it; or
-                an argument is not a valid size, time or pattern; or ``subscribe`` would exceed the rules a key can
-                have.
+            InvalidValue: The folder contains something else or another recording, or another recorder is using it. Or
+                an argument is not a valid size, time or pattern. Or ``subscribe`` would exceed the limit of rules for a
+                key.
 
         Source: specification 6; wire.md 4.
 
@@ -182,8 +182,8 @@ class AsyncEventMethods:
         from mirror_sdk.recording.rules import RecordingRules
         from mirror_sdk.recording.writer import RecordingWriter
 
-        whole = self._session.sender.total_deadline(timeout)
-        chosen = None if devices is None else await self._session.ids_of(devices, timeout=whole)
+        deadline = self._session.sender.total_deadline(timeout)
+        chosen = None if devices is None else await self._session.ids_of(devices, timeout=deadline)
         make_writer = partial(
             RecordingWriter,
             path,
@@ -201,7 +201,7 @@ class AsyncEventMethods:
             lambda within: self._tables.state_to_record(chosen, paths, within),
             self._session.run,
             RecordingRules(chosen, paths, adds_rules=subscribe),
-            whole,
+            deadline,
         )
         self._session.watches.add(recorder)
         return recorder

@@ -80,10 +80,10 @@ class AsyncTableMethods:
         2
         """
         await import_in_thread(module_for(as_))
-        whole = self._session.sender.total_deadline(timeout)
-        tables, about = await self._tables.state_of(devices, paths, whole, raw=raw)
-        about = await self._tables.with_silent(about, tables, paths)
-        return await run_in_thread(lambda: to_form(tables, about, as_=as_, tz=tz))
+        deadline = self._session.sender.total_deadline(timeout)
+        tables, metadata = await self._tables.state_of(devices, paths, deadline, raw=raw)
+        metadata = await self._tables.with_silent(metadata, tables, paths)
+        return await run_in_thread(lambda: to_form(tables, metadata, as_=as_, tz=tz))
 
     @overload
     async def history(
@@ -187,10 +187,10 @@ class AsyncTableMethods:
         from mirror_sdk.history.request import HistoryRequest, check_interval
         from mirror_sdk.tables.history import HistoryTableBuilder
 
-        whole = self._session.sender.total_deadline(timeout)
-        begin, end = check_interval(begin, end, await self._tables.clock_of(begin, end, timeout=whole))
+        deadline = self._session.sender.total_deadline(timeout)
+        begin, end = check_interval(begin, end, await self._tables.clock_of(begin, end, timeout=deadline))
         request = HistoryRequest(
-            selection=await self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters),
+            selection=await self._tables.select(devices, deadline, paths, state, endpoint_type, endpoint_name, filters),
             server=self._session.base_url,
             begin=begin,
             end=end,
@@ -198,13 +198,13 @@ class AsyncTableMethods:
             compression=compression,
         )
         parts = await run_in_thread(HistoryTableBuilder, raw=raw)
-        told = await self._tables.read_history(request, parts.add, whole, raw=raw)
+        result = await self._tables.read_history(request, parts.add, deadline, raw=raw)
         if limit is None and (unheard := await run_in_thread(parts.without_rows, request.selection.device_ids or ())):
-            await self._session.run(require_known(unheard), whole)
-        units = await self._tables.units_over_time(await run_in_thread(parts.unitless), request, told)
-        tables, metadata = await run_in_thread(parts.finish, history_metadata(request, told), units=units)
+            await self._session.run(require_known(unheard), deadline)
+        units = await self._tables.units_over_time(await run_in_thread(parts.unitless), request, result)
+        tables, metadata = await run_in_thread(parts.finish, history_metadata(request, result), units=units)
         if limit is None:
-            metadata = await self._tables.with_silent(metadata, tables, paths, request.selection, whole)
+            metadata = await self._tables.with_silent(metadata, tables, paths, request.selection, deadline)
         return await run_in_thread(lambda: to_form(tables, metadata, as_=as_, tz=tz))
 
     @overload
@@ -253,7 +253,7 @@ class AsyncTableMethods:
         timeout: float | None = None,
         as_: Form = "pandas",
     ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
-        """Return the state table of many devices as of an instant in the past, from what is known now.
+        """Return the state table of many devices as of an instant in the past, according to the present history.
 
         For each resource it contains the last value with a time (``changed_at``) up to the instant, and the last write
         requested by then, with its result by then. A resource without a report by then has no row, and ``subscribed``
@@ -299,15 +299,15 @@ class AsyncTableMethods:
         await import_in_thread(module_for(as_), "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
 
-        whole = self._session.sender.total_deadline(timeout)
-        as_of = instant_like("instant", instant, await self._tables.clock_of(instant, timeout=whole))
-        selection = await self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters)
+        deadline = self._session.sender.total_deadline(timeout)
+        as_of = instant_like("instant", instant, await self._tables.clock_of(instant, timeout=deadline))
+        selection = await self._tables.select(devices, deadline, paths, state, endpoint_type, endpoint_name, filters)
         request = SnapshotRequest(
             selection=selection, server=self._session.base_url, raw=raw, tz=tz, compression=compression, as_of=as_of
         )
-        tables, about = await self._tables.parts_of(request, whole)
-        about = await self._tables.with_silent(about, tables, paths, selection, whole)
-        return await run_in_thread(lambda: to_form(tables, about, as_=as_, tz=tz))
+        tables, metadata = await self._tables.tables_of(request, deadline)
+        metadata = await self._tables.with_silent(metadata, tables, paths, selection, deadline)
+        return await run_in_thread(lambda: to_form(tables, metadata, as_=as_, tz=tz))
 
     @overload
     async def changes(
@@ -400,22 +400,22 @@ class AsyncTableMethods:
         from mirror_sdk.history.request import HistoryRequest, check_interval, just_after
         from mirror_sdk.tables.columns import metadata_of_table
 
-        whole = self._session.sender.total_deadline(timeout)
-        now = await self._tables.clock_of(begin, end, timeout=whole)
+        deadline = self._session.sender.total_deadline(timeout)
+        now = await self._tables.clock_of(begin, end, timeout=deadline)
         first = instant_like("begin", begin, now)
         _, last = check_interval(first, end, now)
-        selection = await self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters)
+        selection = await self._tables.select(devices, deadline, paths, state, endpoint_type, endpoint_name, filters)
         counts = await run_in_thread(ReportCounts)
-        before = await self._tables.state_at(first, selection, whole)
+        before = await self._tables.state_at(first, selection, deadline)
         if last is None:
             # Until now, by the service's clock.
-            after = await self._tables.state_at(None, selection, whole)
+            after = await self._tables.state_at(None, selection, deadline)
             last = instant_like("taken_at", metadata_of_table(after)["taken_at"], self._session.sender.clock.now)
         between = HistoryRequest(
             selection=selection, server=self._session.base_url, begin=just_after(first), end=just_after(last)
         )
-        await self._tables.read_history(between, counts.add, whole)
+        await self._tables.read_history(between, counts.add, deadline)
         if end is not None:
-            after = await self._tables.state_at(last, selection, whole)
-        tables, about = await run_in_thread(lambda: changes_tables(counts.finish(), before, after, first, last))
-        return await run_in_thread(lambda: to_form(tables, about, as_=as_, tz=tz))
+            after = await self._tables.state_at(last, selection, deadline)
+        tables, metadata = await run_in_thread(lambda: changes_tables(counts.finish(), before, after, first, last))
+        return await run_in_thread(lambda: to_form(tables, metadata, as_=as_, tz=tz))

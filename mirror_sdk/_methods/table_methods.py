@@ -81,10 +81,10 @@ class TableMethods:
         2
         """
         import_locked(module_for(as_))
-        whole = self._session.sender.total_deadline(timeout)
-        tables, about = self._tables.state_of(devices, paths, whole, raw=raw)
-        about = self._tables.with_silent(about, tables, paths)
-        return to_form(tables, about, as_=as_, tz=tz)
+        deadline = self._session.sender.total_deadline(timeout)
+        tables, metadata = self._tables.state_of(devices, paths, deadline, raw=raw)
+        metadata = self._tables.with_silent(metadata, tables, paths)
+        return to_form(tables, metadata, as_=as_, tz=tz)
 
     @overload
     def history(
@@ -188,10 +188,10 @@ class TableMethods:
         from mirror_sdk.history.request import HistoryRequest, check_interval
         from mirror_sdk.tables.history import HistoryTableBuilder
 
-        whole = self._session.sender.total_deadline(timeout)
-        begin, end = check_interval(begin, end, self._tables.clock_of(begin, end, timeout=whole))
+        deadline = self._session.sender.total_deadline(timeout)
+        begin, end = check_interval(begin, end, self._tables.clock_of(begin, end, timeout=deadline))
         request = HistoryRequest(
-            selection=self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters),
+            selection=self._tables.select(devices, deadline, paths, state, endpoint_type, endpoint_name, filters),
             server=self._session.base_url,
             begin=begin,
             end=end,
@@ -199,13 +199,13 @@ class TableMethods:
             compression=compression,
         )
         parts = HistoryTableBuilder(raw=raw)
-        told = self._tables.read_history(request, parts.add, whole, raw=raw)
+        result = self._tables.read_history(request, parts.add, deadline, raw=raw)
         if limit is None and (unheard := parts.without_rows(request.selection.device_ids or ())):
-            self._session.run(require_known(unheard), whole)
-        units = self._tables.units_over_time(parts.unitless(), request, told)
-        tables, metadata = parts.finish(history_metadata(request, told), units=units)
+            self._session.run(require_known(unheard), deadline)
+        units = self._tables.units_over_time(parts.unitless(), request, result)
+        tables, metadata = parts.finish(history_metadata(request, result), units=units)
         if limit is None:
-            metadata = self._tables.with_silent(metadata, tables, paths, request.selection, whole)
+            metadata = self._tables.with_silent(metadata, tables, paths, request.selection, deadline)
         return to_form(tables, metadata, as_=as_, tz=tz)
 
     @overload
@@ -254,7 +254,7 @@ class TableMethods:
         timeout: float | None = None,
         as_: Form = "pandas",
     ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
-        """Return the state table of many devices as of an instant in the past, from what is known now.
+        """Return the state table of many devices as of an instant in the past, according to the present history.
 
         For each resource it contains the last value with a time (``changed_at``) up to the instant, and the last write
         requested by then, with its result by then. A resource without a report by then has no row, and ``subscribed``
@@ -300,15 +300,15 @@ class TableMethods:
         import_locked(module_for(as_), "mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
 
-        whole = self._session.sender.total_deadline(timeout)
-        as_of = instant_like("instant", instant, self._tables.clock_of(instant, timeout=whole))
-        selection = self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters)
+        deadline = self._session.sender.total_deadline(timeout)
+        as_of = instant_like("instant", instant, self._tables.clock_of(instant, timeout=deadline))
+        selection = self._tables.select(devices, deadline, paths, state, endpoint_type, endpoint_name, filters)
         request = SnapshotRequest(
             selection=selection, server=self._session.base_url, raw=raw, tz=tz, compression=compression, as_of=as_of
         )
-        tables, about = self._tables.parts_of(request, whole)
-        about = self._tables.with_silent(about, tables, paths, selection, whole)
-        return to_form(tables, about, as_=as_, tz=tz)
+        tables, metadata = self._tables.tables_of(request, deadline)
+        metadata = self._tables.with_silent(metadata, tables, paths, selection, deadline)
+        return to_form(tables, metadata, as_=as_, tz=tz)
 
     @overload
     def changes(
@@ -401,22 +401,22 @@ class TableMethods:
         from mirror_sdk.history.request import HistoryRequest, check_interval, just_after
         from mirror_sdk.tables.columns import metadata_of_table
 
-        whole = self._session.sender.total_deadline(timeout)
-        now = self._tables.clock_of(begin, end, timeout=whole)
+        deadline = self._session.sender.total_deadline(timeout)
+        now = self._tables.clock_of(begin, end, timeout=deadline)
         first = instant_like("begin", begin, now)
         _, last = check_interval(first, end, now)
-        selection = self._tables.select(devices, whole, paths, state, endpoint_type, endpoint_name, filters)
+        selection = self._tables.select(devices, deadline, paths, state, endpoint_type, endpoint_name, filters)
         counts = ReportCounts()
-        before = self._tables.state_at(first, selection, whole)
+        before = self._tables.state_at(first, selection, deadline)
         if last is None:
             # Until now, by the service's clock.
-            after = self._tables.state_at(None, selection, whole)
+            after = self._tables.state_at(None, selection, deadline)
             last = instant_like("taken_at", metadata_of_table(after)["taken_at"], self._session.sender.clock.now)
         between = HistoryRequest(
             selection=selection, server=self._session.base_url, begin=just_after(first), end=just_after(last)
         )
-        self._tables.read_history(between, counts.add, whole)
+        self._tables.read_history(between, counts.add, deadline)
         if end is not None:
-            after = self._tables.state_at(last, selection, whole)
-        tables, about = changes_tables(counts.finish(), before, after, first, last)
-        return to_form(tables, about, as_=as_, tz=tz)
+            after = self._tables.state_at(last, selection, deadline)
+        tables, metadata = changes_tables(counts.finish(), before, after, first, last)
+        return to_form(tables, metadata, as_=as_, tz=tz)

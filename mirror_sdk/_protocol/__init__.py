@@ -1,1 +1,1 @@
-"""What talks to the service: requests and their answers, the notification log, and the answers that come by it."""
+"""The protocol of the service: requests, responses and the notification log, which brings responses of devices."""

@@ -81,7 +81,7 @@ class AcceptedRequest(JsonForm):
 
     @property
     def received_at(self) -> datetime | None:
-        """When this client received the response, by the clock of this machine; ``None`` before.
+        """The time at which this client received the response, by the clock of this machine; ``None`` before.
 
         >>> request.received_at > request.issued_at
         True
@@ -106,7 +106,7 @@ class AcceptedRequest(JsonForm):
 
     @property
     def default_timeout_seconds(self) -> float:
-        """How long a wait lasts by default: until the response to an expired request comes, and a minute at most."""
+        """The default duration of a wait: until the response to an expired request comes, and a minute at most."""
         if self.expiry_seconds is None:
             return LONGEST_DEFAULT_WAIT_SECONDS
         return min(self.expiry_seconds + RESPONSE_MARGIN_SECONDS, LONGEST_DEFAULT_WAIT_SECONDS)

@@ -419,7 +419,7 @@ class AsyncWatch:
     ) -> None:
         self._reader = reader
         self._callback = callback
-        self._wants = accepts
+        self._accepts = accepts
         self._now = now
         self._errors: deque[Exception] = deque(maxlen=MAX_ERRORS)
         self._time_slice = TimeSlice()  # asynchronous alone
@@ -447,7 +447,7 @@ class AsyncWatch:
 
     @property
     def last_failure(self) -> MirrorError | None:
-        """Why the last poll failed; ``None`` if it did not. The watch polls again."""
+        """The failure of the last poll; ``None`` if it succeeded. The watch polls again."""
         return self._reader.last_failure
 
     @property
@@ -480,7 +480,7 @@ class AsyncWatch:
     async def _deliver(self, batch: Batch) -> None:
         for event in read_events(batch, self._now()):
             await self._time_slice.yield_if_over()  # asynchronous alone
-            if not self._wants(event):
+            if not self._accepts(event):
                 continue
             with self._worker.step:
                 if self._worker.is_stopped:

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class AsyncSend(Protocol):
-    """Sends an operation and reads its answer."""
+    """Sends an operation and reads its response."""
 
     async def __call__(self, operation: Operation[T], /) -> T: ...
 

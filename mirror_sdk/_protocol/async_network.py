@@ -85,10 +85,10 @@ class AsyncNetwork(httpx.AsyncBaseTransport):
     async def release(self, connection: httpcore.AsyncConnectionInterface) -> None:
         """Keep a connection for the next request if it is idle, and close it otherwise."""
         with self._lock:
-            is_kept = connection.is_idle() and len(self._idle) < MAX_IDLE and not self._is_closed
-            if is_kept:
+            is_reusable = connection.is_idle() and len(self._idle) < MAX_IDLE and not self._is_closed
+            if is_reusable:
                 self._idle.append(connection)
-        if not is_kept:
+        if not is_reusable:
             await connection.aclose()
 
     async def release_idle(self) -> None:

@@ -369,7 +369,7 @@ class Watch:
     ) -> None:
         self._reader = reader
         self._callback = callback
-        self._wants = accepts
+        self._accepts = accepts
         self._now = now
         self._errors: deque[Exception] = deque(maxlen=MAX_ERRORS)
         self._worker = Worker("mirror-watch")
@@ -396,7 +396,7 @@ class Watch:
 
     @property
     def last_failure(self) -> MirrorError | None:
-        """Why the last poll failed; ``None`` if it did not. The watch polls again."""
+        """The failure of the last poll; ``None`` if it succeeded. The watch polls again."""
         return self._reader.last_failure
 
     @property
@@ -429,7 +429,7 @@ class Watch:
 
     def _deliver(self, batch: Batch) -> None:
         for event in read_events(batch, self._now()):
-            if not self._wants(event):
+            if not self._accepts(event):
                 continue
             with self._worker.step:
                 if self._worker.is_stopped:

@@ -22,9 +22,9 @@ class ClientClock:
         """Return the time of a monotonic clock."""
         return time.monotonic()
 
-    def started_seconds(self, begun: float, async_id: str) -> float:  # noqa: ARG002 - a cassette goes by it
+    def started_seconds(self, started: float, async_id: str) -> float:  # noqa: ARG002 - a cassette goes by it
         """Return when a device request started; ``begun`` is that time by :meth:`seconds`."""
-        return begun
+        return started
 
     def received_seconds(self) -> float:
         """Return when the last response arrived, by the same clock."""

@@ -32,5 +32,5 @@ def abort(connection: ClientConnection) -> None:
 
 
 def socket_of(connection: ClientConnection) -> socket.socket | None:
-    """Return the socket beneath it."""
+    """Return the socket of a connection."""
     return connection.socket

@@ -73,7 +73,7 @@ class LogCursor:
 
     @property
     def pause_seconds(self) -> float:
-        """How long the next poll is put off because the last one failed."""
+        """The seconds until the next poll after a failure; 0 after a success."""
         return max(0.0, self._resume_at - self._clock())
 
     def opening_poll(self, within_seconds: float = math.inf) -> Operation[Poll]:

@@ -16,9 +16,9 @@ _EARLY_SECONDS = 0.01
 
 
 class Deadline(float):
-    """The seconds that a call may take, and what is left of them.
+    """The seconds that a call may take, and those that are left.
 
-    As a number it is the total limit, so it can be passed wherever a timeout is, also to httpx. Each method passes its
+    As a number it is the total limit, so it can be passed as any timeout, also to httpx. Each method passes its
     deadline on, so that all requests of a call end at one time.
 
     Args:

@@ -43,9 +43,8 @@ class Expectation:
 class Inbox:
     """Brings each response to the request that expects it, once.
 
-    An expectation lives as long as a request handle refers to it. So a wait that timed out can be resumed, and a
-    dropped handle leaves nothing behind. Responses that no request expects (yet) are stored, the newest ``keep`` of
-    them.
+    An expectation lives as long as a request handle refers to it. So a wait that timed out can be resumed, and the
+    memory of a dropped handle is freed. Of the responses that no request expects (yet), the newest ``keep`` are stored.
 
     Attributes:
         duplicates: How many responses came again for a request that had its own.
@@ -75,12 +74,12 @@ class Inbox:
 
     @property
     def unclaimed(self) -> int:
-        """How many stored responses no request expects."""
+        """The number of stored responses that no request expects."""
         return len(self._unclaimed)
 
     @property
     def waiting(self) -> int:
-        """How many expected responses have not come."""
+        """The number of expected responses that have not arrived."""
         return len(self._open)
 
     @property

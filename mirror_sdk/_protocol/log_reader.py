@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Send(Protocol):
-    """Sends an operation and reads its answer."""
+    """Sends an operation and reads its response."""
 
     def __call__(self, operation: Operation[T], /) -> T: ...
 

@@ -71,11 +71,11 @@ class Operation(Generic[T_co]):
         json: Body, or ``None`` for none.
         hold_seconds: How long the service may delay the response; it is added to a client's time-out.
         within_seconds: The most seconds for all of it, if the client's limit is longer.
-        is_repeatable: Whether sending it twice has the effect of sending it once, whatever its method.
+        is_repeatable: Whether sending it twice has the effect of sending it once, although its method is ``POST``.
         max_retries: How often it may be sent again; ``None`` is the client's setting.
         outlasts_loss: Whether it is sent again until its time is over if the connection is lost, here or at a proxy. A
             held request lasts so long that losses are likely, and its caller would wait anyway.
-        also_reads: Statuses from 300 on that are no error here.
+        also_reads: Statuses from 300 on that are not errors here.
     """
 
     method: str

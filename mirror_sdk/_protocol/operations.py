@@ -20,7 +20,7 @@ from urllib.parse import quote, urlencode
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from mirror_sdk._arguments import closest, shown, text
+from mirror_sdk._arguments import closest, text, type_name
 from mirror_sdk._protocol.operation import HTTPResponse, Operation, first_fault, read_error_body, read_json
 from mirror_sdk._protocol.resource_states import resources_of
 from mirror_sdk._visible import visible_line
@@ -481,7 +481,7 @@ def checked_rules(rules: Iterable[RuleLike]) -> list[PresubscriptionRule]:
     """
     # These types are iterable too.
     if isinstance(rules, PresubscriptionRule | Mapping | str):
-        raise TypeError(f"rules must be a list of rules, not {shown(rules)}; put brackets around a single one")
+        raise TypeError(f"rules must be a list of rules, not {type_name(rules)}; put brackets around a single one")
     listed = list(rules)
     found = _checked(PRESUBSCRIPTION_RULES.validate_python, listed, "rule ")
     for index, rule in enumerate(found):

@@ -50,14 +50,14 @@ def add_rules(
         ValueError: A rule cannot be sent, or there would be too many.
     """
 
-    def add(listed: _Rules, given: _ByMeaning) -> tuple[AbstractSet[Hashable], _Rules]:
-        missing = given.keys() - {meaning_of(rule) for rule in listed}
+    def add(listed: _Rules, requested: _ByMeaning) -> tuple[AbstractSet[Hashable], _Rules]:
+        missing = requested.keys() - {meaning_of(rule) for rule in listed}
         if len(listed) + len(missing) > MAX_RULES:
             raise InvalidValue(
                 f"rules: with {len(missing)} more this key would have {len(listed) + len(missing)}, and {MAX_RULES} is"
                 " the most; remove_presubscriptions() removes the unneeded ones"
             )
-        return missing, [*listed, *_select(given, missing)]
+        return missing, [*listed, *_select(requested, missing)]
 
     return _change(rules, add, apply_now=apply_now, announce=announce)
 
@@ -71,8 +71,8 @@ def remove_rules(rules: Iterable[_operations.RuleLike]) -> Flow[_Rules]:
         ValueError: A rule cannot be sent.
     """
 
-    def remove(listed: _Rules, given: _ByMeaning) -> tuple[AbstractSet[Hashable], _Rules]:
-        found = given.keys() & {meaning_of(rule) for rule in listed}
+    def remove(listed: _Rules, requested: _ByMeaning) -> tuple[AbstractSet[Hashable], _Rules]:
+        found = requested.keys() & {meaning_of(rule) for rule in listed}
         return found, [rule for rule in listed if meaning_of(rule) not in found]
 
     return _change(rules, remove, apply_now=False)
@@ -105,18 +105,18 @@ def _change(
         apply_now: Whether the new list is sent even if it is the present one.
         announce: Called with the rules that are about to change.
     """
-    given: _ByMeaning = {}
+    requested: _ByMeaning = {}
     for rule in _operations.checked_rules(rules):
-        given.setdefault(meaning_of(rule), rule)
+        requested.setdefault(meaning_of(rule), rule)
     backoff = Backoff(first_seconds=_FIRST_PAUSE_SECONDS)
     done: set[Hashable] = set()
-    while given:
+    while requested:
         found = yield _operations.get_presubscriptions()
-        to_do, changed = change(found.rules, given)
+        to_do, changed = change(found.rules, requested)
         if not to_do and not apply_now:
             break
         if announce is not None:
-            yield Work(partial(announce, _select(given, done | to_do)))
+            yield Work(partial(announce, _select(requested, done | to_do)))
         try:
             yield _operations.put_presubscriptions(changed, apply_now=apply_now, tag=found.tag)
         except PreconditionFailed as error:
@@ -131,9 +131,9 @@ def _change(
         else:
             done |= to_do
             break
-    return _select(given, done)
+    return _select(requested, done)
 
 
-def _select(given: _ByMeaning, meanings: AbstractSet[Hashable]) -> _Rules:
+def _select(requested: _ByMeaning, meanings: AbstractSet[Hashable]) -> _Rules:
     """Return the rules with these meanings, in their order."""
-    return [rule for meaning, rule in given.items() if meaning in meanings]
+    return [rule for meaning, rule in requested.items() if meaning in meanings]

@@ -1,1 +1,1 @@
-"""What a client shares with its resources: connections, names, the notification channel, and reading of tables."""
+"""The state that a client shares with its resources: connections, names, the notification channel, table readers."""

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from weakref import WeakSet
 
-from mirror_sdk._arguments import count, place, seconds, text
+from mirror_sdk._arguments import count, log_position, seconds, text
 from mirror_sdk._fork import import_locked
 from mirror_sdk._members import WithMembers
 from mirror_sdk._protocol import operations as _operations
@@ -31,7 +31,7 @@ from mirror_sdk.config import ClientSettings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import BadRequest, Conflict, MirrorError, NotFound
 from mirror_sdk.events import Event, event_filter, utc_now
-from mirror_sdk.naming import ANY_ID, DeviceLike, DevicesLike, NameCache, id_of, ids_of, send_about, send_to
+from mirror_sdk.naming import ANY_ID, DeviceLike, DevicesLike, NameCache, id_of, ids_of, send_for, send_to
 from mirror_sdk.values import Value, decode
 from mirror_sdk.wire.device_requests import Method
 
@@ -105,7 +105,7 @@ class AsyncClientSession:
         """Return the events from now on, or after an entry; see ``client.events()``."""
         idle_seconds, most = seconds("timeout", timeout), count("limit", limit)
         accepts = event_filter(paths, devices if isinstance(devices, str) else None)
-        reader = self.new_reader(after=place(after))
+        reader = self.new_reader(after=log_position(after))
         events = AsyncEvents(
             reader,
             timeout_seconds=idle_seconds,
@@ -125,7 +125,7 @@ class AsyncClientSession:
     async def _filter_of(self, paths: Collection[str] | None, devices: DevicesLike) -> Callable[[Event], bool]:
         return event_filter(paths, frozenset(await self.ids_of(devices)))
 
-    async def about(
+    async def send_for(
         self,
         device: DeviceLike,
         operation: Callable[[str], Operation[T]],
@@ -133,7 +133,7 @@ class AsyncClientSession:
         refresh: bool = False,
         timeout: float | None = None,
     ) -> T:
-        return await self.run(send_about(self.names, device, operation, refresh=refresh), timeout)
+        return await self.run(send_for(self.names, device, operation, refresh=refresh), timeout)
 
     async def act_on(
         self,
@@ -145,24 +145,24 @@ class AsyncClientSession:
     ) -> None:
         """Send the operation for one resource, or for each in a table, with the expected revision."""
         if not is_table(devices):
-            await self.about(devices, partial(operation, path=text("path", path)), refresh=True, timeout=timeout)
+            await self.send_for(devices, partial(operation, path=text("path", path)), refresh=True, timeout=timeout)
             return
-        whole = self.sender.total_deadline(timeout)
+        deadline = self.sender.total_deadline(timeout)
         named = await run_in_thread(keys_in, devices, path, "device_id")
         warn_if_empty(named, "device_id")
-        ids = await self.run(ids_of(self.names, [device for device, _ in named], "device_id"), whole)
-        places = [(device_id, each) for device_id, (_, each) in zip(ids, named, strict=True)]
-        revisions = {place: seen[row] for place, row in zip(places, named, strict=True) if seen and row in seen}
+        ids = await self.run(ids_of(self.names, [device for device, _ in named], "device_id"), deadline)
+        keys = [(device_id, each) for device_id, (_, each) in zip(ids, named, strict=True)]
+        revisions = {key: seen[row] for key, row in zip(keys, named, strict=True) if seen and row in seen}
 
-        async def act(place: ResourceKey) -> MirrorError | None:
-            options = {"revision": revisions[place]} if place in revisions else {}
+        async def act(key: ResourceKey) -> MirrorError | None:
+            options = {"revision": revisions[key]} if key in revisions else {}
             try:
-                await self.sender.send(operation(*place, **options), whole)
+                await self.sender.send(operation(*key, **options), deadline)
             except (BadRequest, Conflict, NotFound) as error:
                 return error
             return None
 
-        raise_first(places, await gather_requests(act, places))
+        raise_first(keys, await gather_requests(act, keys))
 
     async def ids_of(self, devices: DevicesLike, argument: str = "devices", timeout: float | None = None) -> list[str]:
         return await self.run(ids_of(self.names, devices, argument), timeout)
@@ -196,17 +196,17 @@ class AsyncClientSession:
         return found[:limit]
 
     async def run(self, flow: Flow[T], timeout: float | None = None) -> T:
-        """Send the requests of steps one after another, within the time of one call, and return the result."""
+        """Perform the effects of a flow one after another, within the time of one call, and return its result."""
         deadline = self.sender.deadline(timeout)
         try:
             effect = next(flow)
             while True:
                 try:
-                    answer = await self._perform(effect, deadline)
+                    result = await self._perform(effect, deadline)
                 except MirrorError as error:
                     effect = flow.throw(error)
                 else:
-                    effect = flow.send(answer)
+                    effect = flow.send(result)
         except StopIteration as end:
             found: T = end.value
             return found
@@ -219,8 +219,8 @@ class AsyncClientSession:
         return await self.sender.send(effect, deadline)
 
     async def read_device(self, device_id: str, take: Callable[[DeviceObject], T], timeout: float | None = None) -> T:
-        asking = _operations.read_device_object(device_id, lambda found: take(DeviceObject.from_wire(found)))
-        return await self.sender.send(asking, timeout)
+        operation = _operations.read_device_object(device_id, lambda found: take(DeviceObject.from_wire(found)))
+        return await self.sender.send(operation, timeout)
 
     async def submit_and_wait(
         self,

@@ -93,8 +93,8 @@ class AsyncTableReader:
         self, devices: list[str] | None, paths: Sequence[str] | None, timeout: float | None
     ) -> pd.DataFrame:
         """Return the state table at the beginning of a recording; its devices may have the paths later."""
-        tables, about = await self.state_of(devices, paths, timeout)
-        return await run_in_thread(lambda: to_pandas(tables, about))
+        tables, metadata = await self.state_of(devices, paths, timeout)
+        return await run_in_thread(lambda: to_pandas(tables, metadata))
 
     async def state_at(self, instant: datetime | None, selection: Selection, timeout: float | None) -> pa.Table:
         """Return the state table as of an instant in the past, or of the present."""
@@ -102,10 +102,10 @@ class AsyncTableReader:
         from mirror_sdk.tables.columns import concat_with_metadata
 
         request = SnapshotRequest(selection=selection, server=self._session.base_url, as_of=instant)
-        tables, about = await self.parts_of(request, timeout)
-        return await run_in_thread(lambda: concat_with_metadata(tables, about, tz=None))
+        tables, metadata = await self.tables_of(request, timeout)
+        return await run_in_thread(lambda: concat_with_metadata(tables, metadata, tz=None))
 
-    async def parts_of(
+    async def tables_of(
         self, request: SnapshotRequest, timeout: float | None = None
     ) -> tuple[list[pa.Table], dict[str, object]]:
         """Return the table of a snapshot, in parts, and its metadata."""
@@ -118,11 +118,11 @@ class AsyncTableReader:
         self, request: SnapshotRequest, timeout: float | None = None
     ) -> tuple[SnapshotResult, list[pa.Table]]:
         tables: list[pa.Table] = []
-        taken = await self.take(request, tables.append, timeout)
-        return taken, tables
+        snapshot = await self.take(request, tables.append, timeout)
+        return snapshot, tables
 
     async def take(self, request: SnapshotRequest, keep: TableSink, timeout: float | None = None) -> SnapshotResult:
-        """Take a snapshot and have its rows kept as they arrive."""
+        """Take a snapshot. ``keep`` gets its rows as they arrive."""
         await import_in_thread("mirror_sdk.snapshot.reading")
         from mirror_sdk.snapshot import reading
 
@@ -130,14 +130,14 @@ class AsyncTableReader:
         form: str | None = reading.FIRST_FORM
         while form is not None:
             try:
-                taken = await self._session.sender.receive(request.operation(form), read, timeout)
+                snapshot = await self._session.sender.receive(request.operation(form), read, timeout)
             except APIError as error:
                 form = reading.next_form(request, form, error)
             else:
-                for device_id in taken.missing:
-                    # Which says so, unless it has come meanwhile.
+                for device_id in snapshot.missing:
+                    # Raises the error for a missing device, unless it has registered in between.
                     await self._session.sender.send(_operations.get_directory_device(device_id), timeout)
-                return taken
+                return snapshot
         return await self._take_one_by_one(request, keep, timeout)
 
     async def _take_one_by_one(
@@ -176,7 +176,7 @@ class AsyncTableReader:
         *,
         raw: bool = False,
     ) -> HistoryResult:
-        """Read a history to its end and have its rows kept as they arrive, whatever cuts it on the way."""
+        """Read a history to its end, and resume it after each interruption. ``keep`` gets the rows as they arrive."""
         from mirror_sdk.history.reading import HistoryReader
 
         with progress_bar(0, "rows") as bar:
@@ -186,22 +186,22 @@ class AsyncTableReader:
                     await self._session.sender.receive(operation, reader.read, timeout)
                 except ConnectionFailed as failure:
                     reader.require_progress(failure)
-                except APIError as refusal:
-                    reader.try_other_form(refusal)
+                except APIError as error:
+                    reader.try_other_form(error)
         return reader.result
 
-    async def clock_of(self, *given: InstantLike | None, timeout: float | None) -> Callable[[], datetime]:
+    async def clock_of(self, *instants: InstantLike | None, timeout: float | None) -> Callable[[], datetime]:
         """Return the clock from which time spans count back. The service's clock is read only if one is passed."""
-        if not any(map(is_span, given)):
+        if not any(map(is_span, instants)):
             return self._session.sender.clock.now
         await import_in_thread("mirror_sdk.snapshot.request")
         from mirror_sdk.snapshot.request import SnapshotRequest
         from mirror_sdk.snapshot.selection import Selection
 
         request = SnapshotRequest(selection=Selection(filters={"id__eq": _NO_DEVICE}), server=self._session.base_url)
-        _, about = await self.parts_of(request, timeout)
+        _, metadata = await self.tables_of(request, timeout)
         now = instant_like(
-            "taken_at", about["taken_at"] or self._session.sender.clock.now(), self._session.sender.clock.now
+            "taken_at", metadata["taken_at"] or self._session.sender.clock.now(), self._session.sender.clock.now
         )
         return lambda: now
 
@@ -217,14 +217,14 @@ class AsyncTableReader:
             try:
                 return await self.state_at(None, selection, None)
             except NotFound:
-                # One of the devices was erased since: that must not cost the units of the others.
+                # One of the devices was erased in between: the units of the others are still needed.
                 return await self.state_at(None, replace(selection, device_ids=None), None)
         except MirrorError:
-            # The events are there in any case.
+            # The units are optional: the events are complete without them.
             return None
 
     async def units_over_time(
-        self, unitless: Unitless | None, request: HistoryRequest, told: HistoryResult
+        self, unitless: Unitless | None, request: HistoryRequest, result: HistoryResult
     ) -> NamedUnits | None:
         """Return the units that devices reported during a history, as far as the key may read them."""
         from mirror_sdk.tables.history import HistoryTableBuilder
@@ -234,7 +234,7 @@ class AsyncTableReader:
         if unitless is None or state is None:
             return None
         naming = HistoryTableBuilder(raw=False)
-        begin = request.begin or instant_like("oldest_at", told.oldest_at, self._session.sender.clock.now)
+        begin = request.begin or instant_like("oldest_at", result.oldest_at, self._session.sender.clock.now)
         those = replace(request.selection, paths=naming_paths(unitless.paths))
         of_those = replace(request.selection, paths=unitless.paths)
         try:
@@ -245,12 +245,12 @@ class AsyncTableReader:
                     return NamedUnits(state)
                 return NamedUnits(state, await self.state_at(begin, of_those, None), rows)
         except MirrorError:
-            # The history is there in any case.
+            # The units are optional: the history is complete without them.
             return NamedUnits(state)
 
     async def with_silent(
         self,
-        about: dict[str, object],
+        metadata: dict[str, object],
         tables: list[pa.Table],
         paths: Sequence[str] | None,
         past: Selection | None = None,
@@ -259,30 +259,30 @@ class AsyncTableReader:
         """Add the paths without rows to the metadata of a table, and warn if no device has any of the paths.
 
         Args:
-            about: The metadata.
+            metadata: The metadata.
             tables: The table.
             paths: The paths that were requested.
             past: The selection, for a table of the past.
-            timeout: Seconds for the whole.
+            timeout: Seconds for the complete call.
         """
         await import_in_thread("mirror_sdk.history.silent_paths", "mirror_sdk.snapshot.request")
         from mirror_sdk.history.silent_paths import silent_paths, warn_of_unknown, with_silent
         from mirror_sdk.snapshot.request import SnapshotRequest
 
         patterns = list(paths or ())
-        about = await run_in_thread(with_silent, about, tables, patterns)
-        if not patterns or about.get("paths_without_rows") != patterns:
-            return about
+        metadata = await run_in_thread(with_silent, metadata, tables, patterns)
+        if not patterns or metadata.get("paths_without_rows") != patterns:
+            return metadata
         if past is None:
             warn_of_unknown(patterns)
-            return about
+            return metadata
         # A mistyped path looks like one without events. The mirror knows whether there is such a resource.
         try:
             request = SnapshotRequest(selection=past, server=self._session.base_url)
-            known, _ = await self.parts_of(request, timeout)
+            known, _ = await self.tables_of(request, timeout)
         except MirrorError:
-            # The table is there in any case.
-            return about
+            # The warning is optional: the table is complete without it.
+            return metadata
         if await run_in_thread(silent_paths, known, patterns) == patterns:
             warn_of_unknown(patterns, ", now or in this history")
-        return about
+        return metadata

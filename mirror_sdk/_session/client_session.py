@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from weakref import WeakSet
 
-from mirror_sdk._arguments import count, place, seconds, text
+from mirror_sdk._arguments import count, log_position, seconds, text
 from mirror_sdk._fork import import_locked
 from mirror_sdk._members import WithMembers
 from mirror_sdk._protocol import operations as _operations
@@ -31,7 +31,7 @@ from mirror_sdk.config import ClientSettings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import BadRequest, Conflict, MirrorError, NotFound
 from mirror_sdk.events import Event, event_filter, utc_now
-from mirror_sdk.naming import ANY_ID, DeviceLike, DevicesLike, NameCache, id_of, ids_of, send_about, send_to
+from mirror_sdk.naming import ANY_ID, DeviceLike, DevicesLike, NameCache, id_of, ids_of, send_for, send_to
 from mirror_sdk.values import Value, decode
 from mirror_sdk.wire.device_requests import Method
 
@@ -105,7 +105,7 @@ class ClientSession:
         """Return the events from now on, or after an entry; see ``client.events()``."""
         idle_seconds, most = seconds("timeout", timeout), count("limit", limit)
         accepts = event_filter(paths, devices if isinstance(devices, str) else None)
-        reader = self.new_reader(after=place(after))
+        reader = self.new_reader(after=log_position(after))
         return Events(
             reader,
             timeout_seconds=idle_seconds,
@@ -120,7 +120,7 @@ class ClientSession:
     def _filter_of(self, paths: Collection[str] | None, devices: DevicesLike) -> Callable[[Event], bool]:
         return event_filter(paths, frozenset(self.ids_of(devices)))
 
-    def about(
+    def send_for(
         self,
         device: DeviceLike,
         operation: Callable[[str], Operation[T]],
@@ -128,7 +128,7 @@ class ClientSession:
         refresh: bool = False,
         timeout: float | None = None,
     ) -> T:
-        return self.run(send_about(self.names, device, operation, refresh=refresh), timeout)
+        return self.run(send_for(self.names, device, operation, refresh=refresh), timeout)
 
     def act_on(
         self,
@@ -140,24 +140,24 @@ class ClientSession:
     ) -> None:
         """Send the operation for one resource, or for each in a table, with the expected revision."""
         if not is_table(devices):
-            self.about(devices, partial(operation, path=text("path", path)), refresh=True, timeout=timeout)
+            self.send_for(devices, partial(operation, path=text("path", path)), refresh=True, timeout=timeout)
             return
-        whole = self.sender.total_deadline(timeout)
+        deadline = self.sender.total_deadline(timeout)
         named = keys_in(devices, path, "device_id")
         warn_if_empty(named, "device_id")
-        ids = self.run(ids_of(self.names, [device for device, _ in named], "device_id"), whole)
-        places = [(device_id, each) for device_id, (_, each) in zip(ids, named, strict=True)]
-        revisions = {place: seen[row] for place, row in zip(places, named, strict=True) if seen and row in seen}
+        ids = self.run(ids_of(self.names, [device for device, _ in named], "device_id"), deadline)
+        keys = [(device_id, each) for device_id, (_, each) in zip(ids, named, strict=True)]
+        revisions = {key: seen[row] for key, row in zip(keys, named, strict=True) if seen and row in seen}
 
-        def act(place: ResourceKey) -> MirrorError | None:
-            options = {"revision": revisions[place]} if place in revisions else {}
+        def act(key: ResourceKey) -> MirrorError | None:
+            options = {"revision": revisions[key]} if key in revisions else {}
             try:
-                self.sender.send(operation(*place, **options), whole)
+                self.sender.send(operation(*key, **options), deadline)
             except (BadRequest, Conflict, NotFound) as error:
                 return error
             return None
 
-        raise_first(places, gather_requests(act, places))
+        raise_first(keys, gather_requests(act, keys))
 
     def ids_of(self, devices: DevicesLike, argument: str = "devices", timeout: float | None = None) -> list[str]:
         return self.run(ids_of(self.names, devices, argument), timeout)
@@ -191,17 +191,17 @@ class ClientSession:
         return found[:limit]
 
     def run(self, flow: Flow[T], timeout: float | None = None) -> T:
-        """Send the requests of steps one after another, within the time of one call, and return the result."""
+        """Perform the effects of a flow one after another, within the time of one call, and return its result."""
         deadline = self.sender.deadline(timeout)
         try:
             effect = next(flow)
             while True:
                 try:
-                    answer = self._perform(effect, deadline)
+                    result = self._perform(effect, deadline)
                 except MirrorError as error:
                     effect = flow.throw(error)
                 else:
-                    effect = flow.send(answer)
+                    effect = flow.send(result)
         except StopIteration as end:
             found: T = end.value
             return found
@@ -214,8 +214,8 @@ class ClientSession:
         return self.sender.send(effect, deadline)
 
     def read_device(self, device_id: str, take: Callable[[DeviceObject], T], timeout: float | None = None) -> T:
-        asking = _operations.read_device_object(device_id, lambda found: take(DeviceObject.from_wire(found)))
-        return self.sender.send(asking, timeout)
+        operation = _operations.read_device_object(device_id, lambda found: take(DeviceObject.from_wire(found)))
+        return self.sender.send(operation, timeout)
 
     def submit_and_wait(
         self,

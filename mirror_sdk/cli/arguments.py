@@ -116,6 +116,6 @@ state_option = click.option(
 
 def connect(**options: Any) -> MirrorClient:
     """Return a client with the settings of the environment and of the options before the command."""
-    given = click.get_current_context().find_root().params
-    limits = {name: given[name] for name in ("timeout", "max_retries") if given.get(name) is not None}
+    params = click.get_current_context().find_root().params
+    limits = {name: params[name] for name in ("timeout", "max_retries") if params.get(name) is not None}
     return MirrorClient.from_env(**limits, **options)

@@ -300,8 +300,8 @@ def rules(change: str | None, device: str | None, endpoint_type: str | None, pat
     if "" in {device, endpoint_type}:
         # An unset variable results in an empty word. Without a word on it the rule would be one for all devices.
         raise click.BadParameter("it is empty; '*' matches all", param_hint="--device" if device == "" else "--type")
-    given = {"endpoint_name": device, "endpoint_type": endpoint_type, "resource_path": list(paths)}
-    rule = {name: value for name, value in given.items() if value}
+    members = {"endpoint_name": device, "endpoint_type": endpoint_type, "resource_path": list(paths)}
+    rule = {name: value for name, value in members.items() if value}
     if (change is None) == bool(rule):
         raise click.UsageError("give --add or --remove with some of --device, --type and --path; '*' matches all")
     with connect() as client:

@@ -142,19 +142,19 @@ def _reported_outages(client: MirrorClient, is_reported: threading.Event, advice
     is_over, started_at = threading.Event(), time.monotonic()
 
     def poll() -> None:
-        was_away = False
+        was_failing = False
         while not is_over.wait(_POLL_SECONDS):
             status = client.notifications.status()
-            is_away = status.failures > 0
+            is_failing = status.failures > 0
             seconds = time.monotonic() - started_at
-            if not is_away and not is_reported.is_set() and seconds >= _SILENT_SECONDS:
+            if not is_failing and not is_reported.is_set() and seconds >= _SILENT_SECONDS:
                 is_reported.set()
                 click.echo(f"no events received for {seconds:.0f} s, still watching; {advice}", err=True)
-            if is_away and not was_away:
+            if is_failing and not was_failing:
                 click.echo(f"waiting for the mirror: {status.last_failure}", err=True)
-            elif was_away and not is_away:
+            elif was_failing and not is_failing:
                 click.echo("the mirror is back", err=True)
-            was_away = is_away
+            was_failing = is_failing
 
     polling = threading.Thread(target=poll, name="mirror-outages", daemon=True)
     polling.start()

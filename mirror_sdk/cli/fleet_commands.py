@@ -180,7 +180,7 @@ def snapshot(
         raise click.BadParameter(
             "cannot be combined with --dataset; write a part of the fleet into a file", param_hint="--pseudonymize"
         )
-    key = read_key(is_wanted=pseudonymize, file=pseudonym_key_file)
+    key = read_key(is_requested=pseudonymize, file=pseudonym_key_file)
     selection: Any = {"paths": list(paths) or None, "state": state, "endpoint_type": endpoint_type}
     with connect(max_snapshot_bytes=max_snapshot_bytes) as client:
         if dataset:

@@ -128,7 +128,7 @@ def as_of(
       mirror as-of 2026-01-31T08:00Z monday.parquet --path '/3303/*'
     """  # noqa: D301 - click wants the character, not its escape
     check_table_file(file)
-    key = read_key(is_wanted=pseudonymize, file=pseudonym_key_file)
+    key = read_key(is_requested=pseudonymize, file=pseudonym_key_file)
     with connect(max_snapshot_bytes=max_snapshot_bytes) as client:
         found = client.as_of(instant, paths=list(paths) or None, state=state, endpoint_type=endpoint_type)
         frame = pseudonymized(found, key)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _COLUMNS = ("device", "path", "value")
-_LONGEST_SHOWN = 80
+_EXCERPT_LENGTH = 80
 
 
 def read_planned(file: Path) -> pd.DataFrame:
@@ -52,8 +52,8 @@ def _read(file: Path) -> pd.DataFrame:
         rows = csv.DictReader(chain([heading], lines), delimiter=delimiter_of(heading))
         missing = {*_COLUMNS} - set(rows.fieldnames or [])
         if missing:
-            shown = visible_line(heading.strip())[:_LONGEST_SHOWN]
-            found = f"its first line is '{shown}'" if shown else "it is empty"
+            excerpt = visible_line(heading.strip())[:_EXCERPT_LENGTH]
+            found = f"its first line is '{excerpt}'" if excerpt else "it is empty"
             raise _wrong(f"{file.name} lacks the column {', '.join(sorted(missing))}; {found}")
         planned: dict[int, tuple[str, ...]] = {}
         for row in rows:

@@ -27,21 +27,21 @@ def pseudonym_options(command: Command) -> Command:
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help=f"The file with the key. By default {KEY_VARIABLE} has it, or the terminal prompts for it.",
     )
-    is_wanted = click.option(
+    is_requested = click.option(
         "--pseudonymize",
         is_flag=True,
         help="Replace ids, names and personal values by pseudonyms; see 'mirror help privacy'.",
     )
-    return is_wanted(with_key(command))
+    return is_requested(with_key(command))
 
 
-def read_key(*, is_wanted: bool, file: Path | None) -> str | bytes | None:
+def read_key(*, is_requested: bool, file: Path | None) -> str | bytes | None:
     """Return the key; ``None`` if no pseudonyms are wanted.
 
     Raises:
         BadParameter: The key is missing or too short, or a file was given without pseudonyms.
     """
-    if not is_wanted:
+    if not is_requested:
         if file is not None:
             raise click.BadParameter("only applies to --pseudonymize", param_hint=_KEY_FILE)
         return None

@@ -13,7 +13,7 @@ from mirror_sdk.frames import value_column
 # isort: split
 import pandas as pd
 
-from mirror_sdk._visible import shown_names, without_formula
+from mirror_sdk._visible import display_names, without_formula
 from mirror_sdk.cli.group import in_words_of_the_shell
 from mirror_sdk.cli.output import Form, Row
 from mirror_sdk.frames.requests import RequestStatus
@@ -61,8 +61,8 @@ def _without_formula(value: object) -> object:
 def _cells(frame: pd.DataFrame, name: str, form: Form, names: pd.DataFrame) -> list[Any]:
     match name:
         case "device":
-            shown = _device_names(names)
-            return [shown[device_id] for device_id in frame["device_id"]]
+            displayed = _device_names(names)
+            return [displayed[device_id] for device_id in frame["device_id"]]
         case "desired" | "reported" | "current" | "wanted" | "requested" | "value":
             typed = [
                 _typed(_plain(value), path)
@@ -80,7 +80,7 @@ def _device_names(frame: pd.DataFrame) -> dict[str, str]:
     """Return the endpoint name of each device; its id if it has none."""
     devices = frame[["device_id", "endpoint_name"]].astype(object).drop_duplicates("device_id")
     named = devices["endpoint_name"].where(devices["endpoint_name"].notna(), devices["device_id"])
-    return shown_names(dict(zip(devices["device_id"], named, strict=True)))
+    return display_names(dict(zip(devices["device_id"], named, strict=True)))
 
 
 def _typed(value: Any, path: str) -> Any:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from mirror_sdk._visible import shown_names
+from mirror_sdk._visible import display_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,4 +50,4 @@ def device_names(*frames: pd.DataFrame) -> dict[str, str]:
         return {}
     known = pd.concat(named).drop_duplicates("device_id")
     short = [name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…" for name in known["endpoint_name"]]
-    return shown_names(dict(zip(known["device_id"], short, strict=True)))
+    return display_names(dict(zip(known["device_id"], short, strict=True)))

@@ -34,7 +34,7 @@ def _jupyter_server_extension_points() -> list[dict[str, str]]:
 
 
 def _load_jupyter_server_extension(app: ServerApp) -> None:
-    # The option news_url does not keep JupyterLab from asking for news; without this plugin it does not ask.
+    # The option news_url does not prevent the request for permission to fetch news; disabling this plugin does.
     app.web_app.settings["page_config_hook"] = _without_news
     app.web_app.add_handlers(".*$", [(url_path_join(app.base_url, _PAGE), _PageHandler)])
     _trust(app)

@@ -27,21 +27,21 @@ def server_process() -> dict[str, object]:
     """
     address = os.environ.get(HOST_VARIABLE)
     if not address:
-        return _own_server(shown=is_installed("mirror_server.cli") and is_installed("uvicorn"))
+        return _own_server(has_tile=is_installed("mirror_server.cli") and is_installed("uvicorn"))
     port = _local_port(address)
     if port is None:
-        return _own_server(shown=False)
+        return _own_server(has_tile=False)
     return {"port": port, "launcher_entry": _tile(_TITLE, page_path())}
 
 
-def _own_server(*, shown: bool) -> dict[str, object]:
+def _own_server(*, has_tile: bool) -> dict[str, object]:
     # In the format of the server's own keys.
     key = f"ak_{secrets.token_hex(8)}_{secrets.token_urlsafe(32)}"
     return {
         "command": [*SERVER_COMMAND, "--port={port}"],
         "environment": {DEMO_KEY_VARIABLE: key},
         "timeout": _READY_SECONDS,
-        "launcher_entry": {**_tile(f"{_TITLE} (demo)", page_path(key)), "enabled": shown},
+        "launcher_entry": {**_tile(f"{_TITLE} (demo)", page_path(key)), "enabled": has_tile},
     }
 
 

@@ -118,7 +118,7 @@ class AsyncDevices(ClientResource[AsyncClientSession]):
         >>> (await client.devices.get(station)).state
         'registered'
         """
-        return await self._session.about(device_id, _operations.get_directory_device, timeout=timeout)
+        return await self._session.send_for(device_id, _operations.get_directory_device, timeout=timeout)
 
     async def update(
         self,
@@ -159,7 +159,7 @@ class AsyncDevices(ClientResource[AsyncClientSession]):
         True
         """
         said = {"name": name, "description": description, "custom_attributes": attributes}
-        return await self._session.about(device_id, partial(_operations.put_device, changes=said), timeout=timeout)
+        return await self._session.send_for(device_id, partial(_operations.put_device, changes=said), timeout=timeout)
 
     async def connection(self, device_id: DeviceLike, *, timeout: float | None = None) -> DeviceConnection:
         """Return how a device is connected: protocol, lifetime, last contact, and whether a request would reach it now.
@@ -174,7 +174,7 @@ class AsyncDevices(ClientResource[AsyncClientSession]):
         >>> (await client.devices.connection(station)).protocol
         'simulated'
         """
-        return await self._session.about(device_id, _operations.get_device_connection, timeout=timeout)
+        return await self._session.send_for(device_id, _operations.get_device_connection, timeout=timeout)
 
     async def resources(
         self, device_id: DeviceLike, *, timeout: float | None = None
@@ -189,7 +189,7 @@ class AsyncDevices(ClientResource[AsyncClientSession]):
         >>> [(resource.uri, resource.obs) for resource in await client.devices.resources(station)]
         [('/3303/0/5700', True)]
         """
-        return await self._session.about(device_id, _operations.list_resources, timeout=timeout)
+        return await self._session.send_for(device_id, _operations.list_resources, timeout=timeout)
 
     async def events(
         self,
@@ -301,12 +301,12 @@ class AsyncDevices(ClientResource[AsyncClientSession]):
         session = self._session
         deadline = session.sender.deadline(timeout)
         device = await self.get(device_id, timeout=deadline)
-        contacts = await _if_allowed(session.about, device, _operations.get_device_contacts, timeout=deadline)
+        contacts = await _if_allowed(session.send_for, device, _operations.get_device_contacts, timeout=deadline)
         connection = await _if_allowed(self.connection, device, timeout=deadline)
-        mirrored = await session.about(device, _operations.get_device_object, timeout=deadline)
+        mirrored = await session.send_for(device, _operations.get_device_object, timeout=deadline)
         announced = await self.resources(device, timeout=deadline)
         subscription = partial(_operations.get_subscription_state, path=path)
-        state = await _if_allowed(session.about, device, subscription, timeout=deadline)
+        state = await _if_allowed(session.send_for, device, subscription, timeout=deadline)
         rules = await _if_allowed(session.sender.send, _operations.get_presubscriptions(), deadline)
         requests = partial(_operations.list_waiting_requests, device.id)
         waiting = await _if_allowed(session.collect, requests, deadline)

@@ -123,7 +123,7 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
         request = SnapshotRequest(
             selection=selection, server=self._session.base_url, raw=raw, tz=tz, compression=compression
         )
-        tables, metadata = await self._tables.parts_of(request, deadline)
+        tables, metadata = await self._tables.tables_of(request, deadline)
         metadata = await self._tables.with_silent(metadata, tables, paths)
         return await run_in_thread(lambda: to_form(tables, metadata, as_=as_, tz=tz))
 

@@ -37,7 +37,7 @@ class AsyncSubscriptions(ClientResource[AsyncClientSession]):
         >>> await client.subscriptions.list(station)
         []
         """
-        return await self._session.about(device_id, _operations.list_subscriptions, refresh=True, timeout=timeout)
+        return await self._session.send_for(device_id, _operations.list_subscriptions, refresh=True, timeout=timeout)
 
     async def state(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> SubscriptionState:
         """Return the state of this application's subscription to a resource, such as whether the device accepted it.
@@ -50,7 +50,7 @@ class AsyncSubscriptions(ClientResource[AsyncClientSession]):
         >>> await client.subscriptions.state(station, "/3303/0/5700")
         <SubscriptionState.NONE: 'none'>
         """
-        return await self._session.about(
+        return await self._session.send_for(
             device_id, partial(_operations.get_subscription_state, path=path), refresh=True, timeout=timeout
         )
 
@@ -60,7 +60,7 @@ class AsyncSubscriptions(ClientResource[AsyncClientSession]):
         >>> await client.subscriptions.is_active(station, "/3303/0/5700")
         False
         """
-        return (await self.state(device_id, path, timeout=timeout)).is_held
+        return (await self.state(device_id, path, timeout=timeout)).is_active_or_pending
 
     async def delete_all(self, device_id: DeviceLike, *, timeout: float | None = None) -> None:
         """Delete all subscriptions of this application to a device. Source: wire.md 3.
@@ -68,4 +68,4 @@ class AsyncSubscriptions(ClientResource[AsyncClientSession]):
         >>> await client.subscribe(station, "/3303/0/5700")
         >>> await client.subscriptions.delete_all(station)
         """
-        await self._session.about(device_id, _operations.delete_subscriptions, refresh=True, timeout=timeout)
+        await self._session.send_for(device_id, _operations.delete_subscriptions, refresh=True, timeout=timeout)

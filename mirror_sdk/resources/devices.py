@@ -118,7 +118,7 @@ class Devices(ClientResource[ClientSession]):
         >>> client.devices.get(station).state
         'registered'
         """
-        return self._session.about(device_id, _operations.get_directory_device, timeout=timeout)
+        return self._session.send_for(device_id, _operations.get_directory_device, timeout=timeout)
 
     def update(
         self,
@@ -159,7 +159,7 @@ class Devices(ClientResource[ClientSession]):
         True
         """
         said = {"name": name, "description": description, "custom_attributes": attributes}
-        return self._session.about(device_id, partial(_operations.put_device, changes=said), timeout=timeout)
+        return self._session.send_for(device_id, partial(_operations.put_device, changes=said), timeout=timeout)
 
     def connection(self, device_id: DeviceLike, *, timeout: float | None = None) -> DeviceConnection:
         """Return how a device is connected: protocol, lifetime, last contact, and whether a request would reach it now.
@@ -174,7 +174,7 @@ class Devices(ClientResource[ClientSession]):
         >>> client.devices.connection(station).protocol
         'simulated'
         """
-        return self._session.about(device_id, _operations.get_device_connection, timeout=timeout)
+        return self._session.send_for(device_id, _operations.get_device_connection, timeout=timeout)
 
     def resources(self, device_id: DeviceLike, *, timeout: float | None = None) -> builtins.list[EndpointResource]:
         """Return the resources a device has now, and which of them can be observed.
@@ -187,7 +187,7 @@ class Devices(ClientResource[ClientSession]):
         >>> [(resource.uri, resource.obs) for resource in client.devices.resources(station)]
         [('/3303/0/5700', True)]
         """
-        return self._session.about(device_id, _operations.list_resources, timeout=timeout)
+        return self._session.send_for(device_id, _operations.list_resources, timeout=timeout)
 
     def events(
         self,
@@ -299,12 +299,12 @@ class Devices(ClientResource[ClientSession]):
         session = self._session
         deadline = session.sender.deadline(timeout)
         device = self.get(device_id, timeout=deadline)
-        contacts = _if_allowed(session.about, device, _operations.get_device_contacts, timeout=deadline)
+        contacts = _if_allowed(session.send_for, device, _operations.get_device_contacts, timeout=deadline)
         connection = _if_allowed(self.connection, device, timeout=deadline)
-        mirrored = session.about(device, _operations.get_device_object, timeout=deadline)
+        mirrored = session.send_for(device, _operations.get_device_object, timeout=deadline)
         announced = self.resources(device, timeout=deadline)
         subscription = partial(_operations.get_subscription_state, path=path)
-        state = _if_allowed(session.about, device, subscription, timeout=deadline)
+        state = _if_allowed(session.send_for, device, subscription, timeout=deadline)
         rules = _if_allowed(session.sender.send, _operations.get_presubscriptions(), deadline)
         requests = partial(_operations.list_waiting_requests, device.id)
         waiting = _if_allowed(session.collect, requests, deadline)

@@ -124,7 +124,7 @@ class Fleet(ClientResource[ClientSession]):
         request = SnapshotRequest(
             selection=selection, server=self._session.base_url, raw=raw, tz=tz, compression=compression
         )
-        tables, metadata = self._tables.parts_of(request, deadline)
+        tables, metadata = self._tables.tables_of(request, deadline)
         metadata = self._tables.with_silent(metadata, tables, paths)
         return to_form(tables, metadata, as_=as_, tz=tz)
 

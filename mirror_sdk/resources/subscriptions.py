@@ -38,7 +38,7 @@ class Subscriptions(ClientResource[ClientSession]):
         >>> client.subscriptions.list(station)
         []
         """
-        return self._session.about(device_id, _operations.list_subscriptions, refresh=True, timeout=timeout)
+        return self._session.send_for(device_id, _operations.list_subscriptions, refresh=True, timeout=timeout)
 
     def state(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> SubscriptionState:
         """Return the state of this application's subscription to a resource, such as whether the device accepted it.
@@ -51,7 +51,7 @@ class Subscriptions(ClientResource[ClientSession]):
         >>> client.subscriptions.state(station, "/3303/0/5700")
         <SubscriptionState.NONE: 'none'>
         """
-        return self._session.about(
+        return self._session.send_for(
             device_id, partial(_operations.get_subscription_state, path=path), refresh=True, timeout=timeout
         )
 
@@ -61,7 +61,7 @@ class Subscriptions(ClientResource[ClientSession]):
         >>> client.subscriptions.is_active(station, "/3303/0/5700")
         False
         """
-        return self.state(device_id, path, timeout=timeout).is_held
+        return self.state(device_id, path, timeout=timeout).is_active_or_pending
 
     def delete_all(self, device_id: DeviceLike, *, timeout: float | None = None) -> None:
         """Delete all subscriptions of this application to a device. Source: wire.md 3.
@@ -69,4 +69,4 @@ class Subscriptions(ClientResource[ClientSession]):
         >>> client.subscribe(station, "/3303/0/5700")
         >>> client.subscriptions.delete_all(station)
         """
-        self._session.about(device_id, _operations.delete_subscriptions, refresh=True, timeout=timeout)
+        self._session.send_for(device_id, _operations.delete_subscriptions, refresh=True, timeout=timeout)

@@ -16,7 +16,7 @@ from mirror_sdk._async_client import AsyncMirrorClient
 from mirror_sdk._protocol.operation import Operation
 from mirror_sdk.naming import DeviceLike
 from mirror_sdk.simulator import operations as _simulator_operations
-from mirror_sdk.wire.simulator import AnswerMode, SimulatorDevice, SimulatorNewResource
+from mirror_sdk.wire.simulator import ResponseMode, SimulatorDevice, SimulatorNewResource
 
 
 class AsyncSimulator:
@@ -85,7 +85,7 @@ class AsyncSimulator:
         """
         await self._patch(device_id, online=online)
 
-    async def set_response_mode(self, device_id: DeviceLike, mode: AnswerMode) -> None:
+    async def set_response_mode(self, device_id: DeviceLike, mode: ResponseMode) -> None:
         """Set how a device responds to commands: ``normal``, ``reject`` or ``silent``.
 
         Raises:

@@ -17,7 +17,7 @@ from mirror_sdk._client import MirrorClient
 from mirror_sdk._protocol.operation import Operation
 from mirror_sdk.naming import DeviceLike
 from mirror_sdk.simulator import operations as _simulator_operations
-from mirror_sdk.wire.simulator import AnswerMode, SimulatorDevice, SimulatorNewResource
+from mirror_sdk.wire.simulator import ResponseMode, SimulatorDevice, SimulatorNewResource
 
 
 class Simulator:
@@ -86,7 +86,7 @@ class Simulator:
         """
         self._patch(device_id, online=online)
 
-    def set_response_mode(self, device_id: DeviceLike, mode: AnswerMode) -> None:
+    def set_response_mode(self, device_id: DeviceLike, mode: ResponseMode) -> None:
         """Set how a device responds to commands: ``normal``, ``reject`` or ``silent``.
 
         Raises:

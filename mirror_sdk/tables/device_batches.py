@@ -192,8 +192,8 @@ def _units(resources: _Resources, reported: TypedColumns) -> pa.DictionaryArray:
 
 def _only(table: pa.Table, path: pa.DictionaryArray, patterns: Sequence[str]) -> pa.Table:
     """The rows whose path matches; what no row has is no category any more."""
-    is_wanted = pa.array([matches_any(patterns, one) for one in path.dictionary.to_pylist()], pa.bool_())
-    rows = is_wanted.take(path.indices)
+    is_requested = pa.array([matches_any(patterns, one) for one in path.dictionary.to_pylist()], pa.bool_())
+    rows = is_requested.take(path.indices)
     return table if pc.all(rows).as_py() else reencoded(table.filter(rows))
 
 

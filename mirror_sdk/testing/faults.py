@@ -15,7 +15,7 @@ import httpx
 from mirror_sdk.naming import DeviceLike
 from mirror_sdk.testing.clock import Duration, seconds_of
 from mirror_sdk.testing.fault import Action, EntryTarget, Fault, Target
-from mirror_sdk.wire.simulator import AnswerMode
+from mirror_sdk.wire.simulator import ResponseMode
 
 ENTRY_LISTS: Mapping[str, EntryTarget] = {"notifications": "notification", "async-responses": "async-response"}
 
@@ -51,7 +51,7 @@ class Faults:
         self,
         *,
         now: Callable[[], datetime],
-        set_response_mode: Callable[[str, AnswerMode], None],
+        set_response_mode: Callable[[str, ResponseMode], None],
         id_of: Callable[[DeviceLike], str],
         restart_server: Callable[[], None],
         patience_seconds: float,

@@ -60,8 +60,8 @@ def decode(raw: bytes | None, content_type: str | None, path: str) -> Value:
     Returns:
         A value of the declared kind. If nothing is declared, it has the kind in the payload (JSON, CBOR, SenML), or is
         the text as it is. ``MULTIPLE`` is for a resource whose payload has resource instances, with a mapping of
-        instance id to value; ``NONE`` is for ``None``. ``OPAQUE`` with the bytes, and the reason in ``problem``, is for
-        a payload that cannot be read as declared, that has an unknown content type, or that holds values of other
+        instance id to value; ``NONE`` is for ``None``. A payload that cannot be read as declared or has an unknown
+        content type is ``OPAQUE`` with the bytes, and ``problem`` has the reason. So is a payload with values of other
         paths, which :func:`decode_many` returns.
 
     Source: wire.md 1 and 2.
@@ -180,9 +180,9 @@ def encode(
     """Write a value as the payload of a device request, checked against the declaration of its path.
 
     Args:
-        value: ``float``, ``int``, ``str``, ``bool``, aware ``datetime``, ``bytes`` or a numpy scalar of these; for a
-            multiple resource a mapping of instance id to such a value, which replaces all its instances. A declared
-            integer may be a ``float`` without a fraction below 2**53; larger ones may have been rounded.
+        value: ``float``, ``int``, ``str``, ``bool``, aware ``datetime``, ``bytes`` or a numpy scalar of these. A
+            multiple resource takes a mapping of instance id to such a value, which replaces all its instances. A
+            declared integer may be a ``float`` without a fraction below 2**53; larger ones may have been rounded.
         path: Resource path such as ``/3311/0/5850``.
         content_type: ``None`` is text/plain, and application/octet-stream for bytes. For a mapping it is TLV, or SenML
             JSON if nothing is declared; no other type holds a mapping. Bytes with any other content type are sent as
@@ -193,8 +193,8 @@ def encode(
         The payload and its content type.
 
     Raises:
-        InvalidValue: The value is not of the declared type, out of its range, a naive datetime or not finite; the
-            resource is executable or read-only; the content type is unknown or cannot hold the value; or a registered
+        InvalidValue: The value is not of the declared type, out of its range, a naive datetime or not finite. Or the
+            resource is executable or read-only, the content type is unknown or cannot hold the value, or a registered
             encoder failed. The message says which values the resource takes.
 
     Source: wire.md 2.

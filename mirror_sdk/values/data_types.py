@@ -32,11 +32,11 @@ _LONGEST_INTEGER = 20
 _NUMBER = re.compile(r"[+-]?([0-9]+(?:\.[0-9]+)?)(?:[eE][+-]?[0-9]{1,3})?")
 """Numbers in text/plain: so neither ``nan`` nor ``1_000`` nor `` 21`` is one."""
 _OBJECT_LINK = re.compile(r"([0-9]{1,5}):([0-9]{1,5})")
-_SHOWN_BYTES = 24
+_EXCERPT_BYTES = 24
 _INTEGER_SIZES = (1, 2, 4, 8)
 _FLOAT_FORMATS = {4: ">f", 8: ">d"}
-_WHOLE_NUMBERS = {4: range(1 - 2**22, 2**27), 8: range(1 - 2**51, 2**52)}
-"""Whole numbers whose bytes are no float that a device measures: below 1e-33, subnormal, or an unusual NaN."""
+_INTEGERS = {4: range(1 - 2**22, 2**27), 8: range(1 - 2**51, 2**52)}
+"""Integers whose bytes are not a float that a device measures: below 1e-33, subnormal, or an unusual NaN."""
 
 
 def from_epoch(seconds: int | None) -> datetime | None:
@@ -95,13 +95,13 @@ def as_float(number: object) -> float | None:
 def is_integer_for_float(content: bytes) -> bool:
     """Whether the bytes of a declared float look like an integer, as some clients write a float without its fraction.
 
-    The two cannot be told apart for certain, and the fraction is lost, so such bytes are not read as either of them.
+    The two cannot be distinguished for certain, and the fraction is lost, so such bytes are not read as either of them.
     Zero is the same in both.
     """
     if len(content) not in _FLOAT_FORMATS:
         return len(content) in _INTEGER_SIZES
     number = int.from_bytes(content, "big", signed=True)
-    return number != 0 and number in _WHOLE_NUMBERS[len(content)]
+    return number != 0 and number in _INTEGERS[len(content)]
 
 
 class DataType:
@@ -400,20 +400,20 @@ def _data_type(definition: ResourceDefinition | None) -> DataType:
 
 
 def invalid_value(
-    path: str, definition: ResourceDefinition | None, value: object, takes: str, cure: str
+    path: str, definition: ResourceDefinition | None, value: object, accepted: str, cure: str
 ) -> InvalidValue:
     """Return the error for a value that a resource does not take."""
     label = f" ({definition.label}, {definition.type})" if definition else ""
-    if definition is not None and definition.multiple and _looks_like_several(value):
-        takes = f"{takes} for each instance"
+    if definition is not None and definition.multiple and _may_be_several(value):
+        accepted = f"{accepted} for each instance"
         cure = (
             "give a dict of instance ids and values, such as {0: 3800, 1: 5000}, in Python; a text, a cell of a table"
             " or an argument in a shell holds a single value"
         )
-    return InvalidValue(f"{path}{label} takes {takes}, not {reprlib.repr(value)}; {cure}")
+    return InvalidValue(f"{path}{label} takes {accepted}, not {reprlib.repr(value)}; {cure}")
 
 
-def _looks_like_several(value: object) -> bool:
+def _may_be_several(value: object) -> bool:
     """Whether it is a sequence or mapping of values, or JSON of one."""
     if isinstance(value, str):
         return value.strip()[:1] in {"[", "{"}
@@ -423,7 +423,7 @@ def _looks_like_several(value: object) -> bool:
 def reading_of(resource_type: ResourceType, python: PythonValue | None, raw: bytes) -> Reading:
     """Return a value of the declared type, or its bytes if it could not be read as that (``None``)."""
     if python is None:
-        beginning = f"{raw[:_SHOWN_BYTES]!r}{'...' if len(raw) > _SHOWN_BYTES else ''}"
+        beginning = f"{raw[:_EXCERPT_BYTES]!r}{'...' if len(raw) > _EXCERPT_BYTES else ''}"
         return Reading(ValueKind.OPAQUE, raw, f"{beginning} cannot be read as the type {resource_type}")
     return Reading(DATA_TYPES[resource_type].kind, python)
 
@@ -449,7 +449,7 @@ def plain_scalar(value: object) -> object:
 
 
 def read_item(item: object, path: str, raw: bytes) -> Reading:
-    """Read a JSON or CBOR item as the declared type of its path, or as its own where nothing is declared."""
+    """Read a JSON or CBOR item as the declared type of its path, or as its own type without a declaration."""
     definition = lookup(path)
     return item_of(None if definition is None else definition.type, item, raw)
 

@@ -65,9 +65,9 @@ def register_decoder(content_type: str, decode: Decoder, encode: Encoder | None 
     for name, function in (("decode", decode), ("encode", encode)):
         if not callable(function) and (name, function) != ("encode", None):
             raise TypeError(f"{name}={function!r} cannot be called; give a function")
-        if function is not None and not _takes_two(function):
-            takes = "the payload" if name == "decode" else "the value"
-            raise TypeError(f"{name}={function!r} does not take two arguments; give a function of {takes} and the path")
+        if function is not None and not _accepts_two_arguments(function):
+            first = "the payload" if name == "decode" else "the value"
+            raise TypeError(f"{name}={function!r} does not take two arguments; give a function of {first} and the path")
     key = _key(content_type)
     if key in CONTENT_FORMATS.values():
         raise ValueError(
@@ -101,7 +101,7 @@ def registered_codec(name: str) -> Codec | None:
     return _registered.get(name)
 
 
-def _takes_two(function: Callable[..., object]) -> bool:
+def _accepts_two_arguments(function: Callable[..., object]) -> bool:
     try:
         signature(function).bind(b"", "")
     except ValueError:

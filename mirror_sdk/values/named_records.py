@@ -1,7 +1,7 @@
 """SenML in JSON and CBOR, and the older LwM2M JSON: any number of named records, each with a value.
 
-The format tells numbers, texts, booleans, bytes and object links apart; the object table narrows a number down
-(float, integer, time), and a record of another sort than it declares stays bytes.
+The format distinguishes numbers, texts, booleans, bytes and object links. The object table declares the type of a
+number (float, integer, time). A record of another kind than the declared one stays bytes.
 
 Source: RFC 8428; LwM2M core, SenML and JSON data formats.
 """
@@ -112,7 +112,7 @@ def _parts(entries: Iterable[_Entry], path: str) -> list[Part]:
 
 
 def _plain_item(entry: _Entry) -> PythonValue:
-    """Return the item of a record in the form of its field; ``v`` is a number, whatever else CBOR can name."""
+    """Return the item of a record in the form of its field; ``v`` is a number, although CBOR allows other types."""
     reading = item_of(_TYPES_OF_FIELDS.get(entry.field), entry.item, b"")
     if entry.field != "v" and reading.problem is None:
         return reading.python
@@ -187,7 +187,7 @@ def _texts_as_bytes(entry: _Entry) -> _Entry:
 
 
 def _with_bytes(entry: _Entry, last_characters: bytes) -> _Entry:
-    """Decode the base64 text of an entry with bytes; a text that is no base64 is left to the type check."""
+    """Decode the base64 text of an entry with bytes; a text that is not base64 is left to the type check."""
     if entry.field != "vd" or not isinstance(entry.item, str):
         return entry
     padded = entry.item.rstrip("=") + "=" * (-len(entry.item.rstrip("=")) % 4)

@@ -22,7 +22,7 @@ from mirror_sdk.object_table import ResourceType, lookup
 from mirror_sdk.values.codec import Codec, Reading, UnreadablePayload
 from mirror_sdk.values.data_types import DATA_TYPES, read_item, reading_of, to_epoch
 from mirror_sdk.values.value import PythonValue, ValueKind
-from mirror_sdk.wire.link_format import NoLinks, parse_links
+from mirror_sdk.wire.link_format import InvalidLinkFormat, parse_links
 
 
 def _utf_8(raw: bytes) -> str:
@@ -56,11 +56,11 @@ def write_text(value: PythonValue, *_: object) -> bytes:
 
 
 def _read_links(raw: bytes, path: str) -> dict[str, Reading]:
-    """Read links (``</3/0>,</3303/0>``) as a text, whatever the path declares."""
+    """Read links (``</3/0>,</3303/0>``) as a text, for any declaration of the path."""
     text = _utf_8(raw)
     try:
         deque(parse_links(text), maxlen=0)
-    except NoLinks as exc:
+    except InvalidLinkFormat as exc:
         raise UnreadablePayload(f"the payload is not in the CoRE link format: {exc}") from exc
     return {path: Reading(ValueKind.TEXT, text)}
 
@@ -90,7 +90,7 @@ def parse_cbor(raw: bytes) -> object:
     """Return the one item of a CBOR payload.
 
     Raises:
-        UnreadablePayload: It is not CBOR, nests too deep, or goes on after its first item.
+        UnreadablePayload: It is not CBOR, nests too deep, or continues after its first item.
     """
     stream = io.BytesIO(raw)
     try:
@@ -98,7 +98,7 @@ def parse_cbor(raw: bytes) -> object:
     except (cbor2.CBORDecodeError, ValueError, TypeError, ArithmeticError, RecursionError) as exc:
         raise UnreadablePayload(f"the payload is not CBOR: {exc}") from exc
     if stream.tell() != len(raw):
-        raise UnreadablePayload(f"the payload goes on after its CBOR item, at byte {stream.tell()}")
+        raise UnreadablePayload(f"the payload continues after its CBOR item, at byte {stream.tell()}")
     return item
 
 

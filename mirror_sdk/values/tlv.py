@@ -103,7 +103,7 @@ def _entries(raw: bytes) -> Iterator[tuple[_Kind, int, bytes]]:
         end = length_end + length
         if end > len(raw):
             raise UnreadablePayload(
-                f"the TLV ends too soon: its entry at byte {position} goes on to byte {end} of {len(raw)}"
+                f"the TLV ends too soon: its entry at byte {position} continues to byte {end} of {len(raw)}"
             )
         yield _Kind(head >> 6), int.from_bytes(raw[position + 1 : id_end], "big"), raw[length_end:end]
         position = end

@@ -31,14 +31,14 @@ _DATE_AND_HOUR = re.compile(
 
 
 class _NoValue(ValueError):
-    """A text is no value; the message is the cure."""
+    """A text is not a value; the message is the cure."""
 
 
 def parse_value(text: str, path: str) -> PythonValue:
     """Read a text that a person typed, in a form or a cell of a table, as the type declared for a resource.
 
     Blanks around it are ignored, unless the type is a text. The ``str()`` of a :class:`Value` can be typed again, and
-    so can the hex digits of bytes; exceptions are a text with characters shown as escapes, and a multiple resource.
+    so can the hex digits of bytes. Exceptions are a text with escaped characters, and a multiple resource.
 
     ============  ==========================================================================================
     declared      accepted texts, and the type of the value
@@ -62,9 +62,9 @@ def parse_value(text: str, path: str) -> PythonValue:
         path: Resource path such as ``/3311/0/5850``.
 
     Raises:
-        InvalidValue: It is no such value (``5,5``, ``12abc``, ``nan``, nothing at all), not in the declared range, or
-            could be two; or the resource is executable. The message names the resource and the values it takes, with
-            an example.
+        InvalidValue: It is not such a value (``5,5``, ``12abc``, ``nan``, an empty text), not in the declared range,
+            or could be two; or the resource is executable. The message names the resource and the values it takes,
+            with an example.
         ValueError: ``path`` is not a resource path.
         TypeError: One of the two is not a text.
 
@@ -82,7 +82,7 @@ def read_typed(text: str, path: str) -> PythonValue:
     """Read a text like :func:`parse_value`, but ignore the declared range, and whether ``path`` is a resource path.
 
     Raises:
-        InvalidValue: It is no such value.
+        InvalidValue: It is not such a value.
     """
     definition = lookup(path)
     if definition is None:
@@ -93,7 +93,7 @@ def read_typed(text: str, path: str) -> PythonValue:
         raise invalid_value(path, definition, text, expected(definition), str(no_value)) from None
 
 
-def given_value(value: object, text: str | None, path: str) -> object:
+def typed_value(value: object, text: str | None, path: str) -> object:
     """Return the value of a call, which takes either a value or a text that a person typed.
 
     Raises:

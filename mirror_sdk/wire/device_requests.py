@@ -22,7 +22,7 @@ DEFAULT_EXPIRY_SECONDS_QUEUE_MODE = 3 * 24 * 3600
 """The same for a device in queue mode, which sleeps."""
 MAX_RETRIES = 10
 MEDIA_TYPE_PATTERN = r"^[!-~](?:[ -~]*[!-~])?$"
-"""Regular expression of a content type, whatever parameters it has."""
+"""Regular expression of a content type, with any parameters."""
 MAX_MEDIA_TYPE = 64
 DEFAULT_CONTENT_TYPE = "text/plain"
 """The content type of a value that is written without one."""
@@ -89,9 +89,9 @@ class DeviceRequestBody(WireModel):
         accept: The requested format of the response.
         payload_b64: The value to write, or the argument to execute with, in JSON as base64.
         expiry_seconds: How long the request may wait for the device: :data:`DEFAULT_EXPIRY_SECONDS` by default, and
-            :data:`DEFAULT_EXPIRY_SECONDS_QUEUE_MODE` for a device in queue mode. Then it ends with 429
-            ``REQUEST_EXPIRED`` if it was not sent, and with 504 ``TIMEOUT`` if it was sent and the device has not
-            responded, so that it is not known whether the device acted.
+            :data:`DEFAULT_EXPIRY_SECONDS_QUEUE_MODE` for a device in queue mode. Then a request that was not sent ends
+            with 429 ``REQUEST_EXPIRED``. One that was sent without a response ends with 504 ``TIMEOUT``: the device may
+            have acted.
     """
 
     method: Method

@@ -27,7 +27,7 @@ FILTER_FIELDS = (
 FILTER_OPERATORS = ("eq", "neq", "in", "nin", "gte", "lte", "gt", "lt")
 ATTRIBUTE_FILTER = "custom_attributes"
 """Followed by the name of an attribute, as in ``custom_attributes__room``, it filters by the attribute's value."""
-NOT_KEPT = (
+UNSUPPORTED_FIELDS = (
     "account_id",
     "auto_update",
     "bootstrap_expiration_date",
@@ -109,7 +109,7 @@ class Device(WireModel):
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        about = [
+        fields = [
             ("device id", self.id),
             ("name", self.name or ""),
             ("description", self.description or ""),
@@ -121,17 +121,17 @@ class Device(WireModel):
             ("last contact (UTC)", "" if self.last_contact_at is None else time_text(self.last_contact_at)),
             *self.custom_attributes.items(),
         ]
-        rows = ((_cell(name), _cell(value)) for name, value in about if value != "")
+        rows = ((_cell(name), _cell(value)) for name, value in fields if value != "")
         return f"<div {CARD}><strong>{_cell(self.endpoint_name)}</strong>{html_table(_COLUMNS, rows)}</div>"
 
 
 _COLUMNS = ("field", "value")
-_MAX_SHOWN = 200
+_MAX_CELL_LENGTH = 200
 
 
 def _cell(value: object) -> str:
     text = str(value)
-    return escape(visible(text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"))
+    return escape(visible(text if len(text) <= _MAX_CELL_LENGTH else f"{text[: _MAX_CELL_LENGTH - 1]}…"))
 
 
 def check_printable(text: str) -> str:

@@ -26,7 +26,7 @@ class Link(NamedTuple):
     attributes: Mapping[str, str]
 
 
-class NoLinks(ValueError):
+class InvalidLinkFormat(ValueError):
     """A text is not in the CoRE link format; the message has the position and an example."""
 
 
@@ -34,7 +34,7 @@ def parse_links(text: str) -> Iterator[Link]:
     """Yield the links of a text; empty ones between commas are left out.
 
     Raises:
-        NoLinks: A part of the text is not a link.
+        InvalidLinkFormat: A part of the text is not a link.
     """
     position = 0
     while position < len(text):
@@ -62,5 +62,7 @@ def _link(text: str, position: int) -> tuple[Link, int]:
     return Link(target[1], attributes), position
 
 
-def _no_links(text: str, position: int) -> NoLinks:
-    return NoLinks(f"character {position} begins no link: {reprlib.repr(text[position : position + 40])}; {_EXAMPLE}")
+def _no_links(text: str, position: int) -> InvalidLinkFormat:
+    return InvalidLinkFormat(
+        f"character {position} begins no link: {reprlib.repr(text[position : position + 40])}; {_EXAMPLE}"
+    )

@@ -40,16 +40,18 @@ _FAULTS = {
 
 
 def location_and_fault(detail: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the place of a validation error, empty for the whole input, and the error with its cure; never the value.
+    """Return the location of a validation error, empty for the entire input, and its message with the cure.
+
+    The message never contains the value.
 
     Args:
         detail: An entry of ``errors()`` of pydantic's ``ValidationError``.
     """
-    place = ".".join(str(part) or "''" for part in detail["loc"] if part != "[key]")
-    words = _FAULTS.get(detail["type"])
-    if words is None:
-        return place, detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be", 1)
-    return place, words % detail.get("ctx", {})
+    location = ".".join(str(part) or "''" for part in detail["loc"] if part != "[key]")
+    message = _FAULTS.get(detail["type"])
+    if message is None:
+        return location, detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be", 1)
+    return location, message % detail.get("ctx", {})
 
 
 class JsonForm:
@@ -73,6 +75,9 @@ class JsonForm:
         return json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False, indent=indent)
 
 
+_PYDANTIC_NAMES = frozenset(dir(BaseModel))
+
+
 class WireModel(BaseModel, JsonForm):
     """The base of every object of the interface.
 
@@ -84,6 +89,10 @@ class WireModel(BaseModel, JsonForm):
     model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="allow", frozen=True, validate_by_name=True, validate_by_alias=True, defer_build=True
     )
+
+    def __dir__(self) -> list[str]:
+        """Return the names of the object itself: completion should not list those of pydantic."""
+        return [name for name in super().__dir__() if name.startswith("__") or name not in _PYDANTIC_NAMES]
 
     def to_dict(self) -> dict[str, Any]:
         """Return all members by the names of the interface, for any JSON encoder; see :class:`JsonForm`."""
@@ -118,7 +127,7 @@ def plain(value: object) -> Any:  # noqa: PLR0911 - one for each kind of value
         case str():
             return value.encode("utf-8", "backslashreplace").decode()
         case numbers.Integral():
-            return _whole(int(value))
+            return _integer(int(value))
         case numbers.Real():
             return _real(float(value))
         case bytes():
@@ -138,7 +147,7 @@ def plain(value: object) -> Any:  # noqa: PLR0911 - one for each kind of value
     return plain(str(value))
 
 
-def _whole(number: int) -> int | str:
+def _integer(number: int) -> int | str:
     # Many readers round numbers of more than 64 bits, and Python writes none of thousands of digits.
     return number if -(2**63) <= number < 2**64 else hex(number)
 
@@ -204,7 +213,7 @@ _KINDS: Mapping[type, Kind] = {
 
 
 def kinds_of(model: type[BaseModel]) -> dict[str, Kind]:
-    """Return the members of a model that are columns, and the type of each; the member ``object`` is none."""
+    """Return the members of a model that are columns, and the type of each; the member ``object`` is excluded."""
     hints = get_type_hints(model)
     return {name: _kind_of(hints[name]) for name in model.model_fields if name != "object"}
 

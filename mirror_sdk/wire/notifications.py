@@ -110,7 +110,7 @@ class RegistrationEvent(WireModel):
     ended_subscriptions: Annotated[list[str], Field(alias="ended-subscriptions")] = []
 
 
-class DeviceGone(WireModel):
+class DeregisteredDevice(WireModel):
     """A device that deregistered or whose registration expired, as an object; all but ``ep`` only with ``seq``.
 
     Attributes:
@@ -126,9 +126,9 @@ class DeviceGone(WireModel):
     seq: int | None = None
 
 
-_Gone = Annotated[
-    Annotated[str, Tag("id")] | Annotated[DeviceGone, Tag("DeviceGone")],
-    Discriminator(lambda content: "id" if isinstance(content, str) else "DeviceGone"),
+_Deregistered = Annotated[
+    Annotated[str, Tag("id")] | Annotated[DeregisteredDevice, Tag("DeregisteredDevice")],
+    Discriminator(lambda content: "id" if isinstance(content, str) else "DeregisteredDevice"),
 ]
 
 
@@ -149,5 +149,5 @@ class NotificationMessage(WireModel):
     notifications: list[Notification] = []
     registrations: list[RegistrationEvent] = []
     reg_updates: Annotated[list[RegistrationEvent], Field(alias="reg-updates")] = []
-    de_registrations: Annotated[list[_Gone], Field(alias="de-registrations")] = []
-    registrations_expired: Annotated[list[_Gone], Field(alias="registrations-expired")] = []
+    de_registrations: Annotated[list[_Deregistered], Field(alias="de-registrations")] = []
+    registrations_expired: Annotated[list[_Deregistered], Field(alias="registrations-expired")] = []

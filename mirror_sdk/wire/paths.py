@@ -50,7 +50,7 @@ def check_path(path: str) -> str:
     """Return the text if it is a resource path.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is not a resource path.
     """
     parse_path(path)
     return path

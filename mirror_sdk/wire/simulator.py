@@ -10,7 +10,7 @@ from mirror_sdk.wire.directory import PRINTABLE, check_printable
 from mirror_sdk.wire.model import Timestamp, WireModel
 from mirror_sdk.wire.paths import PATH_PATTERN, check_path
 
-AnswerMode = Literal["normal", "reject", "silent"]
+ResponseMode = Literal["normal", "reject", "silent"]
 
 
 _Name = Annotated[str, Field(max_length=64, json_schema_extra=PRINTABLE), AfterValidator(check_printable)]
@@ -81,7 +81,7 @@ class SimulatorDevicePatch(WireModel):
     """
 
     online: bool | None = None
-    answer: AnswerMode | None = None
+    answer: ResponseMode | None = None
     latency_seconds: Annotated[float, Field(ge=0, le=3600)] | None = None
 
 
@@ -127,7 +127,7 @@ class SimulatorDevice(WireModel):
     queue_mode: bool
     online: bool
     registered: bool
-    answer: AnswerMode
+    answer: ResponseMode
     latency_seconds: float
     resources: list[SimulatorResource]
 

@@ -24,8 +24,8 @@ class SubscriptionState(StrEnum):
 
     ``ACTIVE``: the device accepted it. ``ASKED``: it has not responded yet, or the service does not send the state.
     ``REFUSED``: the device rejected it; the service retries when the device next registers or updates its registration.
-    ``ENDED``: it was a single subscription, and the device has registered again or deregistered since. ``NONE``: there
-    is none.
+    ``ENDED``: it was a single subscription, and the device has registered again or deregistered since. ``NONE``: no
+    subscription was requested.
     """
 
     ACTIVE = "active"
@@ -35,7 +35,7 @@ class SubscriptionState(StrEnum):
     NONE = "none"
 
     @property
-    def is_held(self) -> bool:
+    def is_active_or_pending(self) -> bool:
         """Whether the application has it, or may still get it without a new request: it is active or pending."""
         return self in {SubscriptionState.ACTIVE, SubscriptionState.ASKED}
 

@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 
 import mirror_sdk.wire
 from mirror_sdk.wire.model import EntryPage, WireModel
-from mirror_sdk.wire.notifications import DeviceGone
+from mirror_sdk.wire.notifications import DeregisteredDevice
 
 DATA = Path(mirror_sdk.wire.__file__).parent / "examples"
 FREE_FORM_MEMBERS = {"headers", "custom_attributes", "changes"}
@@ -93,7 +93,7 @@ def test_an_unknown_member_is_kept_when_reading_leniently_and_named_when_reading
 
 def _place_of(error: ErrorDetails) -> Place:
     """Where a member is; pydantic names the model too where there could be something else."""
-    return tuple(part for part in error["loc"] if part != DeviceGone.__name__)
+    return tuple(part for part in error["loc"] if part != DeregisteredDevice.__name__)
 
 
 def _models_in(value: Any) -> Iterator[WireModel]:

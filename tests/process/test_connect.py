@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from process_server import answers, child_environment, run_python
+from process_server import child_environment, responds, run_python
 
 pytestmark = pytest.mark.process
 
@@ -33,9 +33,9 @@ def test_the_mirror_that_is_there_is_used_without_a_word(demo_environment: dict[
 @pytest.mark.parametrize("host", ["", "localhost:9"])
 def test_where_none_is_one_is_started_that_ends_with_the_program(host: str) -> None:
     started, first, second, other = run_connecting(API_HOST=host, API_KEY="ak_old")
-    assert started == STARTED.format(f" at {host}, where API_HOST leads" if host else "")
+    assert started == STARTED.format(f" at {host}, the address in API_HOST" if host else "")
     assert first == second == f"{other} 12"
-    assert not answers(other)
+    assert not responds(other)
 
 
 def test_a_mirror_elsewhere_is_never_replaced() -> None:

@@ -84,7 +84,7 @@ def test_invalid_arguments_are_rejected(access, interval):
     whole, millisecond = {"begin": begin, "end": end}, timedelta(milliseconds=1)
     for asked, words in (
         ({"begin": datetime(2026, 1, 5)}, "no time zone"),
-        ({"time_per_partition": MINUTE}, "takes begin= and end="),
+        ({"time_per_partition": MINUTE}, "needs begin= and end="),
         *((whole | {"time_per_partition": span}, "more than 10000") for span in (timedelta(0), -MINUTE, millisecond)),
         (
             whole | {"time_per_partition": 200 * millisecond, "devices_per_partition": 1},

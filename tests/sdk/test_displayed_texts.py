@@ -17,7 +17,7 @@ from mirrored import resource as state
 from usual import DIMMER, all_to
 
 from mirror_sdk import AccessDenied
-from mirror_sdk._visible import shown_names, visible, with_formula, without_formula
+from mirror_sdk._visible import display_names, visible, with_formula, without_formula
 from mirror_sdk.cli.output import show, show_line
 from mirror_sdk.cli.table_rows import PLAN_COLUMNS, RESULT_COLUMNS, table_rows, write_csv
 from mirror_sdk.errors import ConnectionFailed
@@ -123,12 +123,12 @@ def test_invisible_characters_are_escaped(capsys):
 def test_similar_looking_names_are_distinguishable():
     alike = ["Küche", "küche", "Ku\u0308che", "Kü\u200bche", "\uff2b\u00fcche"]
     names = {f"0198f00d000{number}": name for number, name in enumerate(alike)}
-    shown = shown_names(names | {"c": "Hall", "a": "stra\u00dfe", "b": "STRASSE"})
+    shown = display_names(names | {"c": "Hall", "a": "stra\u00dfe", "b": "STRASSE"})
     assert len(set(shown.values())) == 8
     assert shown["0198f00d0000"] == "Küche (0198f00d0000)"
     assert shown["0198f00d0002"] == "Ku\\u0308che (0198f00d0002)"
     assert (shown["a"], shown["b"], shown["c"]) == ("straße (a)", "STRASSE (b)", "Hall")
-    assert shown_names({"aaaaaaaaaaaa1": "x", "bbbbbbbbbbbb1": "X"})["aaaaaaaaaaaa1"] == "x (aaaaaaaa)"
+    assert display_names({"aaaaaaaaaaaa1": "x", "bbbbbbbbbbbb1": "X"})["aaaaaaaaaaaa1"] == "x (aaaaaaaa)"
 
 
 def test_tables_of_the_command_distinguish_names(client, simulator):

@@ -38,11 +38,11 @@ def explained(client, device_id):
 def test_a_value_that_was_never_read(client, device_id):
     told = client.devices.explain(device_id, TEMPERATURE)
     assert str(told).startswith("Temperature · Sensor Value of sensor-1 (/3303/0/5700)")
-    for words in ("Nothing was ever reported", "Nobody is subscribed to it.", "Nothing was ever written to it"):
+    for words in ("Nothing was ever reported", "No application is subscribed to it.", "Nothing was ever written to it"):
         assert words in str(told)
     assert f"client.read_value('{device_id}', '/3303/0/5700')" in told.refresh
     assert any(way.startswith("client.subscribe(") for way in told.refresh)
-    assert "<li>Nobody is subscribed to it.</li>" in told._repr_html_()
+    assert "<li>No application is subscribed to it.</li>" in told._repr_html_()
 
 
 def test_a_value_that_was_read_a_while_ago(client, simulator, device_id, explained):

@@ -122,7 +122,7 @@ def test_the_state_of_a_subscription_is_read():
         (answered(404, body), "none"),
     ):
         found = ops.get_subscription_state("d1", "/3/0/0").finish(answer)
-        assert (found, found.is_held) == (state, state == "asked")
+        assert (found, found.is_active_or_pending) == (state, state == "asked")
 
 
 def test_a_poll_is_read_with_its_cursor_message_and_gap():

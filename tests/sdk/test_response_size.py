@@ -130,8 +130,8 @@ def test_damaged_compression_is_an_error(answered):
     for body, error, told in (
         (Arriving(whole[:20] + b"\xff" * 40), ConnectionFailed, "DecodingError"),
         (Arriving(whole[:30]), UnexpectedResponse, None),
-        (Arriving(whole + whole), UnexpectedResponse, "goes on after the end"),
-        (Arriving(whole + whole, len(whole)), UnexpectedResponse, "goes on after the end"),
+        (Arriving(whole + whole), UnexpectedResponse, "continues after the end"),
+        (Arriving(whole + whole, len(whole)), UnexpectedResponse, "continues after the end"),
     ):
         with pytest.raises(error, match=told):
             answered(200, body, **GZIP).get_device(DEVICE)

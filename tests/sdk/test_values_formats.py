@@ -149,13 +149,13 @@ hexed = bytes.fromhex
 @pytest.mark.parametrize(
     ("content_type", "raw", "path", "problem"),
     [
-        (LWM2M_TLV, hexed("e4170c41ac00"), FLOAT, "goes on to byte 7 of 6"),
+        (LWM2M_TLV, hexed("e4170c41ac00"), FLOAT, "continues to byte 7 of 6"),
         (LWM2M_TLV, hexed("e116da02"), BOOLEAN, "cannot be read as the type boolean"),
         (LWM2M_TLV, hexed("c10901c10902"), "/3/0", "holds /3/0/9 twice"),
         (LWM2M_TLV, hexed("860641000141 0105"), "/3/0", "decode_many"),
         (LWM2M_TLV, hexed("880709 42000ed8 43011388aa"), "/3/0/7", "/3/0/7/1: b'\\x13\\x88\\xaa' cannot be read"),
         (LWM2M_TLV, b"", "/3/0/9", "holds no value for /3/0/9"),
-        (CBOR, hexed("0102"), INTEGER, "goes on after its CBOR item, at byte 1"),
+        (CBOR, hexed("0102"), INTEGER, "continues after its CBOR item, at byte 1"),
         (CBOR, hexed("1b8000000000000000"), INTEGER, "cannot be read as the type integer"),
         (CBOR, b"\x01", EXECUTABLE, "type none"),
         (CBOR, b"\xc0\x78\x190001-01-01T00:00:00+14:00", TIME, "type time"),

@@ -8,7 +8,7 @@ import pytest
 
 from mirror_sdk.testing.conformance.service import Service, decoded, encoded, new_async_id
 from mirror_sdk.testing.conformance.simulated_devices import REBOOT, SWITCH, TEMPERATURE, SimulatedDevices
-from mirror_sdk.wire.simulator import AnswerMode
+from mirror_sdk.wire.simulator import ResponseMode
 
 READ = {"method": "GET", "uri": TEMPERATURE}
 WRITE = {"method": "PUT", "uri": SWITCH, "payload-b64": "MQ=="}
@@ -185,7 +185,7 @@ def test_if_match_write_needs_the_current_revision(service: Service, simulator: 
     [(TEMPERATURE, "normal", 400, "METHOD_NOT_ALLOWED"), (SWITCH, "reject", 400, "REJECTED")],
 )
 def test_a_write_that_the_device_rejects_is_a_failure(
-    service: Service, simulator: SimulatedDevices, light: str, path: str, mode: AnswerMode, status: int, error: str
+    service: Service, simulator: SimulatedDevices, light: str, path: str, mode: ResponseMode, status: int, error: str
 ) -> None:
     """Specification 3.1 and 7: the resource is not writable, or the device rejects."""
     simulator.set_response_mode(light, mode)

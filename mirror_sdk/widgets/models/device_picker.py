@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
-from mirror_sdk._visible import shown_names, visible
+from mirror_sdk._visible import display_names, visible
 from mirror_sdk.events import Event
 from mirror_sdk.naming import DeviceLike, DevicesLike, devices_with, own_id
 from mirror_sdk.widgets.models.formatting import format_count
@@ -115,7 +115,7 @@ class DevicePicker:
 
     def _accept(self, devices: Sequence[Device]) -> None:
         self._directory = {device.id: device for device in devices}
-        self._names = shown_names({device.id: device.endpoint_name for device in devices})
+        self._names = display_names({device.id: device.endpoint_name for device in devices})
         if self._offered is None:
             self._candidates = sorted(self._directory, key=lambda device_id: (self.name(device_id), device_id))
         self._changed()

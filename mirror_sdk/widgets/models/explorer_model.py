@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._visible import shown_names, visible
+from mirror_sdk._visible import display_names, visible
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.errors import AccessDenied, NotFound
 from mirror_sdk.events import Event, EventKind
@@ -207,7 +207,7 @@ class ExplorerModel(Model):
 
     def unsubscribe(self, path: str) -> None:
         """End this application's subscription of a resource, if there is one."""
-        if self._loaded is not None and _subscription_state(self._loaded, path).is_held:
+        if self._loaded is not None and _subscription_state(self._loaded, path).is_active_or_pending:
             self._start(path, "ending …", lambda device_id: self.client.unsubscribe(device_id, path))
 
     def dismiss(self) -> None:
@@ -234,7 +234,7 @@ class ExplorerModel(Model):
 
     def _accept_devices(self, devices: DeviceList) -> None:
         self._devices = devices
-        self._names = shown_names({device.id: device.endpoint_name for device in devices})
+        self._names = display_names({device.id: device.endpoint_name for device in devices})
 
     def _accept_device(self, loaded: _Loaded) -> None:
         self._loaded = loaded

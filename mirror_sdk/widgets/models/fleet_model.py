@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._visible import shown_names, visible
+from mirror_sdk._visible import display_names, visible
 from mirror_sdk.errors import NotFound
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.frames import DIRECTORY_SCHEMA, DriftKind, drift_frame
@@ -299,7 +299,7 @@ class FleetModel(Model):
 
     def _read_all(self) -> _Fleet:
         directory = {device.id: device for device in self.client.devices.list()}
-        names = shown_names({device_id: device.endpoint_name for device_id, device in directory.items()})
+        names = display_names({device_id: device.endpoint_name for device_id, device in directory.items()})
         state = self.client.fleet.snapshot(raw=True)
         metadata = {name: state.attrs["mirror"][name] for name in ("taken_at", "complete", "server")}
         return _Fleet(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 from mirror_sdk._arguments import closest
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._visible import shown_names, visible
+from mirror_sdk._visible import display_names, visible
 from mirror_sdk.device import DeviceList
 from mirror_sdk.events import Event, EventKind, event_filter, utc_now
 from mirror_sdk.frames import events_frame
@@ -473,7 +473,7 @@ class WatcherModel(Model):
             self._names_changed()
 
     def _names_changed(self) -> None:
-        self._display_names = shown_names(self._names)
+        self._display_names = display_names(self._names)
         self._make_rows_again()
         self._apply_choice()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mirror_sdk._protocol.accepted_request import AcceptedRequest, UnacceptedRequest
-from mirror_sdk._visible import shown_names, visible
+from mirror_sdk._visible import display_names, visible
 from mirror_sdk.frames.requests import RequestStatus, request_status
 from mirror_sdk.object_table import lookup
 from mirror_sdk.plan import Check, Decision, Plan
@@ -55,7 +55,7 @@ def write_rows(
     """
     requests = {request.async_id: request for request in plan.requests} if is_started else {}
     ordered = sorted(plan.planned, key=lambda one: (_ORDER.index(decision(one, include_offline)), not one.is_awake))
-    names = shown_names({one.device_id: one.endpoint_name or one.device_id for one in ordered})
+    names = display_names({one.device_id: one.endpoint_name or one.device_id for one in ordered})
     rows: list[tuple[Status, Row]] = []
     for number, planned in enumerate(ordered):
         decided = decision(planned, include_offline)

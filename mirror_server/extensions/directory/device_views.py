@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 from flask import Blueprint, Response, g
 
-from mirror_sdk.wire.directory import NOT_KEPT, Device, DeviceConnection, DeviceContacts, DeviceUpdate
+from mirror_sdk.wire.directory import UNSUPPORTED_FIELDS, Device, DeviceConnection, DeviceContacts, DeviceUpdate
 from mirror_server.extensions.directory.echoed_fields import read_echoed, reject_if_match, require_unchanged
 from mirror_server.extensions.directory.service import DirectoryDevice, DirectoryService
 from mirror_server.extensions.directory.store.descriptions import Description
@@ -42,7 +42,7 @@ def put_device(device_id: str) -> Response:
 
     Absent members do not change. An empty name or description removes the one that was set. Custom attributes replace
     all existing ones. Read-only members can be sent with their current value, and are rejected with another one.
-    :data:`NOT_KEPT` can be sent without a value. All applications share these descriptions.
+    :data:`UNSUPPORTED_FIELDS` can be sent without a value. All applications share these descriptions.
     """
     return _describe(device_id)
 
@@ -62,7 +62,7 @@ def patch_device(device_id: str) -> Response:
     ResponseSpec(
         200,
         "The connection.",
-        json_of(DeviceConnection, "a device that sleeps, asked for with a key for operators", "simulated"),
+        json_of(DeviceConnection, "a sleeping device, read with a key for operators", "simulated"),
     ),
     is_extension=True,
 )
@@ -110,25 +110,25 @@ def _describe(device_id: str) -> Response:
     reject_if_match()
     present = orjson.loads(orjson.dumps(services().devices.described(device_id).members))
     of_others = {name: value for name, value in present.items() if name not in DeviceUpdate.model_fields}
-    sent = read_echoed(DeviceUpdate, not_kept=NOT_KEPT, unchanged=of_others).model_dump(exclude_unset=True)
-    stored = services().part(DirectoryService).describe(device_id, lambda found, told: _changed(found, told, sent))
+    sent = read_echoed(DeviceUpdate, unsupported=UNSUPPORTED_FIELDS, unchanged=of_others).model_dump(exclude_unset=True)
+    stored = services().part(DirectoryService).describe(device_id, lambda found, before: _changed(found, before, sent))
     return when_stored(stored, lambda found: json_response(device(found)))
 
 
-def _changed(found: DirectoryEntry, told: Description, sent: Mapping[str, Any]) -> Description:
-    """What is said of a device from now on.
+def _changed(found: DirectoryEntry, description: Description, sent: Mapping[str, Any]) -> Description:
+    """Return the changed description of a device.
 
     Raises:
-        ApiError: What was sent besides is not what the device has (400).
+        ApiError: A read-only member has another value than the device has (400).
     """
     others = {name: value for name, value in sent.items() if name not in _DESCRIBES}
     require_unchanged(others, device(found), _READ_ONLY_BECAUSE)
     if "name" in sent:
         # The endpoint name is the default name, so setting it removes the custom name.
         own = sent["name"] not in {None, "", found.device.endpoint_name}
-        told = replace(told, name=sent["name"] if own else None)
+        description = replace(description, name=sent["name"] if own else None)
     if "description" in sent:
-        told = replace(told, description=sent["description"] or None)
+        description = replace(description, description=sent["description"] or None)
     if "custom_attributes" in sent:
-        told = replace(told, attributes=sent["custom_attributes"] or {})
-    return told
+        description = replace(description, attributes=sent["custom_attributes"] or {})
+    return description

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from mirror_sdk.object_table import ResourceType, lookup
-from mirror_sdk.wire.link_format import Link, NoLinks, parse_links
+from mirror_sdk.wire.link_format import InvalidLinkFormat, Link, parse_links
 from mirror_sdk.wire.paths import PathParts, parse_path
 from mirror_server.devices.link import Content
 from mirror_server.store.resources import AnnouncedResource
@@ -176,7 +176,7 @@ def _parsed(payload: bytes, max_links: int, max_bytes: int) -> list[Link]:
             if len(links) == max_links:
                 raise TooManyLinks(f"too many links; the maximum is {max_links}")
             links.append(link)
-    except NoLinks as exc:
+    except InvalidLinkFormat as exc:
         raise BadLinks(str(exc)) from exc
     return links
 

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 
 from mirror_sdk.wire.paths import parse_path
-from mirror_sdk.wire.simulator import AnswerMode
+from mirror_sdk.wire.simulator import ResponseMode
 from mirror_server.clock import Clock
 from mirror_server.devices.link import ConnectionStatus, DeviceCommand, DeviceResponse, Outcome
 from mirror_server.extensions.simulator.device import (
@@ -148,7 +148,7 @@ class SimulatorBackend:
         self,
         device_id: str,
         online: bool | None = None,
-        answer: AnswerMode | None = None,
+        answer: ResponseMode | None = None,
         latency_seconds: float | None = None,
     ) -> None:
         """Change how a device behaves. ``None`` changes nothing.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
-from mirror_sdk.wire.simulator import AnswerMode
+from mirror_sdk.wire.simulator import ResponseMode
 from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.devices.link import Registration
 from mirror_server.extensions.simulator.kinds import KINDS, KINDS_BY_NAME, SERIAL_NUMBER_PATH, DeviceKind, ResourceRule
@@ -46,7 +46,7 @@ class SimulatedState:
     queue_mode: bool
     online: bool
     registered: bool
-    answer: AnswerMode
+    answer: ResponseMode
     latency_seconds: float
     resources: tuple[SimulatedResource, ...]
 
@@ -130,7 +130,7 @@ class SimulatedDevice:
     registered: bool = False
     renewed_at: Instant = 0
     awoken_at: Instant = 0
-    answer: AnswerMode = "normal"
+    answer: ResponseMode = "normal"
     latency_seconds: float = 0.0
     room_celsius: float | None = None
     introduced: dict[str, bool] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from mirror_server.extensions.history import arrow
 from mirror_server.extensions.history.store import segments
 
 LEVEL = control("/3311/0/5851", "10")
-NOT_KEPT = {"subscribed", "subscribed_at", "expires_at", "reported_expires_at"}
+NOT_STORED = {"subscribed", "subscribed_at", "expires_at", "reported_expires_at"}
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def stored_values(devices):
     for device in devices:
         for resource in device["resources"]:
             values = {
-                part: {name: value for name, value in resource[part].items() if name not in NOT_KEPT}
+                part: {name: value for name, value in resource[part].items() if name not in NOT_STORED}
                 for part in ("reported", "desired")
             }
             # A pending write has the time of its request, but no revision.
