@@ -128,7 +128,7 @@ def described(group: str, *responses: ResponseSpec, **details: Unpack[Details]) 
     return mark
 
 
-def whole_number(low: int, high: int | None = None, default: int | None = None) -> Schema:
+def integer(low: int, high: int | None = None, default: int | None = None) -> Schema:
     """Return the schema of a whole number."""
     limits = {"minimum": low, "maximum": high, "default": default}
     return {"type": "integer"} | {name: value for name, value in limits.items() if value is not None}

@@ -49,7 +49,7 @@ routes = Blueprint("device_requests", __name__)
 
 @routes.post("/v2/device-requests/<device_id>")
 @requires(Scope.READ, Scope.WRITE, query=("async-id", "expiry-seconds", "retry"))
-def place_device_request(device_id: str) -> Response:
+def submit_device_request(device_id: str) -> Response:
     """Read, write or execute a resource on a device.
 
     The result arrives later on the notification channel, as an async response with the same async-id. The queue of a

@@ -305,7 +305,7 @@ def query_choice(name: str, choices: tuple[str, ...]) -> str | None:
     """Return one of several words from the query, ``None`` if it is absent.
 
     Raises:
-        ApiError: The parameter is none of the choices, or is repeated (400).
+        ApiError: The parameter is not one of the choices, or is repeated (400).
     """
     text = query_text(name)
     if text is not None and text not in choices:
@@ -383,7 +383,7 @@ def _unique(members: list[tuple[str, Any]]) -> None:
 def _api_error_of(error: ValidationError) -> ApiError:
     details = error.errors(include_url=False, include_input=False)
     found = map(location_and_fault, details[:_MOST_FIELDS])
-    fields = [(place[:_LONGEST_NAME] or "body", fault) for place, fault in found]
+    fields = [(location[:_LONGEST_NAME] or "body", fault) for location, fault in found]
     summary = "; ".join(f"{name}: {message}" for name, message in fields[:5])
     if len(details) > _MOST_FIELDS:
         summary += f"; {len(details)} errors in total"

@@ -89,7 +89,7 @@ def put_subscription(device_id: str, path: str) -> Response:
     """Subscribe to a resource.
 
     The server requests the observation from the device. If the device rejects it or does not respond, the server
-    requests it again after another ``PUT``, after rules with ``apply=now``, and when the device next registers or
+    requests it again: after another ``PUT``, after rules with ``apply=now``, and when the device next registers or
     updates its registration. A full registration of the device ends all subscriptions; its notification lists them (an
     extension).
     """

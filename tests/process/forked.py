@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Forked:
-    """A child process that does something and tells what it gave, as JSON; it ends without any tidying up."""
+    """A child process that runs a function and prints its result as JSON; it ends without cleanup."""
 
     def __init__(self, act: Callable[[], Any]) -> None:
         self._output, written = os.pipe()

@@ -1,4 +1,4 @@
-"""Runs notebooks one after the other, each as after a restart, and tells what each of them put out.
+"""Runs notebooks one after the other, each as after a restart, and returns the outputs of each.
 
 What all of them import is imported once, and a child made by a fork runs a notebook: that takes a small part of the
 processor's time that kernels of their own would. A line of JSON on standard input names a notebook, and its environment
@@ -31,7 +31,7 @@ IMPORTED_BY_MANY = ("dask.distributed", "flask", "matplotlib.pyplot", "mirror_sd
 
 
 def run(notebook: Path) -> list[dict[str, Any]]:
-    """Run all cells in this process, also those behind one that failed."""
+    """Run all cells in this process, even after a failed one."""
     pd.set_option("display.width", 80, "display.max_columns", 20)
     shell = InteractiveShell.instance()
     shell.run_line_magic("colors", "nocolor")
@@ -52,12 +52,12 @@ def run(notebook: Path) -> list[dict[str, Any]]:
             stderr.seek(0)
             error = repr(ended.error_in_exec or ended.error_before_exec or "")
             written = {"stdout": captured.stdout, "stderr": stderr.read().decode()}
-            told.append({"id": cell["id"], **written, "shown": shown(outputs), "error": error})
+            told.append({"id": cell["id"], **written, "shown": displayed(outputs), "error": error})
             outputs.clear()
     return told
 
 
-def shown(outputs: list[dict[str, Any]]) -> dict[str, list[str]]:
+def displayed(outputs: list[dict[str, Any]]) -> dict[str, list[str]]:
     """The texts of what a cell gave and showed, by media type; widgets update theirs at any time."""
     found = defaultdict(list)
     for output in outputs:

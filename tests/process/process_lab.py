@@ -14,7 +14,7 @@ from process_server import child_environment, wait_until
 ADDRESS = re.compile(r"(http://127\.0\.0\.1:\d+)/lab(?:/workspaces/[\w-]+)?/tree/(\S+)\?token=(\w+)")
 MIRROR = re.compile(r"Mirror with 3 simulated devices: (\S+)")
 CONFIG = {
-    # Else the type checker, which is there for other tests, reads all packages beside each notebook that is opened.
+    # Otherwise the type checker, installed for other tests, would read all packages for each opened notebook.
     "LanguageServerManager": {"autodetect": False},
     # As ``jupyterapp``, so that a page opens one notebook after the other.
     "LabApp": {"expose_app_in_browser": True},
@@ -62,12 +62,12 @@ class Lab(JupyterProcess):
         command = [sys.executable, "-c", program, "lab", "--no-browser", "--devices=3", *options]
         super().__init__(folder, command, child_environment(**variables))
 
-    def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """Ask JupyterLab, once it answers."""
+    def request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Send a request to JupyterLab, once it responds."""
         address, _, token = self.find(ADDRESS).groups()
         headers = {"Authorization": f"token {token}"}
         with httpx.Client(base_url=address, headers=headers, trust_env=False, timeout=START_SECONDS) as http:
-            wait_until(lambda: _is_up(http), "JupyterLab to answer", START_SECONDS)
+            wait_until(lambda: _is_up(http), "JupyterLab to respond", START_SECONDS)
             return http.request(method, path, **options)
 
 

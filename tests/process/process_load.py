@@ -26,7 +26,7 @@ def pending_without_command(server: ServerProcess) -> list[Any]:
 class Load:
     """One device's requests, one after the other; each is repeated with its async-id until it is accepted.
 
-    Every second load would wait for the answer to come with the request; ``told`` has those that did.
+    Every second load waits for the response with the request; ``told`` contains those that had one.
     """
 
     def __init__(self, server: ServerProcess, key: str, device_id: str, seed: int) -> None:

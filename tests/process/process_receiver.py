@@ -19,7 +19,7 @@ class CallbackServer:
     """A callback endpoint.
 
     Args:
-        take: Given each message and its headers, on a thread of its own; gives the status to answer with.
+        take: Called with each message and its headers, on a thread of its own; returns the status to respond with.
     """
 
     def __init__(self, take: Callable[[Message, Headers], int]) -> None:
@@ -68,7 +68,7 @@ class Receiver(CallbackServer):
 
 
 def register(application: Application, receiver: Receiver, number: int) -> dict[str, object]:
-    """Put the webhook anew, with something in it that tells one registration from the other."""
+    """Register the webhook again, with a mark that distinguishes the registrations."""
     serialization = {"type": "v2", "max_chunk_size": 7, "cfg": {"include_uid": True}}
     body = {"url": receiver.url, "headers": {"x-round": str(number)}, "serialization": serialization}
     answer = application.http.put("/v2/notification/callback", json=body)

@@ -53,7 +53,7 @@ def wait_until_quick(act: Callable[[], object], seconds: float) -> None:
 
 
 def wait_for(wanted: object, read: Callable[[], Any]) -> None:
-    """Read again and again until it gives what is wanted; where it never does, what it gave last is told."""
+    """Read repeatedly until the result is as expected; fail with the last result if it never is."""
     end_at = time.monotonic() + PATIENCE_SECONDS
     while (found := read()) != wanted and time.monotonic() < end_at:
         _PAUSE.wait(0.05)
@@ -132,7 +132,7 @@ class Child:
         return self._process.wait(seconds)
 
     def stop(self) -> int:
-        """Ask it to stop; gives its exit code."""
+        """Stop it with a signal; return its exit code."""
         self.send(signal.SIGTERM)
         return self.wait()
 
@@ -149,17 +149,17 @@ class Child:
 
 
 def read_exports(demo: Child) -> dict[str, str]:
-    """The environment a demo server prints, once that server answers."""
+    """Return the environment that a demo server prints, once that server responds."""
     exports: dict[str, str] = {}
     while {"API_HOST", "API_KEY"} - exports.keys():
         assignment = demo.read_line().removeprefix("export ")
         name, _, value = assignment.partition("=")
         exports[name] = value
-    wait_until(lambda: answers(exports["API_HOST"]), f"an answer of the demo; it says: {demo.stderr}")
+    wait_until(lambda: responds(exports["API_HOST"]), f"a response of the demo; it says: {demo.stderr}")
     return exports
 
 
-def answers(url: str) -> bool:
+def responds(url: str) -> bool:
     """Whether a server is there and healthy."""
     try:
         return httpx.get(f"{url}/healthz", timeout=PATIENCE_SECONDS, trust_env=False, verify=TLS).status_code == 200
@@ -182,9 +182,9 @@ class ServerProcess:
         self._applications: list[Application] = []
 
     def start(self) -> Self:
-        """Start it and wait until it answers."""
+        """Start it and wait until it responds."""
         self.begin()
-        wait_until(self._answers, f"an answer of {self.url}/healthz; it says: {self.child.stderr}")
+        wait_until(self._responds, f"a response of {self.url}/healthz; it says: {self.child.stderr}")
         return self
 
     def begin(self) -> None:
@@ -196,9 +196,9 @@ class ServerProcess:
         self.url = line.rpartition(" on ")[2]
         self._port = self.url.rpartition(":")[2]
 
-    def _answers(self) -> bool:
+    def _responds(self) -> bool:
         assert self.child.running, self.child.stderr
-        return answers(self.url)
+        return responds(self.url)
 
     @property
     def port(self) -> int:
@@ -209,7 +209,7 @@ class ServerProcess:
         return self.stderr_path.read_text()
 
     def stop(self, signal_number: int = signal.SIGTERM) -> int:
-        """Ask it to stop; gives its exit code."""
+        """Stop it with a signal; return its exit code."""
         self.child.send(signal_number)
         return self.child.wait()
 
@@ -217,7 +217,7 @@ class ServerProcess:
         self.child.kill()
 
     def key(self, *scopes: Scope) -> str:
-        """A new access key, with all scopes where none is given."""
+        """Make a new access key, by default with all scopes."""
         database = open_database(self.database_url)
         try:
             return access_keys.create(database, "test", scopes or tuple(Scope), _KEY_MADE_AT)
@@ -256,7 +256,7 @@ class Application:
         )
 
     def json(self, method: str, path: str, **options: Any) -> Any:
-        """The JSON of a successful answer."""
+        """Return the JSON of a successful response."""
         response = self.http.request(method, path, **options)
         assert response.is_success, f"{method} {path}: {response.status_code} {response.text}"
         return response.json() if response.content else None
@@ -282,20 +282,20 @@ class Application:
         return next(resource for resource in listed if resource["resource_path"] == path)
 
     def read(self, device_id: str, path: str, async_id: str) -> httpx.Response:
-        return self._place(device_id, async_id, {"method": "GET", "uri": path})
+        return self._submit(device_id, async_id, {"method": "GET", "uri": path})
 
     def write(self, device_id: str, path: str, value: str, async_id: str, **more: Any) -> httpx.Response:
         body = {"method": "PUT", "uri": path, "payload-b64": encoded(value), **more}
-        return self._place(device_id, async_id, body)
+        return self._submit(device_id, async_id, body)
 
-    def _place(self, device_id: str, async_id: str, body: Mapping[str, Any]) -> httpx.Response:
+    def _submit(self, device_id: str, async_id: str, body: Mapping[str, Any]) -> httpx.Response:
         return self.http.post(f"/v2/device-requests/{device_id}", params={"async-id": async_id}, json=body)
 
     def poll(self, **query: Any) -> httpx.Response:
         return self.http.get("/v2/notification/pull", params=query)
 
     def entries(self, after: int = 0) -> Iterator[tuple[str, Any]]:
-        """All entries of the log behind ``after`` as (kind, entry)."""
+        """Return all entries of the log after a number as (kind, entry)."""
         while True:
             answer = self.poll(after=after, hold=0)
             assert answer.is_success, answer.text

@@ -88,7 +88,7 @@ def device(application: Application, name: str) -> str:
 
 
 class Silent:
-    """A websocket that is opened by hand, and answers nothing; it reads what it is told to."""
+    """A websocket without a library, which sends no pongs and reads only when it is called."""
 
     def __init__(
         self, server: ServerProcess, key: str, *lines: str, behind: bytes = b"", receive_bytes: int = 0
@@ -110,7 +110,7 @@ class Silent:
         self.received = b""
 
     def head(self) -> bytes:
-        """The answer to the handshake."""
+        """Return the response to the handshake."""
         return self._up_to(b"\r\n\r\n")
 
     def frame(self) -> tuple[int, bytes]:

@@ -14,13 +14,13 @@ def _benchmarks(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "tests" / "benchmarks"))
 
 
-def test_the_load_generator_waits_for_the_first_answer():
+def test_load_generator_waits_for_the_first_response():
     load_program = importlib.import_module("load_program")
 
     async def measured():
         time_is_over = asyncio.Event()
 
-        async def answer(reader, writer):
+        async def respond(reader, writer):
             while await reader.readline():
                 await reader.readline()
                 await time_is_over.wait()
@@ -28,7 +28,7 @@ def test_the_load_generator_waits_for_the_first_answer():
             writer.close()
             await writer.wait_closed()
 
-        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        async with await asyncio.start_server(respond, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
             command = {"ports": [port], "requests": ["GET / HTTP/1.1\r\n\r\n"], "connections": 1, "seconds": 0}
             running = asyncio.create_task(load_program.run(command))
@@ -44,7 +44,7 @@ def test_the_load_generator_waits_for_the_first_answer():
     assert told["p50_ms"] > 0
 
 
-def test_a_peer_that_does_not_start_is_told_of_and_its_figures_are_left_out(tmp_path):
+def test_peer_that_does_not_start_is_reported_without_figures(tmp_path):
     children, device_object, run_settings = map(importlib.import_module, ("children", "device_object", "run_settings"))
     run = run_settings.Run(scale=None, cores=None, folder=tmp_path, generator=None)
     sides = {"mirror": lambda: 3.0}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from process_server import ROOT, answers, child_environment, wait_until
+from process_server import ROOT, child_environment, responds, wait_until
 
 pytestmark = pytest.mark.process
 
@@ -25,7 +25,7 @@ ANOTHER_RECIPE = ["Dockerfile", "environment.yml", "Pipfile", "install.R", "DESC
 SHOW = "import os; print(os.environ.get('API_HOST'), os.environ.get('API_KEY'), flush=True); input()"
 
 
-def test_the_files_are_what_repo2docker_takes() -> None:
+def test_files_match_the_format_of_repo2docker() -> None:
     assert (BINDER / "runtime.txt").read_text().strip() == "python-3.12"
     assert not [name for name in ANOTHER_RECIPE if (BINDER / name).exists()]
     for name in ("postBuild", "start"):
@@ -43,7 +43,7 @@ def test_the_link_of_the_readme_opens_a_notebook_that_is_there() -> None:
 
 
 class Session:
-    """``start`` with a program that shows what it was told, until it is told to end."""
+    """Run ``start`` with a program that prints its environment, until it is stopped."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.error_path = folder / "stderr.txt"
@@ -74,14 +74,14 @@ def own_environment(**variables: str) -> dict[str, str]:
 def test_start_sets_the_way_to_a_mirror_that_ends_with_the_command(tmp_path: Path) -> None:
     session = Session(tmp_path, own_environment())
     try:
-        wait_until(lambda: answers(session.host), "an answer of the mirror")
+        wait_until(lambda: responds(session.host), "a response of the mirror")
         headers = {"Authorization": f"Bearer {session.key}"}
         listed = httpx.get(f"{session.host}/v3/devices", headers=headers, timeout=60, trust_env=False).json()["data"]
         assert len(listed) == 12
         assert [path.name for path in tmp_path.iterdir() if KEY.search(_text(path))] == []
     finally:
         assert session.end() == 0
-    wait_until(lambda: not answers(session.host), "the mirror to stop")
+    wait_until(lambda: not responds(session.host), "the mirror to stop")
 
 
 def test_start_goes_on_without_a_mirror(tmp_path: Path) -> None:

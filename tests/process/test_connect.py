@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from process_server import answers, child_environment, run_python
+from process_server import child_environment, responds, run_python
 
 pytestmark = pytest.mark.process
 
@@ -35,7 +35,7 @@ def test_where_none_is_one_is_started_that_ends_with_the_program(host: str) -> N
     started, first, second, other = run_connecting(API_HOST=host, API_KEY="ak_old")
     assert started == STARTED.format(f" at {host}, the address in API_HOST" if host else "")
     assert first == second == f"{other} 12"
-    assert not answers(other)
+    assert not responds(other)
 
 
 def test_a_mirror_elsewhere_is_never_replaced() -> None:

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from process_lab import ADDRESS, MIRROR, Lab
-from process_server import PATIENCE_SECONDS, answers, wait_until
+from process_server import PATIENCE_SECONDS, responds, wait_until
 
 from mirror_sdk import MirrorClient, Simulator
 from mirror_sdk.cli import main
@@ -75,9 +75,9 @@ def test_its_last_lines_lead_to_the_notebooks_and_to_the_page(shared_lab):
         at_a_device = visitor.get(lines["page"].partition("?")[0], params={"device": "0a1b"})
     assert at_a_device.url.fragment == f"key={key}&device=0a1b"
 
-    kernel = shared_lab.ask("POST", "/api/kernels", json={"name": "python3"}).json()["id"]
+    kernel = shared_lab.request("POST", "/api/kernels", json={"name": "python3"}).json()["id"]
     of_kernel = _environment_of(_child_of(_child_of(shared_lab.process.pid, "jupyterlab"), "ipykernel"))
-    shared_lab.ask("DELETE", f"/api/kernels/{kernel}")
+    shared_lab.request("DELETE", f"/api/kernels/{kernel}")
     assert of_kernel["API_PAGE"] == lines["page"].partition("?")[0]
 
     stranger = httpx.get(lines["page"].partition("?")[0], trust_env=False, timeout=PATIENCE_SECONDS)
@@ -98,28 +98,28 @@ def test_its_notebooks_are_trusted_as_long_as_they_are_as_they_came(shared_lab):
 
 def all_trusted(lab: Lab, notebook: str) -> bool:
     """Whether JupyterLab takes the outputs of all cells for its user's own."""
-    cells = lab.ask("GET", f"/api/contents/{notebook}").json()["content"]["cells"]
+    cells = lab.request("GET", f"/api/contents/{notebook}").json()["content"]["cells"]
     return all(cell["metadata"]["trusted"] for cell in cells if cell["cell_type"] == "code")
 
 
-def test_it_asks_nothing_about_news(shared_lab):
-    page = shared_lab.ask("GET", "/lab").text
+def test_it_sends_no_request_for_news(shared_lab):
+    page = shared_lab.request("GET", "/lab").text
     config = json.loads(re.search(r'<script id="jupyter-config-data"[^>]*>(.*?)</script>', page, re.DOTALL)[1])
     assert "@jupyterlab/apputils-extension:announcements" in config["disabledExtensions"]
 
 
 def test_everything_stops_when_jupyterlab_is_closed_and_the_next_lab_goes_on(shared_lab, database, tmp_path):
     mirror = shared_lab.find(MIRROR)[1]
-    assert answers(mirror)
-    assert shared_lab.ask("POST", "/api/shutdown").status_code == 200
+    assert responds(mirror)
+    assert shared_lab.request("POST", "/api/shutdown").status_code == 200
     assert shared_lab.process.wait(PATIENCE_SECONDS) == 0
-    assert not answers(mirror)
+    assert not responds(mirror)
 
     lab = Lab(tmp_path, f"--database={database}", *(["--coap"] if WITH_COAP else []))
     try:
         notebooks = [path.name for path in list_notebooks()]
         assert lab.find(ADDRESS)[2] == notebooks[0]
-        listed = lab.ask("GET", "/api/contents").json()["content"]
+        listed = lab.request("GET", "/api/contents").json()["content"]
         assert {entry["name"] for entry in listed} >= set(notebooks)
         assert f"Database: {database}" in lab.output
         if WITH_COAP:
@@ -134,7 +134,7 @@ def test_everything_stops_when_jupyterlab_is_closed_and_the_next_lab_goes_on(sha
         assert lab.process.wait(PATIENCE_SECONDS) == 0
     finally:
         lab.close()
-    assert not answers(environment["API_HOST"])
+    assert not responds(environment["API_HOST"])
     # Its port may be another one's at once: each JupyterLab takes the first that is free.
     with pytest.raises(ProcessLookupError):
         os.kill(jupyter, 0)
@@ -149,12 +149,12 @@ def test_the_mirror_does_not_outlive_a_lab_that_is_killed(tmp_path):
         lab.process.kill()
         lab.process.wait(PATIENCE_SECONDS)
         os.kill(jupyter_pid, signal.SIGTERM)
-        wait_until(lambda: not answers(mirror), "the server to stop")
+        wait_until(lambda: not responds(mirror), "the server to stop")
     finally:
         lab.close()
 
 
-def test_lab_says_how_to_install_what_is_missing(monkeypatch):
+def test_lab_reports_how_to_install_missing_packages(monkeypatch):
     monkeypatch.setitem(sys.modules, "jupyterlab", None)
     ended = CliRunner().invoke(main, ["lab", "--no-browser"])
     assert ended.exit_code == 1

@@ -52,7 +52,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
 
 def stored(cell: Mapping[str, Any]) -> dict[str, Any]:
-    """What a notebook has in its file of a cell's outputs, as the program tells it; images are left out."""
+    """Return the stored outputs of a cell as text, without images."""
     shown: dict[str, list[str]] = {}
     for output in cell["outputs"]:
         for kind, lines in output.get("data", {}).items():
@@ -72,7 +72,7 @@ def test_a_notebook_gives_its_stored_outputs(run, notebook, demo_environment):
             assert ran == stored(cell)
 
 
-def test_where_no_history_is_kept_the_notebook_that_needs_one_says_who_can_change_that(run, start_server, tmp_path):
+def test_notebook_without_a_history_names_the_operator_option(run, start_server, tmp_path):
     notebook = json.loads((ROOT / "notebooks" / "09_what_happened.ipynb").read_text())
     short = tmp_path / "short.ipynb"
     short.write_text(json.dumps({**notebook, "cells": notebook["cells"][:5]}))
@@ -80,12 +80,12 @@ def test_where_no_history_is_kept_the_notebook_that_needs_one_says_who_can_chang
     first, asked = run(short, {"API_HOST": plain.url, "API_KEY": plain.key()})
     assert first["error"] == "''"
     assert "NoHistory" in asked["error"]
-    assert "its operator may switch it on with --keep-history" in asked["error"]
+    assert "its operator can enable it with --keep-history" in asked["error"]
     assert "`NoHistory`" in "".join(notebook["cells"][4]["source"])
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_every_output_is_compared_but_that_of_a_widget_and_none_tells_of_the_machine(notebook):
+def test_all_outputs_except_widgets_are_compared_and_none_depends_on_the_machine(notebook):
     cells = json.loads(notebook.read_text())["cells"]
     stored = json.dumps([cell.get("outputs", []) for cell in cells])
     assert re.findall(r"/(?:tmp|home|root|opt|work|Users)/|127\.0\.0\.1|ak_[0-9a-f]{16}", stored) == []

@@ -68,7 +68,7 @@ def test_help_is_readable_and_names_every_option_with_its_variable(words, shown)
     assert [word for word in shown if word not in finished.stdout] == []
 
 
-def test_key_is_alone_on_stdout_is_stored_as_a_hash_and_is_refused_at_once_when_revoked(shared_server):
+def test_key_is_alone_on_stdout_stored_as_a_hash_and_rejected_at_once_when_revoked(shared_server):
     database = ["--database", shared_server.database_url]
     created = run_command("keys", "create", "plant", *database)
 
@@ -95,7 +95,7 @@ def test_key_is_alone_on_stdout_is_stored_as_a_hash_and_is_refused_at_once_when_
     assert_one_line_error(run_command("keys", "revoke", key_id, *database), key_id, "keys list")
 
 
-def test_run_takes_settings_from_the_environment_and_answers_as_soon_as_its_address_is_printed(tmp_path):
+def test_run_reads_settings_from_the_environment_and_responds_once_its_address_is_printed(tmp_path):
     database_url = f"sqlite:///{tmp_path / 'from-environment.db'}"
     variables = {
         "MIRROR_PORT": "0",
@@ -148,7 +148,7 @@ def test_server_with_too_few_open_files_does_not_start(tmp_path):
     assert_one_line_error(finished, "256 open files", "ulimit -n 25300")
 
 
-def test_what_cannot_be_served_is_a_one_line_error(shared_server, tmp_path):
+def test_database_that_cannot_be_served_is_a_one_line_error(shared_server, tmp_path):
     missing, notes, other = tmp_path / "missing" / "mirror.db", tmp_path / "notes.txt", tmp_path / "other.db"
     notes.write_text("what must not be lost\n" * 100)
     run = ("run", "--port", "0", "--database")
@@ -192,7 +192,7 @@ def test_its_own_machine_is_called_only_where_the_operator_says_so(start_server)
             assert application.http.put("/v2/notification/callback", json=body).status_code == code
 
 
-def test_who_sends_a_request_is_told_by_a_named_proxy_alone(start_server):
+def test_only_a_trusted_proxy_determines_the_client(start_server):
     for options, code in {(): 429, ("--trust-proxy", "127.0.0.1"): 401}.items():
         server = start_server("--failed-keys-per-minute", "1", *options)
         for address in ("203.0.113.1", "203.0.113.2"):

@@ -59,7 +59,7 @@ def test_a_key_without_admin_reads_the_device_that_is_named(real_time_server, ju
     key = real_time_server.key(*DEFAULT_SCOPES)
     said = judge(f"--mirror-url={real_time_server.url}", f"--mirror-key={key}", f"--mirror-device={device_id}")
     assert "the key lacks the scope admin" in said
-    assert "did not answer" not in said
+    assert "did not respond" not in said
     assert application.json("GET", f"/v3/devices/{device_id}/echo")["last_reported_at"]
 
 

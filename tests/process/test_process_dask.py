@@ -99,7 +99,7 @@ def table(frame: dd.DataFrame) -> pd.DataFrame:
     ],
     ids=str,
 )
-def test_the_workers_load_what_a_snapshot_shows(server, cluster, key, selection):
+def test_workers_load_the_same_data_as_a_snapshot(server, cluster, key, selection):
     with MirrorClient(server.url, key) as client:
         expected = client.fleet.snapshot(**selection)
     frame = read_mirror(server.url, key, devices_per_partition=9, **selection)
@@ -115,7 +115,7 @@ def test_the_workers_load_what_a_snapshot_shows(server, cluster, key, selection)
                 assert own[name].dtype == frame.dtypes[name] == dtype
 
 
-def test_each_partition_tells_what_it_is_based_on(server, cluster, key):
+def test_each_partition_has_its_provenance(server, cluster, key):
     frame = read_mirror(server.url, key, devices_per_partition=15)
     with MirrorClient(server.url, key) as client:
         assert len(frame) == len(client.fleet.snapshot())
@@ -130,7 +130,7 @@ def test_each_partition_tells_what_it_is_based_on(server, cluster, key):
         pd.testing.assert_frame_equal(part.mirror.refresh(client), part)
 
 
-def test_a_key_that_is_not_given_is_taken_from_where_a_worker_runs(server, cluster, key, monkeypatch):
+def test_default_key_is_read_in_the_worker(server, cluster, key, monkeypatch):
     own = server.key(Scope.READ)
     monkeypatch.setenv("API_HOST", server.url)
     monkeypatch.setenv("API_KEY", own)
@@ -147,7 +147,7 @@ def test_a_key_that_is_not_given_is_taken_from_where_a_worker_runs(server, clust
         frame.compute()
 
 
-def test_a_key_that_is_given_is_shown_nowhere(server, cluster, capfd, caplog):
+def test_explicit_key_is_displayed_nowhere(server, cluster, capfd, caplog):
     secret = server.key()
     frame = read_mirror(server.url, secret, devices_per_partition=20)
     with caplog.at_level(logging.DEBUG):
@@ -166,7 +166,7 @@ def test_a_key_that_is_given_is_shown_nowhere(server, cluster, capfd, caplog):
     assert secret.encode() in cloudpickle.dumps(frame)  # it did go with it
 
 
-def test_what_cannot_be_is_refused_at_once(server, key):
+def test_invalid_arguments_fail_at_once(server, key):
     with pytest.raises(BadRequest, match="devices_per_range"):
         read_mirror(server.url, key, devices_per_partition=0)
     with pytest.raises(InvalidValue, match="paths"):
@@ -175,7 +175,7 @@ def test_what_cannot_be_is_refused_at_once(server, key):
         read_mirror(server.url, server.key(Scope.WRITE))
 
 
-def test_a_service_without_ranges_is_told_with_what_to_do(server, key, monkeypatch):
+def test_service_without_ranges_is_reported_with_the_cure(server, key, monkeypatch):
     monkeypatch.setattr("mirror_sdk.wire.routes.SNAPSHOT_RANGES", "/v3/no-such-path")
     with pytest.raises(UnexpectedResponse, match=r"client\.fleet\.dataset"):
         read_mirror(server.url, key)
@@ -192,7 +192,7 @@ def test_errors_come_back_from_the_workers(server, cluster):
     assert str(pickle.loads(pickle.dumps(denied.value))) == str(denied.value)
 
 
-def test_the_examples_give_what_they_show(demo_environment, tmp_path, monkeypatch):
+def test_examples_produce_their_documented_output(demo_environment, tmp_path, monkeypatch):
     for name, value in demo_environment.items():
         monkeypatch.setenv(name, value)
     with MirrorClient.from_env() as client, dask.config.set(scheduler="synchronous"):

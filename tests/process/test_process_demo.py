@@ -16,9 +16,9 @@ from IPython.utils.capture import capture_output
 from process_server import (
     PATIENCE_SECONDS,
     Child,
-    answers,
     child_environment,
     read_exports,
+    responds,
     run_command,
     wait_until,
 )
@@ -53,7 +53,7 @@ def client_of(exports: dict[str, str]) -> MirrorClient:
     return MirrorClient(exports["API_HOST"], exports["API_KEY"])
 
 
-def test_a_database_is_kept_with_the_application_and_its_key(start_demo: StartDemo, tmp_path: Path) -> None:
+def test_database_keeps_the_application_and_its_key(start_demo: StartDemo, tmp_path: Path) -> None:
     option = f"--database=sqlite:///{tmp_path}/kept.db"
     first = start_demo(option)
     old = read_exports(first)
@@ -93,10 +93,10 @@ def test_a_paced_clock_passes_by_itself_and_can_be_advanced(start_demo: StartDem
         assert simulator.advance(timedelta(hours=24)) > BEGINS_AT + timedelta(hours=24)
 
 
-def test_a_given_key_works_and_is_not_printed(start_demo: StartDemo) -> None:
+def test_key_of_the_option_works_and_is_not_printed(start_demo: StartDemo) -> None:
     demo = start_demo(MIRROR_DEMO_KEY=GIVEN_KEY)
     url = demo.read_line().removeprefix("export API_HOST=")
-    wait_until(lambda: answers(url), "an answer")
+    wait_until(lambda: responds(url), "an answer")
     with MirrorClient(url, GIVEN_KEY) as client:
         assert len(client.devices.list()) == 3
     demo.kill()
@@ -106,7 +106,7 @@ def test_a_given_key_works_and_is_not_printed(start_demo: StartDemo) -> None:
 @pytest.mark.parametrize(
     ("option", "told"), [(f"--key={GIVEN_KEY}x", "an access key is ak_"), ("--pace=1", "add --clock manual")]
 )
-def test_an_option_that_cannot_be_is_told_in_one_line(option: str, told: str) -> None:
+def test_invalid_option_is_reported_in_one_line(option: str, told: str) -> None:
     finished = run_command("demo", "--port=0", option)
     assert finished.returncode == 2
     assert told in finished.stderr
@@ -128,12 +128,12 @@ def test_the_server_ends_with_the_program_that_started_it(tmp_path: Path) -> Non
         assert process.stdin is not None
         assert process.stdout is not None
         url = process.stdout.readline().strip()
-        assert answers(url)
+        assert responds(url)
         assert list(tmp_path.glob("mirror-demo-*"))
         process.kill()
         process.stdin.close()
         process.wait(PATIENCE_SECONDS)
-        wait_until(lambda: not answers(url), "the server to stop")
+        wait_until(lambda: not responds(url), "the server to stop")
         wait_until(lambda: not list(tmp_path.glob("mirror-demo-*")), "its folder to be removed")
 
 
@@ -170,7 +170,7 @@ def test_real_devices_come_to_a_demo_and_end_with_the_program_that_started_them(
     assert "('real-01', 'deregistered'), ('real-02', 'deregistered')" in told
 
 
-def test_devices_that_do_not_come_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_that_do_not_register_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
     # A key that is set for another demo is not that of a program that starts one.
     monkeypatch.setenv("MIRROR_DEMO_KEY", GIVEN_KEY)
@@ -197,12 +197,12 @@ def test_without_the_extra_for_real_devices_a_notebook_shows_one_line(monkeypatc
     assert shown.stdout == 'aiocoap is missing: pip install "device-state-mirror[lwm2m]"\n'
 
 
-def test_a_server_that_does_not_start_is_told(tmp_path: Path) -> None:
+def test_server_that_does_not_start_is_reported(tmp_path: Path) -> None:
     with pytest.raises(DemoError, match="the server did not start"):
         DemoServer(database=tmp_path / "no-such-folder" / "mirror.db")
 
 
-def test_a_server_that_never_says_where_it_is_is_ended_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_that_never_prints_its_address_is_ended_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mirror_sdk.lab.demo.SERVER_COMMAND", (sys.executable, "-c", "import time; time.sleep(60)"))
     monkeypatch.setattr("mirror_sdk.lab.demo._READY_SECONDS", 0.5)
     with pytest.raises(DemoError, match="the server did not start"):

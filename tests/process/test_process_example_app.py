@@ -34,7 +34,7 @@ def start(environment: dict[str, str]) -> subprocess.Popen[str]:
     )
 
 
-def test_it_tells_what_the_chosen_resources_report_until_it_is_stopped(app_environment, application):
+def test_example_prints_reports_of_the_chosen_resources_until_it_is_stopped(app_environment, application):
     resource = {"value": "20", "observable": True}
     mine = application.add_device("mine", {"path": TEMPERATURE, **resource}, {"path": "/3304/0/5700", **resource})
     application.add_device("other", {"path": TEMPERATURE, **resource})
@@ -55,7 +55,7 @@ def test_it_tells_what_the_chosen_resources_report_until_it_is_stopped(app_envir
     assert application.http.get("/v2/notification/callback").status_code == 404
 
 
-def test_what_is_missing_is_told_in_a_line(app_environment):
+def test_missing_input_is_reported_in_one_line(app_environment):
     with start(app_environment()) as app:
         assert app.wait(PATIENCE_SECONDS) == 1
         assert app.stderr is not None

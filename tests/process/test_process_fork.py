@@ -46,15 +46,15 @@ def client(shared_server: ServerProcess, simulator: Application) -> Iterator[Mir
         yield made
 
 
-def ask(client: MirrorClient, devices: list[str]) -> int:
-    """Ask for device objects, several at once; gives how many were those of other devices."""
+def request_objects(client: MirrorClient, devices: list[str]) -> int:
+    """Request device objects, several at once; return how many were those of other devices."""
     asked = [devices[number % len(devices)] for number in range(CALLS)]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         found = list(pool.map(client.get_device, asked))
     return sum(one.device_id != device_id for one, device_id in zip(found, asked, strict=True))
 
 
-async def ask_async(client: AsyncMirrorClient, devices: list[str]) -> int:
+async def request_objects_async(client: AsyncMirrorClient, devices: list[str]) -> int:
     asked = [devices[number % len(devices)] for number in range(CALLS)]
     found = await asyncio.gather(*map(client.get_device, asked))
     return sum(one.device_id != device_id for one, device_id in zip(found, asked, strict=True))
@@ -62,22 +62,22 @@ async def ask_async(client: AsyncMirrorClient, devices: list[str]) -> int:
 
 @contextmanager
 def in_thread(act, *arguments):
-    """Something that runs beside, on a thread of its own, and has ended when this does."""
+    """Run something concurrently, on a thread that has ended when this does."""
     with ThreadPoolExecutor(1) as pool:
         yield pool.submit(act, *arguments)
 
 
 def test_children_and_their_children_have_connections_of_their_own(client, devices):
-    assert ask(client, devices) == 0
+    assert request_objects(client, devices) == 0
 
     def act():
-        grandchild = Forked(lambda: ask(client, devices))
-        return [ask(client, devices), grandchild.result()]
+        grandchild = Forked(lambda: request_objects(client, devices))
+        return [request_objects(client, devices), grandchild.result()]
 
     children = [Forked(act) for _ in range(2)]
-    assert ask(client, devices) == 0
+    assert request_objects(client, devices) == 0
     assert [child.result() for child in children] == [[0, 0]] * 2
-    assert ask(client, devices) == 0
+    assert request_objects(client, devices) == 0
     with pytest.raises(TypeError, match=r"cannot be sent to another process.*from_env"):
         pickle.dumps(client)
 
@@ -90,18 +90,18 @@ def _keeps_idle_connections(monkeypatch):
 
 @pytest.mark.usefixtures("_keeps_idle_connections")
 def test_a_child_closes_its_client_and_not_that_of_its_parent(client, devices):
-    assert ask(client, devices) == 0
+    assert request_objects(client, devices) == 0
     ports = ports_of(client)
 
     def act():
         Forked(client.close).result()
-        assert ask(client, devices) == 0
+        assert request_objects(client, devices) == 0
         client.close()
         return gc.collect() >= 0
 
     assert Forked(client.close).result() is None
     assert Forked(act).result()
-    assert ask(client, devices) == 0
+    assert request_objects(client, devices) == 0
     # The same connections, not new ones in the place of broken ones; where more threads came at once there are more.
     assert ports <= ports_of(client)
 
@@ -137,7 +137,7 @@ def test_a_fork_while_another_thread_waits(client, simulator, devices):
         assert answer.result(120).python == 21.5
 
 
-def test_a_request_is_answered_to_both(client, simulator, devices):
+def test_parent_and_child_get_the_response(client, simulator, devices):
     simulator.patch_device(devices[0], online=False)
     request = client.requests.begin_read(devices[0], TEMPERATURE)
     child = Forked(lambda: request.result(60).python)
@@ -190,7 +190,7 @@ def test_a_recorder_stays_with_the_parent(client, simulator, devices, tmp_path):
 
         assert Forked(act).result() == [False, "stopped,", True]
         # The lock is still the parent's.
-        with pytest.raises(InvalidValue, match="another recorder"):
+        with pytest.raises(InvalidValue, match="another running recorder"):
             client.record(tmp_path / "run.parquet")
         change("23")
     assert recorder.audit().complete
@@ -279,7 +279,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
-def test_a_fork_waits_for_the_end_of_what_is_imported_elsewhere(shared_server, simulator):
+def test_fork_waits_for_imports_of_other_threads(shared_server, simulator):
     """In the child it would stay half made, and locked by a thread that is not there."""
     ran = run_python(
         "-c", FORKS_IN_AN_IMPORT, seconds=150, env=child_environment(API_HOST=shared_server.url, API_KEY=simulator.key)
@@ -304,7 +304,7 @@ def test_a_plan_that_is_applied_elsewhere_may_be_applied_in_a_child(client, simu
         assert applied.result(120)["status"].tolist() == ["success"]
 
 
-def test_a_fork_in_the_middle_of_a_held_read_of_a_loop(shared_server, simulator, devices):
+def test_fork_during_a_delayed_read_of_a_loop(shared_server, simulator, devices):
     async def main():
         seen = []
         async with AsyncMirrorClient(shared_server.url, simulator.key) as client:
@@ -319,7 +319,7 @@ def test_a_fork_in_the_middle_of_a_held_read_of_a_loop(shared_server, simulator,
                     shown = [watch.is_running, repr(watch), client.notifications.status().watches]
                     await watch.stop()
                     async with client:
-                        wrong = await ask_async(client, devices)
+                        wrong = await request_objects_async(client, devices)
                         done = await waiting.done()
                         return [*shown, wrong, done]
 
@@ -332,7 +332,7 @@ def test_a_fork_in_the_middle_of_a_held_read_of_a_loop(shared_server, simulator,
                 while not seen:
                     await asyncio.sleep(0.01)
                 assert watch.is_running
-                assert await ask_async(client, devices) == 0
+                assert await request_objects_async(client, devices) == 0
                 # The same connections, not new ones in the place of broken ones.
                 assert ports <= ports_of(client)
 

@@ -1,4 +1,4 @@
-"""A disk that fills up under a running server: told clearly, survived, and over when there is room."""
+"""A disk that fills up under a running server: reported, survived, and over when there is space."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def limit_files(server: ServerProcess, size_bytes: int) -> None:
     resource.prlimit(server.child.pid, resource.RLIMIT_FSIZE, (size_bytes, most))
 
 
-def write_until_refused(application: Application, device_id: str) -> list[str]:
+def write_until_rejected(application: Application, device_id: str) -> list[str]:
     accepted = []
     for number in range(500):
         answer = application.write(device_id, NOTE, "x" * 5000, f"fill-{number}")
         if answer.status_code == 202:
             accepted.append(f"fill-{number}")
-            wait_until(lambda number=number: answered_or_failing(application, f"fill-{number}"), "an answer")
+            wait_until(lambda number=number: completed_or_failing(application, f"fill-{number}"), "an answer")
         elif answer.status_code == 503:
             body = answer.json()
             assert (body["type"], body["reason"]) == ("unavailable", "STORAGE_FAILED")
@@ -37,12 +37,12 @@ def write_until_refused(application: Application, device_id: str) -> list[str]:
     raise AssertionError("the disk never was full")
 
 
-def answered_or_failing(application: Application, async_id: str) -> bool:
+def completed_or_failing(application: Application, async_id: str) -> bool:
     return async_id in application.responses() or application.http.get("/readyz").status_code == 503
 
 
 @pytest.mark.sqlite
-def test_a_full_disk_is_told_and_survived(start_server) -> None:
+def test_full_disk_is_reported_and_survived(start_server) -> None:
     server: ServerProcess = start_server("--simulate", "0")
     application = server.application()
     device_id = application.add_device("d", {"path": NOTE, "value": "", "writable": True, "observable": True})
@@ -51,8 +51,8 @@ def test_a_full_disk_is_told_and_survived(start_server) -> None:
     wal = server.database_path.with_name("mirror.db-wal")
 
     limit_files(server, max(wal.stat().st_size, server.database_path.stat().st_size) + 100_000)
-    accepted = write_until_refused(application, device_id)
-    # What is too large for the room that is left is refused before the last page is taken; each probe takes one.
+    accepted = write_until_rejected(application, device_id)
+    # A value larger than the remaining space is rejected before the last page is used; each probe uses one.
     wait_until(lambda: application.http.get("/readyz").status_code == 503, "the last room to be taken")
 
     assert application.http.get("/healthz").status_code == 200

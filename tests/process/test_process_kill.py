@@ -1,4 +1,4 @@
-"""``kill -9`` at any moment: what was accepted is answered once, what was told is told again, nothing is lost."""
+"""``kill -9`` at any moment: accepted requests get one response, notifications repeat, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def pending(server: ServerProcess) -> int:
     return int(count)
 
 
-def test_what_waits_when_the_server_is_killed_goes_on_when_it_is_back(start_server) -> None:
+def test_pending_requests_continue_after_the_server_is_killed(start_server) -> None:
     server: ServerProcess = start_server("--simulate", "2")
     application = server.application()
     device_id = application.add_device(
@@ -153,7 +153,7 @@ def test_kills_at_random_moments_under_load_lose_nothing_and_double_nothing(star
 
 
 def check_history(application: Application, loads: list[Load], dead: list[tuple[float, float]]) -> None:
-    """It has each end of a write once, what was told in order, and that nothing was heard meanwhile."""
+    """Check that it has each end of a write once, notifications in order, and a gap of contacts meanwhile."""
     answer = application.http.get("/v3/device-echo/history", headers={"Accept": "application/x-ndjson"})
     *lines, end = map(json.loads, answer.text.splitlines())
     assert end["object"] == "history-end"

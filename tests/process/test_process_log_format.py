@@ -1,4 +1,4 @@
-"""What the server writes to stderr: each line at once, whatever ends the process or the pipe."""
+"""The server's log on stderr: each line is written at once, however the process or the pipe ends."""
 
 import json
 import os
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.process
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGKILL])
-def test_each_request_that_was_answered_has_its_line_whatever_stops_the_server(start_server, signal_number):
+def test_each_completed_request_has_its_line_however_the_server_ends(start_server, signal_number):
     server = start_server(MIRROR_LOG_FORMAT="json")
     http = server.application().http
     asked = [f"{number:032x}" for number in range(50)]
@@ -27,7 +27,7 @@ def test_each_request_that_was_answered_has_its_line_whatever_stops_the_server(s
     assert {(line["method"], line["status"]) for line in requests} == {("GET", 200)}
 
 
-def test_a_pipe_that_nobody_reads_any_more_holds_nobody_up_and_is_told_by_a_metric(tmp_path):
+def test_pipe_without_a_reader_blocks_nothing_and_is_counted_in_a_metric(tmp_path):
     server = ServerProcess(tmp_path)
     server.stderr_path = tmp_path / "pipe"
     os.mkfifo(server.stderr_path)
@@ -45,7 +45,7 @@ def test_a_pipe_that_nobody_reads_any_more_holds_nobody_up_and_is_told_by_a_metr
         server.close()
 
 
-def test_a_pipe_that_is_not_read_stops_neither_answers_nor_the_end_of_the_server(tmp_path):
+def test_unread_pipe_delays_neither_responses_nor_the_stop(tmp_path):
     server = ServerProcess(tmp_path, "--log-format", "json")
     server.stderr_path = tmp_path / "pipe"
     os.mkfifo(server.stderr_path)

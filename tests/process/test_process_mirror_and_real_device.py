@@ -1,4 +1,4 @@
-"""The ``mirror`` command and a real device: what the simulated ones cannot answer."""
+"""The ``mirror`` command and a real device: operations that simulated devices lack."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Run = Callable[..., Result]
 
 
 @pytest.fixture
-def told() -> list[str]:
+def messages() -> list[str]:
     """What the device says."""
     return []
 
 
 @pytest.fixture
-def run(start_server: Callable[..., ServerProcess], told: list[str]) -> Iterator[Run]:
+def run(start_server: Callable[..., ServerProcess], messages: list[str]) -> Iterator[Run]:
     port = free_port(socket.SOCK_DGRAM)
     server = start_server("--coap", f"127.0.0.1:{port}")
     runner = CliRunner(env={"API_HOST": server.url, "API_KEY": server.key()})
@@ -44,16 +44,16 @@ def run(start_server: Callable[..., ServerProcess], told: list[str]) -> Iterator
         assert result.exit_code == status, (result.output, result.exception)
         return result
 
-    with closing(SystemClock()) as clock, registered(DeviceOptions(f"coap://127.0.0.1:{port}"), clock, told):
+    with closing(SystemClock()) as clock, registered(DeviceOptions(f"coap://127.0.0.1:{port}"), clock, messages):
         yield run
 
 
-def registered(options: DeviceOptions, clock: SystemClock, told: list[str]) -> BackgroundFleet:
+def registered(options: DeviceOptions, clock: SystemClock, messages: list[str]) -> BackgroundFleet:
     """The device, as soon as the port is open: on PostgreSQL a server is ready before it leads, and opens it then."""
 
     def register() -> BackgroundFleet | None:
         try:
-            return BackgroundFleet(options, [(NAME, "thermometer")], clock, told.append)
+            return BackgroundFleet(options, [(NAME, "thermometer")], clock, messages.append)
         except Unreachable:
             return None
 
@@ -61,7 +61,7 @@ def registered(options: DeviceOptions, clock: SystemClock, told: list[str]) -> B
     return fleet
 
 
-def test_an_object_instance_is_read_and_a_resource_executed(run: Run, told: list[str]) -> None:
+def test_an_object_instance_is_read_and_a_resource_executed(run: Run, messages: list[str]) -> None:
     lines = [line.split() for line in run("read", NAME, INSTANCE).stdout.splitlines()]
     values = dict(lines[1:])
     assert lines[0] == ["path", "value"]
@@ -73,4 +73,4 @@ def test_an_object_instance_is_read_and_a_resource_executed(run: Run, told: list
     assert (temperature["kind"], type(temperature["value"])) == ("number", float)
     for arguments in ([], ["5='now'"], ["--", "-now-"]):
         assert run("execute", NAME, REBOOT, *arguments).stdout == ""
-        assert told[-1] == " ".join([f"{NAME}: executed {REBOOT}", *arguments[-1:]])
+        assert messages[-1] == " ".join([f"{NAME}: executed {REBOOT}", *arguments[-1:]])

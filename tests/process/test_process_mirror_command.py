@@ -58,7 +58,7 @@ def test_devices_are_listed_for_people_and_programs(run, application, light):
     assert application.name in run("devices").stdout
     (mine,) = [row for row in json.loads(run("devices", "--json").stdout) if row["id"] == light]
     assert (mine["endpoint_name"], mine["state"], mine["queue_mode"]) == (application.name, "registered", False)
-    # What nobody has named is called what it calls itself.
+    # A device without a name has its endpoint name.
     assert mine["name"] == application.name
     assert application.http.put(f"/v3/devices/{light}", json={"name": "Desk lamp"}).status_code == 200
     assert "Desk lamp" in run("devices").stdout
@@ -71,7 +71,7 @@ def test_devices_are_listed_for_people_and_programs(run, application, light):
     assert "protocol" not in run("devices", "--csv").stdout
 
 
-def test_a_device_is_written_read_and_shown(run, application, light):
+def test_device_is_written_read_and_displayed(run, application, light):
     assert run("write", application.name, LEVEL, "40").stdout == ""
     assert run("read", light, LEVEL).stdout == "40\n"
     (row,) = json.loads(run("get", application.name, "--path", "/3311/*", "--json").stdout)
@@ -96,7 +96,7 @@ def test_subscriptions_begin_and_end(run, application, light):
     assert application.http.get(f"/v2/subscriptions/{light}").status_code == 404
 
 
-def test_rules_are_listed_added_and_removed_beside_others(run, application, light):
+def test_rules_are_listed_added_and_removed_and_others_stay(run, application, light):
     rules = "/v2/subscriptions"
     application.http.put(rules, json=[{"endpoint-name": "others"}])
     assert json.loads(run("rules", "--json").stdout) == [
@@ -148,7 +148,7 @@ def test_no_device_failure_names_python_arguments(monkeypatch):
         assert not re.search(r"\w\(|(?<!-)\b(expiry_seconds|resources|allow_read_only)", told.stderr)
 
 
-def test_no_answer_in_time_is_status_3(run, application, light):
+def test_no_response_in_time_is_status_3(run, application, light):
     application.patch_device(light, online=False)
     result = run("read", light, LEVEL, "--timeout", "0", status=3)
     assert "may still finish: it waits until " in result.stderr
@@ -174,13 +174,13 @@ def test_no_answer_in_time_is_status_3(run, application, light):
         (["devices", "--limit", "0"], "--limit"),
     ],
 )
-def test_wrong_usage_is_status_2_and_names_what_is_wrong(run, light, arguments, word):
+def test_wrong_usage_is_status_2_and_names_the_mistake(run, light, arguments, word):
     result = run(*[argument.format(light=light) for argument in arguments], status=2)
     assert word in result.stderr
 
 
 @pytest.mark.filterwarnings("always::mirror_sdk.EmptyTableWarning")
-def test_drift_is_shown_and_may_be_checked(run, application, light):
+def test_drift_is_displayed_and_can_be_checked(run, application, light):
     run("write", light, LEVEL, "40")
     run("read", light, LEVEL)
     found = [row for row in json.loads(run("drift", "--json").stdout) if row["device"] == application.name]
@@ -260,7 +260,7 @@ def test_terminal_prompts_for_the_key_without_echo(application, shared_server, l
     environment = child_environment(API_HOST=shared_server.url, API_KEY=application.key)
     program = "from mirror_sdk.cli import main; main()"
     command = [sys.executable, "-c", program, "snapshot", "state.parquet", "--pseudonymize"]
-    # Without a terminal of its own it is not that of whoever runs the tests that is asked.
+    # Without a terminal of its own the process must not prompt on that of the test run.
     process = subprocess.Popen(
         command, stdin=theirs, stderr=subprocess.PIPE, cwd=tmp_path, env=environment, start_new_session=True
     )
@@ -295,7 +295,7 @@ def test_names_and_paths_of_the_device_are_completed(application, shared_server,
     assert application.name in complete(f"mirror get {application.name[:6]}", 2)
     assert complete(f"mirror read {application.name} /33", 3) == [TEMPERATURE, LEVEL]
     assert complete(f"mirror write {light} /3311", 3) == [LEVEL]
-    assert complete("mirror read nobody-there /33", 3) == []
+    assert complete("mirror read unknown-device /33", 3) == []
 
 
 def commands() -> list[tuple[str, click.Command]]:
@@ -318,7 +318,7 @@ def test_every_command_has_help_with_its_options_and_examples_on_lines_of_their_
                 assert option.lstrip("-").lower() in shown.output.lower()
 
 
-def test_a_plan_is_shown_applied_and_undone(run, application, light, tmp_path):
+def test_plan_is_displayed_applied_and_undone(run, application, light, tmp_path):
     wanted, before = tmp_path / "wanted.csv", tmp_path / "before.csv"
     run("read", application.name, LEVEL)
     wanted.write_text(f"device,path,value\n{application.name},{LEVEL},55\n")
@@ -412,7 +412,7 @@ def test_undo_file_restores_the_same_values(run, application, light, tmp_path):
     assert [row["check"] for row in shown] == ["already_so"] * 2
 
 
-def test_an_interrupted_plan_shows_what_was_sent(run, application, light, shared_server, tmp_path):
+def test_interrupted_plan_lists_the_sent_writes(run, application, light, shared_server, tmp_path):
     application.patch_device(light, online=False)
     wanted = tmp_path / "wanted.csv"
     wanted.write_text(f"device,path,value\n{light},{LEVEL},40\n")

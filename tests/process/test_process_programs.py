@@ -93,7 +93,7 @@ def _run_in(folder: Path, *names: str, hidden: str = "") -> subprocess.Completed
     )
 
 
-def test_without_what_the_tests_need_it_says_what_to_install(tmp_path: Path) -> None:
+def test_missing_packages_are_reported_with_the_install_command(tmp_path: Path) -> None:
     missing = "trustme"
     told = _run_in(tmp_path, hidden=missing)
     assert (told.returncode, told.stderr) == (1, f"{missing} is not installed; pip install '.[test]' does that\n")

@@ -41,7 +41,7 @@ class Field:
         wait_until(lambda: TEMPERATURE in device.observed, f"an observation of {device.name}")
         return device_id
 
-    def told(self, device_id: str) -> list[str]:
+    def reported(self, device_id: str) -> list[str]:
         """The values that came as notifications of one device."""
         entries = list(self.application.entries())
         return [
@@ -71,7 +71,7 @@ def test_a_kill_with_observations_and_commands_under_way_loses_nothing_and_execu
     application.json("POST", url, params={"async-id": "executed"}, json={"method": "POST", "uri": REBOOT})
     for device, path in ((awake[0], SWITCH), (awake[1], REBOOT)):
         wait_until(lambda device=device, path=path: any(each.path == path for each in device.requests), "the command")
-    told = [field.told(device_id) for device_id in ids]
+    reported = [field.reported(device_id) for device_id in ids]
 
     field.server.kill()
     for device in awake:
@@ -81,12 +81,12 @@ def test_a_kill_with_observations_and_commands_under_way_loses_nothing_and_execu
         device.silent = False
     field.server.start()
 
-    for device, device_id, before in zip(awake, ids, told, strict=True):
-        wait_until(lambda device=device: TEMPERATURE in device.observed, "the observation anew")
-        wait_until(lambda device_id=device_id: "33" in field.told(device_id), "what changed meanwhile")
-        assert field.told(device_id)[: len(before)] == before
+    for device, device_id, before in zip(awake, ids, reported, strict=True):
+        wait_until(lambda device=device: TEMPERATURE in device.observed, "the next observation")
+        wait_until(lambda device_id=device_id: "33" in field.reported(device_id), "what changed meanwhile")
+        assert field.reported(device_id)[: len(before)] == before
         device.send(device.notification(TEMPERATURE, "34"))
-        wait_until(lambda device_id=device_id: field.told(device_id)[-1] == "34", "its notification")
+        wait_until(lambda device_id=device_id: field.reported(device_id)[-1] == "34", "its notification")
     assert application.response("under-way")["status"] == 200
     executed = application.response("executed")
     assert (executed["status"], executed["error"]) == (504, "TIMEOUT")

@@ -85,7 +85,7 @@ def seen(folder):
 
 
 def observed(folder):
-    """The values in the order of the recording, each once: subscribed again, a device tells its value again."""
+    """Return the values in the order of the recording, each once: a device repeats its value when subscribed again."""
     frame = Recording(folder).events()
     return [value for value in frame[frame["event"] == "observation"]["value_num"].unique() if value]
 
@@ -103,9 +103,7 @@ def test_a_recording_over_a_kill_of_the_server_is_complete(server, client, chang
     assert recorder.audit().complete, str(recorder.audit())
 
 
-def test_a_killed_recorder_is_taken_up_by_the_next_one_without_a_loss_or_a_rule_too_many(
-    start_recorder, client, change, folder
-):
+def test_next_recorder_continues_after_a_kill_without_loss_or_extra_rules(start_recorder, client, change, folder):
     client.subscriptions.rules.replace([{"endpoint_name": "others"}])
     others = client.subscriptions.rules.list()
     killed = start_recorder("--path", "/3303/*", "--subscribe")

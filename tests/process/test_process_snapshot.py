@@ -42,7 +42,7 @@ def add_large_device(client: MirrorClient, simulator: Simulator, name: str) -> N
 
 
 def begin(server: ServerProcess) -> socket.socket:
-    """Ask for a snapshot and read nothing of it."""
+    """Request a snapshot and read nothing of it."""
     connection = socket.create_connection(("127.0.0.1", server.port))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
     head = f"GET /v3/device-echo HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.key()}\r\nAccept: {ARROW}\r\n\r\n"
@@ -57,7 +57,7 @@ def read_some(connection: socket.socket, count: int) -> bytes:
     return found
 
 
-def test_a_reader_that_stalls_holds_up_nobody(server: ServerProcess) -> None:
+def test_stalled_reader_does_not_block_others(server: ServerProcess) -> None:
     with closing(begin(server)) as stalled, MirrorClient(server.url, server.key()) as client:
         assert read_some(stalled, 100_000).startswith(b"HTTP/1.1 200")
         device = client.devices.list()[0].id

@@ -1,4 +1,4 @@
-"""SIGTERM with everything under way: it ends soon and in order, nothing is lost, and the next start goes on."""
+"""SIGTERM during all kinds of work: the server ends soon and in order, loses nothing, and continues at its start."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SOON_SECONDS = 30
 
 
 class SlowReceiver(CallbackServer):
-    """A callback endpoint that answers when it is let; it keeps what it was sent."""
+    """A callback endpoint that responds when permitted, and stores the messages."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -99,7 +99,7 @@ def test_everything_under_way_ends_in_order_and_goes_on_after_the_next_start(sta
     assert decoded(application.resource(device_id, LEVEL)["desired"]["value"]) == "7"
 
 
-def test_requests_that_are_held_for_their_answers_have_their_202_and_wait_after_the_next_start(start_server):
+def test_waiting_requests_get_their_202_and_stay_pending_after_the_next_start(start_server):
     server: ServerProcess = start_server("--simulate", "0")
     application = server.application()
     switch = {"path": LEVEL, "value": "1", "writable": True, "observable": True}
@@ -139,7 +139,7 @@ def test_a_second_interrupt_ends_it_at_once(start_server):
         )
         server.client(key).json("GET", "/v3/devices")
         server.child.send(signal.SIGINT)
-        wait_until(lambda: "Shutting down" in server.stderr, "the first one to be heard")
+        wait_until(lambda: "Shutting down" in server.stderr, "the first signal to be handled")
         server.child.send(signal.SIGINT)
         server.child.wait()
     assert "graceful shutdown exceeded" not in server.stderr, "it waited for the request"

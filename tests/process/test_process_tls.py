@@ -132,7 +132,7 @@ def test_https_and_wss_are_spoken_with_the_certificate(served_files, server):
         wait_until(is_connected, "the socket to be connected")
 
 
-def test_plain_http_and_old_tls_are_not_spoken_beside_it(served_files, server):
+def test_plain_http_and_old_tls_are_rejected(served_files, server):
     with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS) as plain:
         plain.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         assert b"200" not in plain.recv(100)
@@ -150,7 +150,7 @@ async def devices_of(url: str, key: str) -> int:
         return len(await client.devices.list())
 
 
-def test_sdk_trusts_what_the_environment_names(served_files, server, tmp_path, monkeypatch):
+def test_sdk_trusts_the_authority_of_the_environment(served_files, server, tmp_path, monkeypatch):
     authority = tmp_path / "authority.pem"
     served_files.authority.cert_pem.write_to_path(str(authority))
     monkeypatch.setenv("SSL_CERT_FILE", str(authority))
@@ -162,7 +162,7 @@ def test_sdk_trusts_what_the_environment_names(served_files, server, tmp_path, m
     assert asyncio.run(devices_of(server.url, key)) == 2
 
 
-def test_sdk_says_how_to_trust_another_authority_and_what_may_mend_plain_http(server):
+def test_sdk_reports_how_to_trust_another_authority_and_how_to_fix_plain_http(server):
     with MirrorClient(server.url, "key", max_retries=0) as client:
         for call in (client.devices.list, client.notifications.use_websocket):
             with pytest.raises(ConnectionFailed, match=r"CERTIFICATE_VERIFY_FAILED.*; .*SSL_CERT_FILE"):
@@ -174,7 +174,7 @@ def test_sdk_says_how_to_trust_another_authority_and_what_may_mend_plain_http(se
         client.devices.list()
 
 
-def test_another_certificate_is_taken_at_sighup_and_open_connections_stay(served_files, server):
+def test_sighup_reloads_the_certificate_and_keeps_connections(served_files, server):
     context = served_files.context()
     first = server.serial_number(context)
     headers = {"Authorization": f"Bearer {server.key()}"}
@@ -213,7 +213,7 @@ def test_certificate_that_cannot_be_used_leaves_the_one_before(served_files, ser
         assert server.serial_number(context) == first
 
 
-def test_variables_of_the_environment_name_it_too_and_one_that_has_ended_is_told(files, tmp_path):
+def test_environment_variables_set_the_certificate_and_an_expired_one_is_logged(files, tmp_path):
     files.ends_at = datetime(2020, 2, 29, tzinfo=UTC)
     files.renew()
     server = Server(tmp_path, MIRROR_TLS_CERT=str(files.cert), MIRROR_TLS_KEY=str(files.key))
@@ -237,7 +237,7 @@ def test_variables_of_the_environment_name_it_too_and_one_that_has_ended_is_told
         ("nonsense", "--tls-key {key} has no private key in PEM"),
     ],
 )
-def test_what_cannot_be_used_is_told_at_the_start(files, tmp_path, fault, told):
+def test_unusable_certificate_is_reported_at_the_start(files, tmp_path, fault, told):
     good_key = files.key.read_bytes()
     if fault == "no certificate":
         files.cert.unlink()
@@ -260,7 +260,7 @@ def test_what_cannot_be_used_is_told_at_the_start(files, tmp_path, fault, told):
     assert not (tmp_path / "mirror.db").exists()
 
 
-def test_certificate_and_key_are_given_together(files):
+def test_certificate_needs_a_key_and_vice_versa(files):
     ended = run_command("run", *files.options[:2])
 
     assert ended.returncode == 2

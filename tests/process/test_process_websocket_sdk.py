@@ -1,4 +1,4 @@
-"""The SDK's websockets, against a real server: events, answers and gaps as by long polling, and what may fail."""
+"""The SDK's websockets, against a real server: events, responses and gaps as by long polling, and failures."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def open_polls(application: Application) -> int:
     return int(float(next(line for line in lines if line.startswith("mirror_open_polls ")).split()[1]))
 
 
-def test_answers_and_events_come_by_websocket(client, application, device):
+def test_responses_and_events_arrive_by_websocket(client, application, device):
     assert client.notifications.status().channel == "websocket"
     assert "by websocket" in repr(client.notifications.status())
     events = client.events(timeout=PATIENCE_SECONDS, limit=3)
@@ -58,7 +58,7 @@ def test_answers_and_events_come_by_websocket(client, application, device):
     assert [event.uid for event in found] == [uids[event.seq] for event in found if event.seq]
 
 
-def test_answers_and_events_come_by_websocket_on_a_loop(shared_server, application, device):
+def test_responses_and_events_arrive_by_websocket_on_a_loop(shared_server, application, device):
     async def act() -> tuple[object, list[Any]]:
         async with AsyncMirrorClient(shared_server.url, application.key, timeout=PATIENCE_SECONDS) as client:
             await client.notifications.use_websocket()
@@ -112,7 +112,7 @@ def test_kill_of_the_server_loses_nothing(start_server):
     assert [event.value.python for event in found] == [str(number) for number in range(21)]
 
 
-def test_wrong_key_is_told_and_nothing_falls_back(shared_server):
+def test_wrong_key_is_reported_without_a_fallback(shared_server):
     with MirrorClient(shared_server.url, "ak_0000000000000000_" + "a" * 43) as client:
         with pytest.raises(AuthenticationError):
             client.notifications.use_websocket()
@@ -155,7 +155,7 @@ class Older(BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize(("status", "error"), [(404, NotFound), (426, MirrorError)])
-def test_service_without_websockets_is_told_and_nothing_falls_back(status, error):
+def test_service_without_websockets_is_reported_without_a_fallback(status, error):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Older)
     server.other_status = status  # type: ignore[attr-defined]
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -169,7 +169,7 @@ def test_service_without_websockets_is_told_and_nothing_falls_back(status, error
         server.server_close()
 
 
-def test_transport_of_its_own_is_refused():
+def test_custom_transport_is_rejected():
     transport = httpx.MockTransport(lambda _: httpx.Response(204))
     with (
         MirrorClient("http://mirror", "key", transport=transport) as client,

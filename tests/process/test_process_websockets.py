@@ -59,7 +59,7 @@ def test_events_arrive_in_order_by_the_websocket_of_their_application_alone(shar
         socket = sockets.open(shared_server, application.key)
         application.write(device_id, SWITCH, round_of, round_of)
         assert responses(socket, round_of) == [*ids, round_of]
-        wait_until(lambda: state(application) == {"status": "connected", "queue_size": 0}, "the answer of its ping")
+        wait_until(lambda: state(application) == {"status": "connected", "queue_size": 0}, "its pong")
         assert application.json("GET", "/v2/notification/channel") == {"delivery_mechanism": "WEBSOCKET", "backlog": 0}
         socket.close()
         wait_until(lambda: state(application)["status"] == "disconnected", "its end")
@@ -68,7 +68,7 @@ def test_events_arrive_in_order_by_the_websocket_of_their_application_alone(shar
 
 
 def seen_up_to(silent: Silent, async_id: str) -> None:
-    """Read frames up to the message with this async response, without an answer to any ping."""
+    """Read frames up to the message with this async response, without sending a pong."""
     seen: list[str] = []
     while async_id not in seen:
         opcode, content = silent.frame()
@@ -76,7 +76,7 @@ def seen_up_to(silent: Silent, async_id: str) -> None:
             seen += [entry["id"] for entry in json.loads(content).get("async-responses", [])]
 
 
-def test_message_whose_ping_was_not_answered_comes_again(shared_server, application, sockets, open_silent):
+def test_message_without_a_pong_is_sent_again(shared_server, application, sockets, open_silent):
     register(application)
     device_id = device(application, "unanswered")
     silent = open_silent(shared_server, application.key)
@@ -91,7 +91,7 @@ def test_message_whose_ping_was_not_answered_comes_again(shared_server, applicat
     assert responses(sockets.open(shared_server, application.key), "twice") == ["twice"]
 
 
-def test_answer_to_the_last_ping_stands_for_those_before(shared_server, application, open_silent):
+def test_pong_of_the_last_ping_confirms_earlier_ones(shared_server, application, open_silent):
     register(application)
     device_id = device(application, "one-for-all")
     silent = open_silent(shared_server, application.key)
@@ -112,7 +112,7 @@ def test_answer_to_the_last_ping_stands_for_those_before(shared_server, applicat
     silent.close()
 
 
-def test_another_socket_of_the_channel_takes_the_place_of_the_first(shared_server, application, sockets):
+def test_another_websocket_of_the_channel_replaces_the_first(shared_server, application, sockets):
     register(application)
     device_id = device(application, "replaced")
     first = sockets.open(shared_server, application.key)
@@ -137,7 +137,7 @@ def test_deleting_the_channel_closes_its_socket_and_a_later_one(shared_server, a
     assert "PUT /v2/notification/websocket" in reason
 
 
-def test_wrong_key_is_told_after_the_handshake(shared_server, sockets):
+def test_wrong_key_is_reported_after_the_handshake(shared_server, sockets):
     for key, told in (
         ("", "protocols 'wss, pelion_<key>'"),
         (f"ak_{'0' * 16}_{'a' * 43}", "access key"),
@@ -201,7 +201,7 @@ GOOD = ("Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=
         (("GET /notification/websocket-connect HTTP/1.1", *UPGRADE, *GOOD), 101),
     ],
 )
-def test_handshake_is_a_websocket_s_or_refused(shared_server, application, lines, status, open_silent):
+def test_invalid_handshake_is_rejected(shared_server, application, lines, status, open_silent):
     register(application)
     silent = open_silent(shared_server, application.key, *lines, behind=b"0\r\n\r\n" * (status == 426))
 
@@ -218,7 +218,7 @@ def test_handshake_is_a_websocket_s_or_refused(shared_server, application, lines
     assert application.json("GET", "/v3/devices")["object"] == "list"
 
 
-def test_what_comes_behind_the_handshake_is_of_the_websocket(shared_server, application, open_silent):
+def test_bytes_after_the_handshake_belong_to_the_websocket(shared_server, application, open_silent):
     register(application)
     silent = open_silent(shared_server, application.key, behind=Frame(Opcode.PING, b"early").serialize(mask=True))
 
@@ -227,7 +227,7 @@ def test_what_comes_behind_the_handshake_is_of_the_websocket(shared_server, appl
     silent.close()
 
 
-def test_what_a_client_sends_is_ignored_and_bounded(shared_server, application, sockets):
+def test_messages_of_a_client_are_ignored_and_limited(shared_server, application, sockets):
     register(application)
     device_id = device(application, "talker")
     socket = sockets.open(shared_server, application.key)
@@ -240,7 +240,7 @@ def test_what_a_client_sends_is_ignored_and_bounded(shared_server, application, 
     assert closed(socket)[0] == 1009
 
 
-def test_what_is_no_frame_ends_its_own_connection_only(shared_server, application, open_silent):
+def test_invalid_frame_ends_only_its_own_connection(shared_server, application, open_silent):
     register(application)
     for sent in (
         b"\x83\x80\x00\x00\x00\x00",
@@ -256,7 +256,7 @@ def test_what_is_no_frame_ends_its_own_connection_only(shared_server, applicatio
         wait_until(lambda: state(application)["status"] == "disconnected", "its end")
 
 
-def test_client_that_never_reads_is_cut_off_and_holds_up_nobody(start_server, open_silent):
+def test_client_that_never_reads_is_disconnected_and_does_not_block_others(start_server, open_silent):
     server: ServerProcess = start_server("--simulate", "0", "--write-timeout-seconds", "1")
     application = server.application()
     register(application)
@@ -295,9 +295,7 @@ def test_client_that_pings_and_never_reads_is_bounded(shared_server, application
     deaf.close()
 
 
-def test_client_that_does_not_answer_pings_and_a_revoked_key_end_their_websockets_alone(
-    start_server, sockets, open_silent
-):
+def test_missing_pong_or_revoked_key_ends_only_its_own_websocket(start_server, sockets, open_silent):
     server: ServerProcess = start_server("--websocket-ping-seconds", "0.2", "--websocket-pong-seconds", "1")
     applications = [server.application() for _ in range(3)]
     for application in applications:
@@ -349,13 +347,13 @@ def test_kill_in_mid_message_loses_nothing(start_server, sockets):
     seen += responses(last, *(set(accepted) - set(seen)))
 
     assert set(seen) == set(accepted)
-    # In order; after a kill it goes on from what was answered for, so that the last of it may come again.
+    # In order. After a kill it continues after the last pong, so the last entries may be repeated.
     first_seen = list(dict.fromkeys(seen))
     assert first_seen == accepted
-    wait_until(lambda: state(application)["queue_size"] == 0, "the answer of its ping")
+    wait_until(lambda: state(application)["queue_size"] == 0, "its pong")
 
 
-def test_websockets_count_as_held_polls(start_server, sockets):
+def test_websockets_count_as_open_polls(start_server, sockets):
     server: ServerProcess = start_server("--max-parked-polls", "4", "--poll-share", "0.5")
     application, other = server.application(), server.application()
     held = [sockets.open(server, application.key, path=f"{CONNECT}?after=0") for _ in range(2)]
@@ -378,7 +376,7 @@ def test_websockets_count_as_held_polls(start_server, sockets):
     assert application.poll(after="latest", hold=1).status_code == 204
 
 
-def test_reader_with_a_position_of_its_own_takes_nothing_from_others(shared_server, application, sockets):
+def test_reader_with_its_own_position_removes_nothing_from_others(shared_server, application, sockets):
     device_id = device(application, "own-position")
     application.write(device_id, SWITCH, "1", "before")
     application.response("before")
@@ -403,7 +401,7 @@ def test_reader_with_a_position_of_its_own_takes_nothing_from_others(shared_serv
     assert responses(channel, "after") == ["after"]
 
 
-def test_gap_is_told_to_a_reader(start_server, sockets):
+def test_reader_gets_the_gap(start_server, sockets):
     server: ServerProcess = start_server("--simulate", "0", "--keep-log-bytes", "10000")
     application = server.application()
     device_id = device(application, "gap")

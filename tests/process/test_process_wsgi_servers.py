@@ -41,7 +41,7 @@ MOST = 3
 BEFORE_THE_END_SECONDS = 30
 """Less than a poll is held here: what happens in this time is not its end."""
 BEFORE_A_HEARTBEAT_SECONDS = 10
-"""A stream that writes one sees that nobody is there any more."""
+"""Return whether a write to the stream fails because the client has disconnected."""
 APP = "mirror_server.extensions.wsgi.app"
 COMMANDS = {
     "gunicorn": f"gunicorn --threads 8 --bind 127.0.0.1:0 --graceful-timeout 5 {APP}:create()",
@@ -51,7 +51,7 @@ COMMANDS = {
 
 
 class WsgiProcess:
-    """A WSGI server on a database; its log tells where it listens."""
+    """A WSGI server on a database; its address is in its log."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
@@ -77,9 +77,9 @@ class WsgiProcess:
             )
         found = wait_until(lambda: re.search(r"http://127\.0\.0\.1:\d+", self.log_path.read_text()), "an address")
         self.url = found[0]
-        wait_until(self._answers, f"an answer; it says: {self.log_path.read_text()}")
+        wait_until(self._responds, f"a response; it says: {self.log_path.read_text()}")
 
-    def _answers(self) -> bool:
+    def _responds(self) -> bool:
         assert self.process.poll() is None, self.log_path.read_text()
         try:
             return httpx.get(f"{self.url}/readyz", timeout=PATIENCE_SECONDS, trust_env=False).status_code == 200
@@ -137,7 +137,7 @@ def test_the_flows_of_the_specification_work(server, application):
     assert "id: 1\n" in seen
 
 
-def test_a_websocket_and_a_body_past_the_limit_are_refused(server, application):
+def test_websocket_and_too_large_body_are_rejected(server, application):
     app = application()
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
     refused = app.http.get(
@@ -161,7 +161,7 @@ def test_a_websocket_and_a_body_past_the_limit_are_refused(server, application):
     assert app.json("GET", "/v2/subscriptions") == []
 
 
-def test_polls_are_bounded_and_the_device_object_is_answered_whatever_is_open(server, application):
+def test_polls_are_limited_and_do_not_block_the_device_object(server, application):
     app = application()
     device = app.add_device(app.key.split("_")[1], {"path": LEVEL, "value": "1", "writable": True, "observable": True})
     after = int(app.http.get("/v2/notification/pull?after=latest&hold=0").headers["Mirror-Cursor"])
@@ -196,7 +196,7 @@ def open_polls(application: Application) -> int:
     return int(found[1])
 
 
-def test_clients_that_hang_up_give_their_places_back_at_once(server, application):
+def test_disconnected_clients_free_their_slots_at_once(server, application):
     app = application()
     for path in ("pull?after=latest&hold=55", "events"):
         hang_up(server, app, f"/v2/notification/{path}", MOST)
@@ -204,7 +204,7 @@ def test_clients_that_hang_up_give_their_places_back_at_once(server, application
     assert app.poll(after="latest", hold=1).status_code == 204
 
 
-def test_what_comes_after_a_client_hung_up_is_for_its_next_plain_poll(server, application):
+def test_events_after_a_disconnect_are_for_the_next_plain_poll(server, application):
     app = application()
     device = app.add_device(app.key.split("_")[1], {"path": LEVEL, "value": "1"})
     while app.poll(hold=0).status_code == 200:
@@ -212,12 +212,12 @@ def test_what_comes_after_a_client_hung_up_is_for_its_next_plain_poll(server, ap
     hang_up(server, app, "/v2/notification/pull?hold=55", 1)
     app.read(device, LEVEL, "r")
 
-    def next_answer() -> httpx.Response | None:
+    def next_response() -> httpx.Response | None:
         answer = app.poll(hold=5)
-        # Until the server has seen that nobody is there any more, the first poll is open.
+        # Until the server detects the disconnect, the first poll is open.
         return None if answer.status_code == 409 else answer
 
-    answer = wait_until(next_answer, "the place", BEFORE_THE_END_SECONDS)
+    answer = wait_until(next_response, "the place", BEFORE_THE_END_SECONDS)
     assert [each["id"] for each in answer.json()["async-responses"]] == ["r"]
 
 

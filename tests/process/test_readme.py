@@ -52,7 +52,9 @@ def _run_session(session: str, **names: object) -> dict[str, object]:
 
 
 @pytest.mark.process
-def test_session_produces_the_shown_output(demo_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_produces_its_documented_output(
+    demo_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in demo_environment.items():
         monkeypatch.setenv(name, value)
     client = _run_session(SESSIONS[0])["client"]
@@ -61,7 +63,7 @@ def test_session_produces_the_shown_output(demo_environment: dict[str, str], mon
 
 
 @pytest.mark.process
-def test_session_with_a_real_device_produces_the_shown_output(tmp_path: Path) -> None:
+def test_session_with_a_real_device_produces_its_documented_output(tmp_path: Path) -> None:
     pytest.importorskip("aiocoap", reason="real devices need the extra lwm2m")
     serving, playing = re.findall(r"^(mirror-server demo .*--coap .*|mirror-device .*)$", README, re.MULTILINE)
     free = [word.replace(":5683", ":0") for word in shlex.split(serving)[1:]]

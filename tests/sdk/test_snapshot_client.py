@@ -24,7 +24,7 @@ def test_it_is_the_state_table(client, request, monkeypatch, raw):
     pd.testing.assert_frame_equal(client.fleet.snapshot(raw=raw), client.state_frame(raw=raw))
     assert about(client.fleet.snapshot())["devices"] == 0
     request.getfixturevalue("ids")
-    monkeypatch.setattr(snapshots, "_DEVICES_AT_A_TIME", 3)
+    monkeypatch.setattr(snapshots, "_DEVICES_PER_PAGE", 3)
     for paths in (None, [TEMPERATURE], [LIGHT, "/3/*"], ["/33*"], ["/nothing"], []):
         for compression in ("none", "zstd"):
             found = client.fleet.snapshot(paths=paths, raw=raw, compression=compression)

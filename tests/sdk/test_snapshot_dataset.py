@@ -37,7 +37,7 @@ def folder(tmp_path):
 @pytest.fixture
 def many(simulator, ids, monkeypatch):
     """More devices, which arrive two by two."""
-    monkeypatch.setattr(snapshots, "_DEVICES_AT_A_TIME", 2)
+    monkeypatch.setattr(snapshots, "_DEVICES_PER_PAGE", 2)
     for number in range(9):
         simulator.add_device(f"device-{number}", RESOURCES[: number % 4])
 
@@ -180,7 +180,7 @@ def test_memory_does_not_grow_with_the_fleet(plain, simulator, folder, monkeypat
         add(writer, table)
         seen.append(pa.total_allocated_bytes())
 
-    monkeypatch.setattr(snapshots, "_DEVICES_AT_A_TIME", 1)
+    monkeypatch.setattr(snapshots, "_DEVICES_PER_PAGE", 1)
     monkeypatch.setattr(dataset, "_GROUP_BYTES", 100_000)
     monkeypatch.setattr(dataset.DatasetWriter, "add", watched)
     resource = {"path": "/9999/0/1", "value": "x" * 60_000, "observable": True}

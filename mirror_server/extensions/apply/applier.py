@@ -1,4 +1,4 @@
-"""Applies presubscription rules to the registered devices, a part at a time. Source: specification 3.3; wire.md 3."""
+"""Applies presubscription rules to the registered devices, in batches. Source: specification 3.3; wire.md 3."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from mirror_server.store.database import Database
 from mirror_server.store.session import AGAIN, Session
 
 APPLY = "apply"
-"""The kind of the signal that rules are to be applied."""
+"""The signal that rules are to be applied."""
 
 _log = logging.getLogger(__name__)
 
-_RESOURCES_AT_ONCE = 2000
-_STORED_AT_ONCE = 100
-"""So many subscriptions are stored in one transaction, which holds up all others for a few milliseconds."""
+_RESOURCES_PER_BATCH = 2000
+_STORED_PER_TRANSACTION = 100
+"""Maximum number of subscriptions per transaction. A transaction delays all others for a few milliseconds."""
 
-_PARTS_WAITED_FOR = 50
-"""After so many parts, about a second, the request that put rules waits no longer."""
+_BATCHES_WAITED_FOR = 50
+"""After this many batches, about a second, the request that put the rules waits no longer."""
 
-_WAITED_SECONDS = 10.0
-"""Nor does it wait for parts that a slow disk takes longer for."""
+_MAX_WAIT_SECONDS = 10.0
+"""The request also waits no longer if a slow disk needs more time."""
 
 _STOP_SECONDS = 3
 
 
 class RuleApplier:
-    """Applies rules that were put with ``apply=now`` on a thread of its own, which ends when none are left.
+    """Applies rules that were put with ``apply=now``, on a thread that ends when no rules are left.
 
-    Resources are read and matched outside of the transaction that stores the subscriptions. How far the rules are
-    applied is stored with each part, so that this process after a restart, or another one, goes on from there.
+    Resources are read and matched outside the transaction that stores the subscriptions. The progress is stored with
+    each batch, so that this process continues there after a restart, or another process does.
 
     Args:
-        database: Where the rules are.
-        subscriptions: Has the indexes of rules.
-        is_leader: Whether this process leads.
+        database: The database of the rules.
+        subscriptions: The subscription service, which has the indexes of rules.
+        is_leader: Returns whether this process is the leader.
     """
 
     def __init__(self, database: Database, subscriptions: SubscriptionService, is_leader: Callable[[], bool]) -> None:
@@ -55,35 +55,35 @@ class RuleApplier:
         self._is_leader = is_leader
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._look_again = False
+        self._has_work = False
         self._is_stopping = False
-        self._parts = 0
-        # Each with the number of the part and the instant after which it is done.
+        self._batches = 0
+        # Each with the number of the batch and the time after which it is done.
         self._waiting: list[tuple[int, float, Future[None]]] = []
 
     @extends(specname="lead")
     def start(self) -> None:
-        """Apply what is not applied yet, unless that is going on."""
+        """Apply the remaining rules, unless the thread already runs."""
         with self._lock:
-            self._look_again = True
+            self._has_work = True
             if self._thread is None and not self._is_stopping:
                 self._thread = threading.Thread(target=self._run, name="rules", daemon=True)
                 self._thread.start()
 
     @extends(specname="resync")
     def wake(self, *_: str) -> None:
-        """Apply what is not applied yet, where this process leads."""
+        """Apply the remaining rules, if this process is the leader."""
         if self._is_leader():
             self.start()
 
     @extends
     def resumed(self, session: Session, since: Instant) -> None:  # noqa: ARG002 - as the hook is called
-        """Go on with what could not be read or stored meanwhile."""
+        """Continue with rules that could not be read or stored while the database failed."""
         session.after_commit(self.wake)
 
     @extends
     def stop(self) -> None:
-        """Apply no further part; the others are applied after the next start."""
+        """Stop after the current batch. The remaining rules are applied after the next start."""
         with self._lock:
             self._is_stopping = True
             thread = self._thread
@@ -91,28 +91,28 @@ class RuleApplier:
             thread.join(_STOP_SECONDS)
 
     def rules_put(self, session: Session, app_id: str, *, apply_now: bool) -> Future[None] | None:
-        """End the application of former rules, and with ``apply_now`` begin that of those that are stored now.
+        """Stop applying the previous rules. With ``apply_now``, start applying those that are stored now.
 
         Returns:
-            Done when they are applied, or applied to many devices.
+            A future that is done when the rules are applied, or applied to many devices.
         """
         store.end(session, app_id)
         if not apply_now:
             return None
         store.begin(session, app_id)
         applied: Future[None] = Future()
-        # Who waits is known when the first part begins, however long that takes.
-        session.publish(APPLY, here=lambda: self._begin(applied))
+        # Called before the first batch starts, however long that takes.
+        session.publish(APPLY, here=lambda: self._start_waiting(applied))
         return applied
 
-    def _begin(self, applied: Future[None]) -> None:
+    def _start_waiting(self, applied: Future[None]) -> None:
         with self._lock:
             is_stopping = self._is_stopping
             if not is_stopping:
-                # Also where the thread is about to end: it looks for them before.
-                self._look_again = True
-                until = time.monotonic() + _WAITED_SECONDS
-                self._waiting.append((self._parts + _PARTS_WAITED_FOR, until, applied))
+                # The thread may be about to end. It checks this flag before.
+                self._has_work = True
+                until = time.monotonic() + _MAX_WAIT_SECONDS
+                self._waiting.append((self._batches + _BATCHES_WAITED_FOR, until, applied))
         if is_stopping:
             applied.set_result(None)
         else:
@@ -123,47 +123,47 @@ class RuleApplier:
         while not self._is_over(found_none=app_id is None):
             try:
                 # Applications whose rules are being applied take turns.
-                app_id = self._apply_part(app_id or "")
+                app_id = self._apply_batch(app_id or "")
             except StorageFailed as error:
-                told = "presubscription rules wait until the database answers, or for the next start: %s"
-                _log.warning(told, error)
+                message = "presubscription rules are applied when the database responds, or after the next start: %s"
+                _log.warning(message, error)
                 app_id = None
             except Exception as error:
-                _log.error("presubscription rules could not be applied; they are after the next start", exc_info=error)
+                _log.error("presubscription rules were not applied; the next start retries this", exc_info=error)
                 app_id = None
 
     def _is_over(self, *, found_none: bool) -> bool:
-        """Whether no part is to be applied any more; releases those who waited long enough."""
+        """Return whether no batch is left to apply, and complete the futures that have waited long enough."""
         with self._lock:
-            self._parts += 1
-            is_over = self._is_stopping or (found_none and not self._look_again)
+            self._batches += 1
+            is_over = self._is_stopping or (found_none and not self._has_work)
             if found_none:
-                self._look_again = False
+                self._has_work = False
             if is_over:
                 self._thread = None
             now = time.monotonic()
-            done = [each for each in self._waiting if is_over or each[0] <= self._parts or each[1] <= now]
+            done = [each for each in self._waiting if is_over or each[0] <= self._batches or each[1] <= now]
             self._waiting = [each for each in self._waiting if each not in done]
         for _, _, applied in done:
             applied.set_result(None)
         return is_over
 
-    def _apply_part(self, after: str) -> str | None:
-        """Apply rules of the application behind this one to some more resources.
+    def _apply_batch(self, after: str) -> str | None:
+        """Apply the rules of the next application after this one to a batch of resources.
 
         Returns:
-            The application; ``None`` where no rules are left to be applied.
+            The application; ``None`` if no rules are left to apply.
         """
         with self._database.read() as session:
             pending = store.next_to_apply(session, after)
             if pending is None:
                 return None
-            found = store.behind(session, pending.device_id, pending.path, most=_RESOURCES_AT_ONCE)
+            found = store.resources_after(session, pending.device_id, pending.path, most=_RESOURCES_PER_BATCH)
             matched = self._match(session, pending, found)
         reached = found[-1][:2] if found else (pending.device_id, pending.path)
-        for piece in _pieces(matched, reached, is_end=len(found) < _RESOURCES_AT_ONCE):
-            self._database.submit_durable(partial(self._store, pending=pending, piece=piece), by_leader=False).result()
-            pending = pending._replace(device_id=piece.reached[0], path=piece.reached[1])
+        for chunk in _chunks(matched, reached, is_end=len(found) < _RESOURCES_PER_BATCH):
+            self._database.submit_durable(partial(self._store, pending=pending, chunk=chunk), by_leader=False).result()
+            pending = pending._replace(device_id=chunk.reached[0], path=chunk.reached[1])
         return pending.app_id
 
     def _match(self, session: Session, pending: RulesToApply, found: list[tuple[str, str, int]]) -> list[Matched]:
@@ -178,24 +178,24 @@ class RuleApplier:
             for path, position in match(device, paths[device.device_id]).items()
         ]
 
-    def _store(self, session: Session, pending: RulesToApply, piece: _Piece) -> None:
-        # Other rules were put meanwhile, or the same ones once more, or another process was faster.
-        if not store.note_applied(session, pending, piece.reached, is_all=piece.is_last):
+    def _store(self, session: Session, pending: RulesToApply, chunk: _Chunk) -> None:
+        # Meanwhile the rules may have been replaced or put once more, or another process may have been faster.
+        if not store.advance(session, pending, chunk.reached, is_all=chunk.is_last):
             return
-        first, last, app_id = pending.device_id, piece.reached[0], pending.app_id
-        store.add_matched(session, app_id, piece.matched)
-        store.ask_again(session, first, last, app_id)
-        for device_id in store.devices_to_ask(session, first, last, app_id):
+        first, last, app_id = pending.device_id, chunk.reached[0], pending.app_id
+        store.add_matched(session, app_id, chunk.matched)
+        store.retry_rejected(session, first, last, app_id)
+        for device_id in store.devices_to_subscribe(session, first, last, app_id):
             session.publish(AGAIN, device_id)
 
 
-class _Piece(NamedTuple):
-    """What is stored in one transaction.
+class _Chunk(NamedTuple):
+    """The subscriptions of one transaction.
 
     Attributes:
         matched: The resources that rules match.
-        reached: The last resource they were held against, as device id and path.
-        is_last: Whether there are no more resources behind it.
+        reached: The last resource that was compared with them, as device id and path.
+        is_last: Whether no resources follow.
     """
 
     matched: Sequence[Matched]
@@ -203,11 +203,11 @@ class _Piece(NamedTuple):
     is_last: bool
 
 
-def _pieces(matched: Sequence[Matched], reached: tuple[str, str], *, is_end: bool) -> Iterator[_Piece]:
-    """What is stored one transaction after the other; a device that is in two of them is asked twice at most."""
-    for begin in range(0, max(1, len(matched)), _STORED_AT_ONCE):
-        some = matched[begin : begin + _STORED_AT_ONCE]
-        if begin + _STORED_AT_ONCE < len(matched):
-            yield _Piece(some, (some[-1].device_id, some[-1].path), is_last=False)
+def _chunks(matched: Sequence[Matched], reached: tuple[str, str], *, is_end: bool) -> Iterator[_Chunk]:
+    """Yield the chunks to store. A device in two of them gets at most two subscribe commands for a resource."""
+    for begin in range(0, max(1, len(matched)), _STORED_PER_TRANSACTION):
+        batch = matched[begin : begin + _STORED_PER_TRANSACTION]
+        if begin + _STORED_PER_TRANSACTION < len(matched):
+            yield _Chunk(batch, (batch[-1].device_id, batch[-1].path), is_last=False)
         else:
-            yield _Piece(some, reached, is_last=is_end)
+            yield _Chunk(batch, reached, is_last=is_end)

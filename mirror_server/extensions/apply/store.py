@@ -1,4 +1,4 @@
-"""How far presubscription rules are applied to the registered devices, and the subscriptions that this makes."""
+"""The progress of applying presubscription rules to the registered devices, and the resulting subscriptions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mirror_server.store.subscriptions import PRESUBSCRIBE, RETRY_REJECTED
 
 
 def begin(session: Session, app_id: str) -> None:
-    """Have the rules of an application, if there are any, applied to the registered devices, from the first one on."""
+    """Start to apply the rules of an application, if it has any, to the registered devices."""
     session.run(
         "INSERT INTO applying_rules (app_id, revision, rules, device_id, path)"
         " SELECT app_id, :revision, rules, '', '' FROM presubscriptions WHERE app_id = :app_id",
@@ -21,7 +21,7 @@ def begin(session: Session, app_id: str) -> None:
 
 
 def end(session: Session, app_id: str) -> None:
-    """Apply the rules of an application to no further devices."""
+    """Stop applying the rules of an application."""
     session.run("DELETE FROM applying_rules WHERE app_id = :app_id", app_id=app_id)
 
 
@@ -30,9 +30,9 @@ class RulesToApply(NamedTuple):
 
     Attributes:
         app_id: The application.
-        revision: Tells these rules from those that are put later.
-        device_id: The device of the last resource they were applied to; ``""`` where that is none.
-        path: Its path.
+        revision: Distinguishes these rules from later ones.
+        device_id: The device of the last resource they were applied to; ``""`` if there is none yet.
+        path: The path of that resource.
         rules: The rules as JSON.
     """
 
@@ -44,9 +44,9 @@ class RulesToApply(NamedTuple):
 
 
 def next_to_apply(session: Session, after: str) -> RulesToApply | None:
-    """The rules of the application behind this one whose rules are being applied; the first one follows the last.
+    """Return the rules to apply of the next application after this one; after the last one the first one follows.
 
-    Others may have been put while this extension was left out: those are not applied.
+    Rules that were put while this extension was left out replace earlier ones, and are not applied.
     """
     row = session.row(
         "SELECT a.app_id, revision, device_id, path, a.rules FROM applying_rules a"
@@ -57,14 +57,14 @@ def next_to_apply(session: Session, after: str) -> RulesToApply | None:
     return RulesToApply(*row) if row else None
 
 
-def note_applied(session: Session, applied: RulesToApply, last: tuple[str, str], *, is_all: bool) -> bool:
-    """Note that rules were applied to some more resources, unless they are not to be, or another process did that.
+def advance(session: Session, applied: RulesToApply, last: tuple[str, str], *, is_all: bool) -> bool:
+    """Store that rules were applied to further resources. Return false if they were replaced or already advanced.
 
     Args:
         session: The transaction.
-        applied: The rules, and behind which resource they were applied.
+        applied: The rules, and the last resource they were applied to before.
         last: The last resource they were applied to, as device id and path.
-        is_all: Whether there is none behind it.
+        is_all: Whether no resource follows.
     """
     where = " WHERE app_id = :app_id AND revision = :revision AND device_id = :device_id AND path = :path"
     of_rules, now = applied._asdict(), {}
@@ -76,10 +76,10 @@ def note_applied(session: Session, applied: RulesToApply, last: tuple[str, str],
     return bool(session.run(change + where, **of_rules, **now))
 
 
-def behind(session: Session, device_id: str, path: str, *, most: int) -> list[tuple[str, str, int]]:
-    """Up to ``most`` resources of all devices, by device id and path, from behind this one on.
+def resources_after(session: Session, device_id: str, path: str, *, most: int) -> list[tuple[str, str, int]]:
+    """Return up to ``most`` resources of all devices after this one, by device id and path.
 
-    Each is given as device id, path, and 1 where its device has it and it can be observed, else 0.
+    Each is a tuple of device id, path, and 1 if its device has it and it is observable, else 0.
     """
     rows = session.rows(
         "SELECT device_id, path, CASE WHEN present = 1 AND observable = 1 THEN 1 ELSE 0 END FROM resources"
@@ -92,25 +92,25 @@ def behind(session: Session, device_id: str, path: str, *, most: int) -> list[tu
 
 
 def registered(session: Session, device_ids: Sequence[str]) -> list[DeviceRow]:
-    """Those of these devices that are registered now."""
+    """Return the devices among these that are currently registered."""
     rows: list[Row] = []
-    for some in batches(device_ids):
-        marks = ", ".join("?" * len(some))
+    for batch in batches(device_ids):
+        marks = ", ".join("?" * len(batch))
         rows += session.rows_of(
-            f"SELECT {DEVICE_COLUMNS} FROM devices WHERE registered = 1 AND device_id IN ({marks})", some
+            f"SELECT {DEVICE_COLUMNS} FROM devices WHERE registered = 1 AND device_id IN ({marks})", batch
         )
     return [DeviceRow(*row) for row in rows]
 
 
 class Matched(NamedTuple):
-    """A resource that a presubscription rule matches, as its device was then.
+    """A resource that a presubscription rule matches, with the matched properties of its device.
 
     Attributes:
-        position: The position of the first rule that matches it. A device is asked for those of a lower one first.
+        position: The position of the first rule that matches it. Resources of a lower one are subscribed first.
         device_id: The device.
         path: The resource.
         endpoint_name: The endpoint name of the device.
-        endpoint_type: Its endpoint type.
+        endpoint_type: The endpoint type of the device.
     """
 
     position: int
@@ -121,10 +121,10 @@ class Matched(NamedTuple):
 
 
 def add_matched(session: Session, app_id: str, matched: Iterable[Matched]) -> None:
-    """Want these resources for an application, in a later transaction than that in which they were matched.
+    """Request subscriptions to these resources for an application, in a later transaction than the match.
 
-    Where it has a subscription already, that stays. Those whose device is not registered any more, or is another one by
-    what rules are about, are passed over: its next registration is matched by itself.
+    Existing subscriptions are kept. Resources of a device that is no longer registered, or whose name or type has
+    changed, are skipped: its next registration applies the rules.
     """
     session.run_many(
         PRESUBSCRIBE.format(
@@ -137,8 +137,8 @@ def add_matched(session: Session, app_id: str, matched: Iterable[Matched]) -> No
     )
 
 
-def ask_again(session: Session, first: str, last: str, app_id: str) -> None:
-    """Want for an application what devices refused, from one device id to another, of those resources they have."""
+def retry_rejected(session: Session, first: str, last: str, app_id: str) -> None:
+    """Request rejected subscriptions of an application again, of devices in a range of ids that have the resource."""
     session.run(
         f"{RETRY_REJECTED} AND device_id BETWEEN :first AND :last AND app_id = :app_id",
         first=first,
@@ -147,8 +147,8 @@ def ask_again(session: Session, first: str, last: str, app_id: str) -> None:
     )
 
 
-def devices_to_ask(session: Session, first: str, last: str, app_id: str) -> list[str]:
-    """The devices from one id to another for which a subscribe command of an application waits."""
+def devices_to_subscribe(session: Session, first: str, last: str, app_id: str) -> list[str]:
+    """Return the devices in a range of ids to which a subscribe command of an application is pending."""
     rows = session.rows(
         "SELECT DISTINCT s.device_id FROM subscriptions s"
         " JOIN resources r ON r.device_id = s.device_id AND r.path = s.path"

@@ -48,7 +48,7 @@ keys, scopes and limits. One response differs, because these programs accept no 
 ``/subscriptions`` returns 204, and 202 with the version in front.
 """
 
-# To read it begin with ``device_calls``.
+# Start reading with ``device_calls``.
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def help_topics() -> dict[str, str]:
 @extends
 def build(services: Services) -> Sequence[object]:
     """Return the service that delays requests until their programs know the async-id."""
-    from mirror_server.extensions.compat.held_requests import HeldRequests
+    from mirror_server.extensions.compat.delayed_requests import DelayedRequests
 
-    return [HeldRequests(services)]
+    return [DelayedRequests(services)]
 
 
 @extends

@@ -19,7 +19,7 @@ from mirror_sdk.wire.device_requests import (
 from mirror_sdk.wire.legacy_calls import NOTIFICATION_RULES, NUMBER_PATTERN
 from mirror_server.core.commands import Command, CommandRequest
 from mirror_server.core.errors import ApiError, unknown_device
-from mirror_server.extensions.compat.held_requests import HeldRequests
+from mirror_server.extensions.compat.delayed_requests import DelayedRequests
 from mirror_server.extensions.descriptions import OF_ACCEPTED
 from mirror_server.hooks import Handling
 from mirror_server.service.commands import CommandSubmission
@@ -104,7 +104,7 @@ def read_resource(device_id: str, path: str) -> Response:
     _check_older()
     command_request = CommandRequest("GET", read_path(path))
     if not is_from_cache:
-        return _place(device_id, command_request)
+        return _submit(device_id, command_request)
     if query_flag("noResp"):
         raise ApiError.of_field("noResp", "cannot be combined with cacheOnly; remove one of the two")
     return _cached(device_id, command_request.path)
@@ -136,12 +136,12 @@ def write_resource(device_id: str, path: str) -> Response:
             "body", "cannot be combined with notification rules in the query; remove one of the two"
         )
     if rules:
-        return _place(device_id, CommandRequest("PUT", read_path(path), query=rules))
+        return _submit(device_id, CommandRequest("PUT", read_path(path), query=rules))
     if not payload:
         message = "empty; send the value to write. To write an empty value, use POST /v2/device-requests/{id}"
         raise ApiError.of_field("body", message)
     payload, content_type = _json_to_plain_text(payload, _read_content_type() or DEFAULT_CONTENT_TYPE)
-    return _place(device_id, CommandRequest("PUT", read_path(path), payload=payload, content_type=content_type))
+    return _submit(device_id, CommandRequest("PUT", read_path(path), payload=payload, content_type=content_type))
 
 
 @routes.post("/v2/endpoints/<device_id>/<path:path>")
@@ -164,7 +164,7 @@ def execute_resource(device_id: str, path: str) -> Response:
     _check_older(is_cacheable=False)
     payload = read_raw_body() or None
     content_type = None if payload is None else _read_content_type()
-    return _place(device_id, CommandRequest("POST", read_path(path), payload=payload, content_type=content_type))
+    return _submit(device_id, CommandRequest("POST", read_path(path), payload=payload, content_type=content_type))
 
 
 @routes.delete("/v2/endpoints/<device_id>/<path:path>")
@@ -177,13 +177,13 @@ def delete_resource(device_id: str, path: str) -> Response:
     raise ApiError(400, f"{message}. Write it, execute it, or remove it on the device itself")
 
 
-def _place(device_id: str, command_request: CommandRequest) -> Response:
+def _submit(device_id: str, command_request: CommandRequest) -> Response:
     """Queue a request with the default options and a generated async-id, which is not returned with ``noResp``."""
     is_silent = query_flag("noResp")
     submission = CommandSubmission(app_id(), device_id, command_request, uuid4().hex, is_silent=is_silent)
     if is_silent:
         return submit(submission, Handling(_reject_queue_mode, _respond_empty))
-    return submit(submission, services().part(HeldRequests).hold(submission))
+    return submit(submission, services().part(DelayedRequests).delay(submission))
 
 
 def _reject_queue_mode(_session: Session, context: CommandContext) -> None:

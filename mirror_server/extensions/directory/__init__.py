@@ -11,7 +11,7 @@ Fixed limits: 100 filters with 1000 values in a request, of which 10 by name, de
 saved filters; five custom attributes per device.
 """
 
-# To read it begin with ``service``, then ``filters``.
+# Start reading with ``service``, then ``filters``.
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def patch_device(device_id: str) -> Response:
     ResponseSpec(
         200,
         "The connection.",
-        json_of(DeviceConnection, "a device that sleeps, asked for with a key for operators", "simulated"),
+        json_of(DeviceConnection, "a sleeping device, read with a key for operators", "simulated"),
     ),
     is_extension=True,
 )
@@ -110,25 +110,25 @@ def _describe(device_id: str) -> Response:
     reject_if_match()
     present = orjson.loads(orjson.dumps(services().devices.described(device_id).members))
     of_others = {name: value for name, value in present.items() if name not in DeviceUpdate.model_fields}
-    sent = read_echoed(DeviceUpdate, not_kept=UNSUPPORTED_FIELDS, unchanged=of_others).model_dump(exclude_unset=True)
-    stored = services().part(DirectoryService).describe(device_id, lambda found, told: _changed(found, told, sent))
+    sent = read_echoed(DeviceUpdate, unsupported=UNSUPPORTED_FIELDS, unchanged=of_others).model_dump(exclude_unset=True)
+    stored = services().part(DirectoryService).describe(device_id, lambda found, before: _changed(found, before, sent))
     return when_stored(stored, lambda found: json_response(device(found)))
 
 
-def _changed(found: DirectoryEntry, told: Description, sent: Mapping[str, Any]) -> Description:
-    """What is said of a device from now on.
+def _changed(found: DirectoryEntry, description: Description, sent: Mapping[str, Any]) -> Description:
+    """Return the changed description of a device.
 
     Raises:
-        ApiError: What was sent besides is not what the device has (400).
+        ApiError: A read-only member has another value than the device has (400).
     """
     others = {name: value for name, value in sent.items() if name not in _DESCRIBES}
     require_unchanged(others, device(found), _READ_ONLY_BECAUSE)
     if "name" in sent:
         # The endpoint name is the default name, so setting it removes the custom name.
         own = sent["name"] not in {None, "", found.device.endpoint_name}
-        told = replace(told, name=sent["name"] if own else None)
+        description = replace(description, name=sent["name"] if own else None)
     if "description" in sent:
-        told = replace(told, description=sent["description"] or None)
+        description = replace(description, description=sent["description"] or None)
     if "custom_attributes" in sent:
-        told = replace(told, attributes=sent["custom_attributes"] or {})
-    return told
+        description = replace(description, attributes=sent["custom_attributes"] or {})
+    return description

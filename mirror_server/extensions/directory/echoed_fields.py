@@ -20,12 +20,14 @@ _EMPTY: tuple[Any, ...] = (None, "", [], {})
 _TIMES = {"created_at", "updated_at", "etag", "bootstrapped_timestamp", "last_contact_at"}
 
 
-def read_echoed(model: type[M], *, not_kept: Collection[str], unchanged: Mapping[str, Any] = MappingProxyType({})) -> M:
+def read_echoed(
+    model: type[M], *, unsupported: Collection[str], unchanged: Mapping[str, Any] = MappingProxyType({})
+) -> M:
     """Return the request's body, which can have members that the model lacks.
 
     Args:
         model: The model of the body without these members.
-        not_kept: Members of the public API that have no value here; they can be sent without a value.
+        unsupported: Members of the public API that have no value here; they can be sent without a value.
         unchanged: Read-only members with their current values; they can be sent with these, or without a value.
 
     Raises:
@@ -34,7 +36,7 @@ def read_echoed(model: type[M], *, not_kept: Collection[str], unchanged: Mapping
     """
     content = read_json()
     if isinstance(content, dict):
-        for name in not_kept:
+        for name in unsupported:
             if content.pop(name, None) not in _EMPTY:
                 raise ApiError.of_field(name, "not supported, because this server has no such data; remove this member")
         for name, value in unchanged.items():

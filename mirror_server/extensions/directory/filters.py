@@ -32,11 +32,11 @@ _COMPARISONS = {
 _EXTENSION_OPERATORS = {"gt", "lt"}
 """The operators that the public API lacks."""
 # The database nests one condition per filter, and rejects more than a thousand levels.
-_MOST_FILTERS = 100
+_MAX_FILTERS = 100
 # Each of these filters needs a lookup for each device.
-_MOST_LOOKUP_FILTERS = 10
+_MAX_LOOKUP_FILTERS = 10
 # The time to bind the values grows with the square of their number.
-_MOST_VALUES = 1000
+_MAX_VALUES = 1000
 _UNKNOWN = -1
 
 ReadValue = Callable[[str, str], str | int]
@@ -50,14 +50,14 @@ class Fields:
     Attributes:
         columns: The column of each field.
         readers: The parsers of fields whose values are not text.
-        not_kept: Fields of the public API that are always empty here.
+        unsupported: Fields of the public API that are always empty here.
         attributes: The prefix of filters by a custom attribute, if the list has them.
         unique: Fields whose values are unique.
     """
 
     columns: Mapping[str, str]
     readers: Mapping[str, ReadValue] = field(default_factory=dict)
-    not_kept: Collection[str] = ()
+    unsupported: Collection[str] = ()
     attributes: str | None = None
     unique: Collection[str] = ("id",)
 
@@ -109,7 +109,7 @@ DIRECTORY = Fields(
         "state": _read_state,
         **dict.fromkeys(("created_at", "updated_at", "bootstrapped_timestamp", "etag"), read_moment),
     },
-    not_kept=UNSUPPORTED_FIELDS,
+    unsupported=UNSUPPORTED_FIELDS,
     attributes=ATTRIBUTE_FILTER,
     unique=("id", "endpoint_name"),
 )
@@ -143,7 +143,7 @@ def _describe(name: str, operator: str, plural: str, fields: Fields) -> Paramete
     return Parameter(f"{name}__{operator}", f"Only {plural} whose `{name}` is {meaning}.", schema, is_extension)
 
 
-_ABOUT_DEVICE_FILTERS = (
+_DEVICE_FILTER_NOTES = (
     " A filter is a parameter of its own (`state__eq=registered` or `state=registered`), or part of this parameter."
     " Filters can be repeated, and a device has to match all of them. Every other parameter is read as a filter, and"
     " rejected if there is no filter of that name. `custom_attributes__NAME` filters by a custom attribute, which is"
@@ -154,7 +154,7 @@ _ABOUT_DEVICE_FILTERS = (
 
 def device_parameters(fields: Fields) -> tuple[Parameter, ...]:
     """Describe the filters of every operation that selects devices."""
-    return filter_parameters("devices", "state%3Dregistered%26endpoint_type%3DLight", fields, _ABOUT_DEVICE_FILTERS)
+    return filter_parameters("devices", "state%3Dregistered%26endpoint_type%3DLight", fields, _DEVICE_FILTER_NOTES)
 
 
 class DeviceFilters:
@@ -215,17 +215,17 @@ def read_filters(
         ApiError: A filter is unknown, its value is invalid, or there are too many (400).
     """
     expanded = list(_expand(parameters))
-    if len(expanded) > _MOST_FILTERS:
-        raise ApiError(400, f"{len(expanded)} filters; the limit is {_MOST_FILTERS}. Use __in for several values")
+    if len(expanded) > _MAX_FILTERS:
+        raise ApiError(400, f"{len(expanded)} filters; the limit is {_MAX_FILTERS}. Use __in for several values")
     conditions = [_condition(name, value, fields, own) for name, value in expanded]
     lookups = sum(is_subquery(condition.column) for condition in conditions)
-    if lookups > _MOST_LOOKUP_FILTERS:
+    if lookups > _MAX_LOOKUP_FILTERS:
         names = ", ".join(name for name, column in fields.columns.items() if is_subquery(column))
-        message = f"{lookups} filters by {names} or attributes; the limit is {_MOST_LOOKUP_FILTERS}"
+        message = f"{lookups} filters by {names} or attributes; the limit is {_MAX_LOOKUP_FILTERS}"
         raise ApiError(400, f"{message}. Use __in and __nin for several values")
     count = sum(len(condition.values) for condition in conditions)
-    if count > _MOST_VALUES:
-        message = f"{count} values in the filters; the limit is {_MOST_VALUES}. Split them into several requests"
+    if count > _MAX_VALUES:
+        message = f"{count} values in the filters; the limit is {_MAX_VALUES}. Split them into several requests"
         raise ApiError(400, message)
     return conditions
 
@@ -246,12 +246,12 @@ def _condition(name: str, text: str, fields: Fields, own: Collection[str]) -> Co
     comparison, _ = _COMPARISONS[operator]
     if field_name in fields.columns:
         read = fields.readers.get(field_name)
-        values = tuple(texts) if read is None else tuple(read(name, part) for part in texts)
+        values = tuple(texts) if read is None else tuple(read(name, one) for one in texts)
         column = fields.columns[field_name]
         is_name = column == descriptions.NAME and comparison == "IN"
         among = descriptions.AMONG_NAMES if is_name else None
         return Condition(column, comparison, values, among=among, is_unique=field_name in fields.unique)
-    if field_name in fields.not_kept:
+    if field_name in fields.unsupported:
         nothing = descriptions.NOTHING if comparison in {"IN", "NOT IN"} else descriptions.NEVER
         return Condition(nothing, comparison, tuple(texts))
     prefix, _, attribute = field_name.partition("__")

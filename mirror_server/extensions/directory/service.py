@@ -27,10 +27,10 @@ from mirror_server.store.devices import DeviceRow
 from mirror_server.store.session import Session
 
 _RANDOM_BYTES = 10
-_EVENTS_AT_ONCE = 5000
+_EVENTS_PER_TRANSACTION = 5000
 _ROWS_FOR_CONTACTS = 2000
 """Maximum number of log entries to search for the contacts of a device; this takes about a millisecond."""
-_MOST_CONTACTS = 50
+_MAX_CONTACTS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +70,20 @@ class DirectoryService:
     def describe(
         self, device_id: str, change: Callable[[DirectoryEntry, Description], Description]
     ) -> Future[DirectoryEntry]:
-        """Store what is said of a device; the future raises a ApiError where it is not known (404).
+        """Change the description of a device. The future raises an ApiError if the device is unknown (404).
 
         Args:
             device_id: The device.
-            change: Makes what is to be said of what was, and may refuse to.
+            change: Returns the changed description, or raises an ApiError.
         """
 
         def work(session: Session) -> DirectoryEntry:
             row, before = require_device(session, device_id), descriptions.of_device(session, device_id)
             (found,) = self._devices.describe(session, [row])
-            told = change(found, before)
-            if told == before:
+            description = change(found, before)
+            if description == before:
                 return found
-            descriptions.put(session, device_id, replace(told, updated_at=self._clock.now()))
+            descriptions.put(session, device_id, replace(description, updated_at=self._clock.now()))
             return self._devices.describe(session, [require_device(session, device_id)])[0]
 
         return self._database.submit(work)
@@ -107,7 +107,7 @@ class DirectoryService:
         with self._database.read() as session:
             last_contact_at = require_device(session, device_id).last_contact_at
             return contacts.newest(
-                session, app_id, device_id, last_contact_at, most_rows=_ROWS_FOR_CONTACTS, most=_MOST_CONTACTS
+                session, app_id, device_id, last_contact_at, most_rows=_ROWS_FOR_CONTACTS, most=_MAX_CONTACTS
             )
 
     def query(self, query_id: str) -> DeviceQueryRow:
@@ -116,7 +116,7 @@ class DirectoryService:
         Raises:
             ApiError: There is no query with this id (404).
         """
-        return self._database.query(lambda session: _known(session, query_id))
+        return self._database.query(lambda session: _existing(session, query_id))
 
     def queries(
         self, conditions: Sequence[Condition], *, after: str | None, descending: bool, limit: int, count: bool
@@ -149,7 +149,7 @@ class DirectoryService:
         """
 
         def work(session: Session) -> DeviceQueryRow:
-            before = _known(session, query_id)
+            before = _existing(session, query_id)
             changed = change(before)
             if changed == before:
                 return before
@@ -199,15 +199,15 @@ class DirectoryService:
 
         def work(session: Session) -> None:
             dropped = device_events.drop(
-                session, before=before, keep=self._settings.max_device_events, most=_EVENTS_AT_ONCE
+                session, before=before, keep=self._settings.max_device_events, most=_EVENTS_PER_TRANSACTION
             )
-            if dropped == _EVENTS_AT_ONCE:
+            if dropped == _EVENTS_PER_TRANSACTION:
                 session.after_commit(lambda: self._drop_events(before))
 
         self._database.submit_durable(work)
 
 
-def _known(session: Session, query_id: str) -> DeviceQueryRow:
+def _existing(session: Session, query_id: str) -> DeviceQueryRow:
     row = device_queries.find(session, query_id)
     if row is None:
         raise _unknown_query(query_id)

@@ -72,7 +72,7 @@ _OF_QUERIES = Fields(
         "etag": "updated_at",
     },
     readers=dict.fromkeys(("created_at", "updated_at", "etag"), read_moment),
-    not_kept=("description",),
+    unsupported=("description",),
 )
 _OF_EVENTS = Fields(
     columns={
@@ -134,7 +134,7 @@ def post_device_query() -> Response:
     ``query`` has the format of ``filter`` in ``GET /v3/devices``, and is validated in the same way. To use a saved
     filter, read it and pass it as ``filter``. Names are unique. At most :data:`MAX_QUERIES` filters can be saved.
     """
-    body = read_echoed(DeviceQueryBody, not_kept=("description",))
+    body = read_echoed(DeviceQueryBody, unsupported=("description",))
     _check_query(body.query)
     stored = services().part(DirectoryService).save_query(body.name, body.query)
     return when_stored(stored, lambda row: json_response(_query(row), 201))
@@ -252,7 +252,7 @@ def _check_query(query: str) -> None:
 
 def _change(query_id: str) -> Response:
     reject_if_match()
-    sent = read_echoed(DeviceQueryUpdate, not_kept=("description",)).model_dump(exclude_unset=True)
+    sent = read_echoed(DeviceQueryUpdate, unsupported=("description",)).model_dump(exclude_unset=True)
     if sent.get("query") is not None:
         _check_query(sent["query"])
     stored = services().part(DirectoryService).change_query(query_id, lambda row: _changed(row, sent))

@@ -48,8 +48,8 @@ from mirror_server.views.description import (
     Parameter,
     ResponseSpec,
     described,
+    integer,
     text_of,
-    whole_number,
     words,
 )
 from mirror_server.views.requests import (
@@ -87,7 +87,7 @@ _PARAMETERS = (
         " with `DESC` last.",
         words(*_ORDERS, default="ASC"),
     ),
-    Parameter("limit", "The maximum number of rows. All if absent.", whole_number(1, MAX_ROWS)),
+    Parameter("limit", "The maximum number of rows. All if absent.", integer(1, MAX_ROWS)),
     Parameter(
         "after", "The cursor `after` of the previous response, with the same other parameters except `limit`.", TEXT
     ),

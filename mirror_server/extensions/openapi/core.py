@@ -36,10 +36,10 @@ from mirror_server.views.description import (
     ResponseSpec,
     described,
     header,
+    integer,
     json_of,
     object_like,
     text_of,
-    whole_number,
     words,
 )
 
@@ -63,13 +63,13 @@ _ASYNC_ID = Parameter(
     " once; another request with this id is a conflict. By default the server generates an id.",
     TEXT | {"pattern": ASYNC_ID_PATTERN},
 )
-_EXPIRY_SECONDS = Parameter("expiry-seconds", "As `expiry_seconds` in the body.", whole_number(1, MAX_EXPIRY_SECONDS))
+_EXPIRY_SECONDS = Parameter("expiry-seconds", "As `expiry_seconds` in the body.", integer(1, MAX_EXPIRY_SECONDS))
 _RETRY = Parameter(
     "retry",
     "How often the request is sent again if the device does not respond. The default is 2 for a device in queue mode,"
     " else 0. For a `POST` the default is always 0: the device may have executed it although its response was lost, so"
     " with a larger number the device may execute it more than once.",
-    whole_number(0, MAX_RETRIES),
+    integer(0, MAX_RETRIES),
 )
 _RULES = json_of(PresubscriptionRules, "a device, its type and a pattern", "none")
 _SUBSCRIPTION = header(
@@ -89,7 +89,7 @@ _POLL_PARAMETERS = (
     Parameter(
         "hold",
         "How many seconds the poll stays open if there is nothing to deliver.",
-        whole_number(0, MAX_HOLD_SECONDS, DEFAULT_HOLD_SECONDS),
+        integer(0, MAX_HOLD_SECONDS, DEFAULT_HOLD_SECONDS),
         is_extension=True,
     ),
     Parameter("noWait", "With `true` the poll responds at once, as with `hold=0`.", FLAG),
@@ -98,7 +98,7 @@ _POSITION_HEADERS = (
     header(
         CURSOR_HEADER,
         "Number of the last entry in the message. Pass it as `after` in the next poll. Only with `after`.",
-        whole_number(0),
+        integer(0),
     ),
     header(
         GAP_HEADER,
@@ -149,7 +149,7 @@ OPERATIONS: Mapping[Callable[..., Any], Callable[[Callable[..., Any]], object]] 
         ResponseSpec(200, "The resources.", json_of(EndpointResource, "observable", is_list=True)),
         parameters=_RESOURCE_LIST_PARAMETERS,
     ),
-    device_requests.place_device_request: described(
+    device_requests.submit_device_request: described(
         "Device requests",
         ResponseSpec(
             202,

@@ -29,8 +29,8 @@ from mirror_server.views.description import (
     ResponseSpec,
     Schema,
     header,
+    integer,
     json_of,
-    whole_number,
 )
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ _REQUEST_ID = header(
     TEXT | {"pattern": "^[0-9a-f]{32}$"},
     is_extension=False,
 )
-_RETRY_AFTER = header("Retry-After", "Seconds to wait.", whole_number(0), is_extension=False)
+_RETRY_AFTER = header("Retry-After", "Seconds to wait.", integer(0), is_extension=False)
 _RESOURCE_PATH: Schema = {
     "description": "A resource path without its first slash. The other slashes are not encoded: `3303/0/5700`.",
     "schema": TEXT | {"pattern": PATH_PATTERN.replace("(?:/", "(?:(?:^|/)", 1)},

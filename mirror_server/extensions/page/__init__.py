@@ -1,7 +1,7 @@
 """The web page at ``/``, and the reference of the Python packages at ``/reference/``.
 
-The page is files in ``files`` that a browser runs; it calls the interface as any client does. The reference is built by
-Sphinx, and is there where that was done. Begin with ``page``.
+A browser runs the page from the folder ``files``; it calls the interface like any client. Sphinx builds the reference,
+which is optional. Start reading with ``page``.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @extends
 def announcements(url: str, key: str | None) -> list[str]:
-    """A demo has a link that opens it."""
-    # Behind the #, so that the browser does not send it.
+    """Return the link that opens the page of a demo."""
+    # After the #, so that the browser does not send the key.
     return [] if key is None else [f"In a browser: {url}/#key={key}"]
 
 
 @extends
 def blueprints() -> list[Blueprint]:
-    """The page and the reference."""
+    """Return the routes of the page and the reference."""
     from mirror_server.extensions.page import page, reference
 
     return [page.routes, reference.routes]

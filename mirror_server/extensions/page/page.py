@@ -1,4 +1,4 @@
-"""The page for people; it and its files hold nothing that is secret, so no key is needed."""
+"""The web page. Its files contain no secrets, so no key is needed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ routes = Blueprint("page", __name__)
 @requires()
 @described("Operation", ResponseSpec(200, "The page.", text_of("text/html", "<!doctype html>")), is_extension=True)
 def get_page() -> CacheableResponse:
-    """A page for people."""
+    """Get the web page."""
     return page_file(_INDEX, _files()[_INDEX], _POLICY)
 
 
@@ -41,9 +41,9 @@ def get_page() -> CacheableResponse:
     is_extension=True,
 )
 def get_page_file(file: str) -> CacheableResponse:
-    """A file of the page."""
+    """Get a file of the web page."""
     if file not in _files():
-        raise ApiError(404, f"the page has no file {file!r}; begin at /")
+        raise ApiError(404, f"the page has no file {file!r}; open the page at /")
     return page_file(file, _files()[file], _POLICY)
 
 
@@ -55,7 +55,7 @@ def _files() -> dict[str, bytes]:
 
 
 def _declared_objects() -> bytes:
-    """What the objects declare: the page has no other source of names, types, units and ranges."""
+    """Return the declarations of objects as JSON: the page's source of names, types, units and ranges."""
     objects = {
         object_id: {"name": name, "resources": {one: _declaration(declared) for one, declared in resources.items()}}
         for object_id, (name, resources) in DECLARED_OBJECTS.items()

@@ -1,4 +1,4 @@
-"""A file for a browser, which may keep it and ask for it again."""
+"""Files for browsers, which may cache them and then revalidate them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ TYPES = {
     "json": "application/json",
     "png": "image/png",
 }
-"""The content types of the files there are, by the end of their names."""
+"""The supported content types, by file name extension."""
 
 
 def page_file(name: str, content: bytes, policy: str) -> CacheableResponse:
-    """The answer with a file.
+    """Return the response with a file.
 
     Args:
-        name: Its name, which ends in one of :data:`TYPES`.
-        content: What is in it.
-        policy: What the browser may load and run for it, as ``Content-Security-Policy`` says it.
+        name: The file name, with an extension in :data:`TYPES`.
+        content: The content.
+        policy: The ``Content-Security-Policy``: the sources that the browser may load and run.
     """
     headers = {"Content-Security-Policy": policy, "Cache-Control": "no-cache", "Referrer-Policy": "no-referrer"}
     response = CacheableResponse(content, content_type=TYPES[name.rpartition(".")[2]], headers=headers)

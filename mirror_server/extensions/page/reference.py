@@ -1,4 +1,4 @@
-"""The reference: pages made from the docstrings when the package is built. They hold no secret and need no key."""
+"""The reference: pages built from the docstrings with the package. They contain no secrets, so no key is needed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mirror_server.views.requests import requires
 from mirror_server.views.responses import CacheableResponse
 
 FOLDER = "REFERENCE_FOLDER"
-"""Key of the app's configuration with the folder of the pages, where that is not the one in the package."""
+"""Key of the app's configuration with the folder of the pages, if it is not the one in the package."""
 
 _BUILT = Path(__file__).parent / "built"
 _INLINE = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
@@ -31,9 +31,9 @@ routes = Blueprint("reference", __name__)
 
 @routes.get("/reference")
 @requires()
-@described("Operation", ResponseSpec(302, "To its first page."), is_extension=True)
+@described("Operation", ResponseSpec(302, "To the first page."), is_extension=True)
 def get_reference() -> Response:
-    """The reference of the Python packages."""
+    """Get the reference of the Python packages."""
     # The links of a page are relative to the folder it is in.
     return Response(status=302, headers={"Location": f"{request.script_root}/reference/index.html"})
 
@@ -42,18 +42,18 @@ def get_reference() -> Response:
 @requires()
 @described("Operation", ResponseSpec(200, "A page.", text_of("text/html", "<!doctype html>")), is_extension=True)
 def get_reference_file(file: str) -> CacheableResponse:
-    """A page of the reference, or what it loads."""
+    """Get a page of the reference, or a file that the page loads."""
     folder = Path(current_app.config.get(FOLDER, _BUILT))
     found = safe_join(str(folder), file)
     if found is None or file.rpartition(".")[2] not in TYPES or not Path(found).is_file():
         if not (folder / "index.html").is_file():
             raise ApiError(404, "this server runs from sources whose reference was not built; see CONTRIBUTING")
-        raise ApiError(404, f"the reference has no page {file!r}; begin at /reference/")
+        raise ApiError(404, f"the reference has no page {file!r}; open the first page at /reference/")
     content = Path(found).read_bytes()
     return page_file(file, content, _POLICY.format(scripts=" ".join(_hashes(content))))
 
 
 def _hashes(content: bytes) -> list[str]:
-    """The scripts that stand in a page itself, named one by one: whatever else came to stand there would not run."""
+    """Return the hashes of the inline scripts of a page. The browser runs no other inline scripts."""
     found = {match[1] for match in _INLINE.finditer(content)}
     return sorted(f"'sha256-{b64encode(sha256(script).digest()).decode()}'" for script in found)

@@ -46,4 +46,4 @@ def openapi_additions() -> dict[str, tuple[Sequence[ResponseSpec], Sequence[Para
     """Add the two headers to the description of a device request."""
     from mirror_server.extensions.requests import conditional, waits
 
-    return {"place_device_request": ([waits.ENDED, conditional.CHANGED], [conditional.IF_MATCH, waits.PREFER])}
+    return {"submit_device_request": ([waits.ENDED, conditional.CHANGED], [conditional.IF_MATCH, waits.PREFER])}

@@ -19,7 +19,7 @@ from mirror_server.store import commands, keys, resources
 from mirror_server.store.resources import ResourceRow
 from mirror_server.store.session import Session
 from mirror_server.views import serialize
-from mirror_server.views.description import TEXT, Parameter, ResponseSpec, described, json_of, whole_number
+from mirror_server.views.description import TEXT, Parameter, ResponseSpec, described, integer, json_of
 from mirror_server.views.requests import (
     app_id,
     leader_only,
@@ -31,7 +31,7 @@ from mirror_server.views.requests import (
 from mirror_server.views.responses import empty_response, page_response, when_stored
 
 _PAGING = (
-    Parameter("limit", "Maximum number of requests.", whole_number(MIN_LIMIT, MAX_LIMIT, DEFAULT_LIMIT)),
+    Parameter("limit", "Maximum number of requests.", integer(MIN_LIMIT, MAX_LIMIT, DEFAULT_LIMIT)),
     Parameter("after", "The async-id of the last request of the previous page.", TEXT),
 )
 _WAITING_PAGE = ResponseSpec(
@@ -66,7 +66,7 @@ def list_waiting_requests_of_device(device_id: str) -> Response:
 @described(
     "Mirror",
     ResponseSpec(204, "The failed write is acknowledged."),
-    body=json_of(AcknowledgementBody, "with the name of the key", "for somebody else"),
+    body=json_of(AcknowledgementBody, "with the name of the key", "for another person"),
     errors=(409,),
     is_extension=True,
 )

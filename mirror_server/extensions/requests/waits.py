@@ -49,7 +49,7 @@ _PREFERENCE_APPLIED = header(
 ENDED = ResponseSpec(
     202,
     "Accepted, and on disk. With `Prefer: wait` the request may also have ended.",
-    json_of(DeviceRequestAccepted, "202", "202 with the answer"),
+    json_of(DeviceRequestAccepted, "202", "202 with the response"),
     headers=(*OF_ACCEPTED, _PREFERENCE_APPLIED),
 )
 
@@ -127,7 +127,7 @@ class PendingResponses:
             if error is not None:
                 pending.set_exception(error)
             elif pending not in self._waiting.get(name, ()) and not pending.done():
-                # A repeated request: its response may be in the log already, so it would wait in vain.
+                # A repeated request: its response may be in the log already, and would not arrive again.
                 self.resolve(name, None)
                 pending.set_result(None)
 

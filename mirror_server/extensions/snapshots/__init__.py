@@ -1,7 +1,7 @@
 """The fleet snapshot: every device object of a selection, all as of one instant, in one response.
 
-It comes as lines of JSON or as an Arrow stream, while it is read, in one state of the database. The history sends its
-past fleet by ``arrow`` too. Begin with ``service``, then ``views``.
+The response is NDJSON or an Arrow stream. It is sent while it is read from one consistent state of the database. The
+history uses ``arrow`` too. Start reading with ``service``, then ``views``.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 @extends
 def needs() -> list[str]:
-    """What writes Arrow streams."""
+    """Return the packages that Arrow streams need."""
     return ["pyarrow"]
 
 
 @extends
 def build(services: Services) -> list[SnapshotService]:
-    """What opens them."""
+    """Return the service that opens snapshots."""
     from mirror_server.extensions.snapshots.service import SnapshotService
 
     return [SnapshotService(services.database, services.clock, services.download_slots)]
@@ -33,7 +33,7 @@ def build(services: Services) -> list[SnapshotService]:
 
 @extends
 def blueprints() -> list[Blueprint]:
-    """``GET /v3/device-echo``, and the ranges in which it can be taken."""
+    """Return the routes of snapshots and their ranges."""
     from mirror_server.extensions.snapshots.views import routes
 
     return [routes]

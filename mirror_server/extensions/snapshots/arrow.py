@@ -1,6 +1,6 @@
-"""Device objects as an Arrow IPC stream: one row a device, its resources in a list. Source: wire.md 7.
+"""Device objects as an Arrow IPC stream: one row per device, its resources in a list. Source: wire.md 7.
 
-Payloads stay the bytes they are, with their content types: what they mean is the reader's to say.
+Payloads are raw bytes with their content types; the reader decodes them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from mirror_server.store.devices import DeviceRow
 from mirror_server.store.session import Row
 
 RESOURCE = pa.struct([(each.name, TYPES[each.kind]) for each in streamed_columns("resource", "reported")])
-"""A resource, and what was reported of it."""
+"""A resource with its reported value."""
 DESIRED = pa.struct(
     [("resource", pa.int32()), *((each.name, TYPES[each.kind]) for each in streamed_columns("desired"))]
 )
-"""What was to be written to a resource: ``resource`` is its place in the list of resources."""
+"""A desired value: ``resource`` is the index of its resource in the list of resources."""
 SCHEMA = pa.schema(
     [
         pa.field("device_id", pa.string()),
@@ -41,7 +41,7 @@ _DEVICE_ID, *_OFRESOURCE, _DESIRED_BYTES = range(len(RESOURCE) + 2)
 _PAYLOAD = _OFRESOURCE[RESOURCE.get_field_index("reported_value")]
 _BATCH_BYTES = 16 * 1024 * 1024
 _BATCH_ROWS = 50_000
-_HELD_PAGE_BYTES = 16 * 1024 * 1024
+_MAX_CACHED_PAGE_BYTES = 16 * 1024 * 1024
 
 _Columns = list[list[Any]]
 """The columns of resources: device id, :data:`STREAMED_REPORTED_COLUMNS`."""
@@ -50,63 +50,63 @@ _Columns = list[list[Any]]
 def arrow_stream(
     snapshot: Snapshot, compression: Compression, cache: LruCache[EncodedPage], end: bytes
 ) -> Generator[bytes]:
-    """The whole stream, piece by piece; its last batch is empty and has ``end`` in its metadata."""
+    """Return the stream in chunks. Its last batch is empty and has ``end`` in its metadata."""
     pieces = Pieces(SCHEMA, compression)
     yield pieces.head
     for page in snapshot.pages():
-        # Without what tells its versions apart: a page that has changed takes the place of what it was.
+        # Without the page's revision, so that a changed page replaces its older version in the cache.
         key = (compression, snapshot.selection, page.after)
         encoded, size = cache.get(key), 0
         if encoded is not None and encoded.page == page:
             yield encoded.content
             continue
-        whole = b""
-        for piece in _pieces(pieces, snapshot, page):
-            yield piece
-            size += len(piece)
-            whole = whole + piece if size <= _HELD_PAGE_BYTES else b""
-        # What has changed since a revision is asked for once, by whoever has the rest of that revision. And beside a
-        # change that is yet to be stored, with a smaller number, the page would be equal to what it is afterwards.
-        if whole and snapshot.selection.changed_after is None and page.revision <= snapshot.revision:
-            cache.put(key, EncodedPage(page, whole))
+        content = b""
+        for chunk in _chunks(pieces, snapshot, page):
+            yield chunk
+            size += len(chunk)
+            content = content + chunk if size <= _MAX_CACHED_PAGE_BYTES else b""
+        # Not cached: changes since a revision, because each client requests them only once; and pages with a revision
+        # that is not complete yet: a change with a smaller number may be stored later, without changing the page key.
+        if content and snapshot.selection.changed_after is None and page.revision <= snapshot.revision:
+            cache.put(key, EncodedPage(page, content))
     yield pieces.tail(end)
 
 
-def _pieces(pieces: Pieces, snapshot: Snapshot, page: SnapshotPage) -> Iterator[bytes]:
+def _chunks(pieces: Pieces, snapshot: Snapshot, page: SnapshotPage) -> Iterator[bytes]:
     devices = snapshot.devices(page)
-    for part, columns in _parts(devices, snapshot.resources(devices, STREAMED_REPORTED_COLUMNS)):
+    for batch, columns in _batches(devices, snapshot.resources(devices, STREAMED_REPORTED_COLUMNS)):
         written = [index for index, size in enumerate(columns[_DESIRED_BYTES]) if size is not None]
         desired: _Columns = [[] for _ in DESIRED]
-        for some in snapshot.desired(list(dict.fromkeys(columns[_DEVICE_ID][index] for index in written))):
-            _add(some, desired)
-        is_unchanged = [not snapshot.is_changed(device) for device in part]
-        yield pieces.batch(_batch(part, columns, _DesiredColumns(written, desired), is_unchanged))
+        for rows in snapshot.desired(list(dict.fromkeys(columns[_DEVICE_ID][index] for index in written))):
+            _add(rows, desired)
+        is_unchanged = [not snapshot.is_changed(device) for device in batch]
+        yield pieces.batch(_batch(batch, columns, _DesiredColumns(written, desired), is_unchanged))
 
 
 class _DesiredColumns(NamedTuple):
-    """The desired values: the numbers of their resources, and device id and :data:`STREAMED_DESIRED_COLUMNS`."""
+    """Desired values: the indexes of their resources, and device id and :data:`STREAMED_DESIRED_COLUMNS`."""
 
     resources: Sequence[int]
     columns: _Columns
 
 
-def _parts(page: Sequence[DeviceRow], rows: Iterator[list[Row]]) -> Iterator[tuple[Sequence[DeviceRow], _Columns]]:
-    """The devices and their resources, in parts that are not too large where one device is not."""
+def _batches(page: Sequence[DeviceRow], rows: Iterator[list[Row]]) -> Iterator[tuple[Sequence[DeviceRow], _Columns]]:
+    """Yield devices and their resources in batches of limited size. The resources of a device are not split."""
     columns, size = _no_rows(), 0
-    for some in rows:
-        chunk = _add(some, columns)
+    for batch in rows:
+        chunk = _add(batch, columns)
         size += sum(map(len, filter(None, chunk[_PAYLOAD]))) + sum(filter(None, chunk[_DESIRED_BYTES]))
         ids = columns[_DEVICE_ID]
         is_large = size > _BATCH_BYTES or len(ids) > _BATCH_ROWS
-        if is_large and (behind := ids.index(last := ids[-1])):
+        if is_large and (complete := ids.index(last := ids[-1])):
             count = next(index for index, device in enumerate(page) if device.device_id == last)
-            yield page[:count], [column[:behind] for column in columns]
-            page, columns, size = page[count:], [column[behind:] for column in columns], 0
+            yield page[:count], [column[:complete] for column in columns]
+            page, columns, size = page[count:], [column[complete:] for column in columns], 0
     yield page, columns
 
 
 def _add(rows: list[Row], columns: _Columns) -> list[Row]:
-    """Put rows at the end of the columns, and so let go of them; gives the columns of these rows alone."""
+    """Append rows to the columns. Return the columns of these rows only."""
     chunk = list(zip(*rows, strict=True))
     for column, values in zip(columns, chunk, strict=True):
         column.extend(values)
@@ -120,7 +120,7 @@ def _no_rows() -> _Columns:
 def _batch(
     page: Sequence[DeviceRow], columns: _Columns, desired: _DesiredColumns, is_unchanged: Sequence[bool]
 ) -> pa.RecordBatch:
-    """These devices and their resources, by device and path; of unchanged ones without a list."""
+    """Return these devices and their resources as a batch, by device and path; unchanged devices have no list."""
     counts = Counter(columns[_DEVICE_ID])
     lengths = [counts[device.device_id] for device in page]
     return pa.RecordBatch.from_arrays(
@@ -135,13 +135,13 @@ def _batch(
 
 
 def _desired(desired: _DesiredColumns, lengths: Sequence[int]) -> pa.Array:
-    """The desired values of each device, each with the place of its resource among those of the device."""
+    """Return the desired values of each device, each with the index of its resource in the device's list."""
     begins = list(accumulate(lengths, initial=0))
     owners = [bisect_right(begins, index) - 1 for index in desired.resources]
-    places = [index - begins[owner] for index, owner in zip(desired.resources, owners, strict=True)]
+    positions = [index - begins[owner] for index, owner in zip(desired.resources, owners, strict=True)]
     counts = Counter(owners)
     own = [counts[number] for number in range(len(lengths))]
-    return to_lists(own, _structs(DESIRED, [places, *desired.columns[1:]]), [False] * len(own))
+    return to_lists(own, _structs(DESIRED, [positions, *desired.columns[1:]]), [False] * len(own))
 
 
 def _structs(kind: pa.StructType, columns: _Columns) -> pa.StructArray:

@@ -1,4 +1,4 @@
-"""The forms of the fleet snapshot as its description shows them. Source: wire.md 7."""
+"""The formats of the fleet snapshot, for the description of the interface. Source: wire.md 7."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TYPES: Mapping[Kind, str] = {
     "small integer": "int8",
     "flag": "bool",
 }
-_NOTES = {"reported_value": ", the payload as it came", "desired_status": ": 0 pending, 1 success, 2 failure"}
+_NOTES = {"reported_value": ", the payload as received", "desired_status": ": 0 pending, 1 success, 2 failure"}
 
 
 def _streamed(*parts: Part) -> str:
@@ -30,21 +30,21 @@ def _streamed(*parts: Part) -> str:
 
 
 def _as(column: ResourceColumn) -> str:
-    is_named_so = column.part == "resource" or column.name == column.member
-    return "" if is_named_so else f", as `{column.member}` of a {column.part} value in JSON"
+    has_same_name = column.part == "resource" or column.name == column.member
+    return "" if has_same_name else f", as `{column.member}` of a {column.part} value in JSON"
 
 
 _COLUMNS = f"""\
-An Arrow IPC stream, a row a device:
+An Arrow IPC stream with a row per device:
 
 - `device_id` string
 - `endpoint_name` string
-- `resources` list, null for a device that has not changed after `changed_after`; of each resource, by path:
+- `resources` list, null for a device that has not changed after `changed_after`. Members of each resource, by path:
 {_streamed("resource", "reported")}
-- `desired` list, of the resources that have a desired value:
-    - `resource` int32, the place of its resource in `resources`, from 0
+- `desired` list of desired values:
+    - `resource` int32, the index of its resource in `resources`, from 0
 {_streamed("desired")}
 
-The strings in the lists are encoded as dictionaries with int32 indices. The last batch has no rows, and the snapshot's
-end in its metadata `mirror.end`."""
+The strings in the lists are encoded as dictionaries with int32 indices. The last batch has no rows. Its metadata
+`mirror.end` contains the end of the snapshot."""
 FORMS = (text_of(NDJSON, _LINES), text_of(ARROW, "an Arrow IPC stream", _COLUMNS))

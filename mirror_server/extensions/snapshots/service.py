@@ -21,17 +21,17 @@ from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.session import Row, Session
 
-_DEVICES_AT_A_TIME = 1000
+_DEVICES_PER_PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotSelection:
-    """What a snapshot shows.
+    """The selection of devices and resources in a snapshot.
 
     Attributes:
-        conditions: Which devices; all that meet every condition.
-        patterns: Which of their resources, by path; all without any.
-        changed_after: Of devices that have not changed after this revision, only that they are there.
+        conditions: Conditions that a device has to meet, all of them.
+        patterns: Patterns of resource paths; empty for all resources.
+        changed_after: Include only the id of devices that have not changed after this revision.
     """
 
     conditions: tuple[Condition, ...] = ()
@@ -41,7 +41,7 @@ class SnapshotSelection:
 
 @dataclass(frozen=True, slots=True)
 class EncodedPage:
-    """A page and how it was encoded, for as long as it is the same."""
+    """A page and its encoding, for the cache. It is valid as long as the page is equal."""
 
     page: SnapshotPage
     content: bytes
@@ -51,15 +51,15 @@ class EncodedPage:
 
 
 class Snapshot:
-    """An open snapshot. It sees the mirror as it was when it was opened, until it is closed.
+    """An open snapshot. Until it is closed, it shows the mirror as it was when it was opened.
 
     Attributes:
-        selection: What it shows.
-        app_id: The application it is shown to.
+        selection: The selection of devices and resources.
+        app_id: The application that gets it.
         taken_at: When it was opened.
-        device_count: How many devices it shows.
-        revision: Number of the last change it shows.
-        seq: Number of the last entry in the application's log that it knows of.
+        device_count: Number of devices.
+        revision: Number of the last change in it.
+        seq: Number of the last entry in the application's log at that time.
     """
 
     def __init__(self, session: Session, selection: SnapshotSelection, app_id: str, taken_at: Instant) -> None:
@@ -71,50 +71,50 @@ class Snapshot:
         self._session = session
         state = logs.state(session, app_id)
         self.seq = state.last_seq if state else 0
-        self._held = ExitStack()
+        self._resources = ExitStack()
 
     def pages(self, size: int | None = None) -> Iterator[SnapshotPage]:
-        """Its devices by id, so many at a time or a thousand; equal pages of equal selections hold the same."""
-        return store.pages(self._session, self.selection.conditions, size or _DEVICES_AT_A_TIME)
+        """Yield the pages of devices by id. Equal pages of equal selections have equal content."""
+        return store.pages(self._session, self.selection.conditions, size or _DEVICES_PER_PAGE)
 
     def devices(self, page: SnapshotPage) -> list[DeviceRow]:
-        """The devices of a page."""
+        """Return the devices of a page."""
         return store.devices_of(self._session, self.selection.conditions, page)
 
-    def resources(self, some: Sequence[DeviceRow], columns: str) -> Iterator[list[Row]]:
-        """The resources of those devices that have changed; see :func:`.store.resources_of`."""
-        device_ids = [device.device_id for device in some if self.is_changed(device)]
+    def resources(self, page: Sequence[DeviceRow], columns: str) -> Iterator[list[Row]]:
+        """Yield the resources of the changed devices among these; see :func:`.store.resources_of`."""
+        device_ids = [device.device_id for device in page if self.is_changed(device)]
         return store.resources_of(self._session, columns, device_ids, self.selection.patterns)
 
     def desired(self, device_ids: Sequence[str]) -> Iterator[list[Row]]:
-        """Device id and :data:`.store.STREAMED_DESIRED_COLUMNS` of their resources that have these."""
+        """Yield device id and :data:`.store.STREAMED_DESIRED_COLUMNS` of the resources with a desired value."""
         return store.resources_of(
             self._session, store.STREAMED_DESIRED_COLUMNS, device_ids, self.selection.patterns, is_desired=True
         )
 
     def is_changed(self, device: DeviceRow) -> bool:
-        """Whether more is to be told of the device than that it is there."""
+        """Return whether more than the id of a device has to be sent."""
         return self.selection.changed_after is None or device.revision > self.selection.changed_after
 
-    def on_close(self, resource: ExitStack) -> None:
-        """Have this closed with the snapshot."""
-        self._held = resource
+    def on_close(self, resources: ExitStack) -> None:
+        """Close these resources with the snapshot."""
+        self._resources = resources
 
     def close(self) -> None:
-        """Let go of the database; harmless when that was done."""
-        self._held.close()
+        """Release the database. Repeated calls have no effect."""
+        self._resources.close()
 
 
 class SnapshotService:
-    """Opens snapshots, a few at once: each keeps a connection, and the database from tidying up its log.
+    """Opens snapshots. Their number is limited: each uses a connection, and prevents cleanup of the database's log.
 
     Args:
-        database: What is shown.
+        database: The database.
         clock: Domain time.
-        slots: Those of downloads.
+        slots: The slots of downloads.
 
     Attributes:
-        encoded_pages: What was encoded of them lately.
+        encoded_pages: A cache of recently encoded pages.
     """
 
     def __init__(self, database: Database, clock: Clock, slots: Slots) -> None:
@@ -124,22 +124,24 @@ class SnapshotService:
         self._slots = slots
 
     def open(self, app_id: str, selection: SnapshotSelection) -> Snapshot:
-        """A snapshot as of now; whoever opens it closes it.
+        """Return a snapshot as of now. The caller has to close it.
 
         Raises:
-            ApiError: The mirror never reached the revision (400), or too many snapshots are open (429).
+            ApiError: The revision is larger than any in the mirror (400), or too many snapshots are open (429).
         """
         api_error = self._slots.acquire(app_id)
         if api_error is not None:
             raise api_error
         with ExitStack() as stack:
             stack.callback(partial(self._slots.release, app_id))
-            # Before anything is read, so that no value is older than the snapshot says it is.
+            # Before the first read, so that no value is newer than this time.
             taken_at = self._clock.now()
             session = stack.enter_context(self._database.read(with_revision=True))
             snapshot = Snapshot(session, selection, app_id, taken_at)
             if selection.changed_after is not None and selection.changed_after > snapshot.revision:
-                message = f"{selection.changed_after} is beyond the last change, {snapshot.revision}; take it all again"
+                message = (
+                    f"{selection.changed_after} is beyond the last change, {snapshot.revision}; read all devices again"
+                )
                 raise ApiError.of_field("changed_after", message, reason=REVISION_BEYOND_MIRROR)
             snapshot.on_close(stack.pop_all())
         return snapshot

@@ -1,4 +1,4 @@
-"""Reading many devices at once, as many at a time as fit. Source: wire.md 7."""
+"""Reads many devices in pages of limited size. Source: wire.md 7."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ STREAMED_REPORTED_COLUMNS = ", ".join(
         "CASE WHEN desired_status IS NULL THEN NULL ELSE coalesce(length(desired_value), 0) END",
     ]
 )
-"""What a table of states needs of every resource; the last is the size of its desired value, where there is one."""
+"""The columns of every resource. The last one is the size of its desired value, if it has one."""
 
 STREAMED_DESIRED_COLUMNS = ", ".join(each.name for each in streamed_columns("desired"))
-"""What it needs of a resource with a desired value: few have one, and each column costs as much where it is empty."""
+"""The columns of a desired value. Few resources have one, and empty columns would take as long to read."""
 
-# So few that they are gone before the garbage collector looks at them.
-_ROWS_AT_A_TIME = 200
+# Few enough that the rows are freed before the garbage collector examines them.
+_ROWS_PER_BATCH = 200
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPage:
-    """Some devices by id: those of a selection that follow ``after``, up to ``last``.
+    """A page of devices by id: those of a selection after ``after``, up to ``last``.
 
-    Two pages of one selection that are equal hold the same, where the session of one of them sees all changes up to
-    ``revision``, the highest of theirs: whatever changes a device after that, or brings it into the selection, raises
-    it, and what leaves it changes their number or the last one.
+    ``revision`` is the highest revision of the devices. Two equal pages of one selection have the same content if one
+    of their sessions sees all changes up to that revision. A later change of a device, or a device that newly matches
+    the selection, raises it. A device that no longer matches changes the number of devices or the last one.
     """
 
     after: str
@@ -42,7 +42,7 @@ class SnapshotPage:
 
 
 def pages(session: Session, conditions: Sequence[Condition], size: int) -> Iterator[SnapshotPage]:
-    """The devices that meet all conditions, so many at a time."""
+    """Yield the devices that meet all conditions, in pages."""
     where, parameters = where_of(conditions)
     statement = (
         "SELECT max(device_id), count(*), max(revision) FROM (SELECT device_id, revision FROM devices"
@@ -50,29 +50,29 @@ def pages(session: Session, conditions: Sequence[Condition], size: int) -> Itera
     )
     after: str | None = ""
     while after is not None:
-        last, *about = session.row(statement, after=after, size=size, **parameters) or (None,)
+        last, *counts = session.row(statement, after=after, size=size, **parameters) or (None,)
         if last is not None:
-            yield SnapshotPage(after, last, *about)
+            yield SnapshotPage(after, last, *counts)
         after = last
 
 
 def devices_of(session: Session, conditions: Sequence[Condition], page: SnapshotPage) -> list[DeviceRow]:
-    """The devices of a page."""
+    """Return the devices of a page."""
     return devices.page(session, conditions, after=page.after, descending=False, limit=page.device_count)
 
 
 def resources_of(
     session: Session, columns: str, device_ids: Sequence[str], patterns: Sequence[str], *, is_desired: bool = False
 ) -> Iterator[list[Row]]:
-    """Device id and some columns of the resources of these devices, by device id and path, some hundred at a time.
+    """Yield device id and columns of the resources of these devices, by device id and path, in batches.
 
     Args:
         session: The transaction.
         columns: The columns, such as :data:`STREAMED_REPORTED_COLUMNS`.
         device_ids: The devices.
-        patterns: Only resources whose path is one of these, or begins with what stands before a final ``*``; without
-            any, all.
-        is_desired: Only resources that have a desired value.
+        patterns: Include only resources with one of these paths, or with the prefix before a final ``*``. Empty for
+            all resources.
+        is_desired: Include only resources that have a desired value.
     """
     if not device_ids:
         return iter(())
@@ -84,7 +84,7 @@ def resources_of(
         where.append(f"({' OR '.join(_match(index, pattern, parameters) for index, pattern in enumerate(patterns))})")
     return session.each(
         f"SELECT device_id, {columns} FROM resources WHERE {' AND '.join(where)} ORDER BY device_id, path",
-        _ROWS_AT_A_TIME,
+        _ROWS_PER_BATCH,
         **parameters,
     )
 

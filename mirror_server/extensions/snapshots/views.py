@@ -43,7 +43,7 @@ from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import RESOURCE_COLUMNS, ResourceRow
 from mirror_server.store.session import Row
 from mirror_server.views import serialize
-from mirror_server.views.description import INSTANT, Parameter, ResponseSpec, described, header, json_of, whole_number
+from mirror_server.views.description import INSTANT, Parameter, ResponseSpec, described, header, integer, json_of
 from mirror_server.views.requests import (
     app_id,
     query_conditions,
@@ -64,7 +64,7 @@ _AS_OF = Parameter(
 _CHANGED_AFTER = Parameter(
     "changed_after",
     "The `revision` of an earlier snapshot. For a device that has not changed since, only its id is returned.",
-    whole_number(0),
+    integer(0),
 )
 _PARAMETERS = (PATTERNS, _AS_OF, _CHANGED_AFTER, COMPRESSION)
 _OWN = tuple(one.name for one in _PARAMETERS)
@@ -72,9 +72,9 @@ _OWN_OF_RANGES = "devices_per_range"
 _DEVICES_PER_RANGE = Parameter(
     _OWN_OF_RANGES,
     f"Number of devices per range. The limit is {MAX_RANGES} ranges.",
-    whole_number(1, MAX_DEVICES_PER_RANGE, DEFAULT_DEVICES_PER_RANGE),
+    integer(1, MAX_DEVICES_PER_RANGE, DEFAULT_DEVICES_PER_RANGE),
 )
-_TOTAL = header(TOTAL_HEADER, "Number of devices in the response.", whole_number(0))
+_TOTAL = header(TOTAL_HEADER, "Number of devices in the response.", integer(0))
 
 routes = Blueprint("snapshots", __name__)
 
@@ -135,14 +135,14 @@ def get_snapshot() -> Response:
     is_extension=True,
 )
 def get_device_ranges() -> Response:
-    """Divide the ids of a selection into ranges, to read its snapshot in server.
+    """Divide the ids of a selection into ranges, to read its snapshot in parts.
 
     Read a part with ``id__gt`` and ``id__lte``. The ranges cover all ids, so a device that registers later is in one of
     them too. Each part is a snapshot as of its own instant. Devices are selected as in ``GET /v3/devices``: every other
     parameter is a filter.
     """
     if request.method == "HEAD":
-        raise ApiError(405, "ranges have no head to show; use GET")
+        raise ApiError(405, "HEAD is not supported for ranges; use GET")
     size = query_integer(_OWN_OF_RANGES, low=1, high=MAX_DEVICES_PER_RANGE) or DEFAULT_DEVICES_PER_RANGE
     is_admitted = g.still_admits
 
@@ -150,7 +150,7 @@ def get_device_ranges() -> Response:
         if snapshot.device_count > size * MAX_RANGES:
             snapshot.close()
             least = -(-snapshot.device_count // MAX_RANGES)
-            message = f"{snapshot.device_count} devices make more than {MAX_RANGES} ranges; give at least {least}"
+            message = f"{snapshot.device_count} devices make more than {MAX_RANGES} ranges; use at least {least}"
             raise ApiError.of_field(_OWN_OF_RANGES, message)
         chunks = _ranges(snapshot, size)
         release = snapshot.close
@@ -160,7 +160,7 @@ def get_device_ranges() -> Response:
 
 
 def _when_open(selection: SnapshotSelection, response: Callable[[Snapshot], Response]) -> Response:
-    """Answer with a snapshot: to open one counts its devices."""
+    """Respond with a snapshot. Opening it counts its devices, which can take long."""
     server = services()
     opening = partial(server.part(SnapshotService).open, app_id(), selection)
     is_long = is_long_read(selection.conditions, rows=server.devices.estimated_count(), counts=True)
@@ -168,26 +168,26 @@ def _when_open(selection: SnapshotSelection, response: Callable[[Snapshot], Resp
 
 
 def _ranges(snapshot: Snapshot, size: int) -> Generator[bytes]:
-    """All of it in one chunk, made apart from the view, which may not wait: every id is passed over."""
+    """Yield the response as one chunk. It is made outside the view, because it reads every id."""
     pages = snapshot.pages(size)
     ranges: list[dict[str, Any]] = [{"last": page.last, "device_count": page.device_count} for page in pages]
     ranges = ranges or [{"device_count": 0}]
-    for before, this in pairwise(ranges):
-        this["after"] = before["last"]
-    # What comes later and follows the last device is in the last range.
+    for previous, this in pairwise(ranges):
+        this["after"] = previous["last"]
+    # The last range has no end, so that it includes devices that register later.
     ranges[-1].pop("last", None)
     content = {"object": "device-ranges", "device_count": snapshot.device_count, "revision": snapshot.revision}
     yield orjson.dumps(content | {"data": ranges})
 
 
 def _snapshot_at(instant: Instant, form: str, compression: Compression) -> Response:
-    """The fleet as of an earlier instant."""
+    """Respond with the fleet as of an earlier instant."""
     selected = {"conditions": query_conditions(_OWN), "patterns": query_patterns()}
     response: Response | None = services().extensions.hook.snapshot_at(
         instant=instant, content_type=form, compression=compression, **selected
     )
     if response is None:
-        message = "this server keeps no history; its operator can enable it with --keep-history"
+        message = "this server stores no history; its operator can enable it with --keep-history"
         raise ApiError(404, message, reason=NO_HISTORY)
     return response
 
@@ -202,19 +202,19 @@ def _selection() -> SnapshotSelection:
 
 def _arrow_stream() -> Callable[[Snapshot, Compression, LruCache[EncodedPage], bytes], Generator[bytes]]:
     try:
-        # It needs an extra, and takes long to import.
+        # pyarrow is optional, and takes long to import.
         from mirror_server.extensions.snapshots.arrow import arrow_stream  # noqa: PLC0415
     except ImportError:
         raise ApiError(
             406,
-            f"this server has no pyarrow, so it sends no {ARROW}; ask for {NDJSON} with the header Accept, or have"
+            f"this server has no pyarrow, so it cannot send {ARROW}; request {NDJSON} with the header Accept, or have"
             " pyarrow installed on the server",
         ) from None
     return arrow_stream
 
 
 def _lines(snapshot: Snapshot) -> Iterator[bytes]:
-    """A device object a line; the last line is the end."""
+    """Yield a device object per line, and the end as the last line."""
     for device, resources in _devices(snapshot):
         if snapshot.is_changed(device):
             content = serialize.device_content(device, resources, snapshot.app_id)
@@ -226,11 +226,11 @@ def _lines(snapshot: Snapshot) -> Iterator[bytes]:
 
 def _devices(snapshot: Snapshot) -> Iterator[tuple[DeviceRow, list[ResourceRow]]]:
     for page in snapshot.pages():
-        some = snapshot.devices(page)
-        rows = chain.from_iterable(snapshot.resources(some, RESOURCE_COLUMNS))
+        devices = snapshot.devices(page)
+        rows = chain.from_iterable(snapshot.resources(devices, RESOURCE_COLUMNS))
         by_device = groupby(rows, key=itemgetter(0))
         device_id, own = next(by_device, _NONE)
-        for device in some:
+        for device in devices:
             found = []
             if device_id == device.device_id:
                 found = [ResourceRow._make(row[1:]) for row in own]
@@ -239,7 +239,7 @@ def _devices(snapshot: Snapshot) -> Iterator[tuple[DeviceRow, list[ResourceRow]]
 
 
 def _end(snapshot: Snapshot) -> bytes:
-    """How a fleet snapshot ends."""
+    """Return the end of a fleet snapshot."""
     return orjson.dumps(
         {
             "object": "snapshot-end",

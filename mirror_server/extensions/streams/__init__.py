@@ -46,7 +46,7 @@ A proxy has to forward ``Upgrade`` (nginx: ``proxy_set_header Upgrade $http_upgr
 "upgrade";``). Its idle timeout has to be longer than ``--websocket-ping-seconds``.
 """
 
-# To read it begin with ``event_stream``, then ``websockets``.
+# Start reading with ``event_stream``, then ``websockets``.
 
 from __future__ import annotations
 
@@ -70,19 +70,19 @@ if TYPE_CHECKING:
 
 @extends
 def settings() -> type:
-    """How long a websocket may be silent."""
+    """Return the settings of websockets."""
     return StreamSettings
 
 
 @extends
 def help_topics() -> dict[str, str]:
-    """What programs and proxies have to know."""
+    """Return the help about streams and websockets."""
     return {"streams": __name__}
 
 
 @extends
 def storage() -> Storage:
-    """The websocket channels."""
+    """Return the table of websocket channels."""
     from mirror_server.store.backend import Storage
     from mirror_server.store.schema import Branch
 
@@ -94,19 +94,19 @@ def storage() -> Storage:
 
 @extends
 def build(services: Services) -> Sequence[object]:
-    """The websocket channels of a server."""
+    """Return the websocket channels of a server."""
     from mirror_server.extensions.streams.websockets import SOCKET, Websockets
 
     websockets = Websockets(
         services.database, services.clock, services.log, services.channels, is_alive=services.coordinator.is_alive
     )
-    services.database.on(SOCKET, websockets.look_again)
+    services.database.on(SOCKET, websockets.refresh)
     return [websockets]
 
 
 @extends
 def blueprints() -> list[Blueprint]:
-    """The event stream, and the calls for websockets."""
+    """Return the routes of event streams and websockets."""
     from mirror_server.extensions.streams.views import routes
 
     return [routes]
@@ -114,7 +114,7 @@ def blueprints() -> list[Blueprint]:
 
 @extends
 def configure_server(config: uvicorn.Config, bridge: Bridge, services: Services) -> None:
-    """Let connections become websockets."""
+    """Enable upgrades of connections to websockets."""
     from mirror_server.extensions.streams.websocket_upgrade import UpgradableConnection, WebsocketUpgrade
 
     config.ws = cast("type[asyncio.Protocol]", WebsocketUpgrade(services, bridge))

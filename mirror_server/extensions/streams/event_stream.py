@@ -1,7 +1,7 @@
 """Server-sent events: the notification log as a stream [an extension]. Source: wire.md 4.
 
-An entry is an event: its number is the id, the list it belongs to the event's name, its JSON the data. What is missing
-is an event named ``gap``. A client that comes back with ``Last-Event-ID`` goes on behind it.
+An entry is an event. Its number is the id, the list it belongs to is the event's name, and its JSON is the data.
+Missing entries are an event named ``gap``. A client that reconnects with ``Last-Event-ID`` continues after that id.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from mirror_server.web.asgi import ResponseReader
 HEARTBEAT_SECONDS = 15
 HEARTBEAT = b": still here\n\n"
 _LONGEST_SECONDS = 55
-# Others wait while events are made.
-_MOST_AT_ONCE = 100
-_BEGIN = b"retry: 2000\n\n"
+# Other requests wait while events are encoded.
+_MAX_EVENTS = 100
+_HEAD = b"retry: 2000\n\n"
 EXAMPLE = (
     "retry: 2000\n\n"
     'id: 41\nevent: notifications\ndata: {"ep":"015f2ab4c6d80000000000010010003f","path":"/3303/0/5700",'
@@ -35,22 +35,22 @@ EXAMPLE = (
     ": still here\n\n"
     'id: 57\nevent: gap\ndata: {"first":42,"last":57}\n\n'
 )
-"""A stream as its description shows it."""
-# nginx gathers an answer before it passes it on, if it is not told; where it compresses, a stream would not even begin.
-_PASSED_ON = {"X-Accel-Buffering": "no"}
+"""An example for the description of the interface."""
+# Otherwise a proxy would buffer a stream before it passes it on. A proxy that compresses would not even start it.
+_UNBUFFERED = {"X-Accel-Buffering": "no"}
 
 
 class EventStream(Streamed):
-    """An answer that does not end by itself.
+    """A response that does not end by itself.
 
-    Under a server that cannot park it, it ends after a minute, so that it does not hold a thread for ever; the client
-    comes back by itself, with its position. Where there is no log any more, ``is_over`` is set.
+    Under a server that has to block a thread for it, it ends after a minute. The client then reconnects by itself, with
+    its position. If the log no longer exists, ``is_over`` is set.
 
     Args:
-        log: What is streamed.
-        app_id: Whose log it is.
-        after: The number behind which it begins.
-        is_admitted: Whether the key it was opened with is good still; asked now and then.
+        log: The log to stream.
+        app_id: The application of the log.
+        after: Start after this number.
+        is_admitted: Returns whether the access key is still valid; called from time to time.
     """
 
     is_poll = True
@@ -58,30 +58,30 @@ class EventStream(Streamed):
     def __init__(
         self, log: NotificationLog, app_id: str, after: int, is_admitted: Callable[[], bool] = lambda: True
     ) -> None:
-        super().__init__(self._blocking(), content_type="text/event-stream", headers=_PASSED_ON)
+        super().__init__(self._blocking(), content_type="text/event-stream", headers=_UNBUFFERED)
         self._log = log
         self._app_id = app_id
         self._after = after
         self._is_admitted = is_admitted
-        self._ask_at = time.monotonic() + HEARTBEAT_SECONDS
+        self._check_key_at = time.monotonic() + HEARTBEAT_SECONDS
         self.is_over = False
 
     def more(self) -> EntryWaiter:
-        """A future that is done when there is something to take; ask for it before taking."""
+        """Return a future that is done when there are new events. Call this before :meth:`next_events`."""
         return self._log.entry_waiter(self._app_id)
 
-    def take(self) -> bytes:
-        """The next events, a part of them where there are many; nothing if there are none."""
+    def next_events(self) -> bytes:
+        """Return the next events, up to a limit; empty if there are none."""
         try:
-            page = self._log.read(self._app_id, self._after, _MOST_AT_ONCE)
+            page = self._log.read(self._app_id, self._after, _MAX_EVENTS)
         except ApiError:
-            # The key was revoked, and its log went with it.
+            # The key was revoked, and its log was deleted.
             self.is_over = True
             return b""
         now = time.monotonic()
-        if page.entries or page.gap or now >= self._ask_at:
-            # Nothing is told to a key that is good no more: it may have been renewed or revoked meanwhile.
-            self._ask_at = now + HEARTBEAT_SECONDS
+        if page.entries or page.gap or now >= self._check_key_at:
+            # The key may have been renewed or revoked meanwhile. Then it must not get any data.
+            self._check_key_at = now + HEARTBEAT_SECONDS
             self.is_over = not self._is_admitted()
             if self.is_over:
                 return b""
@@ -90,20 +90,20 @@ class EventStream(Streamed):
         gap = [_event(page.gap[1], "gap", {"first": page.gap[0], "last": page.gap[1]})] if page.gap else []
         return b"".join([*gap, *map(_event_of, page.entries)])
 
-    def begin(self) -> bytes:
-        """What the stream begins with."""
-        return _BEGIN + self.take()
+    def first_events(self) -> bytes:
+        """Return the start of the stream, with the first events."""
+        return _HEAD + self.next_events()
 
     async def send(self, reader: ResponseReader, ends: Sequence[asyncio.Future[Any]]) -> bool:
-        """Send events as they come, until the client goes away or the server stops."""
-        # Without its database it ends; the client comes back with its position.
+        """Send events as they arrive, until the client disconnects or the server stops."""
+        # If the database fails, the stream ends, and the client reconnects with its position.
         with suppress(StorageFailed):
-            await self._send(reader, self.begin())
-            # What is made for a client that is gone, also while there was no room, would count as read.
+            await self._send(reader, self.first_events())
+            # Events for a client that has disconnected, even during the wait for room, would count as read.
             while not (self.is_over or reader.is_disconnected or any(end.done() for end in ends)):
-                # Asked for before looking, so that what arrives in between is not waited for.
+                # Before reading: otherwise an entry that arrives in between would not wake this.
                 more = self.more()
-                chunk = self.take()
+                chunk = self.next_events()
                 if not (chunk or self.is_over):
                     chunk = b"" if await until_done(more, HEARTBEAT_SECONDS, *ends) else HEARTBEAT
                 more.cancel()
@@ -114,17 +114,17 @@ class EventStream(Streamed):
     async def _send(reader: ResponseReader, chunk: bytes) -> None:
         with reader.counting(len(chunk)):
             await reader.send_chunk(chunk)
-        # To a client that takes all at once, sending waits for nothing.
+        # If the client receives everything immediately, sending never waits. Let other tasks run.
         await asyncio.sleep(0)
         await reader.wait_for_room()
 
     def _blocking(self) -> Iterator[bytes]:
         end_at = time.monotonic() + _LONGEST_SECONDS
-        yield self.begin()
+        yield self.first_events()
         while not (self.is_over or self.is_interrupted()) and (remaining_seconds := end_at - time.monotonic()) > 0:
             more = self.more()
             try:
-                chunk = self.take()
+                chunk = self.next_events()
                 if not (chunk or self.is_over):
                     seconds = min(remaining_seconds, HEARTBEAT_SECONDS)
                     chunk = b"" if wait_for(more, seconds, self.is_interrupted) else HEARTBEAT

@@ -9,7 +9,7 @@ from mirror_server.config import SECONDS, setting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSettings:
-    """How long a websocket may be silent."""
+    """The intervals of pings, and the time for their pongs."""
 
     websocket_ping_seconds: float = setting(
         20,

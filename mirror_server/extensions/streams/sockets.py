@@ -1,7 +1,7 @@
-"""What is sent through one websocket, and the websockets of readers with positions of their own [an extension].
+"""The messages of one websocket, and websockets of readers that store their own position [an extension].
 
-A reader that names a position gets what follows it, as by a poll that names one: any number of them may read with one
-key, and nothing is removed. What the headers of such a poll tell stands beside the entries.
+Like a poll with ``after``, such a reader gets the entries after its position. Any number of readers can use one key,
+and nothing is removed from the log. The values of the poll's headers are members of each message.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from mirror_server.core.errors import ApiError
 from mirror_server.core.instants import Instant
 from mirror_server.notifications.log import MAX_ENTRIES, EntryWaiter, NotificationLog, Page
 
-MOST_AT_ONCE = 200
-"""How many entries a websocket that catches up gets in one message: others wait while it is made."""
+MAX_CATCH_UP_ENTRIES = 200
+"""Maximum number of entries in one message of a websocket that catches up: encoding more would delay other requests."""
 
 GOING_AWAY = 1001
 POLICY = 1008
@@ -27,7 +27,7 @@ UNEXPECTED = 1011
 
 
 class Closing(Exception):
-    """The websocket is to be closed, with a code of RFC 6455 and a reason for people."""
+    """A request to close the websocket, with a code of RFC 6455 and a reason in words."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -37,10 +37,10 @@ class Closing(Exception):
 
 @dataclass(slots=True, eq=False)
 class Frame:
-    """A message to send, and the number of the entry it goes up to.
+    """A message to send, with the number of its last entry.
 
-    ``is_last`` is whether the log ended there when it was made. ``encoded`` is the message as it goes over a
-    connection: the first one that sends it encodes it for all that share it.
+    ``is_last`` means that the log ended with this entry when the message was made. ``encoded`` is the message as sent
+    over a connection: the first websocket that sends it encodes it for all that share it.
     """
 
     text: bytes
@@ -50,53 +50,53 @@ class Frame:
 
 
 class StreamSocket(Protocol):
-    """What is sent through one websocket."""
+    """The source of the messages of one websocket."""
 
-    def begin(self, wake: Callable[[], None]) -> Future[Any]:
-        """Begin; ``wake`` is called, from any thread, when it is to end. The future raises :class:`Closing`."""
+    def connect(self, wake: Callable[[], None]) -> Future[Any]:
+        """Connect. ``wake`` is called, from any thread, to end the websocket. The future may raise :class:`Closing`."""
         ...
 
     def more(self) -> EntryWaiter:
-        """A future that is done when there is something to take; ask for it before taking."""
+        """Return a future that is done when there are new entries. Call this before :meth:`next_frame`."""
         ...
 
-    def take(self, more: EntryWaiter | None) -> Frame | None:
-        """The next message; ``None`` if there is nothing new.
+    def next_frame(self, more: EntryWaiter | None) -> Frame | None:
+        """Return the next message; ``None`` if there is nothing new.
 
         Args:
-            more: The future that was done last, which may have what was added at hand.
+            more: The future that was done last. It may contain the new entries.
 
         Raises:
-            Closing: It is to be closed.
+            Closing: The websocket is to be closed.
         """
         ...
 
-    def look(self) -> Frame | None:
-        """See whether it is to go on, now and then; gives what there is to tell where nothing happens.
+    def check(self) -> Frame | None:
+        """Check whether the websocket may stay open, while there is nothing new. Return a heartbeat if there is one.
 
         Raises:
-            Closing: It is not.
+            Closing: The websocket is to be closed.
         """
         ...
 
-    def confirmed(self, seq: int) -> None:
-        """The client has all up to this number."""
+    def confirm(self, seq: int) -> None:
+        """Note that the client has received all entries up to this number."""
         ...
 
     def close(self) -> None:
-        """It is open no more."""
+        """Release the websocket after it was closed."""
         ...
 
 
 class ReaderSocket:
-    """The websocket of a reader with a position of its own.
+    """The websocket of a reader that stores its own position.
 
     Args:
-        log: What is read.
-        app_id: Whose log it is.
-        after: The number behind which it begins.
-        is_admitted: Whether the key it was opened with is good still.
-        frame_of: Writes a page, see :func:`reader_frame`.
+        log: The log to read.
+        app_id: The application of the log.
+        after: Start after this number.
+        is_admitted: Returns whether the access key is still valid.
+        frame_of: Encodes a page; see :func:`reader_frame`.
     """
 
     def __init__(
@@ -115,18 +115,18 @@ class ReaderSocket:
         self._frame_of = frame_of
         self._has_sent = False
 
-    def begin(self, wake: Callable[[], None]) -> Future[None]:  # noqa: ARG002 - nothing ends it from outside
+    def connect(self, wake: Callable[[], None]) -> Future[None]:  # noqa: ARG002 - nothing ends it from outside
         """See :class:`StreamSocket`."""
-        begun: Future[None] = Future()
-        begun.set_result(None)
-        return begun
+        connected: Future[None] = Future()
+        connected.set_result(None)
+        return connected
 
     def more(self) -> EntryWaiter:
         """See :class:`StreamSocket`."""
         return self._log.entry_waiter(self._app_id)
 
-    def take(self, more: EntryWaiter | None) -> Frame | None:
-        """See :class:`StreamSocket`; the first one tells the position, also where nothing is new."""
+    def next_frame(self, more: EntryWaiter | None) -> Frame | None:
+        """See :class:`StreamSocket`. The first message is sent even without entries, for the position."""
         page = self._page(more)
         if not (page.entries or page.gap) and self._has_sent:
             return None
@@ -134,18 +134,18 @@ class ReaderSocket:
             raise revoked()
         return self._frame(page)
 
-    def look(self) -> Frame:
-        """See :class:`StreamSocket`; it tells up to which instant all has been read."""
+    def check(self) -> Frame:
+        """See :class:`StreamSocket`. The message contains the instant up to which everything has been read."""
         if not self._is_admitted():
             raise revoked()
         return self._frame(self._page(None))
 
-    def confirmed(self, seq: int) -> None:
+    def confirm(self, seq: int) -> None:
         """See :class:`StreamSocket`."""
         self._log.note_read(self._app_id, seq)
 
     def close(self) -> None:
-        """See :class:`StreamSocket`; there is nothing to give back."""
+        """See :class:`StreamSocket`. There is nothing to release."""
 
     def _page(self, more: EntryWaiter | None) -> Page:
         return read_page(self._log, self._app_id, self._position, more)
@@ -157,35 +157,35 @@ class ReaderSocket:
 
 
 def read_page(log: NotificationLog, app_id: str, after: int, more: EntryWaiter | None, most: int = MAX_ENTRIES) -> Page:
-    """What follows the number ``after``, at most so many entries; see :meth:`Socket.take`.
+    """Return the entries after a number, up to a limit; see :meth:`StreamSocket.next_frame`.
 
     Raises:
-        Closing: The log went with the key.
+        Closing: The key was revoked, and its log was deleted.
     """
     try:
         if more is None:
-            return log.read(app_id, after, min(most, MOST_AT_ONCE))
+            return log.read(app_id, after, min(most, MAX_CATCH_UP_ENTRIES))
         return log.read_new(app_id, after, more, most)
     except ApiError as api_error:
         raise revoked() from api_error
 
 
-def reader_frame(page: Page, show_instant: Callable[[Instant], str]) -> Frame:
-    """What a reader with a position of its own is told of a page."""
-    told: dict[str, object] = {CURSOR_HEADER.lower(): page.cursor}
+def reader_frame(page: Page, format_instant: Callable[[Instant], str]) -> Frame:
+    """Return the message with a page for a reader that stores its own position."""
+    members: dict[str, object] = {CURSOR_HEADER.lower(): page.cursor}
     if page.gap is not None:
-        told[GAP_HEADER.lower()] = "{}-{}".format(*page.gap)
+        members[GAP_HEADER.lower()] = "{}-{}".format(*page.gap)
     if page.settled_at is not None:
-        told[TIME_HEADER.lower()] = show_instant(page.settled_at)
-    text = orjson.dumps(told)
+        members[TIME_HEADER.lower()] = format_instant(page.settled_at)
+    text = orjson.dumps(members)
     return Frame(text[:-1] + b"," + page.message[1:] if page.entries else text, page.cursor, page.is_last)
 
 
 def stopping() -> Closing:
-    """The end of a websocket whose server stops."""
-    return Closing(GOING_AWAY, "the server stops; connect again to go on where it was")
+    """Return the close of a websocket when the server stops."""
+    return Closing(GOING_AWAY, "the server stops; connect again to continue")
 
 
 def revoked() -> Closing:
-    """The end of a websocket whose key is good no more."""
-    return Closing(POLICY, "this access key was renewed or revoked; connect with one that is good")
+    """Return the close of a websocket whose key is no longer valid."""
+    return Closing(POLICY, "this access key was renewed or revoked; connect with a valid key")

@@ -18,7 +18,7 @@ class WebsocketRow:
 
 
 def find(session: Session, app_id: str) -> WebsocketRow | None:
-    """The websocket channel of an application."""
+    """Return the websocket channel of an application; ``None`` if there is none."""
     row = session.row(
         "SELECT registration, connection, process_id FROM websockets WHERE app_id = :app_id", app_id=app_id
     )
@@ -26,7 +26,7 @@ def find(session: Session, app_id: str) -> WebsocketRow | None:
 
 
 def put(session: Session, app_id: str, registration: str, at: Instant) -> bool:
-    """Register a channel, or change the one there is, whose connection stays; gives whether it is new."""
+    """Register a channel, or change the existing one and keep its connection. Return whether it is new."""
     is_new = find(session, app_id) is None
     session.run(
         "INSERT INTO websockets (app_id, registration, used_at) VALUES (:app_id, :registration, :at)"
@@ -39,12 +39,12 @@ def put(session: Session, app_id: str, registration: str, at: Instant) -> bool:
 
 
 def delete(session: Session, app_id: str) -> bool:
-    """Remove a channel; false if there is none."""
+    """Remove a channel. Return false if there is none."""
     return session.run("DELETE FROM websockets WHERE app_id = :app_id", app_id=app_id) == 1
 
 
 def connect(session: Session, app_id: str, connection: str, process_id: str, at: Instant) -> bool:
-    """Note the connection of a channel, in the place of the one before; false where there is no channel."""
+    """Store the connection of a channel, which replaces the previous one. Return false if there is no channel."""
     changed = session.run(
         "UPDATE websockets SET connection = :connection, process_id = :process_id, used_at = :at"
         " WHERE app_id = :app_id",
@@ -57,7 +57,7 @@ def connect(session: Session, app_id: str, connection: str, process_id: str, at:
 
 
 def disconnect(session: Session, app_id: str, connection: str, at: Instant) -> None:
-    """Note that a connection ended, unless it was replaced before."""
+    """Remove the connection of a channel, unless it was already replaced."""
     session.run(
         "UPDATE websockets SET connection = NULL, process_id = NULL, used_at = :at"
         " WHERE app_id = :app_id AND connection = :connection",
@@ -68,7 +68,7 @@ def disconnect(session: Session, app_id: str, connection: str, at: Instant) -> N
 
 
 def confirm(session: Session, app_id: str, connection: str, position: int) -> None:
-    """Move the position of an application's log behind what arrived by this connection, while it is the one."""
+    """Advance an application's position after entries that this connection delivered, if it is the current one."""
     session.run(
         "UPDATE logs SET position = :position WHERE app_id = :app_id AND position < :position AND EXISTS"
         " (SELECT 1 FROM websockets w WHERE w.app_id = logs.app_id AND w.connection = :connection)",
@@ -79,7 +79,7 @@ def confirm(session: Session, app_id: str, connection: str, position: int) -> No
 
 
 def connected(session: Session) -> list[tuple[str, WebsocketRow]]:
-    """The channels that have a connection, by application."""
+    """Return the channels that have a connection, by application."""
     rows = session.rows(
         "SELECT app_id, registration, connection, process_id FROM websockets WHERE connection IS NOT NULL"
         " ORDER BY app_id"

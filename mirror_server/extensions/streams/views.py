@@ -16,15 +16,15 @@ from mirror_server.extensions.streams.websockets import Websockets
 from mirror_server.notifications.log import NotificationLog, beyond_log
 from mirror_server.views import serialize
 from mirror_server.views.deferred import PARK, Streamed
-from mirror_server.views.description import Parameter, ResponseSpec, described, header, json_of, text_of, whole_number
+from mirror_server.views.description import Parameter, ResponseSpec, described, header, integer, json_of, text_of
 from mirror_server.views.notifications import ANY_USE, read_after
 from mirror_server.views.requests import app_id, read_body, read_integer, requires, services, without_head
 from mirror_server.views.responses import error_response_to, json_response, when_deleted, when_stored
 
-_frame_of = partial(reader_frame, show_instant=serialize.timestamp)
+_frame_of = partial(reader_frame, format_instant=serialize.timestamp)
 _BEGIN = Parameter("after", "Start after this number; by default at the end of the log.", POSITION)
 _LAST_EVENT_ID = header(
-    "Last-Event-ID", "The same for a client that reconnects. Takes precedence over `after`.", whole_number(0)
+    "Last-Event-ID", "The same for a client that reconnects. Takes precedence over `after`.", integer(0)
 )
 _OWN_POSITION = Parameter(
     "after",
@@ -37,14 +37,14 @@ _OPEN_WEBSOCKET = json_of(WebsocketChannel, "an open socket")
 routes = Blueprint("streams", __name__)
 
 OPEN = "mirror.open_websocket"
-"""Key of the WSGI environment of a websocket's handshake, for which the view gives an :class:`OpenedWebsocket`."""
+"""Key of the WSGI environment of a websocket handshake, to which the view responds with :class:`OpenedWebsocket`."""
 
 
 class OpenedWebsocket(Streamed):
-    """The answer to a handshake, which is sent when the server opens the websocket.
+    """The response to a handshake, sent when the server opens the websocket.
 
     Args:
-        socket: What is sent through it.
+        socket: The source of its messages.
     """
 
     is_poll = True
@@ -58,8 +58,8 @@ class OpenedWebsocket(Streamed):
 
 @routes.app_errorhandler(WebsocketMismatch)
 def reject_elsewhere(_: WebsocketMismatch) -> Response:
-    """The answer to a handshake for another route."""
-    message = "websockets are opened at /v2/notification/websocket-connect alone; send this request without Upgrade"
+    """Reject a handshake at another route."""
+    message = "websockets can be opened only at /v2/notification/websocket-connect; remove the header Upgrade here"
     return error_response_to(ApiError(400, message), request.environ, max_body_bytes=0)
 
 
@@ -68,7 +68,7 @@ def reject_elsewhere(_: WebsocketMismatch) -> Response:
 @without_head
 @described(
     "Notifications",
-    ResponseSpec(200, "A stream without an end.", text_of("text/event-stream", EXAMPLE)),
+    ResponseSpec(200, "A stream that does not end.", text_of("text/event-stream", EXAMPLE)),
     parameters=(_BEGIN, _LAST_EVENT_ID),
     errors=(429,),
     is_extension=True,
@@ -108,7 +108,7 @@ def put_websocket() -> Response:
     application, server = app_id(), services()
     if not server.accepts_upgrades:
         message = (
-            "this server opens no websocket, so that nobody could read the channel: its operator has to run it by"
+            "this server does not support websockets, so no one could read the channel: its operator has to run it by"
             " 'mirror-server run'; or poll (GET /v2/notification/pull), or register a webhook"
             " (PUT /v2/notification/callback)"
         )
@@ -124,20 +124,20 @@ def put_websocket() -> Response:
 @requires(*ANY_USE)
 @described("Notifications", ResponseSpec(200, "The channel.", _OPEN_WEBSOCKET), errors=(404,))
 def get_websocket() -> Response:
-    """Get the state of the websocket channel: whether it is connected, and the number of entries that wait."""
+    """Get the state of the websocket channel: whether it is connected, and the number of entries to deliver."""
     return _websocket_channel(services().part(Websockets), app_id())
 
 
 @routes.delete("/v2/notification/websocket")
 @requires(*ANY_USE)
-@described("Notifications", ResponseSpec(204, "There is no websocket channel any more."), errors=(404,))
+@described("Notifications", ResponseSpec(204, "The websocket channel was deleted."), errors=(404,))
 def delete_websocket() -> Response:
     """Delete the websocket channel, and close its websocket with the code 1001."""
     return when_deleted(services().part(Websockets).delete(app_id()), _no_websocket())
 
 
 @routes.get("/v2/notification/websocket-connect")
-# As a request to upgrade that the server did not take for a handshake.
+# A handshake that the server did not recognize has this route too.
 @routes.get("/v2/notification/websocket-connect", websocket=True)
 @requires(*ANY_USE, query=("after",))
 @without_head
@@ -150,34 +150,33 @@ def delete_websocket() -> Response:
 def connect_websocket() -> Response:
     """Open the websocket of the channel.
 
-    The key stands in ``Authorization``, or where a program cannot set that, as a browser cannot, among the offered
-    protocols: ``Sec-WebSocket-Protocol: wss, pelion_<key>``; ``wss`` is chosen. Each text frame is a message as a long
-    poll gives it. What the client sends is ignored, and closes the websocket past 64 KiB.
+    The key is in ``Authorization`` or, for browsers, among the offered protocols:
+    ``Sec-WebSocket-Protocol: wss, pelion_<key>``. The server selects ``wss``. Each text frame is a message as in the
+    response of a long poll. Messages of the client are ignored; more than 64 KiB at once close the websocket.
 
-    A message counts as delivered when the client has answered the ping that follows it, which libraries do by
-    themselves, also before the program has read it: a program that closes the websocket takes what its library still
-    holds first. The next websocket begins behind the last message that was answered for.
+    After each message the server sends a ping. The message is delivered when the client's pong arrives. Libraries send
+    pongs automatically, even before the program has read the message. So before you close a websocket, process the
+    messages that the library still holds. The next websocket starts after the last message that had a pong.
 
-    A websocket is closed with the code 1001 when another one of the same key is opened, the channel is deleted or the
-    server stops; with 1008 when the key is missing, wrong, revoked or lacks a scope; with 1011 when there is no
-    channel, the client does not answer pings or the server fails. The reason says more. Unlike with other operations a
-    key that may not, or a channel that is not there, is told after the handshake, as a client of the public API expects
-    it: by 1008 and 1011 instead of 401, 403 and 404.
+    The server closes a websocket with 1001 when another one of the key is opened, the channel is deleted, or the server
+    stops. 1008 means that the key is missing, wrong or revoked, or lacks a scope. 1011 means that there is no channel,
+    a pong was late, or the server failed. The reason has details. Other operations respond with 401, 403 or 404. This
+    one opens the websocket and closes it with 1008 or 1011, because clients of the public API expect this.
 
-    With ``after``, an extension, it needs no channel: the reader holds its own position, any number of them read with
-    one key, and nothing is removed. Each message has ``mirror-cursor``, ``mirror-gap`` and ``mirror-time`` beside its
-    entries, as the headers of such a poll tell them, and comes without entries at the beginning and while nothing
-    happens.
+    With ``after``, an extension, no channel is needed. The reader stores its own position, any number of readers can
+    use one key, and nothing is removed. Each message has the members ``mirror-cursor``, ``mirror-gap`` and
+    ``mirror-time``, like the headers of such a poll. The first message, and those sent while nothing happens, may have
+    no entries.
     """
     server, application = services(), app_id()
     after = read_after(server.log)
     if OPEN not in request.environ:
         message = (
-            "a websocket is opened here; send 'Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13'"
-            " and a Sec-WebSocket-Key, through proxies that pass them on, to a server run by 'mirror-server run'"
+            "this opens a websocket; send 'Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13'"
+            " and a Sec-WebSocket-Key, through proxies that forward them, to a server run by 'mirror-server run'"
         )
         headers = {"Sec-WebSocket-Version": "13"}
-        # Of an application under any other server it is forbidden (PEP 3333); waitress answers 500.
+        # An app under any other server must not send this header (PEP 3333); waitress would respond with 500.
         raise ApiError(
             426, message, headers={"Upgrade": "websocket", **headers} if PARK in request.environ else headers
         )
@@ -188,12 +187,12 @@ def connect_websocket() -> Response:
 
 
 def _read_last_event_id(log: NotificationLog) -> int:
-    """The entry to begin behind: the header of a client that comes back, or ``after``; else the last one.
+    """Return the entry to start after: the header of a client that reconnects, else ``after``, else the last entry.
 
     Raises:
-        ApiError: One of them is not a position, or it is beyond the end of the log (400).
+        ApiError: A position is invalid, or beyond the end of the log (400).
     """
-    # A client that comes back repeats its URL: ``after`` is old by then, but still has to be one.
+    # A client that reconnects repeats its URL. ``after`` is outdated then, but still has to be valid.
     after, name = read_after(log), "after"
     text = request.headers.get("Last-Event-ID")
     if text is not None:
@@ -203,10 +202,10 @@ def _read_last_event_id(log: NotificationLog) -> int:
 
 
 def _checked(log: NotificationLog, name: str, position: int) -> int:
-    """A position in the log.
+    """Return a position in the log.
 
     Raises:
-        ApiError: It is beyond the end (400).
+        ApiError: The position is beyond the end (400).
     """
     last_seq = log.last_seq(app_id())
     if position > last_seq:
@@ -223,4 +222,4 @@ def _websocket_channel(websockets: Websockets, application: str, status: int = 2
 
 
 def _no_websocket() -> ApiError:
-    return ApiError(404, "this key has no websocket channel; a PUT here makes one")
+    return ApiError(404, "this key has no websocket channel; PUT to this path to register one")

@@ -1,4 +1,4 @@
-"""What is sent through a websocket that is open, to its end."""
+"""Serves an open websocket until its end."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _MOST_REASON_BYTES = 120
 
 
 class WebSocketConnection(Protocol):
-    """The websocket itself, beside what ASGI knows of it.
+    """A websocket connection, with operations that ASGI lacks.
 
     Attributes:
-        on_end: Called when the connection is over.
-        on_confirmed: Called with the number up to which all was delivered before a ping that the client has answered.
+        on_end: Called when the connection has ended.
+        on_confirmed: Called with a number when the client has confirmed, by a pong, all entries up to it.
     """
 
     on_end: Callable[[], None]
@@ -35,11 +35,11 @@ class WebSocketConnection(Protocol):
         ...
 
     def deliver(self, frame: Frame) -> None:
-        """Send a message and, by a ping behind it, ask the client to confirm it; see ``on_confirmed``."""
+        """Send a message, followed by a ping that the client confirms; see ``on_confirmed``."""
         ...
 
     async def drain(self) -> None:
-        """Wait until the client took most of what was sent, or is gone."""
+        """Wait until the client has read most of what was sent, or has disconnected."""
         ...
 
 
@@ -49,34 +49,34 @@ async def serve(
     reader: ResponseReader,
     send: Send,
     *,
-    look_seconds: float,
+    check_seconds: float,
     is_stopping: asyncio.Event,
-    calls: LoopCallQueue,
+    loop_calls: LoopCallQueue,
 ) -> None:
-    """Send messages as they come, until one side ends it.
+    """Send messages as they arrive, until one side ends the websocket.
 
     Args:
-        scope: That of the handshake.
-        socket: What is sent.
-        reader: Its client, for what waits to be taken.
-        send: Sends to it.
-        look_seconds: How often is looked whether it is to go on where nothing happens.
+        scope: The ASGI scope of the handshake.
+        socket: The source of the messages.
+        reader: The client, for backpressure.
+        send: Sends to the client.
+        check_seconds: Interval between checks while nothing happens.
         is_stopping: Set when the server stops.
-        calls: Brings calls of other threads to this loop.
+        loop_calls: The queue for calls from other threads.
     """
     connection: WebSocketConnection = scope[CONNECTION]
     wake = asyncio.Event()
     connection.on_end = wake.set
-    connection.on_confirmed = socket.confirmed
+    connection.on_confirmed = socket.confirm
 
     def wake_soon(_: object = None) -> None:
-        calls.submit(wake.set)
+        loop_calls.submit(wake.set)
 
-    before: EntryWaiter | None = None
+    previous: EntryWaiter | None = None
     more: EntryWaiter | None = None
     is_at_end = False
     try:
-        await asyncio.wrap_future(socket.begin(wake_soon))
+        await asyncio.wrap_future(socket.connect(wake_soon))
         while not connection.is_over:
             if is_stopping.is_set():
                 raise stopping()
@@ -85,23 +85,23 @@ async def serve(
                 wake.clear()
                 is_at_end = False
             if more is None or more.done():
-                # Asked for before looking, so that what is added in between is not waited for.
-                before, more = more, socket.more()
+                # Before reading: otherwise an entry that is added in between would not wake this.
+                previous, more = more, socket.more()
                 more.add_done_callback(wake_soon)
                 is_at_end = False
-            # Behind the last message there is nothing to look for: what is added now wakes it.
-            frame = None if is_at_end else socket.take(before)
-            if frame is None and not await _is_set(wake, look_seconds):
-                frame = socket.look()
+            # After the last message nothing has to be read: a new entry wakes this.
+            frame = None if is_at_end else socket.next_frame(previous)
+            if frame is None and not await _is_set(wake, check_seconds):
+                frame = socket.check()
             is_at_end = frame is not None and frame.is_last
             if frame is not None:
-                # Behind the last one what was added then is not kept any longer either.
-                before = None if is_at_end else before
+                # After the last message the entries of the previous future are no longer needed.
+                previous = None if is_at_end else previous
                 with reader.counting(len(frame.text)):
                     connection.deliver(frame)
                     await connection.drain()
                 if not is_at_end:
-                    # To a client that takes all at once, sending waits for nothing.
+                    # If the client receives everything immediately, sending never waits. Let other tasks run.
                     await asyncio.sleep(0)
     except Closing as closing:
         await close(closing, send)
@@ -114,7 +114,7 @@ async def serve(
 
 
 async def _is_set(event: asyncio.Event, seconds: float) -> bool:
-    """Wait for the event, so long at most; gives whether it came in time."""
+    """Wait for the event, up to a number of seconds. Return true unless the time is over."""
     loop = asyncio.get_running_loop()
     timer = loop.call_later(seconds, event.set)
     try:

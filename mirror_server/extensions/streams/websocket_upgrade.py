@@ -1,4 +1,4 @@
-"""How a connection becomes a websocket: the handshake, and who may open one."""
+"""Upgrades connections to websockets: the handshake, and its authentication."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _CLOSED_BY = {401: POLICY, 403: POLICY, 404: UNEXPECTED}
 
 
 class WebsocketUpgrade:
-    """Makes websockets of connections; see :data:`~mirror_server.web.serve.Upgrade`.
+    """Upgrades connections to websockets; see :data:`~mirror_server.web.serve.Upgrade`.
 
     Args:
-        services: The parts of the server.
-        bridge: Has the app decide who may open one.
+        services: The services of the server.
+        bridge: Calls the app, which decides who may open a websocket.
     """
 
     def __init__(self, services: Services, bridge: Bridge) -> None:
@@ -45,14 +45,14 @@ class WebsocketUpgrade:
         services.gauges.append(lambda: [Measurement("mirror_open_websockets", "Websockets of clients.", self._open)])
 
     def __call__(self, connection: HttpToolsProtocol) -> Callable[[bytes], None] | None:
-        """What makes a websocket of the connection, where that is what the head asks for.
+        """Return a function that upgrades the connection; ``None`` if the head is not a handshake.
 
         Raises:
-            ApiError: The head is too large for one, or not as it has to be (400, 414 or 431).
+            ApiError: The handshake is too large or invalid (400, 414 or 431).
         """
         if not _is_handshake(connection):
             return None
-        # What speaks it takes long to import, and most servers open none.
+        # Imported only when needed: the import takes long, and most servers open no websocket.
         from mirror_server.extensions.streams.websocket_connection import BoundedWebsocket  # noqa: PLC0415
 
         websocket = BoundedWebsocket(connection, self._serve, self._settings)
@@ -69,7 +69,7 @@ class WebsocketUpgrade:
         return take_over
 
     async def _serve(self, scope: Message, _: Receive, send: Send) -> None:
-        """Serve a websocket from its handshake on: an ASGI app."""
+        """Serve a websocket, starting with its handshake; an ASGI app."""
         environ = _environ_of(scope)
         unfinished = self._bridge.prepare(environ)
         response = self._bridge.call_app(environ)
@@ -86,9 +86,9 @@ class WebsocketUpgrade:
                     opened.socket,
                     self._bridge.reader(environ, send),
                     send,
-                    look_seconds=self._settings.of(StreamSettings).websocket_ping_seconds,
+                    check_seconds=self._settings.of(StreamSettings).websocket_ping_seconds,
                     is_stopping=self._bridge.stopping,
-                    calls=self._bridge.loop_calls,
+                    loop_calls=self._bridge.loop_calls,
                 )
             finally:
                 self._open -= 1
@@ -97,12 +97,12 @@ class WebsocketUpgrade:
 
 
 class UpgradableConnection(HttpToolsProtocol):
-    """A connection of uvicorn's that may become a websocket, where no other extension makes connections."""
+    """A uvicorn connection that can become a websocket, if no other extension provides connections."""
 
     _take_over: Callable[[bytes], None] | None = None
 
     def on_headers_complete(self) -> None:
-        """Called by the parser."""
+        """Detect a handshake; called by the parser."""
         if self.parser.should_upgrade() and getattr(self.cycle, "response_complete", True):
             self._take_over = cast("Upgrade", self.ws_protocol_class)(self)
         super().on_headers_complete()
@@ -111,14 +111,14 @@ class UpgradableConnection(HttpToolsProtocol):
         return self._take_over is not None
 
     def handle_websocket_upgrade(self) -> None:
-        """Called by uvicorn when the head was read."""
+        """Upgrade the connection; called by uvicorn when the head was read."""
         self.connections.discard(self)
         if self._take_over is not None:
             self._take_over(b"")
 
 
 def _is_handshake(connection: HttpToolsProtocol) -> bool:
-    """Whether the head is the handshake of a websocket, where there is one; whether it may be, the app decides."""
+    """Return whether the head is a websocket handshake. The app decides later whether it is accepted."""
     headers = dict(connection.headers)
     return (
         (connection.parser.get_method(), connection.parser.get_http_version()) == (b"GET", "1.1")
@@ -132,7 +132,7 @@ def _is_handshake(connection: HttpToolsProtocol) -> bool:
 
 
 def _environ_of(scope: Message) -> WSGIEnvironment:
-    """The environment of the request that opens a websocket; its key may stand among the protocols it offers."""
+    """Return the WSGI environment of a handshake. Its key can be among the offered protocols."""
     environ = environ_of({**scope, "method": "GET", "scheme": "https" if scope["scheme"] == "wss" else "http"})
     environ.pop("HTTP_UPGRADE", None)
     environ[OPEN] = True
@@ -152,9 +152,10 @@ async def _accept(scope: Message, response: WSGIResponse, send: Send) -> None:
 
 
 async def _reject(scope: Message, response: WSGIResponse, send: Send) -> None:
-    """Refuse a handshake; of a key that may not, a client learns as programs for the public API expect it.
+    """Reject a handshake.
 
-    Those open the websocket and look with which code it is closed; a browser shows them nothing else.
+    For an invalid key or a missing channel, the websocket is opened and closed with a code. Programs for the public API
+    check that code, and browsers show nothing else.
     """
     code = _CLOSED_BY.get(response.status)
     if code is None:

@@ -1,7 +1,7 @@
 """Websocket channels: messages pushed over a connection that the application opened. Source: wire.md 4.
 
-A channel has one connection at a time, at whichever process it came to. Its position in the log moves when the client
-has answered the ping behind a message, and so has the message; what it did not answer is sent again to the next
+A channel has one connection at a time, at any of several processes. The client responds to the ping after a message,
+which confirms the message and advances the position in the log. Unconfirmed messages are sent again to the next
 connection.
 """
 
@@ -31,7 +31,7 @@ from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
 SOCKET = "socket"
-"""The signal that the channel of an application was changed or ended, or another connection of it opened."""
+"""The signal that the channel of an application was changed or deleted, or that another connection opened."""
 
 WEBSOCKET = ChannelType("WEBSOCKET", "a websocket channel", "/v2/notification/websocket", "one to {} a websocket")
 
@@ -40,29 +40,29 @@ _UNUSED_SECONDS = 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class ChannelState:
-    """How a channel does: whether its connection is open, and how many entries wait."""
+    """The state of a channel: whether its connection is open, and the number of entries to deliver."""
 
     is_connected: bool
     waiting: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Begun:
-    """What a connection begins with: the registration of its channel, and the position."""
+class _ChannelStart:
+    """The registration and position of a channel when a connection opens."""
 
     registration: str
     position: int
 
 
 class Websockets:
-    """All applications' websocket channels, and the connections that this process has.
+    """The websocket channels of all applications, and the connections of this process.
 
     Args:
-        database: Where registrations and positions are.
+        database: The database of registrations and positions.
         clock: Domain time.
-        log: What is delivered.
-        channels: The types of channels, of which this is one.
-        is_alive: Whether another process, which has a connection, still is there.
+        log: The log to deliver.
+        channels: The registry of channel types.
+        is_alive: Returns whether another process is still running.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Websockets:
         self._lock = threading.Lock()
 
     def state(self, app_id: str) -> ChannelState | None:
-        """How the channel of an application does; ``None`` where there is none."""
+        """Return the state of an application's channel; ``None`` if there is none."""
         with self._database.read() as session:
             row = websockets.find(session, app_id)
             log = logs.state(session, app_id)
@@ -93,9 +93,9 @@ class Websockets:
         return ChannelState(self._is_connected(app_id, row), log.waiting if log else 0)
 
     def register(self, app_id: str, registration: WebsocketRegistration) -> Future[bool]:
-        """Register a channel, or change the one there is; gives whether it is new.
+        """Register a channel, or change the existing one. The future returns whether it is new.
 
-        The future raises a ApiError (400): the key has a channel of another type.
+        The future raises an ApiError (400) if the key has a channel of another type.
         """
 
         def work(session: Session) -> bool:
@@ -107,39 +107,39 @@ class Websockets:
             if is_new:
                 self._log.skip_read(session, app_id)
             else:
-                self._tell(session, app_id)
+                self._publish_change(session, app_id)
             return is_new
 
         return self._database.submit(work)
 
     def delete(self, app_id: str) -> Future[bool]:
-        """Remove the channel, whose connection ends; gives false if there is none."""
+        """Remove the channel and end its connection. The future returns false if there is no channel."""
 
         def work(session: Session) -> bool:
-            was_there = websockets.delete(session, app_id)
-            self._tell(session, app_id)
-            return was_there
+            existed = websockets.delete(session, app_id)
+            self._publish_change(session, app_id)
+            return existed
 
         return self._database.submit(work)
 
     def connect(self, app_id: str, is_admitted: Callable[[], bool]) -> ChannelSocket:
-        """A connection of the channel, which begins when it is told to.
+        """Return a connection of the channel, to be started with :meth:`ChannelSocket.connect`.
 
         Args:
             app_id: The application.
-            is_admitted: Whether the key it was opened with is good still.
+            is_admitted: Returns whether the access key is still valid.
         """
         return ChannelSocket(self, self._log, app_id, is_admitted)
 
-    def look_again(self, *app_ids: str) -> None:
-        """These channels may have been changed: end the connections that are not the one each has."""
+    def refresh(self, *app_ids: str) -> None:
+        """Apply changes of these channels: end connections that are no longer the current one of their channel."""
         for app_id in app_ids:
-            # Before the query: a connection that begins after it is newer than the result, and must not end because of
+            # Before the query: a connection that opens after it is newer than the result, and must not end because of
             # it.
             with self._lock:
-                begun = [socket for socket in self._open.get(app_id, ()) if socket.has_begun]
-            if begun:
-                _apply(begun, self._database.query(partial(websockets.find, app_id=app_id)))
+                connected = [socket for socket in self._open.get(app_id, ()) if socket.is_connected]
+            if connected:
+                _apply(connected, self._database.query(partial(websockets.find, app_id=app_id)))
 
     @extends
     def every_hour(self, now: Instant) -> None:
@@ -147,56 +147,59 @@ class Websockets:
         self._database.submit_durable(partial(self._expire, unused_since=after_seconds(now, -_UNUSED_SECONDS)))
 
     def _expire(self, session: Session, unused_since: Instant) -> None:
-        # A connection that is stored of a process that is gone ended with it.
+        # A stored connection of a process that no longer runs has ended with it.
         for app_id, row in websockets.connected(session):
             if row.connection is not None and not self._is_connected(app_id, row):
                 websockets.disconnect(session, app_id, row.connection, self._clock.now())
         websockets.delete_unused(session, unused_since)
 
     @extends(specname="resync")
-    def look_at_all(self) -> None:
-        """Messages of other processes may have been missed."""
+    def refresh_all(self) -> None:
+        """Refresh all channels, because messages of other processes may have been missed."""
         with self._lock:
             applications = list(self._open)
-        self.look_again(*applications)
+        self.refresh(*applications)
 
     def _is_connected(self, app_id: str, row: WebsocketRow) -> bool:
         if row.connection is None or row.process_id is None:
             return False
         if row.process_id != self._database.process_id:
             return self._is_alive(row.process_id)
-        # One that is stored and not open here is of this process's predecessor.
+        # A stored connection that is not open here belonged to the predecessor of this process.
         with self._lock:
             return any(socket.token == row.connection for socket in self._open.get(app_id, ()))
 
-    def _tell(self, session: Session, app_id: str) -> None:
-        """Have this process and the others act on what is stored of a channel."""
-        # On what is stored when it is told: a connection that was passed over, since it had not begun, has by then, and
-        # may not be the newest any more.
+    def _publish_change(self, session: Session, app_id: str) -> None:
+        """Let all processes apply the stored state of a channel."""
+        # They read it when the signal arrives. By then another connection may have opened, and it may no
+        # longer be the newest.
         session.publish(SOCKET, app_id)
 
-    def begin(self, socket: ChannelSocket) -> Future[_Begun]:
-        """Make this connection the one of its channel; see :meth:`ChannelSocket.begin`."""
+    def connect_socket(self, socket: ChannelSocket) -> Future[_ChannelStart]:
+        """Make a connection the current one of its channel; see :meth:`ChannelSocket.connect`."""
         app_id = socket.app_id
 
-        def work(session: Session) -> _Begun:
+        def work(session: Session) -> _ChannelStart:
             now = self._clock.now()
             if not websockets.connect(session, app_id, socket.token, self._database.process_id, now):
-                raise Closing(UNEXPECTED, "this key has no websocket channel; PUT /v2/notification/websocket makes one")
+                raise Closing(
+                    UNEXPECTED, "this key has no websocket channel; register it with PUT /v2/notification/websocket"
+                )
             row = websockets.find(session, app_id)
             state = logs.state(session, app_id)
-            self._tell(session, app_id)
-            return _Begun(row.registration if row else "{}", state.position if state else 0)
+            self._publish_change(session, app_id)
+            return _ChannelStart(row.registration if row else "{}", state.position if state else 0)
 
         with self._lock:
             self._open.setdefault(app_id, set()).add(socket)
         future = self._database.submit(work)
-        # Before whoever waits for the future takes the first message: an effect of the transaction may come later.
-        future.add_done_callback(socket.began)
+        # First of all callbacks: the connection has to be ready when its task reads the first message. Other effects of
+        # the transaction may come later.
+        future.add_done_callback(socket.on_connected)
         return future
 
-    def ended(self, socket: ChannelSocket) -> None:
-        """This connection is open no more."""
+    def disconnect(self, socket: ChannelSocket) -> None:
+        """Remove a connection that has ended."""
         with self._lock:
             opened = self._open.get(socket.app_id, set())
             opened.discard(socket)
@@ -208,7 +211,7 @@ class Websockets:
         )
 
     def confirm(self, socket: ChannelSocket, seq: int) -> Future[None]:
-        """Store that all up to this number arrived by this connection."""
+        """Store that this connection delivered all entries up to this number."""
         return self._database.submit_durable(
             lambda session: websockets.confirm(session, socket.app_id, socket.token, seq), by_leader=False
         )
@@ -218,17 +221,19 @@ class ChannelSocket:
     """One connection of a websocket channel.
 
     Args:
-        parts: The channels.
-        log: What is sent.
+        channels: The websocket channels.
+        log: The log to deliver.
         app_id: The application.
-        is_admitted: Whether the key it was opened with is good still.
+        is_admitted: Returns whether the access key is still valid.
     """
 
-    def __init__(self, parts: Websockets, log: NotificationLog, app_id: str, is_admitted: Callable[[], bool]) -> None:
+    def __init__(
+        self, channels: Websockets, log: NotificationLog, app_id: str, is_admitted: Callable[[], bool]
+    ) -> None:
         self.app_id = app_id
         self.token = uuid.uuid4().hex
-        self.has_begun = False
-        self._parts = parts
+        self.is_connected = False
+        self._channels = channels
         self._log = log
         self._is_admitted = is_admitted
         self._closing: Closing | None = None
@@ -240,60 +245,60 @@ class ChannelSocket:
         self._is_storing = False
         self._lock = threading.Lock()
 
-    def begin(self, wake: Callable[[], None]) -> Future[_Begun]:
-        """Take the place of the channel's connection; ``wake`` is called when it is to end.
+    def connect(self, wake: Callable[[], None]) -> Future[_ChannelStart]:
+        """Become the current connection of the channel; ``wake`` is called when it is to end.
 
-        The future raises :class:`Closing` where there is no such channel.
+        The future raises :class:`Closing` if there is no such channel.
         """
         self._wake = wake
-        return self._parts.begin(self)
+        return self._channels.connect_socket(self)
 
-    def began(self, stored: Future[_Begun]) -> None:
-        """It is the channel's connection now, if that could be stored, and goes on behind the channel's position."""
+    def on_connected(self, stored: Future[_ChannelStart]) -> None:
+        """Start after the channel's position, if the connection was stored."""
         if stored.cancelled() or stored.exception() is not None:
             return
-        begun = stored.result()
-        self._position = self._confirmed = begun.position
-        self.take_over(begun.registration)
-        self.has_begun = True
+        start = stored.result()
+        self._position = self._confirmed = start.position
+        self.configure(start.registration)
+        self.is_connected = True
 
-    def take_over(self, registration: str) -> None:
-        """Write messages as the registration says from now on."""
+    def configure(self, registration: str) -> None:
+        """Use the message format of a registration from now on."""
         read = WebsocketRegistration.model_validate_json(registration).serialization or Serialization()
         self._extras, self._most = Extras(**read.cfg.model_dump()), read.max_chunk_size
 
     def end(self, closing: Closing) -> None:
-        """Have it closed."""
+        """Close the connection."""
         self._closing = closing
         self._wake()
 
     def more(self) -> EntryWaiter:
-        """See :class:`~mirror_server.extensions.streams.sockets.Socket`."""
+        """See :class:`~mirror_server.extensions.streams.sockets.StreamSocket`."""
         return self._log.entry_waiter(self.app_id)
 
-    def look(self) -> None:
-        """See :class:`~mirror_server.extensions.streams.sockets.Socket`."""
+    def check(self) -> None:
+        """See :class:`~mirror_server.extensions.streams.sockets.StreamSocket`."""
         if self._closing is not None:
             raise self._closing
         if not self._is_admitted():
             raise revoked()
 
-    def take(self, more: EntryWaiter | None) -> Frame | None:
-        """See :class:`~mirror_server.extensions.streams.sockets.Socket`."""
+    def next_frame(self, more: EntryWaiter | None) -> Frame | None:
+        """See :class:`~mirror_server.extensions.streams.sockets.StreamSocket`."""
         if self._closing is not None:
             raise self._closing
         page = read_page(self._log, self.app_id, self._position, more, self._most)
         if not page.entries:
             self._position = page.cursor
             return None
-        # Nothing is told to a key that is good no more.
-        self.look()
+        # The key must still be valid before it gets data.
+        self.check()
         self._position = page.cursor
         text = page.message if self._extras == CURSOR_EXTRAS else orjson.dumps(compose(page.entries, self._extras))
         return Frame(text, page.cursor, page.is_last)
 
-    def confirmed(self, seq: int) -> None:
-        """The client has all up to this number; what it confirms while that is stored is stored together."""
+    def confirm(self, seq: int) -> None:
+        """See :class:`~mirror_server.extensions.streams.sockets.StreamSocket`. Stores several together."""
         with self._lock:
             self._confirmed = seq
             if self._is_storing:
@@ -302,11 +307,11 @@ class ChannelSocket:
         self._store(seq)
 
     def close(self) -> None:
-        """It is open no more."""
-        self._parts.ended(self)
+        """See :class:`~mirror_server.extensions.streams.sockets.StreamSocket`."""
+        self._channels.disconnect(self)
 
     def _store(self, seq: int) -> None:
-        self._parts.confirm(self, seq).add_done_callback(lambda _: self._stored(seq))
+        self._channels.confirm(self, seq).add_done_callback(lambda _: self._stored(seq))
 
     def _stored(self, seq: int) -> None:
         with self._lock:
@@ -316,12 +321,12 @@ class ChannelSocket:
             self._store(newest)
 
 
-def _apply(begun: list[ChannelSocket], row: WebsocketRow | None) -> None:
-    """Apply the stored channel to the connections that had begun before it was read."""
-    for socket in begun:
+def _apply(connected: list[ChannelSocket], row: WebsocketRow | None) -> None:
+    """Apply the stored channel to the connections that were open before it was read."""
+    for socket in connected:
         if row is None:
             socket.end(Closing(GOING_AWAY, "the channel was deleted"))
         elif row.connection == socket.token:
-            socket.take_over(row.registration)
+            socket.configure(row.registration)
         else:
             socket.end(Closing(GOING_AWAY, "another connection of this channel was opened"))

@@ -36,5 +36,5 @@ from mirror_server.hooks import extends
 
 @extends
 def help_topics() -> dict[str, str]:
-    """How to serve with gunicorn or waitress, and what differs there."""
+    """Return the help about gunicorn and waitress."""
     return {"wsgi": __name__}

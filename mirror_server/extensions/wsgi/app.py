@@ -1,4 +1,4 @@
-"""The app for a WSGI server, made of the environment in the process that serves, and its end by signals."""
+"""The app for a WSGI server: configured by the environment, made in the process that serves, and ended by signals."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
 _CANNOT_SERVE = 3
-"""The exit code after which gunicorn ends; after another one it would start the process again and again."""
+"""The exit code at which gunicorn ends. After any other code it would restart the process again and again."""
 
-_SUCCESSION_SECONDS = 5
-_AGAIN_SECONDS = 0.2
+_PREDECESSOR_SECONDS = 5
+_RETRY_SECONDS = 0.2
 _LAST_SECONDS = 3
 _FLUSH_SECONDS = 0.2
 _PEEK = socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0)
@@ -45,21 +45,21 @@ def _settings(**settings: Any) -> Settings:
 
 
 def create() -> MirrorApp:
-    """The app of a server that runs until the process ends; its settings are ``MIRROR_`` variables of the environment.
+    """Return the app of a server that runs until the process ends. ``MIRROR_`` variables are its settings.
 
     Raises:
-        SystemExit: A variable, the database or this process cannot be used; the log says why.
+        SystemExit: A variable, the database or this process cannot be used. The message is on stderr.
     """
     try:
         _check_process()
         settings: Settings = _settings.main([], standalone_mode=False)
         services = _services(settings)
-        # Of what else serves the database nothing is known; a file has this one process.
+        # Other processes of the database are unknown here. A database file has only this process.
         services.accepts_upgrades = services.database.is_shared
         app = _start(services)
     except (click.ClickException, DatabaseError, CannotServe) as error:
         message = error.format_message() if isinstance(error, click.ClickException) else str(error)
-        print(f"Error: {message}", file=sys.stderr, flush=True)  # noqa: T201 - there may be no log yet
+        print(f"Error: {message}", file=sys.stderr, flush=True)  # noqa: T201 - logging may not be configured yet
         raise SystemExit(_CANNOT_SERVE) from error
     atexit.register(services.close)
     if sys.platform != "win32":
@@ -70,24 +70,24 @@ def create() -> MirrorApp:
 
 
 def _check_process() -> None:
-    """Refuse the process of gunicorn that only starts others.
+    """Reject gunicorn's arbiter, which only starts other processes.
 
     Raises:
-        ClickException: It is that one.
+        ClickException: This process is the arbiter.
     """
-    # In a worker gunicorn looks after this signal before it asks for the app.
+    # A gunicorn worker installs its handler of this signal before it loads the app.
     if "gunicorn.arbiter" in sys.modules and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         message = "this server cannot be made before the processes that serve it; start gunicorn without --preload"
         raise click.ClickException(message)
 
 
 def _services(settings: Settings) -> Services:
-    """The parts of the server; another process that is just ending is waited for.
+    """Return the services of the server, after waiting for a process on the same database that is about to end.
 
     Raises:
-        DatabaseError: The database cannot be used, or another process goes on serving it.
+        DatabaseError: The database cannot be used, or another process continues to serve it.
     """
-    end_at = time.monotonic() + _SUCCESSION_SECONDS
+    end_at = time.monotonic() + _PREDECESSOR_SECONDS
     while True:
         try:
             return Services(settings)
@@ -95,15 +95,15 @@ def _services(settings: Settings) -> Services:
             if time.monotonic() >= end_at:
                 cure = "one process serves a file, so start gunicorn with --workers 1, or name a PostgreSQL database"
                 raise AlreadyServed(f"{error}: {cure}") from error
-        time.sleep(_AGAIN_SECONDS)
+        time.sleep(_RETRY_SECONDS)
 
 
 def _start(services: Services) -> MirrorApp:
-    """Make the app and start, or leave nothing behind.
+    """Make the app and start the server; close everything after an error.
 
     Raises:
-        DatabaseError: The database does not answer any more.
-        CannotServe: Something that the settings ask for is not possible.
+        DatabaseError: The database no longer responds.
+        CannotServe: A setting cannot be applied.
     """
     try:
         app = create_app(services)
@@ -117,12 +117,12 @@ def _start(services: Services) -> MirrorApp:
 
 
 def _is_disconnected(environ: WSGIEnvironment) -> bool:
-    """Whether the client closed its connection; false under a WSGI server that does not show it."""
+    """Return whether the client has closed its connection; false if the WSGI server does not provide the socket."""
     connection = _connection(environ)
     if connection is None:
         return False
     try:
-        # Not its own method, which under TLS takes no flags.
+        # Not the method of the object, because that of a TLS socket accepts no flags.
         return socket.socket.recv(connection, 1, _PEEK) == b""
     except BlockingIOError:
         return False
@@ -133,14 +133,14 @@ def _is_disconnected(environ: WSGIEnvironment) -> bool:
 def _connection(environ: WSGIEnvironment) -> socket.socket | None:
     found = environ.get("gunicorn.socket")
     if found is None:
-        # What waitress offers here notices the end only where it reads ahead; the connection is the same.
+        # Waitress offers a check of its own, which works only while it reads ahead. The channel has the socket.
         channel = getattr(environ.get("waitress.client_disconnected"), "__self__", None)
         found = getattr(channel, "socket", None)
     return found if isinstance(found, socket.socket) else None
 
 
 def _reject(app: MirrorApp, services: Services) -> None:
-    """Refuse every request in a process forked from this one: it has neither its threads nor a database of its own."""
+    """Reject all requests in a forked child: it has neither the threads nor a database connection of its own."""
     atexit.unregister(services.close)
     message = "this process was forked from the one that made the server, and cannot serve; make the app after the fork"
 
@@ -152,22 +152,22 @@ def _reject(app: MirrorApp, services: Services) -> None:
 
 
 def _end_by_signals(app: MirrorApp) -> None:
-    """Let the signals that end the process end the held polls first, so that it does not wait for them."""
+    """Make the signals that end the process first end the open polls, so that it does not wait for them."""
     for number in {signal.SIGTERM, signal.SIGINT, getattr(signal, "SIGQUIT", signal.SIGTERM)}:
-        before = signal.getsignal(number)
-        if callable(before):
-            signal.signal(number, partial(_stop_then, app, before))
-        elif number == signal.SIGTERM and before is signal.SIG_DFL:
+        previous = signal.getsignal(number)
+        if callable(previous):
+            signal.signal(number, partial(_stop_then, app, previous))
+        elif number == signal.SIGTERM and previous is signal.SIG_DFL:
             signal.signal(number, partial(_stop_and_exit, app))
 
 
-def _stop_then(app: MirrorApp, before: Any, number: int, frame: FrameType | None) -> None:
+def _stop_then(app: MirrorApp, previous: Any, number: int, frame: FrameType | None) -> None:
     app.stopping.set()
-    before(number, frame)
+    previous(number, frame)
 
 
 def _stop_and_exit(app: MirrorApp, _number: int, _frame: FrameType | None) -> None:
-    """End the process: the second time at once, else when the polls are answered, for which its main thread goes on."""
+    """End the process at the first signal after the responses to open polls, at the second signal immediately."""
     if app.stopping.is_set():
         sys.exit(0)
     app.stopping.set()

@@ -45,8 +45,8 @@ def state_of(server: Any, key: str, device: str) -> str:
 def test_rules_of_two_applications_are_applied_in_small_transactions(
     server: Any, key: str, other: str, fleet: list[str], monkeypatch: Any, read_at_once: int, stored_at_once: int
 ) -> None:
-    monkeypatch.setattr(rule_applier, "_RESOURCES_AT_ONCE", read_at_once)
-    monkeypatch.setattr(rule_applier, "_STORED_AT_ONCE", stored_at_once)
+    monkeypatch.setattr(rule_applier, "_RESOURCES_PER_BATCH", read_at_once)
+    monkeypatch.setattr(rule_applier, "_STORED_PER_TRANSACTION", stored_at_once)
     sizes: list[int] = []
     add = store.add_matched
 
@@ -66,21 +66,21 @@ def test_response_does_not_wait_for_rules_that_a_slow_disk_applies_for_long(
     server: Any, key: str, fleet: list[str], monkeypatch: Any
 ) -> None:
     """A client that gets a 503 may put them again, and they would be applied from the start."""
-    monkeypatch.setattr(rule_applier, "_RESOURCES_AT_ONCE", 5)
-    monkeypatch.setattr(rule_applier, "_WAITED_SECONDS", 0)
+    monkeypatch.setattr(rule_applier, "_RESOURCES_PER_BATCH", 5)
+    monkeypatch.setattr(rule_applier, "_MAX_WAIT_SECONDS", 0)
     applier = server.services.part(RuleApplier)
-    apply_part, is_answered = applier._apply_part, threading.Event()
+    apply_batch, is_answered = applier._apply_batch, threading.Event()
     # The thread of the start has ended: it would be in a part when the rules come.
     wait_until(lambda: applier._thread is None)
 
     def apply_slowly(after: str) -> str | None:
         assert is_answered.wait(60)
-        return cast("str | None", apply_part(after))
+        return cast("str | None", apply_batch(after))
 
-    monkeypatch.setattr(applier, "_apply_part", apply_slowly)
+    monkeypatch.setattr(applier, "_apply_batch", apply_slowly)
     server.put_rules(key, {}, query=NOW)
     is_answered.set()
-    monkeypatch.setattr(rule_applier, "_WAITED_SECONDS", 60)
+    monkeypatch.setattr(rule_applier, "_MAX_WAIT_SECONDS", 60)
     server.put_rules(server.key(), query=NOW)
     assert all_subscribed(server, key, fleet) == [PATHS] * 5
 
@@ -93,7 +93,7 @@ def test_rules_that_are_put_while_the_thread_ends_are_applied_before_the_respons
     # The thread has found no rules, and takes the lock before ``start`` does.
     monkeypatch.setattr(applier, "start", lambda: None)
     applied = Future[None]()
-    applier._begin(applied)
+    applier._start_waiting(applied)
     assert not applier._is_over(found_none=True), "it looks once more"
     assert not applied.done()
     assert applier._is_over(found_none=True)
@@ -107,9 +107,9 @@ def test_rules_are_applied_from_where_the_server_ended(server: Any, key: str, fl
     def apply_some(session: Any) -> None:
         pending = store.next_to_apply(session, "")
         assert pending is not None
-        assert store.note_applied(session, pending, (fleet[2], PATHS[1]), is_all=False)
+        assert store.advance(session, pending, (fleet[2], PATHS[1]), is_all=False)
         # Another process that did the same is too late.
-        assert not store.note_applied(session, pending, (fleet[2], PATHS[1]), is_all=False)
+        assert not store.advance(session, pending, (fleet[2], PATHS[1]), is_all=False)
 
     server.services.database.write(apply_some)
     server.restart()
@@ -117,7 +117,7 @@ def test_rules_are_applied_from_where_the_server_ended(server: Any, key: str, fl
     assert all_subscribed(server, key, fleet) == [[], [], PATHS[2:], PATHS, PATHS]
 
 
-def test_rules_are_applied_when_the_database_answers_again(
+def test_rules_are_applied_when_the_database_responds_again(
     server: Any, key: str, fleet: list[str], monkeypatch: Any, caplog: Any
 ) -> None:
     def fail(_: str) -> str | None:
@@ -125,11 +125,11 @@ def test_rules_are_applied_when_the_database_answers_again(
 
     database = server.services.database
     with monkeypatch.context() as out:
-        out.setattr(server.services.part(RuleApplier), "_apply_part", fail)
+        out.setattr(server.services.part(RuleApplier), "_apply_batch", fail)
         database.interrupted()
         server.put_rules(key, {}, query=NOW)
     assert all_subscribed(server, key, fleet) == [[]] * 5
-    assert "for the next start: cannot reach its database" in caplog.text
+    assert "after the next start: cannot reach its database" in caplog.text
     assert "Traceback" not in caplog.text
     database.resumed()
     wait_until(lambda: all_subscribed(server, key, fleet) == [PATHS] * 5)
@@ -193,7 +193,7 @@ def test_rules_are_applied_to_the_devices_that_are_registered(server: Any, key: 
 
 
 @pytest.mark.parametrize(("answer", "state"), [("reject", "refused"), ("silent", "asked")])
-def test_what_was_refused_or_not_answered_is_asked_again(
+def test_subscriptions_that_were_rejected_or_timed_out_are_retried(
     server: Any, key: str, device: str, answer: str, state: str
 ) -> None:
     server.patch(key, device, answer=answer)
@@ -233,7 +233,7 @@ def test_description_names_the_parameter(server: Any) -> None:
     assert "apply=now" in described["description"]
 
 
-def test_the_rules_of_one_application_ask_nothing_again_for_another(
+def test_rules_of_one_application_retry_no_subscriptions_of_another(
     server: Any, key: str, other: str, device: str
 ) -> None:
     server.patch(key, device, answer="reject")
@@ -242,7 +242,7 @@ def test_the_rules_of_one_application_ask_nothing_again_for_another(
     server.put_rules(other, {"resource-path": ["/3303/1/*"]}, query=NOW)
     assert state_of(server, key, device) == "refused"
     server.put_rules(other, {}, query=NOW)
-    # The device observes it now, for whomever it was asked.
+    # The device already observes it for another application.
     assert state_of(server, key, device) == "active"
 
 

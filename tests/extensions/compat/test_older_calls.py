@@ -22,7 +22,7 @@ def test_endpoints_come_page_by_page_without_devices_that_left(server, key, monk
     assert server.call(key, "GET", f"{ENDPOINTS}?type=").json == []
 
 
-def test_what_endpoints_cannot_be_asked_for_is_refused_by_name(server, key, refused):
+def test_unsupported_parameter_of_endpoints_is_rejected_by_name(server, key, refused):
     for query, field in (("type=a&type=b", "type"), ("typ=Light", "typ"), ("type=Light&limit=3", "limit")):
         refused(server.call(key, "GET", f"{ENDPOINTS}?{query}"), 400, field)
 
@@ -34,7 +34,7 @@ def limits(server, key):
     return answer.json
 
 
-def test_limits_count_what_the_key_was_told_and_the_devices_that_are_registered(server, key, other):
+def test_limits_count_log_entries_of_the_key_and_registered_devices(server, key, other):
     before = limits(server, key)
     assert (before["transaction-count"], before["endpoint-count"]) == (0, 0)
     device = server.add_device(key, "d")
@@ -60,14 +60,14 @@ def test_a_path_without_a_version_is_the_same_path(server, key, device):
     assert server.call(key, "DELETE", "/notification/pull").status_code == 204
 
 
-def test_a_path_without_a_version_wants_the_same_key_and_what_only_looks_like_one_is_none(server, key, refused):
+def test_path_without_a_version_needs_the_same_key_and_similar_paths_are_404(server, key, refused):
     refused(server.call(None, "GET", "/subscriptions"), 401)
     for path in ("/subscription", "/subscriptionsx", "/notifications/pull", "/notification", "/limits"):
         refused(server.call(key, "GET", path), 404)
 
 
 @pytest.mark.with_extension("openapi")
-def test_the_description_tells_the_other_names(server):
+def test_description_has_the_paths_without_a_version(server):
     paths = server.call(None, "GET", "/openapi.json").json["paths"]
     told = {
         path: operation["x-unversioned"]
@@ -91,12 +91,12 @@ def test_a_list_has_no_head_and_so_many_are_sent_at_once(server, key, refused):
 
 
 @pytest.mark.anyio
-async def test_the_loop_answers_others_while_limits_are_counted(server, bridge, key):
+async def test_loop_serves_others_while_limits_are_counted(server, bridge, key):
     await check_off_the_loop(server, bridge, key, "/v2/limits")
 
 
 @pytest.mark.with_extension("openapi")
-def test_without_the_extension_its_routes_and_names_are_gone(new_server):
+def test_routes_and_names_need_the_extension(new_server):
     whole = new_server().call(None, "GET", "/openapi.json").json
     left = new_server(without=("compat",))
     without = left.call(None, "GET", "/openapi.json").json

@@ -18,7 +18,7 @@ def light(server, key):
     )
 
 
-def ask(server, key, method, device, path, query="", data=None, headers=None):
+def call(server, key, method, device, path, query="", data=None, headers=None):
     answer = server.call(key, method, f"/v2/endpoints/{device}{path}{query}", data=data, headers=headers)
     assert server.services.database.settle(60)
     return answer
@@ -40,12 +40,12 @@ def entries(server, key):
 def written(server, key, light, payload, content_type=None):
     """Write a label; return its value and content type, and how the device responded."""
     headers = None if content_type is None else {"Content-Type": content_type}
-    async_id = accepted(ask(server, key, "PUT", light, LABEL, data=payload, headers=headers))
+    async_id = accepted(call(server, key, "PUT", light, LABEL, data=payload, headers=headers))
     desired = server.resource(key, light, LABEL)["desired"]
     return base64.b64decode(desired["value"]), desired["content_type"], server.responses(key)[async_id][0]
 
 
-def test_a_write_takes_its_body_as_the_value(server, key, light):
+def test_body_of_a_write_is_the_value(server, key, light):
     for number, content_type in enumerate((None, "text/plain", "text/plain; charset=utf-8")):
         payload = b"%d" % number
         assert written(server, key, light, payload, content_type) == (payload, content_type or "text/plain", 200)
@@ -53,8 +53,8 @@ def test_a_write_takes_its_body_as_the_value(server, key, light):
     assert written(server, key, light, payload, content_type) == (payload, content_type, 400)
 
 
-def test_a_precondition_is_refused_as_it_is_not_checked(server, key, light, refused):
-    answer = ask(server, key, "PUT", light, LABEL, data=b"new", headers={"If-Match": '"0"'})
+def test_unsupported_precondition_is_rejected(server, key, light, refused):
+    answer = call(server, key, "PUT", light, LABEL, data=b"new", headers={"If-Match": '"0"'})
     assert "preconditions are not supported" in refused(answer, 400, "If-Match").message
 
 
@@ -79,30 +79,30 @@ def test_another_body_declared_as_json_keeps_that_type_only_where_it_is_json(ser
         assert written(server, key, light, sent, "application/json")[:2] == (sent, "text/plain")
 
 
-def test_an_execution_takes_its_body_as_the_argument(server, key, light):
+def test_body_of_an_execution_is_the_argument(server, key, light):
     server.patch(key, light, online=False)
     arguments = [(None, None), (b"0='1'", "text/plain")]
     for payload, _ in arguments:
-        accepted(ask(server, key, "POST", light, REBOOT, data=payload, headers={"Content-Type": "text/plain"}))
+        accepted(call(server, key, "POST", light, REBOOT, data=payload, headers={"Content-Type": "text/plain"}))
     with server.services.database.read() as session:
         waiting = [each.request for each in commands.waiting(session, light)]
     assert [(each.payload, each.content_type) for each in waiting] == arguments
 
 
 def test_a_write_without_a_value_sets_notification_rules_in_one_order(server, key, light):
-    async_id = accepted(ask(server, key, "PUT", light, SWITCH, "?pmin=5&pmax=120"))
+    async_id = accepted(call(server, key, "PUT", light, SWITCH, "?pmin=5&pmax=120"))
     assert server.responses(key)[async_id] == (200, None)
     assert server.resource(key, light, SWITCH)["desired"] == {}
-    refused_by_device = accepted(ask(server, key, "PUT", light, SWITCH, "?pmax=1.5"))
+    refused_by_device = accepted(call(server, key, "PUT", light, SWITCH, "?pmax=1.5"))
     assert server.responses(key)[refused_by_device] == (400, "BAD_VALUE")
     server.patch(key, light, online=False)
-    ask(server, key, "PUT", light, TEMPERATURE, "?st=0.5&lt=-3.25&pmin=1")
+    call(server, key, "PUT", light, TEMPERATURE, "?st=0.5&lt=-3.25&pmin=1")
     (waiting,) = server.waiting(key)
     request = waiting.request
     assert (request.method, request.path, request.query) == ("PUT", TEMPERATURE, "pmin=1&lt=-3.25&st=0.5")
 
 
-def test_what_cannot_be_had_is_refused_by_its_name(server, key, light, refused, unchanged):
+def test_unsupported_option_is_rejected_by_name(server, key, light, refused, unchanged):
     cases = [
         ("PUT", "", None, "body"),
         ("PUT", "?pmin=1", b"1", "body"),
@@ -122,70 +122,70 @@ def test_what_cannot_be_had_is_refused_by_its_name(server, key, light, refused, 
         ("GET", "?async-id=a", None, "async-id"),
     ]
     for method, query, data, field in cases:
-        refused(ask(server, key, method, light, SWITCH, query, data=data), 400, field)
+        refused(call(server, key, method, light, SWITCH, query, data=data), 400, field)
 
 
 def test_an_option_that_is_false_changes_nothing(server, key, light):
     for method, path, data in (("GET", SWITCH, None), ("PUT", SWITCH, "1"), ("POST", REBOOT, "")):
         for query in ("?sync=false", "?cacheOnly=False&noResp=false"):
-            async_id = accepted(ask(server, key, method, light, path, query, data=data))
+            async_id = accepted(call(server, key, method, light, path, query, data=data))
             assert server.responses(key)[async_id] == (200, None)
 
 
-def test_a_request_may_want_no_answer(server, key, other, light):
+def test_request_without_a_notification_is_204(server, key, other, light):
     for method, path, data in (("GET", TEMPERATURE, None), ("PUT", SWITCH, b"1"), ("POST", REBOOT, b"")):
         for yes in ("true", "True"):
-            answer = ask(server, key, method, light, path, f"?noResp={yes}", data=data)
+            answer = call(server, key, method, light, path, f"?noResp={yes}", data=data)
             assert (answer.status_code, answer.get_data()) == (204, b"")
     assert entries(server, key) == entries(server, other) == []
     assert server.resource(key, light)["reported"]["value"] == base64.b64encode(b"21.5").decode()
     assert server.resource(key, light, SWITCH)["desired"]["status"] == 1
 
 
-def test_a_request_that_wants_no_answer_waits_and_fails_without_a_word(server, key, light):
+def test_request_without_a_notification_is_queued_and_fails_silently(server, key, light):
     server.patch(key, light, online=False)
     for value in (b"1", b"0"):
-        assert ask(server, key, "PUT", light, SWITCH, "?noResp=true", data=value).status_code == 204
-    async_id = accepted(ask(server, key, "GET", light, SWITCH))
+        assert call(server, key, "PUT", light, SWITCH, "?noResp=true", data=value).status_code == 204
+    async_id = accepted(call(server, key, "GET", light, SWITCH))
     server.restart()
     assert [each.request.method for each in server.waiting(key)] == ["PUT", "PUT", "GET"]
     server.advance(key, 2 * 3600)
     assert server.responses(key) == {async_id: (429, "REQUEST_EXPIRED")}
     assert server.resource(key, light, SWITCH)["desired"]["category"] == "REQUEST_EXPIRED"
-    ask(server, key, "PUT", light, SWITCH, "?noResp=true", data=b"1")
+    call(server, key, "PUT", light, SWITCH, "?noResp=true", data=b"1")
     server.patch(key, light, online=True, answer="silent")
     server.registration(key, light, "DELETE")
     assert list(server.responses(key)) == [async_id]
     assert server.resource(key, light, SWITCH)["desired"]["category"] == "DEVICE_REMOVED_REGISTRATION"
 
 
-def test_of_a_device_in_queue_mode_an_answer_has_to_come(server, key, refused):
+def test_device_in_queue_mode_needs_a_notification(server, key, refused):
     sleeper = server.add_device(key, "d", setting(SWITCH), queue_mode=True)
     for method, data in (("GET", None), ("PUT", b"1")):
-        refused(ask(server, key, method, sleeper, SWITCH, "?noResp=true", data=data), 409, "noResp")
+        refused(call(server, key, method, sleeper, SWITCH, "?noResp=true", data=data), 409, "noResp")
     assert server.resource(key, sleeper, SWITCH)["desired"] == {}
     assert server.waiting(key) == []
 
 
-def test_what_is_no_content_type_or_no_resource_of_the_device_is_refused(server, key, light, refused, unchanged):
+def test_invalid_content_type_or_unknown_resource_is_rejected(server, key, light, refused, unchanged):
     for content_type in ("x" * 65, " ", "a/b\tc", "täxt/plain"):
-        answer = ask(server, key, "PUT", light, SWITCH, data=b"1", headers={"Content-Type": content_type})
+        answer = call(server, key, "PUT", light, SWITCH, data=b"1", headers={"Content-Type": content_type})
         refused(answer, 400, "Content-Type")
     for method in ("GET", "PUT", "POST"):
-        told = refused(ask(server, key, method, light, "/3303/0/9999", data=b"1"), 400)
+        told = refused(call(server, key, method, light, "/3303/0/9999", data=b"1"), 400)
         assert (told.reason, told.message.count("/3303/0/9999")) == ("RESOURCE_NOT_FOUND", 1)
     for path in ("/a", "/3303/0/65536", "/3303/00", "/1/2/3/4/5"):
-        refused(ask(server, key, "GET", light, path), 400, "path")
-    assert "deleted" in refused(ask(server, key, "DELETE", light, SWITCH), 400).message
+        refused(call(server, key, "GET", light, path), 400, "path")
+    assert "deleted" in refused(call(server, key, "DELETE", light, SWITCH), 400).message
 
 
 def cached(server, key, device):
-    answer = ask(server, key, "GET", device, TEMPERATURE, "?cacheOnly=True&noResp=False")
+    answer = call(server, key, "GET", device, TEMPERATURE, "?cacheOnly=True&noResp=False")
     return answer.status_code, answer.headers.get("Content-Type"), answer.get_data()
 
 
 def test_a_value_is_in_the_cache_as_long_as_its_device_said(server, key, light):
-    ask(server, key, "GET", light, TEMPERATURE)
+    call(server, key, "GET", light, TEMPERATURE)
     at = server.now + 60_000
     server.services.database.write(lambda session: session.run("UPDATE resources SET reported_expires_at = :at", at=at))
     server.advance(key, 59)
@@ -195,7 +195,7 @@ def test_a_value_is_in_the_cache_as_long_as_its_device_said(server, key, light):
 
 
 def test_a_content_type_that_no_header_may_have_is_left_out(server, key, light):
-    ask(server, key, "GET", light, TEMPERATURE)
+    call(server, key, "GET", light, TEMPERATURE)
     for stored, shown in (
         ("a\nSet-Cookie: x", "application/octet-stream"),
         ("ä", "application/octet-stream"),
@@ -207,15 +207,15 @@ def test_a_content_type_that_no_header_may_have_is_left_out(server, key, light):
         assert cached(server, key, light) == (200, shown, b"21.5")
 
 
-def test_a_body_that_is_too_large_is_refused(new_server, refused):
+def test_too_large_body_is_rejected(new_server, refused):
     server = new_server(max_body_bytes=1000)
     key = server.key()
     device = server.add_device(key, "d", setting(LABEL, ""))
-    assert ask(server, key, "PUT", device, LABEL, data=b"x" * 1000).status_code == 202
-    refused(ask(server, key, "PUT", device, LABEL, data=b"x" * 1001), 413)
+    assert call(server, key, "PUT", device, LABEL, data=b"x" * 1000).status_code == 202
+    refused(call(server, key, "PUT", device, LABEL, data=b"x" * 1001), 413)
 
 
-def test_the_resources_of_a_device_are_listed_whatever_is_said_of_the_cache(server, key, light, refused):
+def test_resources_of_a_device_are_listed_with_any_cache_option(server, key, light, refused):
     path = f"/v2/endpoints/{light}"
     listed = server.call(key, "GET", path).json
     assert server.call(key, "GET", f"{path}?noResp=false&cacheOnly=true").json == listed
@@ -225,19 +225,19 @@ def test_the_resources_of_a_device_are_listed_whatever_is_said_of_the_cache(serv
 
 def test_an_unknown_device_is_404_with_its_name(server, key, refused):
     for method, query in (("GET", ""), ("GET", "?cacheOnly=true"), ("PUT", ""), ("POST", "")):
-        told = refused(ask(server, key, method, "nobody", TEMPERATURE, query, "1" if method == "PUT" else None), 404)
+        told = refused(call(server, key, method, "nobody", TEMPERATURE, query, "1" if method == "PUT" else None), 404)
         assert (told.reason, "nobody" in told.message) == ("DEVICE_NOT_FOUND", True)
 
 
-def test_a_compressed_body_is_refused_and_a_head_is_not_allowed(server, key, light, refused):
+def test_compressed_body_is_rejected_and_head_is_not_allowed(server, key, light, refused):
     for method in ("PUT", "POST"):
         headers = {"Content-Encoding": "gzip"}
-        assert "gzip" in refused(ask(server, key, method, light, SWITCH, data=b"x", headers=headers), 415).message
-    assert ask(server, key, "HEAD", light, SWITCH).status_code == 405
+        assert "gzip" in refused(call(server, key, method, light, SWITCH, data=b"x", headers=headers), 415).message
+    assert call(server, key, "HEAD", light, SWITCH).status_code == 405
 
 
-def test_a_device_gets_a_request_when_its_id_was_told_unless_nobody_needs_one(server, key, light):
-    def placed(method, path, query, data):
+def test_older_request_is_delayed_until_its_id_is_sent(server, key, light):
+    def count_waiting(method, path, query, data):
         url = f"/v2/endpoints/{light}{path}{query}"
         environ = {PARK: lambda deferred: None}
         server.call(key, method, url, data=data, environ_overrides=environ)
@@ -245,7 +245,7 @@ def test_a_device_gets_a_request_when_its_id_was_told_unless_nobody_needs_one(se
         return len(server.waiting(key))
 
     for method, path, data in (("GET", TEMPERATURE, None), ("PUT", SWITCH, "1"), ("POST", REBOOT, None)):
-        assert placed(method, path, "?noResp=true", data) == 0
-        assert placed(method, path, "", data) == 1
+        assert count_waiting(method, path, "?noResp=true", data) == 0
+        assert count_waiting(method, path, "", data) == 1
         server.advance(key, 1)
     assert list(server.responses(key).values()) == [(200, None)] * 3

@@ -1,4 +1,4 @@
-"""What a connection may send and how long it may take, before any key is asked for: over real sockets."""
+"""Limits of size and time of a connection before authentication, over real sockets."""
 
 import asyncio
 import json
@@ -62,7 +62,7 @@ class Listening:
         writer.close()
         return answer
 
-    async def answer(self, *sent):
+    async def response(self, *sent):
         """The same, where the connection was too old before this machine came to send."""
         while not (told := await self.exchange(*sent)):
             pass
@@ -95,7 +95,7 @@ async def listening(server, **limits):
             await asyncio.sleep(0)
 
 
-def assert_refused(answer, status, case=""):
+def assert_rejected(answer, status, case=""):
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 %d " % status), (case, answer[:200])
     assert b"connection: close" in head.lower()
@@ -104,7 +104,7 @@ def assert_refused(answer, status, case=""):
     assert error.request_id.encode() in head
 
 
-async def test_too_large_a_head_is_refused_and_the_connection_ends(server):
+async def test_too_large_head_is_rejected_and_the_connection_ends(server):
     cases = {
         "line": ([b"GET /healthz?" + b"a" * 70_000], 414),
         "whole line": ([b"GET /healthz?" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n"], 414),
@@ -121,7 +121,7 @@ async def test_too_large_a_head_is_refused_and_the_connection_ends(server):
 
     async with listening(server) as served:
         for name, (sent, status) in cases.items():
-            assert_refused(await served.exchange(*sent), status, name)
+            assert_rejected(await served.exchange(*sent), status, name)
         await served.assert_well()
 
 
@@ -132,15 +132,15 @@ async def test_limits_of_a_head_are_settings_and_hold_for_each_request(server):
 
     async with listening(server, max_head_bytes=2000, max_headers=13) as served:
         assert statuses(await served.exchange((fits + b"\r\n") * 3 + fits + end)) == [b"200"] * 4
-        assert_refused(await served.exchange(fits + b"Y: 1\r\n" + end), 431)
-        assert_refused(await served.exchange(HEALTH + b"X: " + b"a" * 2000 + b"\r\n" + end), 431)
-        assert_refused(await served.exchange(fits + upgrade + b"\r\n"), 431)
+        assert_rejected(await served.exchange(fits + b"Y: 1\r\n" + end), 431)
+        assert_rejected(await served.exchange(HEALTH + b"X: " + b"a" * 2000 + b"\r\n" + end), 431)
+        assert_rejected(await served.exchange(fits + upgrade + b"\r\n"), 431)
 
 
 async def test_idle_connection_ends_before_and_after_a_request(server):
     async with listening(server, idle_timeout_seconds=SHORT) as served:
         assert await served.exchange() == b""
-        assert (await served.answer(HEALTH + b"\r\n")).startswith(b"HTTP/1.1 200")
+        assert (await served.response(HEALTH + b"\r\n")).startswith(b"HTTP/1.1 200")
 
 
 async def test_request_that_stops_in_the_middle_is_408(server):
@@ -150,7 +150,7 @@ async def test_request_that_stops_in_the_middle_is_408(server):
 
     async with listening(server, request_timeout_seconds=SHORT) as served:
         for sent in cases:
-            assert_refused(await served.exchange(sent), 408, sent)
+            assert_rejected(await served.exchange(sent), 408, sent)
 
 
 async def test_request_that_trickles_is_408_and_no_byte_lengthens_its_time(server):
@@ -164,17 +164,17 @@ async def test_request_that_trickles_is_408_and_no_byte_lengthens_its_time(serve
 
         trickling = asyncio.ensure_future(trickle())
         async with asyncio.timeout(60):
-            assert_refused(await reader.readuntil(b"}"), 408)
+            assert_rejected(await reader.readuntil(b"}"), 408)
         trickling.cancel()
         writer.close()
 
 
-async def test_held_poll_is_not_idle_though_the_next_request_never_comes(server):
+async def test_open_poll_is_not_idle(server):
     key = server.key()
     poll = b"GET /v2/notification/pull?after=latest&hold=1 HTTP/1.1\r\nAuthorization: Bearer %b\r\n\r\n" % key.encode()
 
     async with listening(server, idle_timeout_seconds=SHORT, request_timeout_seconds=SHORT) as served:
-        assert (await served.answer(poll + b"GET /he")).startswith(b"HTTP/1.1 204")
+        assert (await served.response(poll + b"GET /he")).startswith(b"HTTP/1.1 204")
 
 
 async def test_rest_of_a_rejected_body_is_not_awaited(server):
@@ -183,7 +183,7 @@ async def test_rest_of_a_rejected_body_is_not_awaited(server):
     async with listening(server) as served:
         answer = await served.exchange(head, b" " * 1_100_000)
         # So that the client sends its next request on another connection.
-        assert_refused(answer, 413)
+        assert_rejected(answer, 413)
 
 
 async def test_body_is_read_from_clients_with_a_key_and_its_scope_alone(server):
@@ -208,7 +208,7 @@ async def test_too_many_connections_are_503_and_very_many_get_no_response(server
         async with asyncio.timeout(60):
             answers = await asyncio.gather(*(reader.read() for reader, _ in others), return_exceptions=True)
         (refused,) = (answer for answer in answers if isinstance(answer, bytes) and answer)
-        assert_refused(refused, 503)
+        assert_rejected(refused, 503)
         assert b"retry-after" in refused
         for each in (writer, *(writer for _, writer in others)):
             each.close()
@@ -232,14 +232,14 @@ def test_limit_of_open_files_is_raised_for_as_many_connections():
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def test_pipelined_requests_start_a_few_at_a_time_and_those_are_answered(server):
+async def test_pipelined_requests_start_a_few_at_a_time_and_all_get_responses(server):
     async with listening(server) as served:
         answers = await served.exchange((HEALTH + b"\r\n") * 1000)
         assert 10 < answers.count(b"HTTP/1.1 200") < 30
         assert len(served.made[0].pipeline) == 0
 
 
-async def test_held_poll_ends_with_its_client_though_another_request_follows(server):
+async def test_open_poll_ends_with_its_client_even_if_another_request_follows(server):
     key = server.key()
     poll = b"GET /v2/notification/pull?after=latest&hold=55 HTTP/1.1\r\nAuthorization: Bearer %b\r\n\r\n" % key.encode()
 
@@ -277,7 +277,7 @@ async def test_client_that_reads_nothing_is_disconnected(server):
 
 
 LISTED = b"GET /v3/devices HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n"
-"""Without a right key it is refused, so that its answers tell what was read."""
+"""Without a valid key each request is rejected, so the responses show how many were read."""
 RULES = b'[{"endpoint-name": "upgraded"}]'
 
 
@@ -318,7 +318,7 @@ async def test_upgrade_is_not_made_and_its_body_is_a_body(server):
 
 
 async def check_requests_after_an_upgrade(server, upgrade, status):
-    """They are answered, and the request to upgrade with this status; gives the answers."""
+    """Check that they get responses, and that the upgrade gets this status; return the responses."""
     key = server.key().encode()
     last = LISTED % key + b"Connection: close\r\n\r\n"
 
@@ -332,12 +332,12 @@ async def check_requests_after_an_upgrade(server, upgrade, status):
         return answers
 
 
-async def test_requests_after_an_upgrade_are_answered(server):
+async def test_requests_after_an_upgrade_get_responses(server):
     await check_requests_after_an_upgrade(server, b"h2c, HTTP/3", b"200")
 
 
 @pytest.mark.with_extension("streams")
-async def test_a_handshake_at_another_route_is_told_where_websockets_are_opened(server):
+async def test_handshake_at_another_route_names_the_route_for_websockets(server):
     answers = await check_requests_after_an_upgrade(server, b"websocket", b"400")
     assert b"/v2/notification/websocket-connect" in answers
 
@@ -349,7 +349,7 @@ async def test_nothing_is_read_after_an_invalid_request(server):
     refused += [b"\x00\xff garbage\r\n\r\n", b"\x16\x03\x01\x02" + b"\x00" * 500, b"GET /\xff HTTP/1.1\r\n\r\n"]
     async with listening(server) as served:
         for sent in refused:
-            assert_refused(await served.exchange(sent + HEALTH + b"\r\n"), 400, sent)
+            assert_rejected(await served.exchange(sent + HEALTH + b"\r\n"), 400, sent)
         await served.assert_well()
 
 
@@ -385,18 +385,18 @@ async def test_trailers_change_nothing_for_the_next_request_unless_they_close_th
             assert answers.count(b"connection: close") == 1
 
 
-async def test_too_large_trailers_are_refused_though_all_came_at_once(server):
+async def test_too_large_trailers_are_rejected_even_if_they_arrive_at_once(server):
     head = LISTED % server.key().encode() + b"Transfer-Encoding: chunked\r\n\r\n"
     last = HEALTH + b"Connection: close\r\n\r\n"
 
     async with listening(server, max_head_bytes=2000, max_headers=13) as served:
         for trailers, status in ((b"a:\r\n" * 14, 431), (b"a: " + b"b" * 2000 + b"\r\n", 400)):
             for chunk in (b"0\r\n", b"1\r\n \r\n0\r\n"):
-                assert_refused(await served.exchange(head + chunk + trailers + b"\r\n" + last), status)
+                assert_rejected(await served.exchange(head + chunk + trailers + b"\r\n" + last), status)
         assert statuses(await served.exchange(head + b"0\r\n" + b"a:\r\n" * 13 + b"\r\n" + last)) == [b"200", b"200"]
 
 
-async def test_expectation_of_100_continue_is_answered_by_the_key(server):
+async def test_100_continue_depends_on_the_key(server):
     key = server.key().encode()
     head = BODY + b"Expect: 100-Continue\r\nContent-Length: %d\r\n" % len(RULES)
 

@@ -1,4 +1,4 @@
-"""Handshakes of TLS that are begun and not ended: how many there may be, and for how long."""
+"""Limits of number and duration of incomplete TLS handshakes."""
 
 import asyncio
 import socket
@@ -98,10 +98,10 @@ async def ended(reader):
         return True
 
 
-async def test_one_more_than_there_may_be_ends_the_oldest_handshake_and_who_speaks_tls_comes_in():
+async def test_excess_handshake_ends_the_oldest_and_a_complete_one_succeeds():
     async with listening() as made:
         silent = [await made.connect() for _ in range(10)]
-        # Half of the first message of TLS is no better than nothing.
+        # Half of the first TLS message makes no difference.
         silent[7][1].write(b"\x16\x03\x01\x02\x00\x01")
         for reader, _ in silent[:7]:
             assert await ended(reader)
@@ -116,6 +116,8 @@ async def test_a_handshake_has_its_time():
     async with listening(handshake_seconds=SHORT) as made:
         reader, _ = await made.connect()
         assert await ended(reader)
+        # On a busy machine a complete handshake can take longer than the short limit.
+        made.listener._handshake_seconds = NEVER_SECONDS
         assert await made.greeted()
 
 
@@ -129,7 +131,7 @@ async def test_connections_that_are_open_stay_and_those_beyond_are_ended(monkeyp
         assert len(made.opened) == len(opened)
 
 
-async def test_a_system_without_files_is_asked_again(monkeypatch):
+async def test_accept_is_retried_if_the_system_has_no_files(monkeypatch):
     monkeypatch.setattr(handshakes, "_PAUSE_SECONDS", 0)
 
     loop = asyncio.get_running_loop()

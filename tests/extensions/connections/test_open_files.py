@@ -24,7 +24,7 @@ def connections(monkeypatch):
 NO_LIMIT = resource.RLIM_INFINITY
 
 
-def test_the_limit_is_raised_to_what_the_connections_need(connections, caplog):
+def test_limit_is_raised_for_the_connections(connections, caplog):
     for soft, hard, wanted, allowed, raised in (
         (256, 25_300, 25_000, 25_000, True),
         (256, NO_LIMIT, 25_000, 25_000, True),

@@ -1,4 +1,4 @@
-"""Who sent a request: ``X-Forwarded-For`` of named proxies says it, and nobody else's."""
+"""The client of a request: ``X-Forwarded-For`` counts only if a trusted proxy sent it."""
 
 import ipaddress
 
@@ -19,7 +19,7 @@ UNKNOWN = "ak_0123456789abcdef_" + "x" * 43
 
 @pytest.fixture
 def strict(new_server):
-    """A server that takes a few failures a minute only, and believes the proxies it was told of."""
+    """A server that accepts few failures per minute, and has trusted proxies."""
     return new_server(failed_keys_per_minute=MOST, trusted_proxies=PROXIES)
 
 
@@ -58,7 +58,7 @@ def test_client_address_is_read_from_trusted_proxies_alone(peer, forwarded, send
     assert TrustedProxies(PROXIES).client_of(environ) == sender
 
 
-def test_header_that_several_proxies_added_is_read_whole():
+def test_header_of_several_proxies_is_read_completely():
     scope = scope_of(UNKNOWN, URL)
     scope["headers"] += [(b"x-forwarded-for", address.encode()) for address in (FORGED, CLIENT, OTHER_PROXY)]
     environ = environ_of(scope) | {"REMOTE_ADDR": PROXY}
@@ -72,7 +72,7 @@ def test_proxy_on_a_socket_file_can_be_named():
         assert TrustedProxies(()).client_of(environ) == UNIX
 
 
-def test_failures_are_counted_per_client_and_site_whatever_it_says_of_itself(strict):
+def test_failures_are_counted_per_client_and_site_and_not_by_its_own_header(strict):
     assert statuses(strict, "x", MOST + 1, PROXY, CLIENT) == [401] * MOST + [429]
     assert statuses(strict, "x", 1, OTHER_PROXY, f"{FORGED}, {CLIENT}") == [429], "the same client by another proxy"
     assert statuses(strict, "x", 1, PROXY, "203.0.113.6") == [401]

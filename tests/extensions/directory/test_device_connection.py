@@ -47,7 +47,7 @@ def test_device_that_is_offline_or_left_is_not_reachable(server, key):
     assert connection(server, key, device) == found
 
 
-def test_device_without_a_connection_has_what_the_directory_knows(server, key):
+def test_device_without_a_connection_has_the_members_of_the_directory(server, key):
     device = server.add_device(key, "lamp")
     server.devices = DevicesInMemory()
     server.restart()
@@ -56,7 +56,7 @@ def test_device_without_a_connection_has_what_the_directory_knows(server, key):
     assert (found["reachable"], found["lifetime_seconds"]) == (False, 86400)
 
 
-def test_address_of_a_real_device_is_shown_to_operators_alone(server, key, monkeypatch):
+def test_only_operators_get_the_address_of_a_real_device(server, key, monkeypatch):
     device = server.add_device(key, "lamp")
     monkeypatch.setattr(server.devices, "describe", lambda _: ConnectionStatus("coaps", "1.1", "UQ", ADDRESS))
     told = connection(server, server.key(Scope.READ), device)
@@ -64,7 +64,7 @@ def test_address_of_a_real_device_is_shown_to_operators_alone(server, key, monke
     assert connection(server, key, device) == told | {"address": ADDRESS}
 
 
-def test_registration_that_expires_after_the_year_9999_is_shown_as_its_end(server, key):
+def test_registration_that_expires_after_the_year_9999_has_the_end_of_that_year(server, key):
     device = server.add_device(key, "lamp")
     statement = "UPDATE devices SET registration_expires_at = :at"
     server.services.database.write(lambda session: session.run(statement, at=10**15))

@@ -1,4 +1,4 @@
-"""When a device was heard of: last, in the directory, and lately, out of the log of who asks. Source: wire.md 6.
+"""Contacts of a device: the last one in the directory, recent ones in the log of the application. Source: wire.md 6.
 
 Both are extensions.
 """
@@ -28,7 +28,7 @@ def device(server, key):
 
 
 def hours(server, key, device_id):
-    """When the device was last heard of, in hours since the beginning."""
+    """Return the last contact of the device, in hours since the beginning."""
     told = server.call(key, "GET", f"/v3/devices/{device_id}").json["last_contact_at"]
     listed = server.call(key, "GET", f"/v3/devices?id={device_id}").json["data"][0]["last_contact_at"]
     assert told == listed
@@ -53,7 +53,7 @@ def test_registrations_responses_and_values_are_contacts(server, key):
         assert hours(server, key, device) == number / 2
 
 
-def test_only_what_the_device_does_is_a_contact(server, key, device):
+def test_only_actions_of_the_device_are_contacts(server, key, device):
     """Not a request that expires, a subscription that waits, or a registration that ends by itself."""
     server.submit(key, device, "write", "PUT", LEVEL, value="2", expiry_seconds=60)
     server.subscribe(key, device)
@@ -84,7 +84,7 @@ def report(server, key, device, *, times=3):
 
 
 def minutes(server, key, device):
-    """When the device was heard, in minutes since the beginning."""
+    """Return the contacts of the device, in minutes since the beginning."""
     answer = server.call(key, "GET", f"/v3/devices/{device}/contacts")
     assert (answer.json["object"], answer.json["device_id"]) == ("device-contacts", device)
     return [(datetime.fromisoformat(at) - BEGIN).total_seconds() / MINUTE for at in answer.json["heard_at"]]

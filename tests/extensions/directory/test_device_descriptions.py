@@ -21,7 +21,7 @@ def say(server, key):
 
 
 @pytest.fixture
-def refused_as(server, key, device, refused, unchanged):
+def rejected_as(server, key, device, refused, unchanged):
     def put(method="PUT", **options):
         return refused(server.call(key, method, f"{DEVICES}/{device}", **options), 400)
 
@@ -30,15 +30,15 @@ def refused_as(server, key, device, refused, unchanged):
 
 @pytest.fixture
 def names(server, key):
-    def ask(**query):
+    def call(**query):
         answer = server.call(key, "GET", DEVICES, query_string=query)
         assert answer.status_code == 200, answer.get_data()
         return "".join(sorted(device["endpoint_name"] for device in answer.json["data"]))
 
-    return ask
+    return call
 
 
-def test_description_is_shown_and_members_that_are_not_given_stay(server, key, device, say):
+def test_description_is_returned_and_absent_members_stay(server, key, device, say):
     before = server.call(key, "GET", f"{DEVICES}/{device}").json
     assert before["name"] == "sensor-1"
     assert "description" not in before
@@ -73,7 +73,7 @@ def test_description_of_any_application_changes_the_etag_alone_and_lasts(server,
     assert lasting["etag"] > after["etag"]
 
 
-def test_whole_device_may_be_sent_back(server, key, device, say):
+def test_complete_device_can_be_sent_back(server, key, device, say):
     undescribed = server.call(key, "GET", f"{DEVICES}/{device}").json
     server.advance(key, 60)
     assert say(device, **undescribed) == undescribed, "its endpoint name is not a name of its own"
@@ -108,7 +108,7 @@ def test_device_with_members_of_another_extension_may_be_sent_back(new_server, i
     assert "not the current value" in told
 
 
-def test_member_that_cannot_be_changed_is_400_with_its_name(refused_as):
+def test_member_that_cannot_be_changed_is_400_with_its_name(rejected_as):
     cases = [
         ("id", "another", "cannot change"),
         ("endpoint_name", "another", "sets its endpoint name itself"),
@@ -130,12 +130,12 @@ def test_member_that_cannot_be_changed_is_400_with_its_name(refused_as):
         ("custom_attributes", ["a"], "must be an object"),
     ]
     for name, value, told in cases:
-        body = refused_as(json={name: value, **({} if name == "description" else {"description": "new"})})
+        body = rejected_as(json={name: value, **({} if name == "description" else {"description": "new"})})
         assert [field.name for field in body.fields] == [name]
         assert told in body.message
 
 
-def test_invalid_custom_attribute_is_400_with_its_name(refused_as):
+def test_invalid_custom_attribute_is_400_with_its_name(rejected_as):
     cases = [
         ({"1a": "x"}, "1a", "'1a' is not a valid attribute name; start with a letter"),
         ({"": "x"}, "''", "must not be empty"),
@@ -146,7 +146,7 @@ def test_invalid_custom_attribute_is_400_with_its_name(refused_as):
         ({"a": "\0"}, "a", "U+0000"),
     ]
     for attribute, name, told in cases:
-        (field, *_) = refused_as(json={"custom_attributes": attribute}).fields
+        (field, *_) = rejected_as(json={"custom_attributes": attribute}).fields
         assert field.name.startswith(f"custom_attributes.{name}")
         assert "[key]" not in field.name
         assert told in field.message
@@ -192,7 +192,7 @@ def test_filter_that_names_no_attribute_is_400(server, key, refused):
         assert "custom_attributes__NAME" in refused(answer, 400, name).message
 
 
-def test_if_match_is_400(refused_as):
+def test_if_match_is_400(rejected_as):
     for method in ("PUT", "PATCH"):
-        body = refused_as(method, json={"name": "b"}, headers={"If-Match": '"nonsense"'})
+        body = rejected_as(method, json={"name": "b"}, headers={"If-Match": '"nonsense"'})
         assert [field.name for field in body.fields] == ["If-Match"]

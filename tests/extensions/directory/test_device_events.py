@@ -13,13 +13,13 @@ EVENTS = "/v3/device-events"
 
 @pytest.fixture
 def events(server, key):
-    def ask(path=EVENTS, **query):
+    def call(path=EVENTS, **query):
         answer = server.call(key, "GET", path, query_string=query)
         assert answer.status_code == 200, answer.get_data()
         DeviceEventPage.model_validate(answer.json, extra="forbid")
         return answer.json["data"]
 
-    return ask
+    return call
 
 
 def test_each_event_of_a_registration_is_there_in_order(server, key, device, events):
@@ -137,7 +137,7 @@ def test_invalid_setting_is_a_usage_error():
 
 
 def test_newest_events_stay_when_there_are_too_many(server, device):
-    # Behind what the device did when it came.
+    # After the events of the device's registration.
     begin = 2**50
 
     def fill(session):

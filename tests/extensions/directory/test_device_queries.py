@@ -25,13 +25,13 @@ def save(server, key):
 
 @pytest.fixture
 def page(server, key):
-    def ask(**query):
+    def call(**query):
         answer = server.call(key, "GET", QUERIES, query_string=query)
         assert answer.status_code == 200, answer.get_data()
         DeviceQueryPage.model_validate(answer.json, extra="forbid")
         return answer.json
 
-    return ask
+    return call
 
 
 def test_a_query_is_saved_read_changed_and_deleted(server, key, save, page, refused):

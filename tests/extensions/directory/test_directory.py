@@ -38,13 +38,13 @@ def ids(shared_server, key):
 
 @pytest.fixture
 def names(server, key):
-    def ask(query):
+    def call(query):
         answer = server.call(key, "GET", f"{DEVICES}?{query}")
         assert answer.status_code == 200, answer.get_data()
         DevicePage.model_validate(answer.json, extra="forbid")
         return "".join(sorted(device["endpoint_name"] for device in answer.json["data"]))
 
-    return ask
+    return call
 
 
 def test_every_operator_in_both_spellings(names, ids):
@@ -163,7 +163,7 @@ def test_pages_follow_each_other_in_either_order(server, key, ids):
     assert page("limit=1000")[1]["limit"] == 1000
 
 
-def test_device_is_what_the_list_shows_of_it(server, key, ids):
+def test_device_equals_its_entry_in_the_list(server, key, ids):
     body = server.call(key, "GET", f"{DEVICES}/{ids['c']}").json
     Device.model_validate(body, extra="forbid")
     times = dict.fromkeys(("created_at", "updated_at", "etag", "last_contact_at"), "2026-01-05T08:02:00.000Z")
@@ -185,7 +185,7 @@ def test_unknown_device_is_404_with_its_name(server, key, refused):
 
 
 @pytest.mark.anyio
-async def test_the_loop_answers_others_while_something_is_looked_for(server, key):
+async def test_loop_serves_others_during_a_slow_query(server, key):
     bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=100))
     paths = [f"{DEVICES}?{query}" for query in ("name__neq=x", "description=by the door", f"etag__gte={quote(FIRST)}")]
     for path in [*paths, "/v3/device-events?event_type=expired"]:

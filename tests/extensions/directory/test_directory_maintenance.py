@@ -35,20 +35,20 @@ def test_erasing_leaves_nothing_that_was_said_of_the_device(server, key, describ
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
-        ("UPDATE device_events SET kind = 4", "a device event is of no known kind"),
+        ("UPDATE device_events SET kind = 4", "a device event is of an unknown kind"),
         ("UPDATE device_events SET revision = revision + 1000000", "a device event is later than the last change"),
         ("DELETE FROM device_descriptions", "a device has attributes"),
     ],
 )
 @pytest.mark.usefixtures("described")
-def test_check_finds_what_is_wrong(server, damage, told):
+def test_check_finds_damage(server, damage, told):
     url = server.settings.database_url
     done(url, "check")
     databases.execute(url, damage)
     assert_fails(url, "check", message=told)
 
 
-def test_erasing_takes_the_device_and_what_was_said_of_it_out_of_saved_filters(server, key, tmp_path):
+def test_erasing_removes_the_device_and_its_description_from_saved_filters(server, key, tmp_path):
     services, url, name = server.services, server.settings.database_url, "light-1"
     erased, kept = (server.add_device(key, each) for each in (name, "light-2"))
     of_both = {"floor": "second"}

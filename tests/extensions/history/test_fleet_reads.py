@@ -112,7 +112,7 @@ def test_instant_before_the_history_is_400_with_the_oldest_one(server, key, devi
 @pytest.fixture
 def in_pieces(monkeypatch):
     """Responses are made in pieces as small as there can be."""
-    monkeypatch.setattr(snapshots, "_DEVICES_AT_A_TIME", 1)
+    monkeypatch.setattr(snapshots, "_DEVICES_PER_PAGE", 1)
     monkeypatch.setattr("mirror_server.extensions.downloads._CHUNK_BYTES", 1)
     monkeypatch.setattr(arrow_history, "_MOST_BYTES_OF_DEVICES", 1)
     monkeypatch.setattr(arrow_history, "_MOST_ROWS", 1)

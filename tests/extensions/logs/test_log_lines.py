@@ -1,4 +1,4 @@
-"""The lines of the server's log: those of requests look like all others, and what cannot be written is told."""
+"""The lines of the server's log: request lines have the format of all others, and lost lines are counted."""
 
 import json
 import logging
@@ -54,7 +54,7 @@ def without_instant(line, log_format):
 
 
 @FORMATS
-def test_the_line_of_a_request_looks_like_any_other(log_to, log_format):
+def test_request_line_has_the_format_of_other_lines(log_to, log_format):
     stream = StringIO()
     log_to(log_format, stream)
     write_request(DETAILS)
@@ -103,7 +103,7 @@ def a_record(told):
 
 
 @pytest.mark.parametrize(("told", "console", "members"), RECORDS)
-def test_a_line_has_what_its_record_has(told, console, members):
+def test_line_contains_the_members_of_its_record(told, console, members):
     assert without_instant(console_line(a_record(told)), "console") == console
     expected = {"event": "a line", "level": "info", "logger": "mirror_server.x"} | members
     assert sorted(without_instant(json_line(a_record(told)), "json")) == sorted(expected.items())
@@ -156,7 +156,7 @@ def test_on_a_terminal_requests_are_in_colours_too(log_to, log_format):
 
 
 @FORMATS
-def test_lines_that_a_full_disk_refused_are_counted_and_told(log_to, log_format, tmp_path):
+def test_lines_that_a_full_disk_rejected_are_counted_and_reported(log_to, log_format, tmp_path):
     log_file = (tmp_path / "log.txt").open("w")
     log_to(log_format, log_file)
     write_request(DETAILS)
@@ -219,7 +219,7 @@ def fill(stream):
     os.set_blocking(stream.fileno(), True)
 
 
-def test_a_log_that_is_not_read_holds_nobody_up_and_loses_no_queued_line(log_to, unread):
+def test_unread_log_does_not_block_and_loses_no_queued_line(log_to, unread):
     reader, stream = unread
     log_to("json", stream)
     for number in range(3000):

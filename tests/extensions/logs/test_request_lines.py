@@ -63,7 +63,7 @@ def test_a_path_with_a_line_break_is_still_one_line_without_its_query(server, ke
     assert "status=404" in line
 
 
-def test_a_failure_is_logged_with_the_id_the_client_was_told_also_where_requests_are_not(server, key, monkeypatch):
+def test_failure_is_logged_with_its_request_id_even_without_access_log(server, key, monkeypatch):
     def fail(device_id):
         planted = "-".join(["planted", device_id])  # noqa: F841 - a traceback that shows variables would show it
         raise RuntimeError("inside")

@@ -1,4 +1,4 @@
-"""What Prometheus is told."""
+"""The metrics for Prometheus."""
 
 import pytest
 from bridge_requests import check_off_the_loop
@@ -97,7 +97,7 @@ def test_a_database_that_was_put_back_counts_as_before(server, key, metric):
 
 
 @pytest.mark.anyio
-async def test_the_loop_answers_others_while_they_are_counted(server, key, bridge):
+async def test_loop_serves_others_while_metrics_are_counted(server, key, bridge):
     await check_off_the_loop(server, bridge, key, "/metrics")
 
 

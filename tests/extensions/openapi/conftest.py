@@ -1,4 +1,4 @@
-"""What the tests of a description share, whatever is described."""
+"""Fixtures of the tests of the OpenAPI document."""
 
 # ruff: noqa: PLC0415 - schemathesis takes seconds to load, which other tests do without
 
@@ -18,13 +18,13 @@ def api(shared_server):
     shared_server.device = shared_server.add_device(shared_server.my_key, "d", temperature)
     import schemathesis
 
-    # An unknown parameter of the query is ignored, so it is nothing to refuse.
+    # An unknown query parameter is ignored, so the server does not reject it.
     config = schemathesis.Config.from_dict({"generation": {"allow-extra-parameters": False}})
     return schemathesis.openapi.from_wsgi(routes.DESCRIPTION, shared_server.app, config=config)
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_held_open_or_called(monkeypatch):
+def no_long_polls_or_callbacks(monkeypatch):
     async def take(*_):
         """The URLs of webhooks could lead anywhere."""
 

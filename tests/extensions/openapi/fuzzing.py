@@ -32,7 +32,7 @@ TEXT_LISTS = {
     for name in ("id", "name", "endpoint_name", "endpoint_type", "query", "description", "device_id", "event_type")
     for test in ("in", "nin")
 } | {"path"}
-"""Whatever is sent in place of such a list is one: a number, or nothing, is a list of one text."""
+"""Any value in place of such a list is one: a number, or nothing, is a list of one text."""
 
 MANY = settings(
     max_examples=6,
@@ -45,7 +45,7 @@ MANY = settings(
 
 
 def prepare(server, case):
-    """A longer hold has to be refused; half of the requests go to a device that is there."""
+    """Reject a longer hold; half of the requests go to an existing device."""
     hold = str(case.query.get("hold", ""))
     if hold.isdecimal() and int(hold) <= routes.MAX_HOLD_SECONDS:
         case.query["hold"] = 0
@@ -78,7 +78,7 @@ def negative_data_rejection(context, response, case):
 
 
 def fuzz(server, operation, *changes, fits):
-    """Send what fits the description of an operation, or what does not, and check the answers.
+    """Send valid and invalid requests of an operation, and check the responses.
 
     Each of the changes is made to each case before.
     """

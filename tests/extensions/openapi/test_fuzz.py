@@ -12,7 +12,5 @@ ABSENT = tuple(chain(*Extensions().hook.openapi_exclusions(settings=read_setting
 
 @pytest.mark.parametrize(("method", "path"), [route for route in ROUTES if not route[1].startswith(ABSENT)])
 @pytest.mark.parametrize("fits", [True, False])
-def test_what_fits_the_description_is_answered_as_it_says_and_what_does_not_is_refused(
-    shared_server, api, method, path, fits
-):
+def test_valid_requests_get_described_responses_and_invalid_ones_are_rejected(shared_server, api, method, path, fits):
     fuzz(shared_server, api[path][method], fits=fits)

@@ -30,7 +30,7 @@ def operations(document):
 
 
 def described_rules(server):
-    """The rules of the app but those behind which nothing is."""
+    """Yield the rules of the app that have a view."""
     services = server.services
     absent = tuple(chain(*services.extensions.hook.openapi_exclusions(settings=services.settings)))
     return [rule for rule in server.app.url_map.iter_rules() if not rule.rule.startswith(absent)]
@@ -77,7 +77,7 @@ def test_it_names_the_scopes_a_key_needs(shared_server, document):
             assert (answer.status_code == 403) == bool(scopes and scope not in scopes), (method, path, scope)
 
 
-def test_every_example_is_what_its_schema_says(document):
+def test_every_example_matches_its_schema(document):
     import jsonschema  # noqa: PLC0415 - as above
 
     found = 0
@@ -102,7 +102,7 @@ def test_every_error_has_the_body_of_errors(document):
     for operation in operations(document).values():
         own = {code: answer for code, answer in operation["responses"].items() if int(code) >= 400}
         assert {"500", "503"} <= set(own)
-        # One that tells more tells at least this.
+        # An error with more members has at least these.
         more = {code: answer for code, answer in own.items() if answer != {"$ref": f"#/components/responses/{code}"}}
         assert set(more) <= {"412"}
         for answer in more.values():
@@ -118,7 +118,7 @@ def test_an_unchanged_description_is_not_sent_again(server):
     assert server.call(None, "GET", "/openapi.json?misspelt=1").status_code == 200
 
 
-def test_bodies_refuse_what_they_do_not_know_and_answers_may_grow(document):
+def test_request_bodies_reject_unknown_members_and_response_bodies_allow_them(document):
     schemas = document["components"]["schemas"]
     for model in ("DeviceRequestBody", "PresubscriptionRule", "CallbackRegistration", "SerializationConfig"):
         assert schemas[model]["additionalProperties"] is False
@@ -126,13 +126,13 @@ def test_bodies_refuse_what_they_do_not_know_and_answers_may_grow(document):
         assert schemas[model]["additionalProperties"] is True
 
 
-def test_it_says_what_every_member_means(document):
+def test_every_member_has_a_description(document):
     for name, schema in document["components"]["schemas"].items():
         for member, described in schema.get("properties", {}).items():
             assert "description" in described or f"`{member}`" in schema["description"], (name, member)
 
 
-def test_it_names_every_parameter_of_the_query_that_is_not_refused(shared_server, document):
+def test_it_names_every_supported_query_parameter(shared_server, document):
     for rule in described_rules(shared_server):
         known = shared_server.app.view_functions[rule.endpoint].__dict__["known_query"]
         for method in rule.methods - {"HEAD", "OPTIONS"} if known is not None else ():
@@ -178,7 +178,7 @@ def test_client_generators_can_name_every_word_and_type_every_member(document):
         assert all(member.get("type") != "null" for member in schema.get("properties", {}).values()), schema
 
 
-def test_it_tells_the_kind_of_every_error(document):
+def test_every_error_has_its_type(document):
     told = document["components"]["schemas"]["ErrorBody"]["properties"]["type"]["description"]
     assert all(f"`{kind}` ({code})" in told for code, kind in ERROR_TYPES.items())
 

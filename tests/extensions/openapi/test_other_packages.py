@@ -16,17 +16,17 @@ def blueprints():
 
 
 @routes.get("/farewell")
-@requires(query=("whom",))
+@requires(query=("visitor",))
 @described(
     "Operation",
-    ResponseSpec(200, "It is taken.", object_like({"goodbye": "you"})),
-    parameters=(Parameter("whom", "Who leaves.", TEXT),),
+    ResponseSpec(200, "Done.", object_like({"goodbye": "you"})),
+    parameters=(Parameter("visitor", "The visitor who leaves.", TEXT),),
     is_extension=True,
 )
 def take_leave():
     \"\"\"Take leave.
 
-    Of ``whom`` there is.
+    Ends the visit.
     \"\"\"
     return {"goodbye": "you"}
 
@@ -38,16 +38,14 @@ def say_nothing():
 """
 
 
-def test_what_another_package_describes_is_in_the_description_and_what_it_does_not_is_served_all_the_same(
-    install, new_server
-):
+def test_views_of_other_packages_are_described_if_they_have_a_description(install, new_server):
     install("farewell", FAREWELL)
     server = new_server()
     assert server.call(None, "GET", "/silence").status_code == 200
     paths = server.call(None, "GET", "/openapi.json").json["paths"]
     farewell = paths["/farewell"]["get"]
-    assert (farewell["summary"], farewell["description"]) == ("Take leave", "Of `whom` there is.")
-    assert [one["name"] for one in farewell["parameters"]] == ["whom"]
+    assert (farewell["summary"], farewell["description"]) == ("Take leave", "Ends the visit.")
+    assert [one["name"] for one in farewell["parameters"]] == ["visitor"]
     assert "/silence" not in paths
 
 

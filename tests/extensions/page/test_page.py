@@ -1,4 +1,4 @@
-"""The page for people, as files: what a browser is allowed to do with them, and that they need nobody else."""
+"""The files of the web page: their content security policy, and their independence of other hosts."""
 
 import re
 from importlib import resources
@@ -20,7 +20,7 @@ TYPES = [
 OTHER_FILES = ["/page/nothing.js", "/page/..%2f__init__.py", "/page/__init__.py", "/page/%00", "/page"]
 
 
-def test_it_is_given_without_a_key_and_may_be_kept_and_asked_for_again(server, key):
+def test_page_needs_no_key_and_can_be_cached_and_revalidated(server, key):
     for path, media_type in TYPES:
         answer = server.call(None, "GET", path)
         assert (answer.status_code, answer.mimetype) == (200, media_type)
@@ -47,7 +47,7 @@ def test_every_address_in_it_is_relative(name):
     assert not re.search(r"[\"'`]/(?:v2|v3|page)", FILES[name])
 
 
-def test_it_gets_what_objects_declare_as_the_client_has_it(server):
+def test_declarations_of_the_page_equal_those_of_the_client(server):
     declared = server.call(None, "GET", "/page/objects.json").json
     assert declared["units_resource"] == SENSOR_UNITS
     assert set(declared["in_those_units"]) == IN_SENSOR_UNITS
@@ -67,7 +67,7 @@ def test_it_knows_why_requests_fail():
     assert "read-only" not in FILES["resource.js"].split("const WHY = {")[1].split("};")[0]
 
 
-def test_it_makes_no_markup_of_what_it_is_given():
+def test_scripts_never_insert_markup():
     scripts = "".join(text for name, text in FILES.items() if name.endswith(".js"))
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", scripts)
 

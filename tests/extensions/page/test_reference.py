@@ -1,4 +1,4 @@
-"""The reference as the server gives it: to anybody, with what its pages load, and nothing else."""
+"""The reference: available to everyone, with the files that its pages load, and nothing else."""
 
 import re
 from base64 import b64encode
@@ -22,7 +22,7 @@ NOWHERE = ["nothing.html", "_static", "_static/no.css", ".buildinfo", "..%2fsecr
 
 @pytest.fixture
 def built(server, tmp_path):
-    """A server whose reference has been built, with a file beside it that is none of its pages."""
+    """A server whose reference has been built, with another file in the same folder."""
     for name, text in FILES.items():
         path = tmp_path / "pages" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -32,7 +32,7 @@ def built(server, tmp_path):
     return server
 
 
-def test_a_page_and_what_it_loads_need_no_key_and_there_is_nothing_else(built):
+def test_reference_needs_no_key_and_contains_no_other_files(built):
     for name, content_type in TYPES.items():
         answer = built.call(None, "GET", f"/reference/{name}")
         assert (answer.status_code, answer.text) == (200, FILES[name])

@@ -31,7 +31,7 @@ def desired(server, key, device, path=READ_ONLY):
     return server.resource(key, device, path)["desired"]
 
 
-def test_acknowledged_failure_shows_who_and_when_until_the_next_write(server, key, device):
+def test_acknowledged_failure_has_name_and_time_until_the_next_write(server, key, device):
     before = desired(server, key, device)
     tag = server.call(key, "GET", f"/v3/devices/{device}/echo").headers["ETag"]
     named = keys.create(server.services.database, "workbench", [Scope.READ, Scope.WRITE], server.now)

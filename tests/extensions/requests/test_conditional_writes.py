@@ -36,7 +36,7 @@ def value_of(part: dict[str, Any]) -> str:
 
 
 def overtaken(answer: Any) -> Any:
-    """The resource that a refused write was for."""
+    """Return the resource of a rejected write."""
     assert answer.status_code == 412, answer.get_data()
     body = DesiredChanged.model_validate(answer.json, extra="forbid")
     assert (body.code, body.type, body.reason) == (412, "precondition_failed", "DESIRED_CHANGED")
@@ -74,7 +74,7 @@ def test_write_that_its_writer_has_not_seen_is_not_overwritten(server, key, othe
     assert server.responses(key)["third"] == (200, None)
 
 
-def test_refused_write_changes_nothing(server, key, light, refused, unchanged_from):
+def test_rejected_write_changes_nothing(server, key, light, refused, unchanged_from):
     reader = server.key(Scope.READ)
     no_revisions = ["", " ", "17.5", "-1", "x", '"', '""', '"17', "'17'", "W/17", "1, 2", '"1", "2"', "**", "9" * 20]
     with unchanged_from():
@@ -110,7 +110,7 @@ def test_end_of_a_write_changes_its_revision(server, key, light):
     assert now["revision"] > pending["revision"]
 
 
-def test_why_a_write_failed_is_shown_to_its_issuer_alone(server, key, other, light):
+def test_only_the_issuer_gets_the_reason_of_a_failed_write(server, key, other, light):
     server.patch(key, light, answer="reject")
     server.submit(key, light, "first", "PUT", LEVEL, value="40")
     to_issuer = overtaken(write(server, key, light, "70", "1"))["desired"]
@@ -119,7 +119,7 @@ def test_why_a_write_failed_is_shown_to_its_issuer_alone(server, key, other, lig
     assert to_issuer == to_other
 
 
-def test_repeated_request_has_the_same_response_whatever_its_condition(server, key, other, light):
+def test_repeated_request_has_the_same_response_with_any_condition(server, key, other, light):
     server.patch(key, light, online=False)
     first = write(server, key, light, "40", "0", **{"async-id": "w"})
     server.submit(other, light, "second", "PUT", LEVEL, value="55")
@@ -137,21 +137,21 @@ def test_one_of_concurrent_writes_with_the_same_revision_succeeds(server, key, o
     seen = str(desired(server, key, light)["revision"])
     url = f"/v2/device-requests/{light}"
 
-    def place(application: str, value: str) -> Any:
+    def submit(application: str, value: str) -> Any:
         headers = {"If-Match": seen, "Authorization": f"Bearer {application}"}
         body = {"method": "PUT", "uri": LEVEL, "payload-b64": base64.b64encode(value.encode()).decode()}
         return server.app.test_client().post(url, headers=headers, json=body)
 
     # Both are sent before either is stored, so that one transaction may have both.
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(place, [key, other] * 4, map(str, range(1, 9))))
+        answers = list(pool.map(submit, [key, other] * 4, map(str, range(1, 9))))
     assert sorted(answer.status_code for answer in answers) == [202] + [412] * 7
-    (winner,) = (str(place) for place, answer in enumerate(answers, 1) if answer.status_code == 202)
+    (winner,) = (str(number) for number, answer in enumerate(answers, 1) if answer.status_code == 202)
     assert value_of(desired(server, key, light)) == winner
     assert {value_of(answer.json["resource"]["desired"]) for answer in answers if answer.status_code == 412} == {winner}
 
 
-def test_server_without_conditional_writes_refuses_a_precondition(new_server, refused):
+def test_server_without_conditional_writes_rejects_a_precondition(new_server, refused):
     server = new_server(without=("requests",))
     key = server.key()
     device = server.add_device(key, "light-1", control(LEVEL, "10"))

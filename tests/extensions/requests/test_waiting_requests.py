@@ -1,4 +1,4 @@
-"""The requests of an application that have no answer yet [an extension]."""
+"""The pending requests of an application [an extension]."""
 
 import pytest
 from device_resources import control
@@ -28,7 +28,7 @@ def ids(page):
     return [entry["async_response_id"] for entry in page["data"]]
 
 
-def test_a_request_is_listed_from_its_202_to_its_answer_without_its_value(server, key, device):
+def test_request_is_listed_from_its_202_to_its_response_without_its_value(server, key, device):
     server.submit(key, device, "w", "PUT", PATH, value="42", expiry_seconds=60)
     server.submit(key, device, "r", "GET", PATH)
     page = listed(server, key)
@@ -41,7 +41,7 @@ def test_a_request_is_listed_from_its_202_to_its_answer_without_its_value(server
     assert listed(server, key)["data"] == []
 
 
-def test_the_state_and_the_failed_attempts_of_a_request_are_shown(server, key, device):
+def test_request_has_its_state_and_failed_attempts(server, key, device):
     server.patch(key, device, online=True, answer="silent")
     body = {"method": "PUT", "uri": f"{PATH}?pmin=5&pmax=120"}
     assert server.call(key, "POST", f"{LIST}/{device}?async-id=r&retry=3", json=body).status_code == 202

@@ -50,7 +50,7 @@ def test_a_line_or_an_arrow_row_is_a_device_object_and_the_last_one_counts_them(
     assert end_of_rows == end
 
 
-def test_values_are_compressed_only_where_that_is_asked_for(server, key):
+def test_values_are_compressed_only_on_request(server, key):
     device = server.add_device(key, "a", sensor(TEMPERATURE, "x" * 1000))
     server.subscribe(key, device)
     for query in ("", *(f"?compression={compression}" for compression in COMPRESSIONS)):
@@ -104,7 +104,7 @@ CHANGES = {
 
 
 def test_any_change_of_a_device_object_is_in_the_next_snapshot(server, key, ids):
-    """A cached page is used only while it is current, and a change is sent to a client that asks for changes."""
+    """A cached page is used only while it is current, and changes are sent to a client that requests them."""
     for change, make in CHANGES.items():
         if change != "its expiry":
             server.patch(key, ids[0], online=True)
@@ -131,7 +131,7 @@ def test_any_change_of_a_device_object_is_in_the_next_snapshot(server, key, ids)
         assert sorted(ids) == [row["device_id"] for row in rows]
 
 
-def test_only_what_has_changed_and_still_exists_is_sent(server, key, ids):
+def test_only_changed_devices_that_still_exist_are_sent(server, key, ids):
     _, end = lines_of(server, key)
     arrow_of(server, key)
     lines, _ = lines_of(server, key, f"changed_after={end.revision}")
@@ -151,12 +151,12 @@ def test_batches_are_bounded_and_contain_complete_devices(server, key, ids, monk
     whole = arrow_of(server, key)
     monkeypatch.setattr(stream, "_BATCH_ROWS", rows)
     monkeypatch.setattr(stream, "_BATCH_BYTES", size)
-    monkeypatch.setattr("mirror_server.extensions.snapshots.store._ROWS_AT_A_TIME", 1)
+    monkeypatch.setattr("mirror_server.extensions.snapshots.store._ROWS_PER_BATCH", 1)
     server.restart()
     assert arrow_of(server, key) == whole
 
 
-def test_a_page_that_has_changed_takes_the_place_of_what_it_was(server, key, ids):
+def test_changed_page_replaces_its_cached_version(server, key, ids):
     cache = server.services.part(SnapshotService).encoded_pages
     for number in range(5):
         server.submit(key, ids[1], f"again-{number}", "GET", TEMPERATURE)
@@ -205,7 +205,7 @@ def test_every_device_is_in_one_of_the_ranges(server, key, ids, size, counts):
 
 
 @pytest.mark.with_extension("directory")
-def test_ranges_hold_what_comes_later_and_only_what_is_selected(server, key, ids):
+def test_ranges_include_later_devices_and_only_the_selection(server, key, ids):
     found = ranges_of(server, key, "named=b&devices_per_range=1")
     assert [(one.after, one.last, one.device_count) for one in found.data] == [(None, None, 1)]
     found = ranges_of(server, key, "devices_per_range=1")
@@ -214,7 +214,7 @@ def test_ranges_hold_what_comes_later_and_only_what_is_selected(server, key, ids
     assert taken == sorted([*ids, *later])
 
 
-def test_too_many_ranges_are_refused_with_what_would_do(server, key, ids, monkeypatch):
+def test_too_many_ranges_are_rejected_with_a_possible_size(server, key, ids, monkeypatch):
     monkeypatch.setattr("mirror_server.extensions.snapshots.views.MAX_RANGES", 2)
     for _ in range(2 * long_reads._MAX_DOWNLOADS):
         answer = server.call(key, "GET", f"{RANGES}?devices_per_range=1")
@@ -224,7 +224,7 @@ def test_too_many_ranges_are_refused_with_what_would_do(server, key, ids, monkey
 
 
 @pytest.mark.with_extension("requests")
-def test_it_has_who_acknowledged_a_failed_write(server, key):
+def test_it_contains_the_acknowledgement_of_a_failed_write(server, key):
     device_id = server.add_device(key, "a", sensor(TEMPERATURE))
     server.submit(key, device_id, "failed", "PUT", TEMPERATURE, value="30")
     _, end = lines_of(server, key)
@@ -239,14 +239,14 @@ def test_it_has_who_acknowledged_a_failed_write(server, key):
 
 
 @pytest.mark.with_extension("directory")
-def test_it_is_selected_by_what_people_say_of_devices_and_sees_that_change(server, key, ids):
+def test_devices_are_selected_by_their_descriptions(server, key, ids):
     for room, count in (("B13", 0), ("B12", 1), ("B13", 0)):
         said = {"custom_attributes": {"room": room}}
         assert server.call(key, "PUT", f"/v3/devices/{ids[0]}", json=said).status_code == 200
         assert len(lines_of(server, key, "custom_attributes__room=B12")[0]) == count
 
 
-def test_times_close_to_the_end_of_what_can_be_told_are_told(server, key, ids):
+def test_times_close_to_the_end_of_the_year_9999_are_formatted(server, key, ids):
     at = from_datetime(datetime(9998, 12, 31, tzinfo=UTC))
     statement = "UPDATE resources SET reported_at = :at, reported_expires_at = :at WHERE reported_value IS NOT NULL"
     server.services.database.write(lambda session: session.run(statement, at=at))

@@ -1,4 +1,4 @@
-"""Server-sent events: what they tell, and how a stream begins and ends. Source: wire.md 4."""
+"""Server-sent events: their content, and the start and end of a stream. Source: wire.md 4."""
 
 import re
 
@@ -19,7 +19,7 @@ def test_a_gap_is_an_event_of_its_own(server, key):
     server.submit(key, device, "new", "GET", TEMPERATURE)
     app_id = key.split("_")[1]
     stream = event_stream.EventStream(server.services.log, app_id, 0)
-    text = (stream.begin() + stream.take()).decode()
+    text = (stream.first_events() + stream.next_events()).decode()
     first, *_ = text.split("\n\n")[1:]
     assert first == 'id: 2\nevent: gap\ndata: {"first":1,"last":2}'
     assert '"id":"new"' in text
@@ -38,7 +38,7 @@ def test_a_plain_wsgi_server_gets_a_stream_that_ends(server, key, monkeypatch):
     assert text.endswith(": still here\n\n")
 
 
-def test_a_stream_begins_behind_the_last_event_of_its_client_or_at_the_end(server, key, refused, monkeypatch):
+def test_stream_starts_after_the_last_event_of_its_client_or_at_the_end(server, key, refused, monkeypatch):
     monkeypatch.setattr(event_stream, "_LONGEST_SECONDS", 0)
     for number in range(3):
         server.add_device(key, f"sensor-{number}")
@@ -55,14 +55,14 @@ def test_a_stream_begins_behind_the_last_event_of_its_client_or_at_the_end(serve
 
 
 def test_many_events_are_sent_in_parts(server, key, monkeypatch):
-    monkeypatch.setattr(event_stream, "_MOST_AT_ONCE", 2)
+    monkeypatch.setattr(event_stream, "_MAX_EVENTS", 2)
     for number in range(5):
         server.add_device(key, f"sensor-{number}")
     stream = event_stream.EventStream(server.services.log, key.split("_")[1], 0)
-    assert [stream.take().count(b"event: ") for _ in range(4)] == [2, 2, 1, 0]
+    assert [stream.next_events().count(b"event: ") for _ in range(4)] == [2, 2, 1, 0]
 
 
-def test_it_tells_of_each_entry_what_a_poll_does(server, key, device):
+def test_entries_of_a_stream_equal_those_of_a_poll(server, key, device):
     server.registration(key, device, "DELETE")
     stream = server.call(key, "GET", f"{EVENTS}?after=0", buffered=False).response
     events = next(stream).decode().split("\n\n")
@@ -71,16 +71,16 @@ def test_it_tells_of_each_entry_what_a_poll_does(server, key, device):
     assert data == [*message["registrations"], *message["de-registrations"]]
 
 
-def test_why_a_write_failed_is_told_to_its_issuer_alone(server, key, other, device):
+def test_only_the_issuer_gets_the_reason_of_a_failure(server, key, other, device):
     server.patch(key, device, answer="reject")
     server.submit(key, device, "w", "PUT", TEMPERATURE, value="30")
     (category,) = (category for _, category in server.responses(key).values())
     for reader, is_told in ((key, True), (other, False)):
         stream = event_stream.EventStream(server.services.log, reader.split("_")[1], 0)
-        assert (category.encode() in stream.begin()) == is_told
+        assert (category.encode() in stream.first_events()) == is_told
 
 
-def test_a_position_beyond_the_log_is_named_as_it_was_given(server, key, device, refused):
+def test_position_beyond_the_log_is_named_in_the_error(server, key, device, refused):
     for beyond in ("2", "999999", str(10**17)):
         told = refused(server.call(key, "GET", f"{EVENTS}?after={beyond}"), 400, "after")
         assert told.reason == "CURSOR_BEYOND_LOG"

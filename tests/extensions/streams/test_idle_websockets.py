@@ -1,4 +1,4 @@
-"""What a websocket costs: it looks now and then, and waits in between; behind the last message it does not look."""
+"""An idle websocket reads the log only at its checks, and not after the last message."""
 
 import asyncio
 from concurrent.futures import Future
@@ -10,24 +10,24 @@ from mirror_server.extensions.streams.websocket_serving import CONNECTION, serve
 from mirror_server.web.asgi import Backpressure, ResponseReader
 from mirror_server.web.bridge import LoopCallQueue
 
-MOST_TAKEN = 100
+MAX_READS = 100
 
 
 class Log:
     """A socket of a log to which entries are added, each one a message, until its channel is deleted."""
 
-    def __init__(self, *added, there=1, looks=0):
+    def __init__(self, *added, there=1, checks=0):
         self.there, self.read = there, 0
         self.added = list(added)
-        self.looks = looks
-        self.waiting, self.taken = [], []
+        self.checks = checks
+        self.waiting, self.positions = [], []
         self.is_deleted = False
 
-    def begin(self, wake):
+    def connect(self, wake):
         self.wake = wake
-        begun = Future()
-        begun.set_result(None)
-        return begun
+        connected = Future()
+        connected.set_result(None)
+        return connected
 
     def more(self):
         self.waiting.append(Future())
@@ -41,23 +41,23 @@ class Log:
             self.there += number
             self.waiting[-1].set_result(None)
 
-    def take(self, more):
+    def next_frame(self, more):
         if self.is_deleted and self.read == self.there:
             raise Closing(1001, "deleted")
-        self.taken.append(self.read)
-        assert len(self.taken) < MOST_TAKEN, "it reads without end"
+        self.positions.append(self.read)
+        assert len(self.positions) < MAX_READS, "it reads without end"
         if self.read == self.there:
             return None
         self.read += 1
         return Frame(b"%d" % self.read, self.read, is_last=self.read == self.there)
 
-    def look(self):
-        self.looks -= 1
-        if not self.looks:
-            raise Closing(1001, "looked at")
+    def check(self):
+        self.checks -= 1
+        if not self.checks:
+            raise Closing(1001, "checked")
 
-    def confirmed(self, seq):
-        """Nothing is kept of it."""
+    def confirm(self, seq):
+        """Ignore the confirmation."""
 
     def close(self):
         self.is_closed = True
@@ -82,8 +82,8 @@ class Client:
             self.log.grow()
 
 
-def serve_to_the_end(log, client, look_seconds):
-    """Serve a websocket until it is closed; return why."""
+def serve_until_closed(log, client, check_seconds):
+    """Serve a websocket until it is closed; return the reasons."""
     ended = []
 
     async def send(message):
@@ -94,7 +94,9 @@ def serve_to_the_end(log, client, look_seconds):
         calls, is_stopping = LoopCallQueue(asyncio.get_running_loop()), asyncio.Event()
         scope = {CONNECTION: client}
         async with asyncio.timeout(60):
-            await serve(scope, log, reader, send, look_seconds=look_seconds, is_stopping=is_stopping, calls=calls)
+            await serve(
+                scope, log, reader, send, check_seconds=check_seconds, is_stopping=is_stopping, loop_calls=calls
+            )
 
     asyncio.run(check())
     assert log.is_closed
@@ -102,19 +104,19 @@ def serve_to_the_end(log, client, look_seconds):
     return ended
 
 
-@pytest.mark.parametrize("looks", [1, 5])
-def test_idle_websocket_reads_once_for_each_look(looks):
-    log = Log(there=0, looks=looks)
-    assert serve_to_the_end(log, Client(log), look_seconds=0.01) == ["looked at"]
-    assert len(log.taken) == looks
+@pytest.mark.parametrize("checks", [1, 5])
+def test_idle_websocket_reads_once_per_check(checks):
+    log = Log(there=0, checks=checks)
+    assert serve_until_closed(log, Client(log), check_seconds=0.01) == ["checked"]
+    assert len(log.positions) == checks
 
 
 @pytest.mark.parametrize("added", [(), (1,), (1, 1, 1), (3,), (2, 1, 2)])
 @pytest.mark.parametrize("is_later", [False, True])
-def test_entries_that_come_while_a_message_is_sent_or_later_are_sent_and_nothing_more_is_read(added, is_later):
+def test_entries_added_during_or_after_a_send_are_sent_without_extra_reads(added, is_later):
     log = Log(*added)
     client = Client(log, is_later=is_later)
-    # A websocket whose channel is deleted does not wait for the next look either.
-    assert serve_to_the_end(log, client, look_seconds=600) == ["deleted"]
+    # A websocket whose channel is deleted does not wait for the next check either.
+    assert serve_until_closed(log, client, check_seconds=600) == ["deleted"]
     assert client.sent == list(range(1, 2 + sum(added)))
-    assert log.taken == list(range(log.there))
+    assert log.positions == list(range(log.there))

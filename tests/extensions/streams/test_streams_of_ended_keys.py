@@ -35,18 +35,18 @@ def test_a_websocket_or_stream_of_an_ended_key_is_sent_nothing_more(server, key,
     stream = event_stream.EventStream(services.log, app_id, 0, is_admitted)
     sockets = [services.part(Websockets).connect(app_id, is_admitted), reader]
     for socket in sockets:
-        socket.begin(lambda: None).result(60)
+        socket.connect(lambda: None).result(60)
     server.add_device(key, "sensor-1")
     is_ended.set()
     for socket in sockets:
         with pytest.raises(Closing, match="revoked"):
-            socket.take(None)
-    assert (stream.take(), stream.is_over) == (b"", True)
+            socket.next_frame(None)
+    assert (stream.next_events(), stream.is_over) == (b"", True)
 
 
-def test_a_stream_ends_where_the_log_of_a_revoked_key_is_gone(server, key, app_id):
+def test_stream_ends_if_the_log_of_a_revoked_key_was_deleted(server, key, app_id):
     server.add_device(key, "sensor-1")
     stream = event_stream.EventStream(server.services.log, app_id, server.services.log.last_seq(app_id))
     done(server.settings.database_url, "keys", "revoke", app_id)
     server.add_device(key, "sensor-2")
-    assert (stream.take(), stream.is_over) == (b"", True)
+    assert (stream.next_events(), stream.is_over) == (b"", True)

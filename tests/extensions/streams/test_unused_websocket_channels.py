@@ -18,7 +18,7 @@ def register(server, key):
 
 
 def state(server, key):
-    """What the channel is told to be; ``None`` where there is none."""
+    """Return the state of the channel; ``None`` if there is none."""
     answer = server.call(key, "GET", CHANNEL)
     assert answer.status_code in (200, 404)
     return answer.json["status"] if answer.status_code == 200 else None
@@ -30,7 +30,7 @@ def connect(server):
 
     def begin(key):
         socket = server.services.part(Websockets).connect(key.split("_")[1], lambda: True)
-        socket.begin(lambda: None).result(60)
+        socket.connect(lambda: None).result(60)
         return socket
 
     return begin
@@ -41,7 +41,7 @@ def close(server, socket):
     assert server.services.database.settle(60)
 
 
-def test_a_channel_that_no_websocket_was_opened_for_is_kept_for_a_day_after_its_last_registration(server, key, connect):
+def test_unused_channel_is_stored_for_a_day_after_its_last_registration(server, key, connect):
     assert register(server, key) == 201
     for _ in range(2):
         server.advance(key, DAY)
@@ -58,7 +58,7 @@ def test_a_channel_that_no_websocket_was_opened_for_is_kept_for_a_day_after_its_
     assert server.call(key, "DELETE", PULL).status_code == 204
     device = server.add_device(key, "late")
     assert register(server, key) == 201
-    assert device.encode() in connect(key).take(None).text
+    assert device.encode() in connect(key).next_frame(None).text
 
 
 def test_a_channel_with_a_websocket_stays_and_goes_a_day_after_the_last_one_ends(server, key, connect):
@@ -87,7 +87,7 @@ def test_a_websocket_that_a_restart_ended_counts_until_then(server, key, connect
     assert state(server, key) is None
 
 
-def test_what_became_due_while_the_server_was_down_is_removed_at_its_start(server, key, restart_later):
+def test_channels_that_expired_while_the_server_was_down_are_removed_at_its_start(server, key, restart_later):
     register(server, key)
     restart_later(DAY + 1)
     assert state(server, key) is None

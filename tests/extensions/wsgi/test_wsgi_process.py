@@ -15,7 +15,7 @@ def run_program(program: str, **variables: str) -> subprocess.CompletedProcess[s
     return run_python(*shlex.split(program), env=child_environment(**variables))
 
 
-def test_a_setting_that_cannot_be_used_is_told_in_a_line():
+def test_invalid_setting_is_reported_in_one_line():
     ended = run_program(
         "-c 'from mirror_server.extensions.wsgi.app import create; create()'", MIRROR_KEEP_LOG_SECONDS="soon"
     )
@@ -25,7 +25,7 @@ def test_a_setting_that_cannot_be_used_is_told_in_a_line():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="only where processes are forked")
-def test_a_process_that_is_forked_from_the_one_that_made_the_app_refuses_and_says_so(tmp_path):
+def test_process_forked_after_the_app_was_made_rejects_requests(tmp_path):
     program = """
 import logging, os, sys
 from mirror_server.extensions.wsgi.app import create
@@ -33,8 +33,8 @@ logging.basicConfig(level=logging.ERROR)
 app = create()
 child = os.fork()
 if not child:
-    answers = [app.test_client().get(path) for path in ("/healthz", "/v3/devices")]
-    print([(answer.status_code, "make the app after the fork" in answer.json["message"]) for answer in answers])
+    responses = [app.test_client().get(path) for path in ("/healthz", "/v3/devices")]
+    print([(one.status_code, "make the app after the fork" in one.json["message"]) for one in responses])
     sys.exit(0)
 os.waitpid(child, 0)
 print(app.test_client().get("/readyz").status_code)

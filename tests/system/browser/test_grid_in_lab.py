@@ -173,11 +173,11 @@ def test_a_grid_and_a_field_of_names_in_a_notebook(notebook: Notebook) -> None:
 def busy(lab: Lab, browser: Browser) -> Iterator[Notebook]:
     # With subshells a kernel works on the messages of several widgets at once, in no order.
     setting = "/lab/api/settings/@jupyterlab/apputils-extension:kernels-settings"
-    lab.ask("PUT", setting, json={"raw": '{"commsOverSubshells": "disabled"}'})
+    lab.request("PUT", setting, json={"raw": '{"commsOverSubshells": "disabled"}'})
     opened = Notebook(lab, browser, SELECTING, own_page=True)
     yield opened
     opened.close()
-    lab.ask("PUT", setting, json={"raw": "{}"})
+    lab.request("PUT", setting, json={"raw": "{}"})
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 from process_lab import ADDRESS, MIRROR, JupyterProcess, Lab
-from process_server import answers, child_environment, wait_until
+from process_server import child_environment, responds, wait_until
 from resource_paths import LEVEL
 
 from mirror_sdk import MirrorClient, Simulator
@@ -28,7 +28,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """``mirror lab`` with a widget beside the notebook."""
     running = Lab(tmp_path_factory.mktemp("lab"), "--widget=watcher")
     try:
-        assert running.ask("GET", "/api/status").status_code == 200
+        assert running.request("GET", "/api/status").status_code == 200
         yield running
     finally:
         running.close()
@@ -119,8 +119,8 @@ def test_neither_the_page_nor_its_key_is_given_to_who_is_not_signed_in_to_jupyte
 def test_the_key_is_in_no_log(lab: Lab) -> None:
     key = key_of(lab)
     bearer = {"Authorization": f"Bearer {key}"}
-    assert lab.ask("GET", "/mirror/v3/devices", headers=bearer).status_code == 200
-    assert lab.ask("GET", "/mirror/v3/nothing", headers=bearer).status_code == 404
+    assert lab.request("GET", "/mirror/v3/devices", headers=bearer).status_code == 200
+    assert lab.request("GET", "/mirror/v3/nothing", headers=bearer).status_code == 404
     # To Jupyter it is a token, and a wrong one.
     refused = httpx.get(f"{lab.find(ADDRESS)[1]}/api/contents", headers=bearer, trust_env=False, timeout=30)
     assert refused.status_code == 403
@@ -147,10 +147,10 @@ def test_without_a_mirror_the_tile_starts_one_that_ends_with_jupyter(page: Page,
         expect(shown.get_by_text("Live:")).to_be_visible()
         assert shown.url == f"{address}mirror/"
         mirror = jupyter.find(re.compile(r"export API_HOST=(\S+)"))[1]
-        assert answers(mirror)
+        assert responds(mirror)
     finally:
         jupyter.close()
-    wait_until(lambda: not answers(mirror), "the server to stop")
+    wait_until(lambda: not responds(mirror), "the server to stop")
     assert not KEY.search(jupyter.output)
 
 
@@ -163,7 +163,7 @@ def are_beside(panels: Locator) -> bool:
 
 def key_of(lab: Lab) -> str:
     """The key the lab's tile has."""
-    listed = lab.ask("GET", "/server-proxy/servers-info").json()["server_processes"]
+    listed = lab.request("GET", "/server-proxy/servers-info").json()["server_processes"]
     (entry,) = [server["launcher_entry"] for server in listed if server["name"] == "mirror"]
     return entry["path_info"].partition("#key=")[2]
 

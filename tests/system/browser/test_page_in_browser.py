@@ -79,7 +79,7 @@ class Visit:
     @property
     def answer(self) -> Locator:
         """What came of the newest request of the opened resource."""
-        return self.page.get_by_role("log", name="Answers").locator("li").first
+        return self.page.get_by_role("log", name="Responses").locator("li").first
 
     @property
     def finding(self) -> Locator:
@@ -116,7 +116,7 @@ def test_a_write_is_seen_as_it_happens(visit: Visit, light: str) -> None:
     expect(of_fleet).to_contain_text("1 pending")
     application.patch_device(light, online=True)
     expect(row).to_contain_text("success, never reported")
-    expect(why).to_have_text("The device took 55 % and has never reported a value here. A read confirms it.")
+    expect(why).to_have_text("The device accepted 55 % and has never reported a value here. A read confirms it.")
     expect(of_fleet).to_contain_text("1 never reported")
     expect(page.locator("#tail tr").first).to_contain_text("async-responses")
     expect(waiting).to_have_count(0)
@@ -126,12 +126,12 @@ def test_a_write_is_seen_as_it_happens(visit: Visit, light: str) -> None:
     expect(of_fleet).to_contain_text("agree")
     application.write(light, LEVEL, "56", "dim-again")
     expect(row).to_contain_text("success, unconfirmed")
-    expect(why).to_have_text("The device took 56 %; the last report, 55 %, is older. A read confirms it.")
+    expect(why).to_have_text("The device accepted 56 %; the last report, 55 %, is older. A read confirms it.")
     application.http.put(f"/sim/v1/devices/{light}/resources{LEVEL}", json={"value": "20"})
     application.read(light, LEVEL, "look-again")
     expect(row).to_contain_text("success, but differs")
     expect(of_fleet).to_contain_text("1 differ")
-    expect(why).to_contain_text("The device took 56 % and has reported 20 % since")
+    expect(why).to_contain_text("The device accepted 56 % and has reported 20 % since")
     assert visit.wrong == []
     assert visit.hosts == {f"127.0.0.1:{visit.server.port}"}
 
@@ -193,7 +193,7 @@ def test_numbers_without_a_distance_are_not_drawn(visit: Visit) -> None:
         application.http.put(f"/sim/v1/devices/{device_id}/resources{LEVEL}", json={"value": value})
         visit.press("Read")
         expect(visit.answer).to_contain_text(f"Read: {value} %, ")
-    expect(page.locator("figcaption")).to_have_text("2 values that this key was told of, or read")
+    expect(page.locator("figcaption")).to_have_text("2 values that this key received or read")
     assert "NaN" not in page.locator("figure svg").inner_html()
     assert visit.wrong == []
 
@@ -202,7 +202,7 @@ def test_a_server_that_fails_at_the_beginning_is_asked_again(visit: Visit) -> No
     page = visit.page
     page.route("**/v3/devices?*", lambda route: route.fulfill(status=503))
     page.goto(f"{visit.server.url}/#key={visit.server.key()}")
-    expect(page.get_by_role("status").first).to_contain_text("answers 503")
+    expect(page.get_by_role("status").first).to_contain_text("responded with 503")
     assert page.evaluate("sessionStorage.length") == 1
     page.unroute("**/v3/devices?*")
     expect(page.get_by_role("button", name="a-light")).to_be_visible()
@@ -227,14 +227,14 @@ def test_a_refusal_that_is_still_arriving_as_its_key_is_forgotten_is_not_told(vi
     """As where two requests are refused, and the page forgets the key with the first."""
     visit.page.goto(visit.server.url)
     ended = visit.page.evaluate("""async () => {
-        const { ask, useKey } = await import("/page/interface.js");
+        const { callApi, useKey } = await import("/page/interface.js");
         window.fetch = async (_, { signal }) => {
             const body = () => new Promise((_, end) => signal.addEventListener("abort", () => end(signal.reason)));
             return { ok: false, status: 401, json: body, text: body };
         };
-        const asked = ask("GET", "/v3/devices").catch((error) => error.name);
+        const ended = callApi("GET", "/v3/devices").catch((error) => error.name);
         await new Promise((resolve) => setTimeout(resolve));
-        useKey(""); return await asked;
+        useKey(""); return await ended;
     }""")
     assert ended == "AbortError"
 
@@ -246,7 +246,7 @@ def test_a_key_is_kept_over_a_reload_until_it_is_forgotten_and_one_that_is_refus
     page.reload()
     expect(page.locator("#device")).to_have_text("There is no device with the id nobody.")
     expect(page.get_by_role("button", name="a-light")).to_be_visible()
-    page.get_by_role("button", name="Forget the key").click()
+    page.get_by_role("button", name="Sign out").click()
     page.reload()
     page.get_by_label("Access key").fill(f"ak_0123456789abcdef_{'x' * 43}")
     page.get_by_role("button", name="Show").click()
@@ -266,7 +266,15 @@ TOO_WIDE = """() => [...document.querySelectorAll("header, section")].flatMap((c
         return each.getBoundingClientRect().right > edge + 0.5 || (isCut && each.clientWidth > 0);
     }).map((each) => `${each.tagName} ${each.textContent.slice(0, 40)}`);
 })"""
-ACTIONS = {"Device", "Last contact", "Drift", "a-light", "To the devices", "Device · Reboot", "Light Control · Dimmer"}
+ACTIONS = {
+    "Device",
+    "Last contact",
+    "Drift",
+    "a-light",
+    "Back to the devices",
+    "Device · Reboot",
+    "Light Control · Dimmer",
+}
 ACTIONS |= {"Read", "Subscribe", "New value: a whole number from 0 to 100, in %", "Write"}
 
 
@@ -281,7 +289,7 @@ def test_nothing_is_cut_on_a_phone_or_at_any_width_and_all_of_it_can_be_read(vis
     page.get_by_role("button", name="a-light").tap()
     expect(page.locator("#resources .value").first).to_be_in_viewport()
     expect(page.get_by_role("heading", name="Resources")).to_be_focused()
-    visit.press("To the devices")
+    visit.press("Back to the devices")
     expect(page.get_by_role("heading", name="Devices")).to_be_in_viewport()
     visit.open("a-light", "Light Control · Dimmer")
     expect(page.locator("#stream")).to_contain_text("Live")
@@ -298,7 +306,7 @@ def test_nothing_is_cut_on_a_phone_or_at_any_width_and_all_of_it_can_be_read(vis
     expect(page.locator("#devices time").first).to_have_text(re.compile(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d"))
     for name in ("Read", "Subscribe", "Write"):
         expect(page.get_by_role("button", name=name, exact=True)).to_be_enabled()
-    page.get_by_label("Name has").focus()
+    page.get_by_label("Name contains").focus()
     reached = set()
     for _ in range(30):
         page.keyboard.press("Tab")
@@ -326,7 +334,7 @@ def test_a_device_is_read_written_and_executed_and_answers_on_the_page(visit: Vi
     typed = page.get_by_label("New value: a whole number from 0 to 100, in %")
     typed.fill("140")
     typed.press("Enter")
-    expect(visit.finding).to_have_text("It takes a whole number from 0 to 100; give a number in this range.")
+    expect(visit.finding).to_have_text("Expected a whole number from 0 to 100; write a number in this range.")
     expect(typed).to_have_value("140")
     expect(visit.answer).to_contain_text("Read")
     typed.fill("71")
@@ -335,7 +343,7 @@ def test_a_device_is_read_written_and_executed_and_answers_on_the_page(visit: Vi
     expect(visit.answer).to_contain_text("Write of 71 %: done, ")
     assert application.simulated_values(light)[LEVEL] == "71"
     typed.fill("71")
-    expect(visit.finding).to_contain_text("It is so already")
+    expect(visit.finding).to_contain_text("This is already the current value")
 
     application.patch_device(light, answer="reject")
     typed.fill("72")
@@ -401,7 +409,7 @@ def test_a_key_that_may_only_read_is_told_what_it_lacks_and_not_why_others_faile
     other.patch_device(light, answer="normal")
     visit.sign_in(visit.server.key(Scope.READ))
     visit.open("a-light", "Light Control · Dimmer")
-    why = "The write of 31 % failed: why is told only to the application that placed it."
+    why = "The write of 31 % failed: only the application that requested it gets the reason."
     expect(visit.page.locator(f'#resources [data-key="{LEVEL} why"]')).to_have_text(why)
     expect(visit.page.get_by_role("button", name="Read", exact=True)).to_be_enabled()
     for name in ("Write", "Subscribe"):
@@ -450,7 +458,7 @@ def test_devices_are_sorted_and_filtered_and_times_tell_their_zone(visit: Visit)
     application.http.delete(f"/sim/v1/devices/{device_id}/registration").raise_for_status()
     page = visit.page
     visit.sign_in(visit.server.key())
-    page.get_by_label("Name has").fill("c-")
+    page.get_by_label("Name contains").fill("c-")
     names = page.locator("#devices .name")
     expect(names).to_have_text(["c-8", "c-9", "c-10"])
     visit.press("Device ▲")
@@ -470,7 +478,7 @@ def test_devices_are_sorted_and_filtered_and_times_tell_their_zone(visit: Visit)
 def test_devices_are_found_with_the_keyboard_and_the_focus_stays_where_they_are_shown_anew(visit: Visit) -> None:
     visit.sign_in(visit.server.key())
     page, device = visit.page, visit.page.get_by_role("button", name="a-light")
-    page.get_by_label("Name has").press_sequentially("A-Li")
+    page.get_by_label("Name contains").press_sequentially("A-Li")
     expect(page.locator("#devices tr")).to_have_count(1)
     for _ in ("type", "state", "table", "name", "contact", "drift", "the device"):
         page.keyboard.press("Tab")
@@ -484,12 +492,12 @@ def test_devices_are_found_with_the_keyboard_and_the_focus_stays_where_they_are_
 
 def test_of_a_fleet_too_large_to_be_listed_the_service_finds_devices(visit: Visit, light: str) -> None:
     script = visit.server.client(visit.server.key()).http.get("/page/fleet.js").text
-    small = re.sub(r"(DEVICES_AT_ONCE|MOST_DEVICES) = [0-9_]+", r"\1 = 2", script)
+    small = re.sub(r"(MAX_DEVICES_PER_REQUEST|MAX_DEVICES) = [0-9_]+", r"\1 = 2", script)
     visit.page.route("**/page/fleet.js", lambda route: route.fulfill(body=small, content_type="text/javascript"))
     visit.page.goto(f"{visit.server.url}/#key={visit.server.key()}")
     expect(visit.page.locator("#devices tr")).to_have_count(2)
     expect(visit.page.get_by_text("the first 2 are listed")).to_be_visible()
-    visit.page.get_by_label("Name has").fill("a-l")
+    visit.page.get_by_label("Name contains").fill("a-l")
     expect(visit.page.locator("#devices tr")).to_have_count(1)
     expect(visit.page.locator(f"#devices [title='{light}']")).to_have_text("a-light")
 
@@ -505,7 +513,7 @@ def test_a_server_that_stops_is_told_and_found_again(browser: Browser, start_ser
     expect(visit.page.get_by_text("Live:")).to_be_visible()
     assert server.stop() == 0
     server.child.close()
-    expect(visit.page.locator("#stream")).to_contain_text("The server does not answer")
+    expect(visit.page.locator("#stream")).to_contain_text("The server does not respond")
     server.start()
     expect(visit.page.get_by_text("Live:")).to_be_visible()
     server.client(key).http.put(f"/v2/subscriptions/{device}{LEVEL}").raise_for_status()
@@ -535,9 +543,9 @@ def as_tlv(values: Mapping[int, Any], path: str) -> bytes:
 def test_values_are_shown_as_text_as_bytes_or_by_instance(visit: Visit) -> None:
     visit.page.goto(visit.server.url)
     script = """async (texts) => {
-        const { shownValue } = await import("./page/show.js");
+        const { formatValue } = await import("./page/show.js");
         await import("./page/objects.js").then((objects) => objects.loadObjects());
-        return texts.map(([payload, path, type]) => shownValue(payload, path, "mV", type).textContent);
+        return texts.map(([payload, path, type]) => formatValue(payload, path, "mV", type).textContent);
     }"""
     values = {path: as_tlv(value, path) for path, value in INSTANCES.items()}
     cut = values["/3/0/7"][:-1]
@@ -560,7 +568,7 @@ def test_names_that_look_alike_are_told_apart_as_in_notebooks(visit: Visit) -> N
     names = {"0198f00d0001": "Küche", "0198f00d0002": "küche", "0198f00d0003": "Ku\u0308che", "a": "straße"}
     names |= {"0198f00d0004": "Kü\u200bche", "0198f00d0005": "Hall", "b": "STRASSE"}
     visit.page.goto(visit.server.url)
-    script = "devices => import('./page/show.js').then(m => Object.fromEntries(m.shownNames(devices)))"
+    script = "devices => import('./page/show.js').then(m => Object.fromEntries(m.displayNames(devices)))"
     devices = [{"id": device_id, "endpoint_name": name} for device_id, name in names.items()]
     assert visit.page.evaluate(script, devices) == display_names(names)
 

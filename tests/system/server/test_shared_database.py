@@ -18,7 +18,7 @@ from histories import tail
 from mirror_server.config import ListenAddress
 from mirror_server.core.commands import CommandRequest
 from mirror_server.devices.link import Registration
-from mirror_server.extensions.compat.held_requests import HeldRequests
+from mirror_server.extensions.compat.delayed_requests import DelayedRequests
 from mirror_server.extensions.history.store.history import StoredHistoryRow
 from mirror_server.extensions.postgresql.forwarding import Call
 from mirror_server.extensions.simulator.control import SimulatorControl
@@ -245,7 +245,7 @@ def test_forwarded_request_is_handled_after_leader_reconnects(open_services, dev
     scopes = tuple(scope.value for scope in Scope)
     body = base64.b64encode(b'{"value":"7"}').decode()
     call = Call(second.database.process_id, app_id, scopes, "PUT", path, "", headers, "127.0.0.1", body)
-    _, future = second.coordinator.forwarder.ask(call)
+    _, future = second.coordinator.forwarder.forward(call)
     assert second.database.settle(60)
     may_reconnect.set()
     assert future.result(60).status == 204
@@ -381,7 +381,7 @@ def responses(services: Services, app_id: str) -> list[Any]:
 def submit_with_generated_id(services: Services, app_id: str, device_id: str) -> Deferred:
     """Submit a read with a generated async-id."""
     submission = CommandSubmission(app_id, device_id, CommandRequest("GET", PATH), uuid4().hex)
-    handling = services.part(HeldRequests).hold(submission)
+    handling = services.part(DelayedRequests).delay(submission)
     assert handling.check is not None
     assert handling.respond is not None
     stored = services.commands.submit(replace(submission, checks=(handling.check,)))
@@ -391,7 +391,7 @@ def submit_with_generated_id(services: Services, app_id: str, device_id: str) ->
 
 
 def test_command_is_delayed_until_its_generated_id_is_sent(open_services, device, monkeypatch):
-    monkeypatch.setattr("mirror_server.extensions.compat.held_requests._LONGEST_SECONDS", 600)
+    monkeypatch.setattr("mirror_server.extensions.compat.delayed_requests._LONGEST_SECONDS", 600)
     leader, app_id, device_id = device
     other = open_services()
     response = submit_with_generated_id(other, app_id, device_id)

@@ -2,7 +2,7 @@
 
 import threading
 
-from test_websocket_takes_a_place import APPLICATION, REPLACED, closing, connect, register
+from test_websocket_replacement import APPLICATION, REPLACED, closing, connect, register
 from waits import PATIENCE_SECONDS
 
 from mirror_server.extensions.streams.websockets import Websockets
@@ -25,7 +25,7 @@ def test_websocket_replaced_from_another_process_while_opening_is_closed(open_se
         assert is_stored.wait(PATIENCE_SECONDS)
         new, replaced = connect(second)
         replaced.result(PATIENCE_SECONDS)
-        first.part(Websockets).look_again(APPLICATION)
+        first.part(Websockets).refresh(APPLICATION)
     finally:
         may_open.set()
     opened.result(PATIENCE_SECONDS)

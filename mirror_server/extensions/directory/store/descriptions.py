@@ -51,14 +51,14 @@ def of_devices(session: Session, device_ids: Sequence[str]) -> dict[str, Descrip
     """Return the descriptions of those of these devices that have one."""
     rows: list[Row] = []
     attributes: dict[str, dict[str, str]] = {}
-    for some in batches(device_ids):
-        marks = ", ".join("?" * len(some))
+    for batch in batches(device_ids):
+        marks = ", ".join("?" * len(batch))
         rows += session.rows_of(
             f"SELECT device_id, name, description, updated_at FROM device_descriptions WHERE device_id IN ({marks})",
-            some,
+            batch,
         )
         for device_id, name, value in session.rows_of(
-            f"SELECT device_id, name, value FROM device_attributes WHERE device_id IN ({marks}) ORDER BY name", some
+            f"SELECT device_id, name, value FROM device_attributes WHERE device_id IN ({marks}) ORDER BY name", batch
         ):
             attributes.setdefault(device_id, {})[name] = value
     return {

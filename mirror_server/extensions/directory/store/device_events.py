@@ -1,7 +1,7 @@
 """Device events: registrations, their updates and ends, stored for a limited time. Source: wire.md 9.
 
-The history, if it is on, has rows of these events too. It is not used here for two reasons: its rows move to compressed
-segments and files, where none can be found by id, and it has another retention time, by default none.
+The history, if it is on, has rows of these events too. It is not used here for two reasons. Its rows move to compressed
+segments and files, in which events cannot be found by id. And it has another retention time, and is off by default.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-// One device: its resources, and what can be done with the one that is opened.
+// One device: its resources, and the panel of the opened resource, with its operations.
 
 import { fleet, nameOf, typeAndState } from "./fleet.js";
-import { ask, Refused } from "./interface.js";
+import { callApi, RequestError } from "./interface.js";
 import { declaredFor, isNumber, labelOf, unitOf } from "./objects.js";
-import { place, requestInWords, requestsOf } from "./requests.js";
+import { submit, requestInWords, requestsOf } from "./requests.js";
 import { findingOf, isReportedSince, markOf, whyOf } from "./resource.js";
-import { block, element, instant, show, shownValue, visible } from "./show.js";
+import { block, element, instant, show, formatValue, visible } from "./show.js";
 import { expected, readTyped } from "./typed.js";
 import { followDevice, noteValue, Plot, readHistory, valuesOf } from "./values.js";
 
@@ -15,41 +15,43 @@ const WORDS = {
   acknowledged: "failure, acknowledged",
 };
 const WHY = {
-  failure: (wanted, last, { desired }) => ["The write of ", wanted, ` failed: ${whyOf(desired.category)}.`],
-  acknowledged: (wanted, last, { desired }) => [
-    "The write of ", wanted, ` failed: ${whyOf(desired.category)}. ${visible(desired.acknowledged_by)} acknowledged it `,
+  failure: (desiredValue, last, { desired }) => ["The write of ", desiredValue, ` failed: ${whyOf(desired.category)}.`],
+  acknowledged: (desiredValue, last, { desired }) => [
+    "The write of ", desiredValue, ` failed: ${whyOf(desired.category)}. ${visible(desired.acknowledged_by)} acknowledged it `,
     instant(desired.acknowledged_at), ".",
   ],
-  drift: (wanted, last) => ["The device took ", wanted, " and has reported ", last, " since: it was changed at the device, or not kept."],
-  unconfirmed: (wanted, last, { reported, desired }) => {
+  drift: (desiredValue, last) => [
+    "The device accepted ", desiredValue, " and has reported ", last, " since: the value was changed at the device, or not stored.",
+  ],
+  unconfirmed: (desiredValue, last, { reported, desired }) => {
     const older = isReportedSince(reported, desired) === null ? "may be older" : "is older";
-    return ["The device took ", wanted, "; the last report, ", last, `, ${older}. A read confirms it.`];
+    return ["The device accepted ", desiredValue, "; the last report, ", last, `, ${older}. A read confirms it.`];
   },
-  unreported: (wanted, last, { resource_path: path }) => [
-    "The device took ", wanted, ` and has never reported a value here.${mayBe("R", path) ? " A read confirms it." : ""}`,
+  unreported: (desiredValue, last, { resource_path: path }) => [
+    "The device accepted ", desiredValue, ` and has never reported a value here.${mayBe("R", path) ? " A read confirms it." : ""}`,
   ],
 };
 const SUBSCRIBED = {
-  active: "This key is subscribed: it is told of each change.",
+  active: "This key is subscribed: it gets each change.",
   asked: "The subscription waits for the device to accept it.",
-  refused: "The device refused the subscription.",
-  other: "Another application is subscribed: the mirror has each change, but this key is told of none.",
+  refused: "The device rejected the subscription.",
+  other: "Another application is subscribed: the mirror has each change, but this key is not notified.",
 };
 const CARRIERS = { coap: "CoAP", coaps: "CoAP with DTLS" };
-const LOOK_AGAIN_MILLISECONDS = 1000;
+const REREAD_MILLISECONDS = 1000;
 const at = (id) => document.getElementById(id);
 const mayBe = (operation, path) => declaredFor(path)?.access.includes(operation) ?? true;
 const chosenDevice = () => fleet.devices.get(fleet.chosen);
 
-// What is opened: its path, its row, the parts of it, and what is known of the subscription.
+// The opened resource: its path, its row with its controls, and the state of the subscription.
 let panel = null;
 let scopes = new Set();
-let [tell, placed] = [() => {}, () => {}];
+let [report, submitted] = [() => {}, () => {}];
 
-// What the key may be used for, who is told of what went wrong, and who of a request that was placed.
-export function useDevice(held, told) {
-  scopes = new Set(held);
-  ({ tell, placed } = told);
+// Set the scopes of the key, and the callbacks for errors and for submitted requests.
+export function useDevice(keyScopes, callbacks) {
+  scopes = new Set(keyScopes);
+  ({ report, submitted } = callbacks);
 }
 
 export function choose(deviceId, missing = null) {
@@ -107,7 +109,7 @@ function fillDevice(...content) {
   at("device").replaceChildren(...content);
 }
 
-const shownPart = (part, path, unit) => shownValue(part.value, path, unit, part.content_type);
+const formatPart = (part, path, unit) => formatValue(part.value, path, unit, part.content_type);
 
 function resourceRow(resource, unit) {
   const { reported, desired, resource_path: path, subscribed } = resource;
@@ -119,22 +121,22 @@ function resourceRow(resource, unit) {
     "tr",
     { className: panel?.path === path ? "chosen" : "" },
     element("td", {}, name, block("sub", path, subscribed ? " · subscribed" : "")),
-    element("td", {}, block("value", shownPart(reported, path, unit)), block("sub", instant(reported.reported_at))),
+    element("td", {}, block("value", formatPart(reported, path, unit)), block("sub", instant(reported.reported_at))),
     element(
-      "td", {}, block("value", shownPart(desired, path, unit)), block(mark, WORDS[mark]), block("sub", instant(desired.desired_at)),
+      "td", {}, block("value", formatPart(desired, path, unit)), block(mark, WORDS[mark]), block("sub", instant(desired.desired_at)),
     ),
   );
   row.dataset.key = path;
   return row;
 }
 
-// Why a write did not become what it should, in a row of its own.
+// The reason why a write did not lead to the desired value, in a row of its own.
 function whyRow(resource, unit) {
   const { desired, reported, resource_path: path } = resource;
   const mark = markOf(resource);
   if (!(mark in WHY)) return [];
-  const [wanted, last] = [shownPart(desired, path, unit), shownPart(reported, path, unit)];
-  const words = element("td", { colSpan: 3, className: mark }, ...WHY[mark](wanted, last, resource));
+  const [desiredValue, last] = [formatPart(desired, path, unit), formatPart(reported, path, unit)];
+  const words = element("td", { colSpan: 3, className: mark }, ...WHY[mark](desiredValue, last, resource));
   const row = element("tr", { className: panel?.path === path ? "why chosen" : "why" }, words);
   row.dataset.key = `${path} why`;
   return [row];
@@ -146,8 +148,8 @@ export function toggle(path) {
   panel = panel?.path === path ? null : makePanel(path);
   showDevice();
   if (!panel) return;
-  lookAtSubscription();
-  if (isNumber(declaredFor(path)) || !declaredFor(path)) readHistory().then(showDevice).catch(tell);
+  readSubscription();
+  if (isNumber(declaredFor(path)) || !declaredFor(path)) readHistory().then(showDevice).catch(report);
 }
 
 function makePanel(path) {
@@ -155,7 +157,7 @@ function makePanel(path) {
   row.dataset.key = `${path} panel`;
   const parts = Object.fromEntries([...row.querySelectorAll("[data-part]")].map((part) => [part.dataset.part, part]));
   const plot = new Plot(parts.plot, parts.caption);
-  const opened = { path, row, parts, plot, subscription: null, wasSubscribed: null, lookedAt: 0, trouble: "", isTried: false };
+  const opened = { path, row, parts, plot, subscription: null, wasSubscribed: null, readAt: 0, problem: "", isTried: false };
   prepareField(opened);
   parts.read.addEventListener("click", () => send(opened, "GET"));
   parts.subscribe.addEventListener("click", () => changeSubscription(opened));
@@ -173,7 +175,7 @@ function makePanel(path) {
   return opened;
 }
 
-// What is typed into: a choice where there are two values, else a text.
+// Prepare the field for a new value: a choice for a boolean, else a text field.
 function prepareField({ path, parts }) {
   const declared = declaredFor(path);
   const may = (operation) => mayBe(operation, path);
@@ -203,13 +205,13 @@ function refreshPanel() {
   refreshSubscription(resource);
   parts.acknowledge.hidden = markOf(resource) !== "failure";
   const declared = declaredFor(path);
-  const takes = declared && declared.type !== "string" ? `: ${expected(declared)}` : "";
-  parts.field.textContent = `New value${takes}${unit && `, in ${unit}`}`;
+  const expectation = declared && declared.type !== "string" ? `: ${expected(declared)}` : "";
+  parts.field.textContent = `New value${expectation}${unit && `, in ${unit}`}`;
   const finding = findingNow(resource);
   parts.finding.textContent = finding?.words ?? "";
-  parts.finding.className = finding?.decision === "refuse" ? "failure" : "quiet";
+  parts.finding.className = finding?.decision === "reject" ? "failure" : "quiet";
   parts.send.textContent = finding?.decision === "offline" ? "Write all the same" : "Write";
-  show(parts.answers, requestsOf(fleet.chosen, path).slice(0, 5).map(requestInWords));
+  show(parts.responses, requestsOf(fleet.chosen, path).slice(0, 5).map(requestInWords));
   parts.read.disabled = !scopes.has("read");
   for (const control of [parts.typed, parts.send, parts.execute, parts.acknowledge]) control.disabled = !scopes.has("write");
   parts.subscribe.disabled = !scopes.has("subscribe");
@@ -223,10 +225,10 @@ function openedResource() {
 function lackingInWords({ write, execute, read, subscribe }) {
   const needs = [["read", !read.hidden], ["write", !write.hidden || !execute.hidden], ["subscribe", !subscribe.hidden]];
   const lacking = needs.filter(([scope, isNeeded]) => isNeeded && !scopes.has(scope)).map(([scope]) => scope);
-  return lacking.length ? `This key lacks the scope ${lacking.join(" and ")}, so that it may not do all of this.` : "";
+  return lacking.length ? `This key lacks the scope ${lacking.join(" and ")}, so some of these actions are disabled.` : "";
 }
 
-// Asking the device
+// Requests to the device
 
 function findingNow(resource) {
   const { parts, path } = panel;
@@ -238,7 +240,7 @@ function write(opened) {
   opened.isTried = true;
   const finding = findingNow(openedResource());
   refreshPanel();
-  if (finding.decision === "refuse" || finding.decision === "skip") return;
+  if (finding.decision === "reject" || finding.decision === "skip") return;
   send(opened, "PUT", readTyped(opened.parts.typed.value, opened.path));
   opened.parts.typed.value = "";
   opened.isTried = false;
@@ -247,17 +249,17 @@ function write(opened) {
 
 async function send({ path }, method, value = {}) {
   const unit = visible(unitOf(path, fleet.object.resources));
-  const request = place(method, chosenDevice(), path, { ...value, unit });
+  const request = submit(method, chosenDevice(), path, { ...value, unit });
   refreshPanel();
-  await request.then(placed, tell);
+  await request.then(submitted, report);
   refreshPanel();
 }
 
-// Acknowledges the failed write that is shown: one that failed since is refused.
+// Acknowledge the displayed failed write. The server rejects this if another write has failed since.
 async function acknowledge({ path }) {
   const { revision } = openedResource().desired;
   const route = `v3/devices/${encodeURIComponent(fleet.chosen)}/echo/acknowledgements`;
-  await ask("POST", route, { body: { resource_path: path, revision } }).then(placed, tell);
+  await callApi("POST", route, { body: { resource_path: path, revision } }).then(submitted, report);
 }
 
 // Subscriptions
@@ -266,46 +268,46 @@ function subscriptionPath({ path }) {
   return `v2/subscriptions/${encodeURIComponent(fleet.chosen)}${path}`;
 }
 
-async function lookAtSubscription() {
+async function readSubscription() {
   const opened = panel;
   const { subscribed } = openedResource() ?? {};
-  Object.assign(opened, { wasSubscribed: subscribed, lookedAt: performance.now() });
+  Object.assign(opened, { wasSubscribed: subscribed, readAt: performance.now() });
   if (!scopes.has("subscribe")) return;
-  // Where nobody is subscribed and this page has not asked, there is nothing to look for.
+  // If no one is subscribed and this page requested nothing, there is no subscription to read.
   if (!subscribed && !["asked", "refused"].includes(opened.subscription)) {
     opened.subscription = null;
     return;
   }
   try {
-    opened.subscription = (await ask("GET", subscriptionPath(opened))).headers.get("Mirror-Subscription");
+    opened.subscription = (await callApi("GET", subscriptionPath(opened))).headers.get("Mirror-Subscription");
   } catch (error) {
-    if (!(error instanceof Refused) || error.code !== 404) return tell(error);
+    if (!(error instanceof RequestError) || error.code !== 404) return report(error);
     opened.subscription = subscribed ? "other" : null;
   }
   refreshPanel();
 }
 
 function refreshSubscription({ subscribed }) {
-  const { parts, subscription, trouble } = panel;
+  const { parts, subscription, problem } = panel;
   const isOwn = ["active", "asked", "refused"].includes(subscription);
   parts.subscribe.textContent = isOwn ? "Unsubscribe" : "Subscribe";
-  parts.subscription.textContent = trouble || (SUBSCRIBED[subscription] ?? "");
-  // That a device refused changes nothing of the resource.
-  const isOverdue = subscription === "asked" && performance.now() - panel.lookedAt > LOOK_AGAIN_MILLISECONDS;
-  if (subscribed !== panel.wasSubscribed || isOverdue) lookAtSubscription();
+  parts.subscription.textContent = problem || (SUBSCRIBED[subscription] ?? "");
+  // A rejection by the device does not change the resource, so the state is read again.
+  const isOverdue = subscription === "asked" && performance.now() - panel.readAt > REREAD_MILLISECONDS;
+  if (subscribed !== panel.wasSubscribed || isOverdue) readSubscription();
 }
 
 async function changeSubscription(opened) {
   const isOwn = ["active", "asked", "refused"].includes(opened.subscription);
   opened.parts.subscribe.disabled = true;
-  opened.trouble = "";
+  opened.problem = "";
   try {
-    await ask(isOwn ? "DELETE" : "PUT", subscriptionPath(opened));
+    await callApi(isOwn ? "DELETE" : "PUT", subscriptionPath(opened));
     opened.subscription = isOwn ? null : "asked";
-    if (panel === opened && !isOwn) await lookAtSubscription();
+    if (panel === opened && !isOwn) await readSubscription();
   } catch (error) {
-    if (!(error instanceof Refused) || error.code === 401) tell(error);
-    else opened.trouble = error.message;
+    if (!(error instanceof RequestError) || error.code === 401) report(error);
+    else opened.problem = error.message;
   }
   refreshPanel();
 }

@@ -1,12 +1,12 @@
-// The fleet: what the directory and the mirror tell of each device, found, filtered and sorted here.
+// The fleet: reads the devices of the directory and the mirror, and filters and sorts them here.
 
-import { ask, get, readLines, Refused } from "./interface.js";
+import { callApi, get, readLines, RequestError } from "./interface.js";
 import { markOf } from "./resource.js";
-import { block, element, instant, show, shownNames, visible } from "./show.js";
+import { block, element, instant, show, displayNames, visible } from "./show.js";
 
 const ROWS = 50;
-const DEVICES_AT_ONCE = 1000;
-const MOST_DEVICES = 20_000;
+const MAX_DEVICES_PER_REQUEST = 1000;
+const MAX_DEVICES = 20_000;
 const NDJSON = "application/x-ndjson";
 const MARKS = [
   ["failure", "failed"], ["drift", "differ"], ["pending", "pending"], ["unconfirmed", "unconfirmed"],
@@ -17,16 +17,16 @@ const byName = new Intl.Collator(undefined, { numeric: true });
 const at = (id) => document.getElementById(id);
 
 export const fleet = {};
-forgetFleet();
+clearFleet();
 
-export function forgetFleet() {
+export function clearFleet() {
   Object.assign(fleet, {
-    devices: new Map(), marks: new Map(), names: new Map(), total: 0, revision: null, isPart: false,
+    devices: new Map(), marks: new Map(), names: new Map(), total: 0, revision: null, isPartial: false,
     object: null, connection: null, chosen: null, missing: null, visible: new Set(), page: 0, sort: "name", isDescending: false,
   });
 }
 
-// What a device is called; of one that is not listed what is known of it.
+// The name of a device; the endpoint name or the id of one that is not listed.
 export function nameOf(deviceId, endpointName = deviceId) {
   return fleet.names.get(deviceId) ?? visible(endpointName);
 }
@@ -38,76 +38,76 @@ export async function readDirectory() {
   let page = null;
   do {
     const after = page ? { after: page.data.at(-1).id } : {};
-    page = await get("v3/devices", { limit: DEVICES_AT_ONCE, include: "total_count", ...askedFilters(), ...after });
+    page = await get("v3/devices", { limit: MAX_DEVICES_PER_REQUEST, include: "total_count", ...serverFilters(), ...after });
     for (const device of page.data) found.set(device.id, device);
-  } while (page.has_more && found.size < MOST_DEVICES);
-  // What is chosen stays known where a filter leaves it out.
+  } while (page.has_more && found.size < MAX_DEVICES);
+  // The chosen device stays, even if a filter excludes it.
   const chosen = fleet.devices.get(fleet.chosen);
   if (chosen && !found.has(chosen.id)) found.set(chosen.id, chosen);
-  Object.assign(fleet, { devices: found, total: page.total_count, isPart: fleet.isPart || page.has_more });
+  Object.assign(fleet, { devices: found, total: page.total_count, isPartial: fleet.isPartial || page.has_more });
   nameDevices();
 }
 
-// Those devices anew, as the directory and the mirror have them.
+// Read these devices again from the directory and the mirror.
 export async function readDevices(deviceIds) {
   const query = { id__in: deviceIds.join(",") };
-  const page = await get("v3/devices", { ...query, limit: DEVICES_AT_ONCE });
+  const page = await get("v3/devices", { ...query, limit: MAX_DEVICES_PER_REQUEST });
   const isNew = page.data.some(({ id, endpoint_name }) => fleet.devices.get(id)?.endpoint_name !== endpoint_name);
-  // What does not come was erased.
+  // A device that is missing in the response was erased.
   for (const id of deviceIds) fleet.devices.delete(id);
   for (const device of page.data) fleet.devices.set(device.id, device);
   if (isNew) nameDevices();
   await readObjects(query);
 }
 
-// What has changed of all devices since this was asked last.
+// Read the changes of all devices since the last call.
 export async function readChanges() {
   const { revision } = fleet;
   const since = revision === null ? {} : { changed_after: revision };
-  const last = fleet.isPart ? { id__lte: [...fleet.devices.keys()].sort().at(-1) } : {};
+  const last = fleet.isPartial ? { id__lte: [...fleet.devices.keys()].sort().at(-1) } : {};
   fleet.revision = null;
   try {
-    fleet.revision = await readObjects({ ...since, ...askedFilters(), ...last });
+    fleet.revision = await readObjects({ ...since, ...serverFilters(), ...last });
   } catch (error) {
-    // A mirror that was begun anew never was there: all of it is asked for next.
-    const isBeyond = revision !== null && error instanceof Refused && error.code === 400;
+    // A reset mirror never had this revision: the next call reads everything.
+    const isBeyond = revision !== null && error instanceof RequestError && error.code === 400;
     if (!isBeyond) throw error;
   }
 }
 
 async function readObjects(query) {
-  const answer = await ask("GET", "v3/device-echo", { query, accept: NDJSON });
+  const response = await callApi("GET", "v3/device-echo", { query, accept: NDJSON });
   let revision = null;
-  for await (const line of readLines(answer)) {
+  for await (const line of readLines(response)) {
     if (line.object === "snapshot-end") revision = line.revision;
-    if (line.object === "device-echo") took(line);
+    if (line.object === "device-echo") noteObject(line);
   }
-  // An answer without its end was cut off, as by a server that stops.
+  // A response without its end was cut off, for example by a server that stops.
   if (revision === null) throw new TypeError("the snapshot has no end");
   return revision;
 }
 
-// How the chosen device is connected.
+// Read the connection of the chosen device.
 export async function readConnection() {
   const { chosen } = fleet;
   const connection = await get(`v3/devices/${encodeURIComponent(chosen)}/connection`);
   if (chosen === fleet.chosen) fleet.connection = connection;
 }
 
-function took(object) {
+function noteObject(object) {
   const counts = {};
   for (const resource of object.resources) {
     const mark = markOf(resource);
     counts[mark] = (counts[mark] ?? 0) + 1;
   }
   fleet.marks.set(object.device_id, counts);
-  // Two answers may come in another order than they were made in.
+  // Two responses may arrive out of order.
   const isNewest = !fleet.object || fleet.object.created_at <= object.created_at;
   if (object.device_id === fleet.chosen && isNewest) fleet.object = object;
 }
 
 function nameDevices() {
-  fleet.names = shownNames([...fleet.devices.values()]);
+  fleet.names = displayNames([...fleet.devices.values()]);
   const types = [...new Set([...fleet.devices.values()].map((device) => device.endpoint_type))].sort(byName.compare);
   const chosen = at("type").value;
   const options = ["", ...new Set([...types, chosen].filter(Boolean))].map((type) => {
@@ -119,9 +119,9 @@ function nameDevices() {
   at("type").value = chosen;
 }
 
-// Of a fleet that is too large to be here as a whole the service looks for what is wanted.
-function askedFilters() {
-  if (!fleet.isPart) return {};
+// If the fleet is too large to be read completely, the service applies the filters.
+function serverFilters() {
+  if (!fleet.isPartial) return {};
   const { name, type, state } = filters();
   return {
     ...(name && { endpoint_name__gte: name, endpoint_name__lte: `${name}\u{10ffff}` }),
@@ -146,8 +146,8 @@ export function showFleet() {
   at("shown").textContent = rows.length ? `${first + 1} to ${first + rows.length} of ${found.length}` : noneInWords();
   at("previous").disabled = first === 0;
   at("next").disabled = first + ROWS >= found.length;
-  at("part").hidden = !fleet.isPart;
-  at("part").textContent = `Of ${fleet.total} devices the first ${MOST_DEVICES} are listed;`
+  at("part").hidden = !fleet.isPartial;
+  at("part").textContent = `Of ${fleet.total} devices the first ${MAX_DEVICES} are listed;`
     + " the beginning of a name, a type or a state finds others.";
   for (const head of document.querySelectorAll("#devices-table th")) {
     const { sort } = head.querySelector("button").dataset;
@@ -157,7 +157,7 @@ export function showFleet() {
 }
 
 function noneInWords() {
-  return fleet.devices.size ? "No device is like that." : "No device. Devices show up here when they register.";
+  return fleet.devices.size ? "No device matches the filters." : "No device. Devices appear here when they register.";
 }
 
 function filtered() {
@@ -170,25 +170,25 @@ function filtered() {
 }
 
 function sorted(devices) {
-  const ways = {
+  const comparators = {
     name: (one, other) => byName.compare(nameOf(one.id), nameOf(other.id)),
     contact: (one, other) => Date.parse(one.last_contact_at) - Date.parse(other.last_contact_at),
     drift: (one, other) => driftOf(one) - driftOf(other),
   };
   const sign = fleet.isDescending ? -1 : 1;
-  return devices.sort((one, other) => sign * ways[fleet.sort](one, other) || ways.name(one, other));
+  return devices.sort((one, other) => sign * comparators[fleet.sort](one, other) || comparators.name(one, other));
 }
 
-// What differs for good counts before what may still come right.
+// Values that differ for good count before values that may still agree.
 function driftOf(device) {
   const { failure = 0, drift = 0, pending = 0, unconfirmed = 0, unreported = 0 } = fleet.marks.get(device.id) ?? {};
   return (failure + drift) * 1e6 + pending * 1e3 + unconfirmed + unreported * 1e-3;
 }
 
-export function sortBy(way) {
-  // Of times and of drift people look for the greatest first.
-  fleet.isDescending = fleet.sort === way ? !fleet.isDescending : way !== "name";
-  Object.assign(fleet, { sort: way, page: 0 });
+export function sortBy(column) {
+  // By time and by drift, the greatest comes first.
+  fleet.isDescending = fleet.sort === column ? !fleet.isDescending : column !== "name";
+  Object.assign(fleet, { sort: column, page: 0 });
   showFleet();
 }
 
@@ -209,13 +209,13 @@ function deviceRow(device) {
 }
 
 export function typeAndState({ endpoint_type: type, state, queue_mode: sleeps }) {
-  const shown = element("span", { className: state === "registered" ? "" : "pending" }, state);
-  return [type ? `${visible(type)} · ` : "", shown, sleeps ? " · sleeps" : ""];
+  const stateWord = element("span", { className: state === "registered" ? "" : "pending" }, state);
+  return [type ? `${visible(type)} · ` : "", stateWord, sleeps ? " · sleeps" : ""];
 }
 
 function marksInWords(counts) {
   if (!counts) return [element("span", { className: "quiet" }, "…")];
-  const shown = MARKS.filter(([mark]) => counts[mark]).map(([mark, word]) => block(mark, `${counts[mark]} ${word}`));
-  if (shown.length === 0 && counts.success) return [element("span", { className: "success" }, "agree")];
-  return shown;
+  const words = MARKS.filter(([mark]) => counts[mark]).map(([mark, word]) => block(mark, `${counts[mark]} ${word}`));
+  if (words.length === 0 && counts.success) return [element("span", { className: "success" }, "agree")];
+  return words;
 }

@@ -1,6 +1,6 @@
-// What is asked of the interface, with the visitor's access key.
+// Requests to the interface with the visitor's access key.
 
-export class Refused extends Error {
+export class RequestError extends Error {
   constructor(code, message) {
     super(message);
     this.code = code;
@@ -9,41 +9,41 @@ export class Refused extends Error {
 
 export const session = { key: "", ending: new AbortController() };
 
-// Ends all that is under way with the key there was, and goes on with another one or none.
+// Abort all requests of the previous key, and use another key or none.
 export function useKey(key) {
   session.ending.abort();
   Object.assign(session, { key, ending: new AbortController() });
 }
 
-export async function ask(method, path, { query = {}, body, accept } = {}) {
+export async function callApi(method, path, { query = {}, body, accept } = {}) {
   const headers = { Authorization: `Bearer ${session.key}` };
   if (accept) headers.Accept = accept;
   if (body !== undefined) headers["Content-Type"] = "application/json";
-  const asked = new URLSearchParams(query).toString();
+  const search = new URLSearchParams(query).toString();
   const options = { method, headers, signal: session.ending.signal, cache: "no-cache" };
   if (body !== undefined) options.body = JSON.stringify(body);
-  const answer = await fetch(asked ? `${path}?${asked}` : path, options);
-  if (!answer.ok) throw new Refused(answer.status, await reasonOf(answer));
-  return answer;
+  const response = await fetch(search ? `${path}?${search}` : path, options);
+  if (!response.ok) throw new RequestError(response.status, await reasonOf(response));
+  return response;
 }
 
 export async function get(path, query) {
-  return (await ask("GET", path, { query })).json();
+  return (await callApi("GET", path, { query })).json();
 }
 
-export async function reasonOf(answer) {
-  // Where the key is forgotten meanwhile this ends with that, and there is nothing to tell.
-  const text = await answer.text();
+export async function reasonOf(response) {
+  // If the visitor signs out meanwhile, this is aborted too, and no error is displayed.
+  const text = await response.text();
   try {
     return JSON.parse(text).message;
   } catch {
-    return `The server, or what stands before it, answers ${answer.status}.`;
+    return `The server, or a proxy before it, responded with ${response.status}.`;
   }
 }
 
-// Yields the objects of an answer that has one a line, as they arrive.
-export async function* readLines(answer) {
-  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+// Yield the objects of a response with one object per line, as they arrive.
+export async function* readLines(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let unread = "";
   while (true) {
     const { done, value } = await reader.read();

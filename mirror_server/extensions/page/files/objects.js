@@ -1,15 +1,15 @@
-// What objects declare of their resources, as the server has it, and values read by it.
+// The declarations of objects, as the server has them, and values parsed by them.
 
-import { ask } from "./interface.js";
+import { callApi } from "./interface.js";
 
 const NUMBERS = ["integer", "unsigned", "float"];
 let table = { objects: {}, units_resource: null, in_those_units: [] };
 
 export async function loadObjects() {
-  table = await (await ask("GET", "page/objects.json")).json();
+  table = await (await callApi("GET", "page/objects.json")).json();
 }
 
-// What is declared for a resource or one of its instances; null where nothing is.
+// The declaration of a resource or of one of its instances; null if there is none.
 export function declaredFor(path) {
   const [, objectId, , resourceId] = path.split("/");
   const object = table.objects[objectId];
@@ -24,7 +24,7 @@ export function labelOf(path) {
 
 export const isNumber = (declared) => NUMBERS.includes(declared?.type);
 
-// The unit of a resource: what its device names for the object instance, else what is declared.
+// The unit of a resource: the one that the device reports for the object instance, else the declared one.
 export function unitOf(path, resources) {
   const declared = declaredFor(path);
   const [, objectId, instanceId, resourceId] = path.split("/");
@@ -38,7 +38,7 @@ export function unitOf(path, resources) {
 
 export const bytesOf = (base64) => Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
 
-// The text in a payload; null where it is none that can be shown.
+// The text in a payload; null if it is not a displayable text.
 export function textOf(base64) {
   if (base64 === undefined) return null;
   try {
@@ -53,7 +53,7 @@ export function base64Of(bytes) {
   return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
 }
 
-// The number in a payload; null where it is none.
+// The number in a payload; null if it is not a number.
 export function numberOf(base64, path) {
   const declared = declaredFor(path);
   if (declared && !isNumber(declared)) return null;
@@ -61,7 +61,7 @@ export function numberOf(base64, path) {
   return text !== null && /^[+-]?\d+(\.\d+)?([eE][+-]?\d{1,3})?$/.test(text) && Number.isFinite(Number(text)) ? Number(text) : null;
 }
 
-// Whether two payloads of a resource mean the same: 55 and 55.0 do where a number is declared.
+// Whether two payloads of a resource have the same value: 55 and 55.0 are equal if a number is declared.
 export function isSameValue(one, other, path) {
   if (one === other) return true;
   const numbers = isNumber(declaredFor(path)) ? [numberOf(one, path), numberOf(other, path)] : [null, null];

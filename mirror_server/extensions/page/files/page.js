@@ -1,24 +1,24 @@
-// The page for people: reads the interface with the visitor's access key, shows what it says, and asks devices.
+// The web page: reads the interface with the visitor's access key, displays the result, and sends requests to devices.
 
 import { choose, showDevice, toggle, useDevice } from "./device.js";
-import { fleet, forgetFleet, nameOf, readChanges, readConnection, readDevices, readDirectory, showFleet, sortBy } from "./fleet.js";
-import { get, Refused, session, useKey } from "./interface.js";
+import { fleet, clearFleet, nameOf, readChanges, readConnection, readDevices, readDirectory, showFleet, sortBy } from "./fleet.js";
+import { get, RequestError, session, useKey } from "./interface.js";
 import { labelOf, loadObjects, unitOf } from "./objects.js";
-import { answered, answersAreGone, forgetRequests } from "./requests.js";
+import { noteResponse, noteLostResponses, clearRequests } from "./requests.js";
 import { whyOf } from "./resource.js";
 import { readEvents } from "./stream.js";
-import { block, element, instant, show, showTimesIn, shownValue, visible, zoneInWords } from "./show.js";
+import { block, element, instant, show, showTimesIn, formatValue, visible, zoneInWords } from "./show.js";
 import { noteEntry } from "./values.js";
 
 const WAITING_ROWS = 50;
 const TAIL_ROWS = 200;
 const GATHER_MILLISECONDS = 300;
 const CHANGES_MILLISECONDS = 15_000;
-const AGAIN_MILLISECONDS = 2000;
+const RETRY_MILLISECONDS = 2000;
 const DIRECTORY_EACH = 4;
-// What takes long because the fleet is large is not done all the time.
-const REST = 10;
-const DEVICES_AT_ONCE = 100;
+// The factor of the pause after a read that took long because the fleet is large.
+const PAUSE_FACTOR = 10;
+const MAX_DEVICES_PER_REQUEST = 100;
 const KEY = "mirror-access-key";
 const OPERATIONS = { GET: "read", PUT: "write", POST: "execute" };
 const NARROW = matchMedia("(max-width: 60rem)");
@@ -32,25 +32,25 @@ function signIn(key) {
   useKey(key);
   at("status").textContent = "Reading the devices …";
   at("status").className = "";
-  begin();
+  keepStarting();
 }
 
-function begin() {
+function keepStarting() {
   const { signal } = session.ending;
   start().catch((error) => {
-    tell(error);
-    const passes = error instanceof TypeError || error.code >= 500 || error.code === 429;
-    if (!passes) return;
-    // For a reload meanwhile.
+    report(error);
+    const isTemporary = error instanceof TypeError || error.code >= 500 || error.code === 429;
+    if (!isTemporary) return;
+    // The key is stored for a reload in the meantime.
     sessionStorage.setItem(KEY, session.key);
-    setTimeout(() => signal.aborted || begin(), AGAIN_MILLISECONDS);
+    setTimeout(() => signal.aborted || keepStarting(), RETRY_MILLISECONDS);
   });
 }
 
 async function start() {
   const { signal } = session.ending;
   const [access] = await Promise.all([get("v3/api-keys/me"), loadObjects(), readDirectory()]);
-  useDevice(access.scopes, { tell, placed });
+  useDevice(access.scopes, { report, submitted });
   sessionStorage.setItem(KEY, session.key);
   showSignedIn(true);
   at("status").textContent = "";
@@ -65,10 +65,10 @@ async function start() {
 function signOut() {
   useKey("");
   sessionStorage.removeItem(KEY);
-  forgetFleet();
-  forgetRequests();
+  clearFleet();
+  clearRequests();
   Object.assign(dirty, nothing());
-  unshown.length = 0;
+  pendingEvents.length = 0;
   for (const id of ["devices", "waiting", "tail"]) at(id).replaceChildren();
   choose(null);
   showSignedIn(false);
@@ -80,49 +80,49 @@ function showSignedIn(isSignedIn) {
   at("key").value = "";
 }
 
-function tell(error) {
+function report(error) {
   if (error.name === "AbortError") return;
-  const isRefused = error instanceof Refused;
-  if (!isRefused && !(error instanceof TypeError)) throw error;
-  if (isRefused && error.code === 401) signOut();
+  const isRejected = error instanceof RequestError;
+  if (!isRejected && !(error instanceof TypeError)) throw error;
+  if (isRejected && error.code === 401) signOut();
   at("status").className = "failure";
-  at("status").textContent = isRefused ? error.message : "The server does not answer; trying again.";
+  at("status").textContent = isRejected ? error.message : "The server does not respond; trying again.";
 }
 
-// Choosing a device: its id stands in the address, which can be kept and handed on.
+// Choosing a device: its id is in the address, so that the address can be stored and shared.
 
-// Beside the devices it is in view; below them, on a phone, it is brought there.
-let isToBeSeen = false;
+// On a narrow screen the resources are below the devices, and the page scrolls there.
+let mustScroll = false;
 
-function take(deviceId) {
+function chooseDevice(deviceId) {
   choose(deviceId);
   history.replaceState(null, "", `#${new URLSearchParams({ device: deviceId })}`);
   dirty.devices.add(deviceId);
   showFleet();
   gatherNow();
-  isToBeSeen = NARROW.matches;
-  if (isToBeSeen) at("resources-title").focus();
+  mustScroll = NARROW.matches;
+  if (mustScroll) at("resources-title").focus();
 }
 
 function chooseFromAddress() {
   const deviceId = new URLSearchParams(location.hash.slice(1)).get("device");
   if (!deviceId || !session.key || deviceId === fleet.chosen) return;
-  if (fleet.devices.has(deviceId)) take(deviceId);
-  else findDevice(deviceId).catch(tell);
+  if (fleet.devices.has(deviceId)) chooseDevice(deviceId);
+  else findDevice(deviceId).catch(report);
 }
 
 async function findDevice(deviceId) {
   await readDevices([deviceId]);
-  if (fleet.devices.has(deviceId)) take(deviceId);
+  if (fleet.devices.has(deviceId)) chooseDevice(deviceId);
   else choose(null, deviceId);
 }
 
-// What events name is read again, gathered, so that a thousand events a second are no thousand requests.
+// Reading devices named by events: gathered, so that a thousand events per second do not cause a thousand requests.
 
 const nothing = () => ({ devices: new Set(), changes: false, directory: false, waiting: false });
 const dirty = nothing();
 let gathering = null;
-let restUntil = 0;
+let pausedUntil = 0;
 
 function gatherSoon(milliseconds = GATHER_MILLISECONDS) {
   gathering ??= setTimeout(gatherAll, milliseconds);
@@ -139,16 +139,16 @@ async function gatherAll() {
     if (session.key) await gather();
     if (session.key) at("status").textContent = "";
   } catch (error) {
-    tell(error);
+    report(error);
   } finally {
     gathering = null;
-    if (session.key && wantedDevices().length) gatherSoon();
+    if (session.key && devicesToRead().length) gatherSoon();
   }
 }
 
-// Of what events name only what can be seen is read at once, and what is new.
-function wantedDevices() {
-  const isNew = (id) => !fleet.isPart && !fleet.devices.has(id);
+// Of the devices that events name, only visible and new ones are read at once.
+function devicesToRead() {
+  const isNew = (id) => !fleet.isPartial && !fleet.devices.has(id);
   return [...dirty.devices].filter((id) => fleet.visible.has(id) || id === fleet.chosen || isNew(id));
 }
 
@@ -161,30 +161,30 @@ async function gather() {
     dirty.directory = false;
     await readDirectory();
   }
-  const wanted = wantedDevices().slice(0, DEVICES_AT_ONCE);
-  for (const id of wanted) dirty.devices.delete(id);
-  if (wanted.length) await readDevices(wanted);
-  if (wanted.includes(fleet.chosen) && fleet.devices.has(fleet.chosen)) await readConnection();
+  const deviceIds = devicesToRead().slice(0, MAX_DEVICES_PER_REQUEST);
+  for (const id of deviceIds) dirty.devices.delete(id);
+  if (deviceIds.length) await readDevices(deviceIds);
+  if (deviceIds.includes(fleet.chosen) && fleet.devices.has(fleet.chosen)) await readConnection();
   if (fleet.chosen && !fleet.devices.has(fleet.chosen)) choose(null, fleet.chosen);
   showAll();
-  if (!dirty.changes || performance.now() < restUntil) return;
+  if (!dirty.changes || performance.now() < pausedUntil) return;
   dirty.changes = false;
   dirty.devices.clear();
   const began = performance.now();
   await readChanges();
-  restUntil = performance.now() + REST * (performance.now() - began);
+  pausedUntil = performance.now() + PAUSE_FACTOR * (performance.now() - began);
   showAll();
 }
 
 function showAll() {
   showFleet();
   showDevice();
-  if (!isToBeSeen || !fleet.object) return;
-  isToBeSeen = false;
+  if (!mustScroll || !fleet.object) return;
+  mustScroll = false;
   at("resources-card").scrollIntoView({ block: "start" });
 }
 
-// What other applications write is told by no event of this key, so it is looked for now and then.
+// Writes of other applications cause no event for this key, so everything is read again from time to time.
 function keepRefreshing(signal) {
   let count = 0;
   const refresh = () => {
@@ -206,17 +206,17 @@ function keepRefreshing(signal) {
 async function readWaiting() {
   try {
     const page = await get("v2/device-requests", { limit: WAITING_ROWS });
-    const none = page.data.length ? "" : "None of this key's requests waits.";
-    at("waiting-note").textContent = page.has_more ? `The oldest ${WAITING_ROWS} of the requests that wait.` : none;
+    const none = page.data.length ? "" : "This key has no waiting requests.";
+    at("waiting-note").textContent = page.has_more ? `The oldest ${WAITING_ROWS} of the waiting requests.` : none;
     at("waiting-table").hidden = !page.data.length;
     show(at("waiting"), page.data.map(waitingRow));
   } catch (error) {
-    if (!(error instanceof Refused) || error.code !== 403) throw error;
+    if (!(error instanceof RequestError) || error.code !== 403) throw error;
     at("waiting-note").textContent = error.message;
   }
 }
 
-function placed() {
+function submitted() {
   dirty.waiting = true;
   if (fleet.chosen) dirty.devices.add(fleet.chosen);
   gatherSoon();
@@ -242,50 +242,50 @@ function waitingRow(request) {
 
 // Events
 
-const unshown = [];
+const pendingEvents = [];
 
 async function follow(signal) {
-  const told = (text, className = "") => {
+  const setText = (text, className = "") => {
     at("stream").className = className;
     at("stream").textContent = text;
   };
   const opened = () => {
-    told("Live: what happens from now on is shown here.");
+    setText("Live: new events appear here.");
     at("status").textContent = "";
     dirty.changes = dirty.directory = dirty.waiting = true;
     gatherSoon();
   };
-  const closed = (seconds) => told(`The server does not answer; trying again in ${seconds} s.`, "failure");
+  const closed = (seconds) => setText(`The server does not respond; trying again in ${seconds} s.`, "failure");
   try {
-    for await (const event of readEvents("v2/notification/events", { key: session.key, signal, opened, closed })) took(event);
+    for await (const event of readEvents("v2/notification/events", { key: session.key, signal, opened, closed })) noteEvent(event);
   } catch (error) {
     if (signal.aborted) return;
-    told(error.message, "failure");
-    tell(error);
+    setText(error.message, "failure");
+    report(error);
   }
 }
 
-function took(event) {
+function noteEvent(event) {
   const data = JSON.parse(event.data);
-  // A gap names no device, nor does an answer that an older version logged: it may be the one that is looked at.
-  const touched = data.ep ?? fleet.chosen;
-  if (touched) dirty.devices.add(touched);
-  if (event.name === "async-responses") answered(data);
+  // A gap names no device, nor does a response in the log of an older version: it may concern the chosen device.
+  const deviceId = data.ep ?? fleet.chosen;
+  if (deviceId) dirty.devices.add(deviceId);
+  if (event.name === "async-responses") noteResponse(data);
   if (event.name === "gap") {
-    answersAreGone();
+    noteLostResponses();
     dirty.directory = true;
   }
   dirty.waiting ||= event.name === "async-responses" || event.name === "gap";
   noteEntry(event.name, data);
   gatherSoon();
-  if (unshown.push([event, data]) === 1) requestAnimationFrame(showEvents);
-  if (unshown.length > TAIL_ROWS) unshown.shift();
+  if (pendingEvents.push([event, data]) === 1) requestAnimationFrame(showEvents);
+  if (pendingEvents.length > TAIL_ROWS) pendingEvents.shift();
 }
 
-// Rows are made once a frame, and only of what stays in the list.
+// Rows are made once per frame, and only for events that stay in the list.
 function showEvents() {
   const tail = at("tail");
-  tail.prepend(...unshown.splice(0).reverse().map(([event, data]) => eventRow(event, data)));
+  tail.prepend(...pendingEvents.splice(0).reverse().map(([event, data]) => eventRow(event, data)));
   while (tail.rows.length > TAIL_ROWS) tail.lastElementChild.remove();
 }
 
@@ -293,28 +293,28 @@ function eventRow(event, data) {
   return element(
     "tr",
     { className: event.name === "gap" ? "failure" : "" },
-    // Of what does not tell its time it stays open: the clock here need not be the service's.
+    // An event without a time gets none: the clock of this browser can differ from that of the service.
     element("td", {}, instant(data.timestamp), block("sub", `no. ${event.id}`)),
     element("td", {}, data.ep ? nameOf(data.ep, data["original-ep"]) : "", block("sub", event.name)),
-    element("td", {}, ...what(event.name, data)),
+    element("td", {}, ...details(event.name, data)),
   );
 }
 
-function what(name, data) {
+function details(name, data) {
   const { path } = data;
-  const place = path ? [labelOf(path), block("sub", path)] : [];
+  const resource = path ? [labelOf(path), block("sub", path)] : [];
   const unit = path && visible(unitOf(path, data.ep === fleet.chosen ? (fleet.object?.resources ?? []) : []));
-  const value = () => block("value", shownValue(data.payload, path, unit, data.ct));
-  if (name === "notifications") return [value(), ...place];
+  const value = () => block("value", formatValue(data.payload, path, unit, data.ct));
+  if (name === "notifications") return [value(), ...resource];
   if (name === "async-responses") {
     const outcome = data.error ? block("failure", `${whyOf(data.error)} (${data.status})`) : block("", `done (${data.status})`);
-    return [outcome, ...(data.payload ? [value()] : []), ...place];
+    return [outcome, ...(data.payload ? [value()] : []), ...resource];
   }
-  if (name === "gap") return [`${data.first} to ${data.last} are gone`];
+  if (name === "gap") return [`${data.first} to ${data.last} are missing`];
   return [];
 }
 
-// Beginning
+// Start
 
 function showZone() {
   at("zone").textContent = `Times are in ${zoneInWords()}.`;
@@ -327,7 +327,7 @@ at("sign-in").addEventListener("submit", (event) => {
 at("sign-out").addEventListener("click", () => {
   signOut();
   at("status").className = "";
-  at("status").textContent = "The key is forgotten.";
+  at("status").textContent = "Signed out.";
   at("key").focus();
 });
 at("utc").addEventListener("change", ({ target }) => {
@@ -339,15 +339,15 @@ at("find").addEventListener("submit", (event) => event.preventDefault());
 at("find").addEventListener("input", () => {
   fleet.page = 0;
   showFleet();
-  if (!fleet.isPart) return;
-  // Of what is listed then nothing may be known yet.
+  if (!fleet.isPartial) return;
+  // The devices that are listed then may not have been read yet.
   fleet.revision = null;
   dirty.directory = dirty.changes = true;
   gatherSoon();
 });
 at("devices-table").addEventListener("click", ({ target }) => {
   const { device, sort } = target.closest("button")?.dataset ?? {};
-  if (device) take(device);
+  if (device) chooseDevice(device);
   if (sort) sortBy(sort);
 });
 at("resources").addEventListener("click", ({ target }) => {
@@ -366,15 +366,15 @@ at("to-devices").addEventListener("click", () => {
 });
 addEventListener("hashchange", chooseFromAddress);
 showZone();
-// Who lives by UTC need not choose it.
+// In the zone UTC the choice is superfluous.
 if (zoneInWords() === "UTC") at("utc").parentElement.remove();
 
-// A browser never sends what stands behind the #, and the key is taken out of the address at once.
+// A browser never sends the part after the #. The key is removed from the address at once.
 const address = new URLSearchParams(location.hash.slice(1));
-const given = address.get("key");
-if (given) {
+const keyInAddress = address.get("key");
+if (keyInAddress) {
   address.delete("key");
   history.replaceState(null, "", `${location.pathname}${location.search}${address.size ? `#${address}` : ""}`);
 }
-const key = given ?? sessionStorage.getItem(KEY);
+const key = keyInAddress ?? sessionStorage.getItem(KEY);
 if (key) signIn(key);

@@ -1,9 +1,9 @@
-// What the two values of a resource mean together, and what is to be said of a write before it is sent.
+// The meaning of a resource's two values together, and the check of a write before it is sent.
 
 import { isSameValue } from "./objects.js";
 
 const STATUSES = ["pending", "success", "failure"];
-// After these nobody knows whether the device acted.
+// After these failures it is unknown whether the device acted.
 const UNCERTAIN = ["DEVICE_REMOVED_REGISTRATION", "NOT_CONNECTED", "TIMEOUT"];
 const WHY = {
   REQUEST_EXPIRED: "not delivered in time: the device was not connected, or did not respond to an earlier request",
@@ -19,9 +19,9 @@ const WHY = {
   TIMEOUT: "the device did not respond in time; a read shows whether it acted",
 };
 
-// none, pending, success, failure, drift (success, but something else was reported since), unconfirmed (what was
-// reported is older than the success), unreported (success, and nothing was ever reported) or acknowledged (a failure
-// that someone acknowledged, and that does not count).
+// The state of a resource: none, pending, success, failure, drift (success, but another value was reported since),
+// unconfirmed (the last report is older than the success), unreported (success, but nothing was ever reported), or
+// acknowledged (a failure that someone acknowledged, which does not count).
 export function markOf({ desired, reported, resource_path }) {
   if (desired.status === undefined) return "none";
   if (desired.acknowledged_at !== undefined) return "acknowledged";
@@ -31,45 +31,45 @@ export function markOf({ desired, reported, resource_path }) {
   return isReportedSince(reported, desired) ? "drift" : "unconfirmed";
 }
 
-// The numbers of the mirror's changes tell what came first, without them the times; null where these are the same.
+// By the revisions of the mirror, or by the times if there are no revisions; null if the times are equal.
 export function isReportedSince(reported, desired) {
-  const isTold = reported.revision !== undefined && desired.revision !== undefined && reported.revision !== desired.revision;
-  if (isTold) return reported.revision > desired.revision;
+  const hasRevisions = reported.revision !== undefined && desired.revision !== undefined && reported.revision !== desired.revision;
+  if (hasRevisions) return reported.revision > desired.revision;
   return reported.reported_at === desired.desired_at ? null : Date.parse(reported.reported_at) > Date.parse(desired.desired_at);
 }
 
-// A category of failure in words; an unknown one says itself.
+// A category of failure in words; an unknown one is returned as it is.
 export function whyOf(category) {
-  if (category === undefined) return "why is told only to the application that placed it";
+  if (category === undefined) return "only the application that requested it gets the reason";
   return category in WHY ? `${category}, ${WHY[category]}` : category;
 }
 
-// What is done about a write (write, skip, offline, refuse), and why, as a plan of the client decides it.
+// The decision about a write (write, skip, offline, reject) and its reason, like a plan of the client.
 export function findingOf(typed, resource, device) {
-  if (typed.problem) return { decision: "refuse", words: typed.problem };
+  if (typed.problem) return { decision: "reject", words: typed.problem };
   const { desired, resource_path: path } = resource;
   const isPending = desired.status === 0;
   const current = currentOf(resource);
   if (isPending && isSameValue(desired.value, typed.payload, path)) {
-    return { decision: "skip", words: "A write of this value is under way already." };
+    return { decision: "skip", words: "A write of this value is already in progress." };
   }
   if (!isPending && current !== undefined && !isUncertain(resource) && isSameValue(current, typed.payload, path)) {
-    return { decision: "skip", words: "It is so already; there is nothing to write." };
+    return { decision: "skip", words: "This is already the current value." };
   }
   if (device.state !== "registered") {
     return { decision: "offline", words: "The device is not registered: a write waits for it, and may expire." };
   }
-  if (isPending) return { decision: "write", words: "Another write is under way before this one." };
-  return { decision: "write", words: device.queue_mode ? "The device sleeps and takes it at its next contact." : "" };
+  if (isPending) return { decision: "write", words: "Another write is in progress before this one." };
+  return { decision: "write", words: device.queue_mode ? "The device sleeps and gets it at its next contact." : "" };
 }
 
-// The last reported value, or one that was written with success since.
+// The last reported value, or one that was successfully written since.
 function currentOf({ reported, desired }) {
   if (desired.status !== 1) return reported.value;
   return reported.value !== undefined && isReportedSince(reported, desired) ? reported.value : desired.value;
 }
 
-// Whether a write may have changed it since it was reported, though it failed.
+// Whether a failed write may have changed the value since the last report.
 function isUncertain({ reported, desired }) {
   if (desired.status !== 2) return false;
   if (desired.category !== undefined && !UNCERTAIN.includes(desired.category)) return false;

@@ -13,37 +13,37 @@ export function element(name, properties, ...children) {
 
 export const block = (className, ...children) => element("div", { className }, ...children);
 
-// Shows these elements, each with a key in its data: what is there already and looks the same stays as it is, with its
-// focus and what was typed into it, for lists are shown anew at any moment.
+// Display these elements, each with a key in its data. An existing equal element stays, with its focus and typed text,
+// because lists are updated at any moment.
 export function show(parent, children) {
   const focused = parent.contains(document.activeElement) ? document.activeElement : null;
-  const looks = focused && looksOf(focused);
-  const before = new Map([...parent.children].map((child) => [child.dataset.key, child]));
-  const wanted = children.map((child) => {
-    const old = before.get(child.dataset.key);
+  const appearance = focused && appearanceOf(focused);
+  const existing = new Map([...parent.children].map((child) => [child.dataset.key, child]));
+  const arranged = children.map((child) => {
+    const old = existing.get(child.dataset.key);
     return old?.isEqualNode(child) ? old : child;
   });
-  const staying = new Set(wanted);
+  const staying = new Set(arranged);
   for (const child of [...parent.children]) if (!staying.has(child)) child.remove();
-  let place = parent.firstElementChild;
-  for (const child of wanted) {
-    if (child === place) place = place.nextElementSibling;
-    else parent.insertBefore(child, place);
+  let position = parent.firstElementChild;
+  for (const child of arranged) {
+    if (child === position) position = position.nextElementSibling;
+    else parent.insertBefore(child, position);
   }
   if (focused === null || focused === document.activeElement) return;
-  [...parent.querySelectorAll("*")].find((each) => looksOf(each) === looks)?.focus({ preventScroll: true });
+  [...parent.querySelectorAll("*")].find((each) => appearanceOf(each) === appearance)?.focus({ preventScroll: true });
 }
 
-function looksOf({ tagName, title, textContent }) {
+function appearanceOf({ tagName, title, textContent }) {
   return [tagName, title, textContent].join("\n");
 }
 
-const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu;
+const INVISIBLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu;
 const SHORTEST_ID = 8;
 
-// A text with what cannot be seen as an escape; one in another Unicode form than NFC with its combining characters so.
+// A text with invisible characters as escapes. If it is not in the Unicode form NFC, combining characters are escaped too.
 export function visible(text) {
-  const escaped = text.replace(UNSEEN, escape);
+  const escaped = text.replace(INVISIBLE, escape);
   return text === text.normalize("NFC") ? escaped : escaped.replace(/\p{Mn}/gu, escape);
 }
 
@@ -53,36 +53,36 @@ function escape(character) {
   return code < 0x10000 ? `\\u${code.toString(16).padStart(4, "0")}` : `\\U${code.toString(16).padStart(8, "0")}`;
 }
 
-// What devices are called, by id: names that are equal but for case or Unicode form with the beginning of the id, as
-// much of it as tells them apart. The same rule as that of the notebooks and of the mirror command.
-export function shownNames(devices) {
+// The names of devices by id. If names differ only by case or Unicode form, the beginning of the id is added, as much of
+// it as is needed. The same rule as in the notebooks and the mirror command.
+export function displayNames(devices) {
   const alike = new Map();
   for (const { id, endpoint_name } of devices) {
-    const look = looksLike(endpoint_name);
-    if (!alike.has(look)) alike.set(look, []);
-    alike.get(look).push({ id, name: endpoint_name });
+    const folded = foldedName(endpoint_name);
+    if (!alike.has(folded)) alike.set(folded, []);
+    alike.get(folded).push({ id, name: endpoint_name });
   }
-  const shown = new Map();
+  const names = new Map();
   for (const twins of alike.values()) {
-    const length = twins.length > 1 ? tellingLength(twins.map(({ id }) => id)) : 0;
-    for (const { id, name } of twins) shown.set(id, length ? `${visible(name)} (${visible(id.slice(0, length))})` : visible(name));
+    const length = twins.length > 1 ? distinguishingLength(twins.map(({ id }) => id)) : 0;
+    for (const { id, name } of twins) names.set(id, length ? `${visible(name)} (${visible(id.slice(0, length))})` : visible(name));
   }
-  return shown;
+  return names;
 }
 
-function looksLike(name) {
+function foldedName(name) {
   // Upper case first, for a letter that becomes two of them.
-  return name.normalize("NFKC").toUpperCase().toLowerCase().normalize("NFKC").replace(UNSEEN, "");
+  return name.normalize("NFKC").toUpperCase().toLowerCase().normalize("NFKC").replace(INVISIBLE, "");
 }
 
-function tellingLength(ids) {
+function distinguishingLength(ids) {
   const longest = Math.max(...ids.map((id) => id.length));
   let length = SHORTEST_ID;
   while (length < longest && new Set(ids.map((id) => id.slice(0, length))).size < ids.length) length += 1;
   return length;
 }
 
-// The zone in which moments are shown; null is the visitor's own.
+// The time zone of displayed times; null is the visitor's own.
 let zone = null;
 
 export function showTimesIn(name) {
@@ -100,7 +100,7 @@ export function zoneInWords() {
 
 const two = (number) => String(number).padStart(2, "0");
 
-// The time of day, with its date where that is not today's.
+// The time of day, with the date unless it is today.
 function clockTime(date) {
   const isInUtc = zone === "UTC";
   const part = (name) => date[`get${isInUtc ? "UTC" : ""}${name}`]();
@@ -110,7 +110,7 @@ function clockTime(date) {
   return `${part("FullYear")}-${two(part("Month") + 1)}-${two(part("Date"))} ${time}`;
 }
 
-// A moment in the zone that is chosen, in UTC when pointed at.
+// A time in the chosen zone; its tooltip is in UTC.
 export function instant(moment) {
   if (moment === undefined || moment === null) return "";
   const date = new Date(moment);
@@ -118,8 +118,8 @@ export function instant(moment) {
   return element("time", { dateTime: date.toISOString(), title: date.toISOString() }, clockTime(date));
 }
 
-// A payload: as text where it is one that can be shown, by instance where there are several, else its bytes.
-export function shownValue(base64, path = "", unit = "", contentType = "") {
+// A payload: as text if possible, by instance if there are several, else as bytes.
+export function formatValue(base64, path = "", unit = "", contentType = "") {
   if (base64 === undefined) return element("span", { className: "quiet" }, "–");
   const instances = instancesOf(base64, path, contentType);
   if (instances !== null) {
@@ -137,9 +137,9 @@ export function shownValue(base64, path = "", unit = "", contentType = "") {
   const type = declaredFor(path)?.type;
   if (type === "boolean" && /^[01]$/.test(text)) return element("span", {}, text === "1" ? "true" : "false");
   if (type === "time" && /^\d{1,12}$/.test(text)) return element("span", {}, instant(Number(text) * 1000));
-  const shown = element("span", {}, shortened(text));
-  if (unit && numberOf(base64, path) !== null) shown.append(element("span", { className: "unit" }, ` ${unit}`));
-  return shown;
+  const made = element("span", {}, shortened(text));
+  if (unit && numberOf(base64, path) !== null) made.append(element("span", { className: "unit" }, ` ${unit}`));
+  return made;
 }
 
 function shortened(text) {

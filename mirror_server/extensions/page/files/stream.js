@@ -1,11 +1,11 @@
 // Server-sent events read with fetch, because an EventSource cannot send an access key.
 
-import { Refused, reasonOf } from "./interface.js";
+import { RequestError, reasonOf } from "./interface.js";
 
 const SILENT_MILLISECONDS = 40_000;
 const LONGEST_PAUSE_SECONDS = 30;
 
-// Yields {id, name, data} for ever, over failures, until the signal aborts or the key is refused.
+// Yield {id, name, data} for ever, and reconnect after failures, until the signal aborts or the key is rejected.
 export async function* readEvents(url, { key, signal, opened, closed }) {
   let last = null;
   let pauseSeconds = 1;
@@ -14,17 +14,17 @@ export async function* readEvents(url, { key, signal, opened, closed }) {
     const stop = () => attempt.abort();
     signal.addEventListener("abort", stop);
     try {
-      // A proxy may keep back what is not asked for as a stream.
+      // Without this header a proxy may buffer the stream.
       const headers = { Accept: "text/event-stream", Authorization: `Bearer ${key}`, ...(last === null ? {} : { "Last-Event-ID": last }) };
-      const answer = await fetch(url, { headers, signal: attempt.signal, cache: "no-store" });
-      if (!answer.ok) {
-        // A log that is new does not know the position; of all else only a failure of the server passes by itself.
-        if (answer.status === 400 && last !== null) last = null;
-        else if (answer.status < 500 && answer.status !== 429) throw new Refused(answer.status, await reasonOf(answer));
+      const response = await fetch(url, { headers, signal: attempt.signal, cache: "no-store" });
+      if (!response.ok) {
+        // A new log does not know the position. Of other errors, only failures of the server are temporary.
+        if (response.status === 400 && last !== null) last = null;
+        else if (response.status < 500 && response.status !== 429) throw new RequestError(response.status, await reasonOf(response));
       } else {
         pauseSeconds = 1;
         opened();
-        for await (const event of parse(answer.body, attempt)) {
+        for await (const event of parse(response.body, attempt)) {
           last = event.id ?? last;
           yield event;
         }
@@ -46,7 +46,7 @@ async function* parse(body, attempt) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let unread = "";
   while (true) {
-    // The server sends a comment now and then; a stream without one is dead.
+    // The server sends a comment from time to time; a stream without one is dead.
     const timer = setTimeout(() => attempt.abort(), SILENT_MILLISECONDS);
     const { done, value } = await reader.read().finally(() => clearTimeout(timer));
     if (done) return;

@@ -1,17 +1,17 @@
-// LwM2M TLV: the values of a resource with several instances. The same rules as the client's. Source: LwM2M core, TLV
-// data format (1.1: 7.4.3).
+// LwM2M TLV: the values of a resource with several instances. The client has the same rules. Source: LwM2M core, TLV data
+// format (1.1: 7.4.3).
 
 import { bytesOf, declaredFor } from "./objects.js";
 
 const CONTENT_TYPES = ["application/vnd.oma.lwm2m+tlv", "application/nanoservice-tlv"];
 const RESOURCE_INSTANCE = 1;
 const MULTIPLE_RESOURCE = 2;
-// Of these many bytes, a float whose bits are a whole number in between is rather an integer that a client wrote.
+// A float of this many bytes whose bits are an integer in this range is more likely an integer that a client wrote.
 const WHOLE_NUMBERS = { 4: [-(2n ** 22n), 2n ** 27n], 8: [-(2n ** 51n), 2n ** 52n] };
 
 class Unreadable extends Error {}
 
-// The values of a multiple resource, each as [instance id, text]; null where a payload is nothing of the kind.
+// The values of a multiple resource, each as [instance id, text]; null if the payload is not one.
 export function instancesOf(base64, path, contentType) {
   if (!CONTENT_TYPES.includes((contentType ?? "").split(";")[0].trim().toLowerCase())) return null;
   try {
@@ -31,18 +31,18 @@ export function instancesOf(base64, path, contentType) {
 function entriesOf(bytes) {
   const found = [];
   let at = 0;
-  const take = (count) => {
+  const next = (count) => {
     if (at + count > bytes.length) throw new Unreadable();
     at += count;
     return bytes.subarray(at - count, at);
   };
-  const number = (taken) => taken.reduce((sum, byte) => sum * 256 + byte, 0);
+  const number = (octets) => octets.reduce((sum, byte) => sum * 256 + byte, 0);
   while (at < bytes.length) {
-    const [head] = take(1);
-    const id = number(take(head & 0x20 ? 2 : 1));
+    const [head] = next(1);
+    const id = number(next(head & 0x20 ? 2 : 1));
     const lengthBytes = (head >> 3) & 3;
-    const length = lengthBytes ? number(take(lengthBytes)) : head & 7;
-    found.push({ kind: head >> 6, id, content: take(length) });
+    const length = lengthBytes ? number(next(lengthBytes)) : head & 7;
+    found.push({ kind: head >> 6, id, content: next(length) });
   }
   return found;
 }
@@ -83,7 +83,7 @@ function linkOf(content) {
   return JSON.stringify(`${view.getUint16(0)}:${view.getUint16(2)}`);
 }
 
-// Bytes that are no UTF-8 are a TypeError.
+// Bytes that are not UTF-8 raise a TypeError.
 const quotedOf = (content) => JSON.stringify(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(content));
 const hexOf = (content) => JSON.stringify(Array.from(content, (byte) => byte.toString(16).padStart(2, "0")).join(" "));
 

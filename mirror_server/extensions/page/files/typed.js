@@ -1,5 +1,5 @@
-// What people type, read as what is declared for a resource; never a guess. The same rules as the client's, for which
-// the same texts are tested.
+// Parses typed texts by the declaration of a resource, without guessing. The client has the same rules, and the same
+// texts are tested with both.
 
 import { base64Of, declaredFor } from "./objects.js";
 
@@ -20,22 +20,22 @@ const LATEST_SECONDS = 253402300799;
 
 class NoValue extends Error {}
 
-// What a resource takes, in words.
+// The expected value of a resource, in words.
 export function expected({ type, range }) {
   return range ? `${WORDS[type]} from ${range[0]} to ${range[1]}` : WORDS[type];
 }
 
-// Gives {payload, contentType} or {problem}.
+// Return {payload, contentType} or {problem}.
 export function readTyped(text, path) {
   const declared = declaredFor(path);
-  if (declared?.access === "E") return { problem: "It takes no value: execute it instead of writing it." };
-  if (declared && !declared.access.includes("W")) return { problem: "It is declared read-only." };
+  if (declared?.access === "E") return { problem: "It has no value: execute it instead of writing it." };
+  if (declared && !declared.access.includes("W")) return { problem: "It is read-only." };
   if (!declared) return ofText(text);
   try {
     return READ[declared.type](text, declared);
   } catch (error) {
     if (!(error instanceof NoValue)) throw error;
-    return { problem: `It takes ${expected(declared)}; ${error.message}.` };
+    return { problem: `Expected ${expected(declared)}; ${error.message}.` };
   }
 }
 
@@ -54,11 +54,11 @@ function readInteger(text, { type, range }) {
   const [low, high] = range ?? [0, 80];
   const cure = `write it like ${Math.floor((low + high) / 2)}`;
   const { sign, digits, exponent } = numberParts(text, cure);
-  const kept = exponent < 0 ? digits.slice(0, exponent) : digits + "0".repeat(exponent);
+  const integerDigits = exponent < 0 ? digits.slice(0, exponent) : digits + "0".repeat(exponent);
   if (exponent < 0 && /[^0]/.test(digits.slice(exponent))) throw new NoValue(cure);
-  const number = BigInt(`${kept}` || "0") * (sign === "-" ? -1n : 1n);
+  const number = BigInt(`${integerDigits}` || "0") * (sign === "-" ? -1n : 1n);
   const [least, most] = LIMITS[type];
-  if (number < least || number > most) throw new NoValue("64 bits are the most");
+  if (number < least || number > most) throw new NoValue("the limit is 64 bits");
   checkRange(number, range);
   return ofText(String(number));
 }
@@ -74,29 +74,29 @@ function readFloat(text, { range }) {
 }
 
 function checkRange(number, range) {
-  if (range && (number < range[0] || number > range[1])) throw new NoValue("give a number in this range");
+  if (range && (number < range[0] || number > range[1])) throw new NoValue("write a number in this range");
 }
 
 function numberParts(text, cure) {
   const found = NUMBER.exec(text.trim());
   if (!found) {
-    if (text.includes(",")) throw new NoValue(`a comma is no decimal point; ${cure}`);
+    if (text.includes(",")) throw new NoValue(`a comma is not a decimal point; ${cure}`);
     throw new NoValue(/^\d/.test(text.trim()) ? `${cure}, without a unit` : cure);
   }
-  const [, sign, whole = "", fraction = "", onlyFraction = "", power = "0"] = found;
-  const digits = whole + fraction + onlyFraction;
+  const [, sign, integer = "", fraction = "", onlyFraction = "", power = "0"] = found;
+  const digits = integer + fraction + onlyFraction;
   return { sign, digits, exponent: Number(power) - fraction.length - onlyFraction.length };
 }
 
-// Devices read decimals, not every one an exponent.
+// Not every device supports exponents, so numbers are sent as decimals.
 function decimals(number) {
   const sign = number < 0 || Object.is(number, -0) ? "-" : "";
   const [digits, power] = String(Math.abs(number)).split("e");
   if (power === undefined) return sign + digits + (Number.isInteger(number) && Math.abs(number) < 1e16 ? ".0" : "");
-  const [whole, fraction = ""] = digits.split(".");
+  const [integer, fraction = ""] = digits.split(".");
   const exponent = Number(power);
-  if (exponent < 0) return `${sign}0.${"0".repeat(-exponent - 1)}${whole}${fraction}`;
-  return sign + whole + fraction.padEnd(exponent, "0");
+  if (exponent < 0) return `${sign}0.${"0".repeat(-exponent - 1)}${integer}${fraction}`;
+  return sign + integer + fraction.padEnd(exponent, "0");
 }
 
 function readTime(text) {
@@ -109,16 +109,16 @@ function readTime(text) {
 }
 
 function secondsOf(typed, cure) {
-  if (TIME_WITHOUT_ZONE.test(typed)) throw new NoValue(`it lacks its zone, Z for UTC or an offset such as +01:00; ${cure}`);
+  if (TIME_WITHOUT_ZONE.test(typed)) throw new NoValue(`the time zone is missing: Z for UTC or an offset such as +01:00; ${cure}`);
   const found = TIME.exec(typed);
   if (!found) throw new NoValue(cure);
   const [year, month, day, hour, minute, second] = found.slice(1, 7).map(Number);
   const local = new Date(0);
   local.setUTCFullYear(year, month - 1, day);
   local.setUTCHours(hour, minute, second);
-  const isThere = local.getUTCMonth() === month - 1 && local.getUTCDate() === day && hour < 24 && minute < 60 && second < 60;
+  const isValid = local.getUTCMonth() === month - 1 && local.getUTCDate() === day && hour < 24 && minute < 60 && second < 60;
   const [, sign, hours, minutes] = /^([+-])(\d\d):?(\d\d)$/.exec(found[7]) ?? [null, "+", "00", "00"];
-  if (!isThere || year < 1 || Number(hours) > 23 || Number(minutes) > 59) throw new NoValue(cure);
+  if (!isValid || year < 1 || Number(hours) > 23 || Number(minutes) > 59) throw new NoValue(cure);
   const offset = (Number(hours) * 60 + Number(minutes)) * 60 * (sign === "-" ? -1 : 1);
   return local.getTime() / 1000 - offset;
 }

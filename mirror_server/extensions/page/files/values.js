@@ -1,14 +1,14 @@
-// The recent numbers of the chosen device's resources, and a small picture of one resource's.
+// The recent numbers of the chosen device's resources, and a plot of one resource.
 
-import { ask } from "./interface.js";
+import { callApi } from "./interface.js";
 import { numberOf } from "./objects.js";
 import { instant } from "./show.js";
 
 const ENTRIES_BACK = 5000;
-const MOST_MESSAGES = 25;
-const MOST_VALUES = 1000;
-const MOST_DOTS = 60;
-// Beyond it the distance of two numbers may be none.
+const MAX_MESSAGES = 25;
+const MAX_VALUES = 1000;
+const MAX_DOTS = 60;
+// Beyond this limit, the difference of two numbers can overflow.
 const LARGEST_DRAWN = 1e100;
 const HEIGHT = 150;
 const EDGE = { left: 8, right: 8, top: 22, bottom: 24 };
@@ -18,7 +18,7 @@ export function followDevice(deviceId) {
   Object.assign(series, { deviceId, paths: new Map(), isRead: false });
 }
 
-// Notes a value that was reported or read; those of other devices are passed over.
+// Note a value that was reported or read; values of other devices are ignored.
 export function noteValue(deviceId, path, moment, base64) {
   if (deviceId !== series.deviceId || path === undefined || base64 === undefined) return;
   const number = numberOf(base64, path);
@@ -30,7 +30,7 @@ export function noteValue(deviceId, path, moment, base64) {
   let index = values.length;
   while (index > 0 && values[index - 1].time > time) index -= 1;
   values.splice(index, 0, { time, number });
-  if (values.length > MOST_VALUES) values.shift();
+  if (values.length > MAX_VALUES) values.shift();
 }
 
 export function noteEntry(kind, entry) {
@@ -38,14 +38,14 @@ export function noteEntry(kind, entry) {
   if (isValue) noteValue(entry.ep, entry.path, entry.timestamp, entry.payload);
 }
 
-// What the log of this key still holds of the device: its last entries, read by a reader of its own.
+// Read the last entries of this key's log about the device, with a position of its own.
 export async function readHistory() {
   const { deviceId } = series;
   if (series.isRead) return;
   series.isRead = true;
   const end = await readLog("latest");
   let after = Math.max(0, end.cursor - ENTRIES_BACK);
-  for (let count = 0; after < end.cursor && count < MOST_MESSAGES && deviceId === series.deviceId; count += 1) {
+  for (let count = 0; after < end.cursor && count < MAX_MESSAGES && deviceId === series.deviceId; count += 1) {
     const { message, cursor } = await readLog(after);
     for (const [kind, entries] of Object.entries(message)) for (const entry of entries) noteEntry(kind, entry);
     after = cursor;
@@ -53,9 +53,9 @@ export async function readHistory() {
 }
 
 async function readLog(after) {
-  const answer = await ask("GET", "v2/notification/pull", { query: { after, hold: 0 } });
-  const message = answer.status === 200 ? await answer.json() : {};
-  return { message, cursor: Number(answer.headers.get("Mirror-Cursor")) };
+  const response = await callApi("GET", "v2/notification/pull", { query: { after, hold: 0 } });
+  const message = response.status === 200 ? await response.json() : {};
+  return { message, cursor: Number(response.headers.get("Mirror-Cursor")) };
 }
 
 export function valuesOf(path) {
@@ -67,7 +67,7 @@ function limitsOf(values, name) {
   return [Math.min(...found), Math.max(...found)];
 }
 
-// A picture of numbers over time in an empty svg; its caption tells the value that is pointed at, or walked to by keys.
+// A plot of numbers over time in an empty svg. Its caption shows the value at the pointer, or the one chosen by arrow keys.
 export class Plot {
   constructor(svg, caption) {
     Object.assign(this, { svg, caption, values: [], unit: "", label: "", marked: null, limits: {} });
@@ -93,7 +93,7 @@ export class Plot {
     svg.setAttribute("aria-label", this.inWords());
     const line = values.map((value) => `${this.x(value)},${this.y(value)}`).join(" ");
     const [low, high] = this.limits.number;
-    const dots = values.length > MOST_DOTS ? [] : values.map((value) => this.dot(value));
+    const dots = values.length > MAX_DOTS ? [] : values.map((value) => this.dot(value));
     const bottom = HEIGHT - EDGE.bottom;
     svg.replaceChildren(
       this.shape("line", { x1: EDGE.left, x2: this.width - EDGE.right, y1: bottom, y2: bottom, class: "axis" }),
@@ -101,9 +101,9 @@ export class Plot {
       ...dots,
       this.text(EDGE.left, 14, "start", low === high ? this.named(high) : `${this.named(low)} to ${this.named(high)}`),
       ...this.ends(),
-      this.shape("circle", { r: 5, class: "marked", ...this.markedPlace() }),
+      this.shape("circle", { r: 5, class: "marked", ...this.markedPosition() }),
     );
-    this.tell();
+    this.updateCaption();
   }
 
   dot(value) {
@@ -116,23 +116,23 @@ export class Plot {
     return [this.text(EDGE.left, y, "start", first), ...(first === last ? [] : [this.text(this.width - EDGE.right, y, "end", last)])];
   }
 
-  markedPlace() {
+  markedPosition() {
     const value = this.values[this.marked];
     return value ? { cx: this.x(value), cy: this.y(value) } : { visibility: "hidden" };
   }
 
-  place(value, name, from, to) {
+  scale(value, name, from, to) {
     const [low, high] = this.limits[name];
-    const part = low === high ? 0.5 : (value[name] - low) / (high - low);
-    return Math.round((from + part * (to - from)) * 10) / 10;
+    const fraction = low === high ? 0.5 : (value[name] - low) / (high - low);
+    return Math.round((from + fraction * (to - from)) * 10) / 10;
   }
 
   x(value) {
-    return this.place(value, "time", EDGE.left + 4, this.width - EDGE.right - 4);
+    return this.scale(value, "time", EDGE.left + 4, this.width - EDGE.right - 4);
   }
 
   y(value) {
-    return this.place(value, "number", HEIGHT - EDGE.bottom - 8, EDGE.top + 4);
+    return this.scale(value, "number", HEIGHT - EDGE.bottom - 8, EDGE.top + 4);
   }
 
   nearest(event) {
@@ -143,8 +143,8 @@ export class Plot {
 
   walk(event) {
     const last = this.values.length - 1;
-    const [before, behind] = [(this.marked ?? last + 1) - 1, (this.marked ?? last - 1) + 1];
-    const to = { ArrowLeft: before, ArrowRight: behind, Home: 0, End: last }[event.key];
+    const [before, after] = [(this.marked ?? last + 1) - 1, (this.marked ?? last - 1) + 1];
+    const to = { ArrowLeft: before, ArrowRight: after, Home: 0, End: last }[event.key];
     if (to === undefined || last < 0) return;
     event.preventDefault();
     this.mark(Math.max(0, Math.min(last, to)));
@@ -152,21 +152,21 @@ export class Plot {
 
   mark(index) {
     this.marked = index;
-    for (const [name, value] of Object.entries({ visibility: "visible", ...this.markedPlace() })) {
+    for (const [name, value] of Object.entries({ visibility: "visible", ...this.markedPosition() })) {
       this.svg.lastElementChild?.setAttribute(name, value);
     }
-    this.tell();
+    this.updateCaption();
   }
 
-  tell() {
+  updateCaption() {
     const value = this.values[this.marked];
     if (value) this.caption.replaceChildren(instant(value.time), `: ${this.named(value.number)}`);
-    else this.caption.replaceChildren(`${this.values.length} values that this key was told of, or read`);
+    else this.caption.replaceChildren(`${this.values.length} values that this key received or read`);
   }
 
   inWords() {
     const [low, high] = this.limits.number;
-    return `${this.label}: ${this.values.length} values from ${this.named(low)} to ${this.named(high)}; arrow keys walk along them`;
+    return `${this.label}: ${this.values.length} values from ${this.named(low)} to ${this.named(high)}; use the arrow keys to step through them`;
   }
 
   named(number) {

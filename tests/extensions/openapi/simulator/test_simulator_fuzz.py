@@ -11,7 +11,7 @@ LONGEST_ADVANCE_SECONDS = 366 * 24 * HOUR_SECONDS
 
 
 def pass_no_long_time(case):
-    """A longer time to pass than a year has to be refused; less than that takes long."""
+    """More than a year has to be rejected; less takes long."""
     if case.path == routes.SIMULATOR_CLOCK and isinstance(case.body, dict):
         seconds = case.body.get("advance_seconds")
         if isinstance(seconds, int | float) and HOUR_SECONDS < seconds <= LONGEST_ADVANCE_SECONDS:
@@ -20,7 +20,5 @@ def pass_no_long_time(case):
 
 @pytest.mark.parametrize(("method", "path"), [route for route in ROUTES if route[1].startswith(PREFIX)])
 @pytest.mark.parametrize("fits", [True, False])
-def test_what_fits_the_description_is_answered_as_it_says_and_what_does_not_is_refused(
-    shared_server, api, method, path, fits
-):
+def test_valid_requests_get_described_responses_and_invalid_ones_are_rejected(shared_server, api, method, path, fits):
     fuzz(shared_server, api[path][method], pass_no_long_time, fits=fits)

@@ -1,4 +1,4 @@
-"""Polls that are held: they cost nobody anything, wake together, and end with their client or the server."""
+"""Open polls: they do not delay others, wake together, and end with their client or the server."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ BEFORE_THE_END_SECONDS = 30
 """Less than a poll is held here: what happens in this time is not its end."""
 
 
-class HeldPoll:
-    """A poll on a connection of its own, sent without waiting for the answer."""
+class OpenPoll:
+    """A poll on a connection of its own, sent without waiting for the response."""
 
     def __init__(
         self, server: ServerProcess, key: str, query: str, *headers: str, version: str = "1.1", more: str = ""
@@ -35,12 +35,12 @@ class HeldPoll:
         ]
         self.socket.sendall("\r\n".join([*lines, "", more]).encode())
 
-    def answer(self) -> tuple[int, bytes]:
+    def response(self) -> tuple[int, bytes]:
         """Status and body."""
-        status, _, body = self.whole_answer()
+        status, _, body = self.complete_response()
         return status, body
 
-    def whole_answer(self) -> tuple[int, dict[bytes, bytes], bytes]:
+    def complete_response(self) -> tuple[int, dict[bytes, bytes], bytes]:
         """Status, headers, of which none is there twice, and body."""
         received = b""
         while b"\r\n\r\n" not in received:
@@ -55,7 +55,7 @@ class HeldPoll:
 
     def _more(self) -> bytes:
         chunk = self.socket.recv(65536)
-        assert chunk, "the connection ended before the answer"
+        assert chunk, "the connection ended before the response"
         return chunk
 
     def close(self) -> None:
@@ -68,47 +68,47 @@ def polls() -> Iterator[ExitStack]:
         yield opened
 
 
-def hold(polls: ExitStack, server: ServerProcess, key: str, query: str) -> HeldPoll:
-    poll = HeldPoll(server, key, query)
+def hold(polls: ExitStack, server: ServerProcess, key: str, query: str) -> OpenPoll:
+    poll = OpenPoll(server, key, query)
     polls.callback(poll.close)
     return poll
 
 
-def answered(held: list[HeldPoll]) -> int:
-    """How many have an answer to read at this moment."""
+def count_ready(held: list[OpenPoll]) -> int:
+    """Return how many have a response to read at this moment."""
     with selectors.DefaultSelector() as selector:
         for poll in held:
             selector.register(poll.socket, selectors.EVENT_READ)
         return len(selector.select(0))
 
 
-def open_or_answered(application: Application, poll: HeldPoll) -> bool:
-    return answered([poll]) > 0 or application.poll(hold=0).status_code == 409
+def is_open_or_ready(application: Application, poll: OpenPoll) -> bool:
+    return count_ready([poll]) > 0 or application.poll(hold=0).status_code == 409
 
 
-def hold_plain(polls: ExitStack, server: ServerProcess, application: Application) -> HeldPoll:
-    """A plain poll that is open for sure: others of its key are refused."""
+def hold_plain(polls: ExitStack, server: ServerProcess, application: Application) -> OpenPoll:
+    """Open a plain poll and make sure that it is open: others of its key are rejected."""
     while True:
         poll = hold(polls, server, application.key, "hold=55")
-        wait_until(partial(open_or_answered, application, poll), "the poll to be open")
-        # It may have come while the other one that asks was open itself.
-        if not answered([poll]):
+        wait_until(partial(is_open_or_ready, application, poll), "the poll to be open")
+        # It may have arrived while the other poll was open itself.
+        if not count_ready([poll]):
             return poll
 
 
-def test_100_held_polls_leave_the_mirror_readable_and_wake_together(shared_server, application, polls):
+def test_100_open_polls_leave_the_mirror_readable_and_wake_together(shared_server, application, polls):
     device_id = application.add_device("held", {"path": SWITCH, "value": "0", "writable": True})
     last_seq = len(list(application.entries()))
     held = [hold(polls, shared_server, application.key, f"after={last_seq}&hold=55") for _ in range(POLLS)]
 
     for _ in range(50):
         wait_until_quick(lambda: application.json("GET", f"/v3/devices/{device_id}/echo"), 1)
-    assert answered(held) == 0
+    assert count_ready(held) == 0
 
     application.write(device_id, SWITCH, "1", "wake")
     # All of them, long before their time is over.
-    wait_until(lambda: answered(held) == POLLS, "all polls to wake", BEFORE_THE_END_SECONDS)
-    answers = [poll.answer() for poll in held]
+    wait_until(lambda: count_ready(held) == POLLS, "all polls to wake", BEFORE_THE_END_SECONDS)
+    answers = [poll.response() for poll in held]
     assert {status for status, _ in answers} == {200}
     assert len({body for _, body in answers}) == 1
     assert [entry["id"] for entry in json.loads(answers[0][1])["async-responses"]] == ["wake"]
@@ -122,18 +122,18 @@ def test_polls_that_wake_together_each_have_the_head_they_would_have_alone(share
     of_client = "0123456789abcdef0123456789abcdef"
     with ExitStack() as opened:
         held = [
-            HeldPoll(shared_server, application.key, query),
-            HeldPoll(shared_server, application.key, query, f"X-Request-ID: {of_client}"),
-            HeldPoll(shared_server, application.key, query, "Connection: close"),
-            HeldPoll(shared_server, application.key, query, version="1.0"),
+            OpenPoll(shared_server, application.key, query),
+            OpenPoll(shared_server, application.key, query, f"X-Request-ID: {of_client}"),
+            OpenPoll(shared_server, application.key, query, "Connection: close"),
+            OpenPoll(shared_server, application.key, query, version="1.0"),
         ]
         for poll in held:
             opened.callback(poll.close)
         application.write(device_id, SWITCH, "1", "heads")
-        answers = [poll.whole_answer() for poll in held]
-        alone = HeldPoll(shared_server, application.key, query)
+        answers = [poll.complete_response() for poll in held]
+        alone = OpenPoll(shared_server, application.key, query)
         opened.callback(alone.close)
-        status, expected, body = alone.whole_answer()
+        status, expected, body = alone.complete_response()
 
         names = {name for name, _ in expected.items()} - {b"mirror-time"}
         for woken_status, headers, woken_body in answers:
@@ -148,13 +148,13 @@ def test_polls_that_wake_together_each_have_the_head_they_would_have_alone(share
         assert [poll.socket.recv(1) for poll in held[2:]] == [b"", b""]
         for poll in held[:2]:
             poll.socket.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert poll.answer()[0] == 200
+            assert poll.response()[0] == 200
 
 
-def test_a_request_behind_a_poll_that_is_woken_is_answered_behind_it(shared_server, application):
+def test_request_pipelined_after_a_poll_is_served_after_it(shared_server, application):
     device_id = application.add_device("piped", {"path": SWITCH, "value": "0", "writable": True})
     last_seq = len(list(application.entries()))
-    poll = HeldPoll(
+    poll = OpenPoll(
         shared_server,
         application.key,
         f"after={last_seq}&hold=55",
@@ -169,7 +169,7 @@ def test_a_request_behind_a_poll_that_is_woken_is_answered_behind_it(shared_serv
     assert received.index(b"async-responses") < received.rindex(b"HTTP/1.1 200 OK")
 
 
-def test_second_plain_poll_is_refused_until_the_client_of_the_first_goes_away(shared_server, application, polls):
+def test_second_plain_poll_is_rejected_until_the_client_of_the_first_disconnects(shared_server, application, polls):
     device_id = application.add_device("gone", {"path": SWITCH, "value": "0", "writable": True})
     while application.poll(hold=0).status_code == 200:
         pass

@@ -1,4 +1,4 @@
-"""Snapshots and ranges are made beside the event loop, which answers others meanwhile; so many at once."""
+"""Snapshots and ranges are made outside the event loop, which serves others meanwhile; their number is limited."""
 
 import gc
 import itertools
@@ -28,13 +28,13 @@ async def bridge(server, bridge):
 
 
 @pytest.mark.parametrize("path", [SNAPSHOT, SNAPSHOT_RANGES])
-async def test_the_loop_answers_others_while_devices_are_looked_for(server, bridge, key, device, path):
+async def test_loop_serves_others_during_a_slow_query_of_devices(server, bridge, key, device, path):
     with busy(server):
         asked = await Request(bridge, key, path, LOOKED_UP).begin()
         quick = await Request(bridge, key, LIST, b"named=lamp").begin()
         assert (asked.status, quick.status) == (None, 200)
     await asked.end()
-    # Without a loop it is answered the same.
+    # Without a loop the response is the same.
     with server.call(key, "GET", f"{path}?{LOOKED_UP.decode()}") as whole:
         assert asked.status == 200
         assert b"".join(message.get("body", b"") for message in asked.sent) == whole.get_data()
@@ -44,18 +44,18 @@ async def test_the_loop_answers_others_while_devices_are_looked_for(server, brid
 
 
 @pytest.mark.parametrize("has_begun", [False, True])
-async def test_who_goes_away_leaves_nothing_behind(server, bridge, key, device, has_begun):
+async def test_disconnected_client_leaves_no_state(server, bridge, key, device, has_begun):
     with busy(server):
         asked = await Request(bridge, key, SNAPSHOT, LOOKED_UP).begin()
         if not has_begun:
             await asked.leave()
     if has_begun:
-        # What was found is there, and nobody has taken it.
+        # The result is available, and no one has read it.
         asked.disconnected.set()
         await asked.task
 
 
-async def test_filtered_snapshot_that_no_client_takes_leaves_the_turn_to_other_long_reads(server):
+async def test_filtered_snapshot_that_no_client_reads_does_not_block_other_long_reads(server):
     _, key = limited_bridge(server)
     bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2))
 
@@ -67,7 +67,7 @@ async def test_filtered_snapshot_that_no_client_takes_leaves_the_turn_to_other_l
     await deaf.end()
 
 
-async def test_one_that_is_refused_leaves_nothing_to_the_garbage_collector(server, bridge, key, device):
+async def test_rejected_snapshot_leaves_no_garbage(server, bridge, key, device):
     slots, taken = server.services.download_slots, itertools.cycle(("nobody-0", "nobody-1"))
     in_use = list(itertools.takewhile(lambda app_id: slots.acquire(app_id) is None, taken))
     gc.collect()

@@ -1,4 +1,4 @@
-"""Of the connections of one websocket channel the newest stays, and begins behind the position of the channel.
+"""Of the connections of one websocket channel the newest stays, and starts after the position of the channel.
 
 In whichever order the effects of a transaction come.
 """
@@ -16,7 +16,7 @@ APPLICATION = "app"
 
 def closing(socket):
     try:
-        socket.look()
+        socket.check()
     except Closing as found:
         return found.code, found.reason
     return None
@@ -27,7 +27,7 @@ REPLACED = (1001, "another connection of this channel was opened")
 
 def connect(services):
     socket = services.part(Websockets).connect(APPLICATION, lambda: True)
-    return socket, socket.begin(lambda: None)
+    return socket, socket.connect(lambda: None)
 
 
 def connected(services):
@@ -65,12 +65,12 @@ def test_connection_that_begins_while_the_channel_is_queried_stays(server, monke
         return found
 
     monkeypatch.setattr(services.database, "query", query_before_another_begins)
-    services.part(Websockets).look_again(APPLICATION)
+    services.part(Websockets).refresh(APPLICATION)
     assert services.database.settle(PATIENCE_SECONDS)
     assert [closing(socket) for socket in opened] == [REPLACED, None]
 
 
-def test_a_websocket_begins_behind_its_position_before_other_effects_of_the_transaction(server, hold_writer):
+def test_websocket_starts_after_its_position_before_other_effects_of_the_transaction(server, hold_writer):
     services, database = server.services, server.services.database
     services.log.ensure_log(APPLICATION)
     register(services)
@@ -81,7 +81,7 @@ def test_a_websocket_begins_behind_its_position_before_other_effects_of_the_tran
 
     add()
     first = connected(services)
-    first.confirmed(first.take(None).cursor)
+    first.confirm(first.next_frame(None).cursor)
     assert database.settle(PATIENCE_SECONDS)
     add()
     may_end = threading.Event()
@@ -90,7 +90,7 @@ def test_a_websocket_begins_behind_its_position_before_other_effects_of_the_tran
         second, begun = connect(services)
     try:
         begun.result(PATIENCE_SECONDS)
-        frame = second.take(None)
+        frame = second.next_frame(None)
         assert (frame.cursor, frame.text.count(b'"ep"')) == (2, 1)
     finally:
         may_end.set()

@@ -1,4 +1,4 @@
-"""A device request with ``Prefer: wait`` is answered when the device has, and tells how it ended (RFC 7240)."""
+"""``Prefer: wait``: the 202 of a device request is delayed until the request has ended (RFC 7240)."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ def silent(server, key, device):
 
 
 def without_end(future, timeout_seconds, **options):
-    """A wait that is over when there is something to tell, and not before."""
+    """A wait that ends when there is a response, and not before."""
     assert 0 < timeout_seconds <= 10
     return Deferred(future, 600, **options)
 
@@ -50,7 +50,7 @@ def no_wait_ends_by_itself(monkeypatch):
     monkeypatch.setattr("mirror_server.web.bridge._LAST_SECONDS", 600)
 
 
-class Held(Request):
+class WaitingRequest(Request):
     """A device request; ``look`` is called when its response is given to be sent."""
 
     def __init__(self, bridge, key, device, body, *, prefer="wait=10", async_id="mine", look=lambda: None, **headers):
@@ -73,19 +73,19 @@ class Held(Request):
 
 
 @pytest.fixture
-def ask(server, bridge, key, device):
+def submit(server, bridge, key, device):
     """Sends a request and waits for its response."""
 
-    def ask(body=READ, device=device, **options):
-        async def whole():
-            return await Held(bridge, key, device, body, **options).end()
+    def submit(body=READ, device=device, **options):
+        async def complete():
+            return await WaitingRequest(bridge, key, device, body, **options).end()
 
-        asked = asyncio.run(whole())
+        asked = asyncio.run(complete())
         assert server.services.database.settle(60)
         assert not server.services.part(PendingResponses)._waiting
         return asked
 
-    return ask
+    return submit
 
 
 def accepted(asked, async_id="mine"):
@@ -97,13 +97,13 @@ def accepted(asked, async_id="mine"):
     return asked.json.get("async-response")
 
 
-def told(server, key):
+def logged(server, key):
     """The async responses of the log, by their ids."""
     return {entry["id"]: entry for entry in server.entries(key, "async-responses")}
 
 
 @contextmanager
-def writer_held(server):
+def blocked_writer(server):
     """Holds up the writer to the disk until the event is set."""
     is_let_on, begun = threading.Event(), threading.Event()
 
@@ -117,7 +117,7 @@ def writer_held(server):
     is_let_on.set()
 
 
-def test_202_tells_how_the_request_ended_as_the_log_does(server, key, device, ask):
+def test_202_contains_the_same_response_as_the_log(server, key, device, submit):
     cases = [
         ("read", READ, "normal", (200, None)),
         ("write", WRITE, "normal", (200, None)),
@@ -127,39 +127,39 @@ def test_202_tells_how_the_request_ended_as_the_log_does(server, key, device, as
     ]
     for name, body, answer, ends in cases:
         server.patch(key, device, answer=answer)
-        asked = ask(body, async_id=name)
+        asked = submit(body, async_id=name)
         response = accepted(asked, name)
         assert (response["status"], response.get("error")) == ends
-        assert response == told(server, key)[name]
+        assert response == logged(server, key)[name]
         assert asked.headers["preference-applied"] == "wait=10"
         assert {"mirror-requested-at", "mirror-expires-at"} <= set(asked.headers)
 
 
-def test_mirror_and_log_have_the_end_before_the_202_is_sent(server, key, device, ask):
-    asked = ask(WRITE, look=lambda: (server.resource(key, device, LEVEL)["desired"]["status"], told(server, key)))
+def test_mirror_and_log_have_the_end_before_the_202_is_sent(server, key, device, submit):
+    asked = submit(WRITE, look=lambda: (server.resource(key, device, LEVEL)["desired"]["status"], logged(server, key)))
     assert asked.seen == (1, {"mine": accepted(asked)})
-    asked = ask(async_id="other", look=lambda: server.resource(key, device)["reported"]["value"])
+    asked = submit(async_id="other", look=lambda: server.resource(key, device)["reported"]["value"])
     assert asked.seen == "MjEuNQ=="
 
 
-def test_spellings_of_the_preference(server, key, ask):
+def test_spellings_of_the_preference(server, key, submit):
     waits = ["wait=10", "wait=99", "WAIT=10", 'wait="10"', "respond-async, wait=10", "wait = 10", "wait=10; of=me"]
     waits += ["a=b,wait=10", "wait=10, wait=0"]
     others = [None, "", "wait=0", "wait", "wait=", "wait=soon", "wait=-1", "wait=1.5", "respond-async", '"', "wait=²"]
     for number, prefer in enumerate([*waits, *others]):
-        response = accepted(ask(prefer=prefer, async_id=str(number)), str(number))
+        response = accepted(submit(prefer=prefer, async_id=str(number)), str(number))
         assert (response is not None) == (prefer in waits), prefer
-        assert told(server, key)[str(number)]["status"] == 200
+        assert logged(server, key)[str(number)]["status"] == 200
 
 
-def test_request_that_cannot_or_need_not_wait_is_answered_at_once(server, key, device, ask, monkeypatch):
-    first = accepted(ask())
-    assert accepted(ask()) is None, "it has ended already"
-    assert told(server, key) == {"mine": first}
+def test_request_that_cannot_or_need_not_wait_gets_its_202_at_once(server, key, device, submit, monkeypatch):
+    first = accepted(submit())
+    assert accepted(submit()) is None, "it has ended already"
+    assert logged(server, key) == {"mine": first}
     # Its device gets a request without an id after the 202.
-    assert list(ask(async_id=None).json) == ["async-response-id"]
+    assert list(submit(async_id=None).json) == ["async-response-id"]
     monkeypatch.setattr(server.services, "is_leader", lambda: False)
-    assert accepted(ask(async_id="no-leader"), "no-leader") is None
+    assert accepted(submit(async_id="no-leader"), "no-leader") is None
     # A plain WSGI server would need a thread for it.
     server.patch(key, device, answer="silent")
     answer = server.call(key, "POST", f"/v2/device-requests/{device}?async-id=x", {"Prefer": "wait=10"}, json=READ)
@@ -167,9 +167,9 @@ def test_request_that_cannot_or_need_not_wait_is_answered_at_once(server, key, d
     assert not server.services.part(PendingResponses)._waiting
 
 
-def test_error_comes_at_once_and_is_the_same_as_without_the_preference(server, key, device, ask):
+def test_error_comes_at_once_and_is_the_same_as_without_the_preference(server, key, device, submit):
     server.submit(key, device, "used", "GET", LEVEL)
-    before = told(server, key)
+    before = logged(server, key)
     cases = [
         ({"device": "0" * 32}, READ, 404),
         ({}, {**READ, "uri": "/1/2/3"}, 400),
@@ -177,20 +177,20 @@ def test_error_comes_at_once_and_is_the_same_as_without_the_preference(server, k
         ({"if-match": "7"}, WRITE, 412),
     ]
     for options, body, status in cases:
-        refused, plain = ask(body, **options), ask(body, prefer=None, **options)
+        refused, plain = submit(body, **options), submit(body, prefer=None, **options)
         assert refused.status == plain.status == status
         assert refused.json | {"request_id": ""} == plain.json | {"request_id": ""}
-    assert told(server, key) == before
+    assert logged(server, key) == before
 
 
 async def test_stopping_server_sends_its_202_at_once_but_not_before_it_is_on_disk(server, bridge, key, silent):
-    asked = await Held(bridge, key, silent, READ).parked()
+    asked = await WaitingRequest(bridge, key, silent, READ).parked()
     await asyncio.to_thread(server.services.database.settle, 60)
     bridge.stop_waiting()
     assert accepted(await asked.end()) is None
     again = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2))
-    with writer_held(server) as is_let_on:
-        asked = await Held(again, key, silent, READ, async_id="slow").parked()
+    with blocked_writer(server) as is_let_on:
+        asked = await WaitingRequest(again, key, silent, READ, async_id="slow").parked()
         again.stop_waiting()
         await asked.parked()
         is_let_on.set()
@@ -199,13 +199,11 @@ async def test_stopping_server_sends_its_202_at_once_but_not_before_it_is_on_dis
     assert not server.services.part(PendingResponses)._waiting
 
 
-async def test_repeat_ends_the_wait_of_both_and_a_client_that_disconnects_leaves_nothing_behind(
-    server, bridge, key, silent
-):
-    first = await Held(bridge, key, silent, READ).parked()
-    again = Held(bridge, key, silent, READ)
+async def test_repeat_ends_both_waits_and_a_disconnected_client_leaves_no_state(server, bridge, key, silent):
+    first = await WaitingRequest(bridge, key, silent, READ).parked()
+    again = WaitingRequest(bridge, key, silent, READ)
     assert accepted(await first.end()) is accepted(await again.end()) is None
-    gone = await Held(bridge, key, silent, READ, async_id="gone").parked()
+    gone = await WaitingRequest(bridge, key, silent, READ, async_id="gone").parked()
     await gone.leave()
     assert gone.status is None
     assert not server.services.part(PendingResponses)._waiting
@@ -215,14 +213,14 @@ async def test_repeat_ends_the_wait_of_both_and_a_client_that_disconnects_leaves
 
 async def test_202_comes_without_a_response_when_the_time_is_over(bridge, key, silent, monkeypatch):
     monkeypatch.setattr("mirror_server.extensions.requests.waits.Deferred", with_short_time)
-    assert accepted(await Held(bridge, key, silent, READ).end()) is None
+    assert accepted(await WaitingRequest(bridge, key, silent, READ).end()) is None
 
 
 async def test_timeout_of_the_device_is_a_response_unless_the_key_ended_meanwhile(server, bridge, key, silent):
     ended, other = server.key(), server.key()
 
-    asked = await Held(bridge, key, silent, READ).parked()
-    without_key = await Held(bridge, ended, silent, READ).parked()
+    asked = await WaitingRequest(bridge, key, silent, READ).parked()
+    without_key = await WaitingRequest(bridge, ended, silent, READ).parked()
     await asyncio.to_thread(keys.renew, server.services.database, ended.split("_")[1], 0, wall_time())
     await asyncio.to_thread(server.advance, other, 240)
     await asked.end()
@@ -233,8 +231,8 @@ async def test_timeout_of_the_device_is_a_response_unless_the_key_ended_meanwhil
 async def test_two_applications_may_wait_under_the_same_id(server, bridge, key, other, silent):
     lively = server.add_device(key, "lively")
 
-    waits = await Held(bridge, key, silent, READ).parked()
-    answered = await Held(bridge, other, lively, READ).end()
+    waits = await WaitingRequest(bridge, key, silent, READ).parked()
+    answered = await WaitingRequest(bridge, other, lively, READ).end()
     assert accepted(answered)["ep"] == lively
     assert not waits.task.done()
     bridge.stop_waiting()
@@ -242,15 +240,15 @@ async def test_two_applications_may_wait_under_the_same_id(server, bridge, key, 
 
 
 async def test_slow_disk_is_waited_for_longer_than_the_preference(server, bridge, key, device, monkeypatch):
-    with writer_held(server) as is_let_on:
+    with blocked_writer(server) as is_let_on:
         short = partial(with_short_time, is_over=is_let_on.set)
         monkeypatch.setattr("mirror_server.extensions.requests.waits.Deferred", short)
-        assert accepted(await Held(bridge, key, device, READ).end()) is None
+        assert accepted(await WaitingRequest(bridge, key, device, READ).end()) is None
     assert server.responses(key) == {"mine": (200, None)}
 
 
 def with_short_time(future, timeout_seconds, *, expired, is_over=None, **options):
-    """A wait that is over soon, and says so where it has to go on."""
+    """A wait that ends soon, and reports if it has to continue."""
     assert timeout_seconds == 10
 
     def over():
@@ -269,7 +267,7 @@ def test_repeat_that_is_not_stored_yet_waits_for_the_disk_when_its_time_is_over(
     path = f"/v2/device-requests/{device}?async-id=mine"
     server.patch(key, device, online=False)
     server.call(key, "POST", path, **asked)
-    with writer_held(server) as is_let_on:
+    with blocked_writer(server) as is_let_on:
         server.call(key, "POST", path, **asked, settled=False)
         (_, repeat) = parked
         answer = repeat.current_response()
@@ -282,8 +280,8 @@ def test_repeat_that_is_not_stored_yet_waits_for_the_disk_when_its_time_is_over(
 
 async def test_client_with_much_unread_gets_a_202_without_the_response(server, bridge, key, silent):
     application = key.split("_")[1]
-    asked = await Held(bridge, key, silent, READ).parked()
-    # The device has it, so that its time to answer is over behind the advance.
+    asked = await WaitingRequest(bridge, key, silent, READ).parked()
+    # The device has it, so the time for its response is over after the advance.
     await asyncio.to_thread(server.services.database.settle, 60)
     with ResponseReader(bridge.backpressure, application, None).counting(1 << 40):
         await asyncio.to_thread(server.advance, key, 120)
@@ -293,9 +291,9 @@ async def test_client_with_much_unread_gets_a_202_without_the_response(server, b
     assert server.responses(key) == {"mine": (504, "TIMEOUT")}
 
 
-def test_request_that_is_not_stored_is_500_and_not_waited_for(server, ask, monkeypatch):
+def test_request_that_is_not_stored_is_500_and_not_waited_for(server, submit, monkeypatch):
     def fail(*_):
         raise OSError("no space left")
 
     monkeypatch.setattr(server.services.commands, "_accept", fail)
-    assert ask().status == 500
+    assert submit().status == 500

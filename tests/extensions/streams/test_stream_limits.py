@@ -20,7 +20,7 @@ MOST = 2
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("kind", "status"), [(POLL, None), (STREAM, 200)])
-async def test_streams_and_polls_share_the_places_there_are(server, kind, status):
+async def test_streams_and_polls_share_the_slots(server, kind, status):
     bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=MOST))
     held = [await Request(bridge, server.key(), *each).begin() for each in (POLL, STREAM)]
     assert [each.status for each in held] == [None, 200]
@@ -35,7 +35,7 @@ async def test_streams_and_polls_share_the_places_there_are(server, kind, status
 @pytest.mark.parametrize(
     ("share", "told"), [(1.0, ""), (0.5, "2 polls, streams and websockets are open with this key")]
 )
-def test_where_a_stream_takes_a_thread_one_too_many_is_429(new_server, held_poll, refused, share, told):
+def test_excess_stream_that_blocks_a_thread_is_429(new_server, held_poll, refused, share, told):
     small = new_server(max_blocking_polls=round(MOST / share), poll_share=share)
     key = small.key()
     held = [held_poll(key, "after=latest&hold=50", small) for _ in range(MOST)]
@@ -64,7 +64,7 @@ async def test_client_that_leaves_a_stream_unread_gets_no_other(server, monkeypa
 
 
 @pytest.mark.anyio
-async def test_stream_sends_heartbeats_until_its_log_is_gone(server, bridge, monkeypatch):
+async def test_stream_sends_heartbeats_until_its_log_is_deleted(server, bridge, monkeypatch):
     monkeypatch.setattr("mirror_server.extensions.streams.event_stream.HEARTBEAT_SECONDS", 0.01)
     key = server.key()
     end_application = partial(

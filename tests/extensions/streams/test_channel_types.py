@@ -1,4 +1,4 @@
-"""A websocket is one type of channel of a key beside the others, and a stream one more reader of its log."""
+"""A websocket is one of the channel types of a key, and a stream is another reader of its log."""
 
 from mirror_server.extensions.streams.event_stream import EventStream
 from tests.server.webhook.conftest import *  # noqa: F403 - fixtures
@@ -13,21 +13,21 @@ def test_a_key_has_a_websocket_or_another_type_of_channel(server, key, endpoint)
     check_one_type_of_channel(server, key, endpoint, channels)
 
 
-def test_a_webhook_is_not_registered_beside_a_websocket_that_was_registered_during_its_test_call(server, key, endpoint):
+def test_webhook_is_rejected_if_a_websocket_was_registered_during_its_test_call(server, key, endpoint):
     assert server.call(key, "PUT", WEBSOCKET).status_code == 201
     check_no_webhook_next_to(server, key, endpoint, WEBSOCKET)
 
 
-def test_a_key_without_a_channel_is_told_how_a_websocket_begins(server, key):
+def test_key_without_a_channel_gets_the_steps_to_open_a_websocket(server, key):
     told = server.call(key, "GET", "/v2/notification/channel").json["message"]
     assert told.endswith(
         " a PUT to /v2/notification/callback registers a webhook, one to /v2/notification/websocket a websocket"
     )
 
 
-def test_a_webhook_begins_behind_what_a_stream_has_sent(server, key, endpoint):
+def test_webhook_starts_after_the_entries_that_a_stream_sent(server, key, endpoint):
     server.add_device(key, "by a stream")
-    assert b"by a stream" in EventStream(server.services.log, key.split("_")[1], 0).begin()
+    assert b"by a stream" in EventStream(server.services.log, key.split("_")[1], 0).first_events()
     register(server, key, endpoint)
     server.add_device(key, "new")
     assert arrived(endpoint, "new") == ["new"]

@@ -1,4 +1,4 @@
-"""Clients that are slow, broken, too large or not even HTTP: they get an error, and nobody else notices."""
+"""Clients that are slow, broken, too large or not even HTTP: they get an error, and others are not affected."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def assert_well(application: Application) -> None:
     wait_until_quick(lambda: [application.json("GET", "/v3/devices") for _ in range(10)], 2)
 
 
-def test_body_past_the_limit_is_413_whether_its_length_is_told_or_not(application):
+def test_too_large_body_is_413_with_and_without_content_length(application):
     json_type = {"Content-Type": "application/json"}
     for content in (b" " * (LIMIT_BYTES + 1), chunks(2 * LIMIT_BYTES), chunks(50 * LIMIT_BYTES)):
         answer = application.http.put("/v2/subscriptions", content=content, headers=json_type)
@@ -88,7 +88,7 @@ def test_a_path_cannot_forge_a_line_of_the_log(shared_server, application):
     assert not [line for line in lines if line.startswith(("INFO forged", "by-a-client"))]
 
 
-def test_what_was_refused_and_who_is_connected_is_measured(shared_server, application):
+def test_rejections_and_connections_are_measured(shared_server, application):
     sent = b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 70_000 + b"\r\n\r\n"
     assert exchange(shared_server, sent).startswith(b"HTTP/1.1 431 ")
     metrics = application.http.get("/metrics").text

@@ -102,7 +102,7 @@ def subscribe(application: Application, device: str) -> None:
     application.json("PUT", f"/v2/subscriptions/{id_of(application, device)}{OFFSET}")
 
 
-def test_a_number_below_zero_is_a_value_and_options_are_options_beside_it(shell, application, device):
+def test_negative_number_is_a_value_and_options_stay_options(shell, application, device):
     for words, written in [
         ([device, OFFSET, "-5"], -5),
         ([device, OFFSET, "-1.5E-3"], -1.5e-3),
@@ -129,7 +129,7 @@ def test_a_number_below_zero_is_a_value_and_options_are_options_beside_it(shell,
 
 
 @pytest.mark.parametrize(("form", "how"), [([], signal.SIGINT), (["--json"], signal.SIGTERM)], ids=["table", "json"])
-def test_a_watch_that_is_ended_has_done_what_it_was_to_do(shell, application, device, how, form):
+def test_interrupted_watch_exits_with_success(shell, application, device, how, form):
     subscribe(application, device)
     with shell.running("watch", "--path", OFFSET, *form) as watching:
         shown = first_line(watching, application, device)
@@ -188,7 +188,7 @@ def test_a_watch_whose_reader_has_enough_ends_quietly(shell, application, device
         assert (watching.returncode, watching.stderr.read()) == (1, "")
 
 
-def test_who_does_not_wait_for_a_device_is_told_that_the_request_goes_on(shell, application, device):
+def test_interrupted_wait_reports_that_the_request_continues(shell, application, device):
     application.patch_device(id_of(application, device), online=False)
     with shell.running("write", device, OFFSET, "5") as asking:
         wait_until(lambda: application.json("GET", "/v2/device-requests")["data"], "the request")
@@ -208,7 +208,7 @@ def first_line(watching: subprocess.Popen[str], application: Application, device
     os.set_blocking(output, False)
     read = bytearray()
 
-    def is_shown() -> bool:
+    def is_displayed() -> bool:
         assert watching.poll() is None
         try:
             read.extend(os.read(output, 4096))
@@ -216,7 +216,7 @@ def first_line(watching: subprocess.Popen[str], application: Application, device
             return False
         return b"\n" in read
 
-    change_until(is_shown, application, device)
+    change_until(is_displayed, application, device)
     os.set_blocking(output, True)
     return read.decode()
 
@@ -243,13 +243,13 @@ SHOWN = [
 ]
 
 
-def test_what_the_output_of_a_process_cannot_show_is_an_escape(shell, device):
+def test_undisplayable_characters_of_a_process_are_escaped(shell, device):
     ended = shell.run_process("devices", PYTHONIOENCODING="cp1252")
     assert (ended.returncode, ended.stderr) == (0, b"")
     assert r"\u65e5" in ended.stdout.decode("cp1252")
 
 
-def test_what_an_output_cannot_show_is_an_escape(shell, application, device, tmp_path):
+def test_undisplayable_characters_are_escaped(shell, application, device, tmp_path):
     application.read(id_of(application, device), NAME, "known")
     application.response("known")
     wanted = tmp_path / "gewünscht.csv"
@@ -263,7 +263,7 @@ def test_what_an_output_cannot_show_is_an_escape(shell, application, device, tmp
         assert r"\u65e5" in told or words[0] in {"drift", "--help"}, words
 
 
-def test_what_programs_read_is_whole_in_every_encoding(shell, device):
+def test_output_for_programs_is_complete_in_every_encoding(shell, device):
     encoding = "ascii"
     (row,) = json.loads(shell.run("read", device, NAME, "--json", encoding=encoding).stdout.decode("ascii"))
     assert row["value"] == TEXT
@@ -273,14 +273,14 @@ def test_what_programs_read_is_whole_in_every_encoding(shell, device):
 
 
 @pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&- <&-"])
-def test_a_stream_that_the_shell_closed_takes_everything(shell, closed):
+def test_closed_stream_accepts_all_output(shell, closed):
     ended = shell.run_redirected(closed, "devices")
     assert (ended.returncode, ended.stderr) == (0, b"")
     assert bool(ended.stdout) == (">&-" not in closed.split())
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
-def test_an_output_that_is_full_is_told_in_one_line(shell):
+def test_full_output_is_reported_in_one_line(shell):
     ended = shell.run_redirected(">/dev/full", "devices")
     assert (ended.returncode, ended.stdout) == (1, b"")
     (line,) = ended.stderr.splitlines()
@@ -295,14 +295,14 @@ def test_an_output_that_is_full_is_told_in_one_line(shell):
     ],
     ids=["utf-8", "ascii"],
 )
-def test_a_word_that_is_no_text_is_told_in_one_line(shell, variables, cure):
+def test_argument_that_is_not_text_is_reported_in_one_line(shell, variables, cure):
     ended = shell.run_process("get", "k\udcffse", **variables)
     (line,) = ended.stderr.splitlines()
     assert (ended.returncode, ended.stdout, line.startswith(b"Error: '")) == (1, b"", True)
     assert cure in line
 
 
-def test_the_operators_commands_show_what_they_can(tmp_path):
+def test_commands_of_operators_escape_undisplayable_characters(tmp_path):
     def run(*words: str) -> subprocess.CompletedProcess[bytes]:
         command = [sys.executable, "-c", COMMANDS["mirror-server"], *words, "--database", url]
         environment = child_environment(PYTHONIOENCODING="ascii")
@@ -317,7 +317,7 @@ def test_the_operators_commands_show_what_they_can(tmp_path):
     assert (refused.returncode, r"\u6771" in refused.stderr.decode("ascii")) == (1, True)
 
 
-def test_files_are_utf_8_whatever_the_locale(shell, device, tmp_path):
+def test_files_are_utf_8_in_every_locale(shell, device, tmp_path):
     program = f"""
 from mirror_sdk import MirrorClient
 with MirrorClient.from_env() as client:

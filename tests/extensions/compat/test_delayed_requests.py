@@ -39,24 +39,24 @@ def waits(server, key):
     return len(server.waiting(key))
 
 
-def place(server, bridge, key, device, body=READ, query=b"", *, ends="taken"):
+def submit(server, bridge, key, device, body=READ, query=b"", *, ends="sent"):
     """Place a request through the bridge; gives how many waited for devices when the 202 was given to be sent.
 
     Args:
-        ends: Whether its answer is ``taken``, its client is ``gone`` before that, or the sending is ``broken`` off.
+        ends: The response is ``sent``, its client is ``disconnected`` before that, or sending is ``interrupted``.
     """
     waited = []
 
-    class Placed(Request):
+    class SentRequest(Request):
         async def _send(self, message):
-            # All that the request caused has its time, which an answer in the log would need.
+            # Everything that the request caused can complete, including a response in the log.
             waited.append(waits(server, key))
-            if ends == "broken":
+            if ends == "interrupted":
                 raise OSError("the connection broke")
 
     async def serve():
-        placed = Placed(bridge, key, f"/v2/device-requests/{device}", query, "POST", body)
-        if ends == "gone":
+        placed = SentRequest(bridge, key, f"/v2/device-requests/{device}", query, "POST", body)
+        if ends == "disconnected":
             placed.disconnected.set()
         with suppress(OSError):
             await placed.task
@@ -67,20 +67,20 @@ def place(server, bridge, key, device, body=READ, query=b"", *, ends="taken"):
     return waited
 
 
-@pytest.mark.parametrize("ends", ["taken", "gone", "broken"])
+@pytest.mark.parametrize("ends", ["sent", "disconnected", "interrupted"])
 def test_the_device_gets_a_request_after_the_202_that_carries_its_id_was_sent_or_lost(server, bridge, key, light, ends):
     for number, body in enumerate(BODIES, 1):
-        waited = place(server, bridge, key, light, body, ends=ends)
-        assert ends != "taken" or set(waited) == {1}
+        waited = submit(server, bridge, key, light, body, ends=ends)
+        assert ends != "sent" or set(waited) == {1}
         assert waits(server, key) == 0
         assert list(server.responses(key).values()) == [(200, None)] * number
 
 
 def test_a_request_that_needs_no_id_of_the_service_does_not_wait(server, bridge, key, light):
-    assert set(place(server, bridge, key, light, READ, b"async-id=mine")) == {0}
+    assert set(submit(server, bridge, key, light, READ, b"async-id=mine")) == {0}
 
 
-def test_a_device_gets_a_request_when_who_named_it_was_told(server, key, light):
+def test_request_with_its_own_id_is_delivered_after_its_202(server, key, light):
     found = []
 
     def wait(_seconds):
@@ -91,12 +91,12 @@ def test_a_device_gets_a_request_when_who_named_it_was_told(server, key, light):
     for name in ("first", "second"):
         server.submit(key, light, name, "GET", TEMPERATURE)
         assert waits(server, key) == 0
-    # And behind each answer, before the next request is looked for.
+    # And after each response, before the next request is read.
     assert found == [["first"], [], ["second"], []]
     assert server.responses(key) == {"first": (200, None), "second": (200, None)}
 
 
-def test_a_server_that_runs_waits_for_its_loop_to_tell(server, key, light, monkeypatch):
+def test_running_server_releases_requests_after_its_loop_sent_the_202(server, key, light, monkeypatch):
     waited = []
     monkeypatch.setattr(Bridge, "wait_for_responses", lambda _self, seconds: waited.append(seconds))
     _server_of(server.services)
@@ -106,22 +106,22 @@ def test_a_server_that_runs_waits_for_its_loop_to_tell(server, key, light, monke
     assert set(waited) == {0.001}
 
 
-def test_a_client_has_a_moment_to_read_its_202_but_who_places_many_is_refused_no_sooner(server, key, light):
+def test_delay_lets_the_client_read_its_202_and_does_not_fill_the_queue(server, key, light):
     bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2), reading_seconds=600)
-    ask = partial(place, server, bridge, key, light)
-    ask()
+    submit_read = partial(submit, server, bridge, key, light)
+    submit_read()
     assert (waits(server, key), server.responses(key)) == (1, {})
     server.advance(key, 1)
     assert list(server.responses(key).values()) == [(200, None)]
     for _ in range(30):
-        ask()
+        submit_read()
     assert len(server.responses(key)) + waits(server, key) == 31
     assert len(server.responses(key)) >= 15
 
 
-def test_one_that_is_refused_holds_up_nothing(server, bridge, key, light):
-    place(server, bridge, key, light, READ.replace(b"3303", b"3304"))
-    place(server, bridge, key, "0" * 32)
+def test_rejected_request_delays_no_others(server, bridge, key, light):
+    submit(server, bridge, key, light, READ.replace(b"3303", b"3304"))
+    submit(server, bridge, key, "0" * 32)
     assert not server.services.dispatcher.delayed
     assert server.submit(key, light, "next", "GET", TEMPERATURE).status_code == 202
     assert server.responses(key) == {"next": (200, None)}
@@ -129,18 +129,18 @@ def test_one_that_is_refused_holds_up_nothing(server, bridge, key, light):
 
 @pytest.fixture
 def left(server, key, light):
-    """Places a read whose 202 is never sent, by a server that tells nothing of it."""
+    """Submit a read whose 202 is never sent, on a server that does not report it."""
     environ = {PARK: lambda deferred: None}
     body = {"method": "GET", "uri": TEMPERATURE}
     return partial(server.call, key, "POST", f"/v2/device-requests/{light}", json=body, environ_overrides=environ)
 
 
-def test_nothing_that_wakes_a_device_gives_it_one_that_is_untold(server, key, light, left):
+def test_waking_a_device_does_not_deliver_delayed_requests(server, key, light, left):
     left()
     server.registration(key, light, "PUT")
     assert waits(server, key) == 1
     other = server.key()
-    # What others place stands behind it, since a device gets all in their order.
+    # Requests of others come after it, because a device gets all requests in order.
     server.submit(other, light, "behind", "PUT", SWITCH, value="1")
     assert (waits(server, key), waits(server, other)) == (1, 1)
     assert server.responses(key) == server.responses(other) == {}
@@ -150,7 +150,7 @@ def test_nothing_that_wakes_a_device_gives_it_one_that_is_untold(server, key, li
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_one_that_is_never_told_waits_a_second_or_until_a_restart(server, key, left, is_restarted):
+def test_request_whose_202_is_never_sent_is_delayed_for_a_second_or_until_a_restart(server, key, left, is_restarted):
     left()
     left()
     server.advance(key, 0.999)
@@ -163,7 +163,7 @@ def test_one_that_is_never_told_waits_a_second_or_until_a_restart(server, key, l
     assert list(server.responses(key).values()) == [(200, None)] * 2
 
 
-def test_a_server_with_threads_tells_when_it_has_sent_the_answer(server, key, light):
+def test_server_with_threads_releases_requests_after_the_response(server, key, light):
     headers = {"Authorization": f"Bearer {key}"}
     body = {"method": "GET", "uri": TEMPERATURE}
     answer = server.app.test_client().post(f"/v2/device-requests/{light}", json=body, headers=headers)

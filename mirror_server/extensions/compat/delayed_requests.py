@@ -27,10 +27,10 @@ from mirror_server.views.responses import when_stored
 if TYPE_CHECKING:
     from mirror_server.server import Services
 
-HELD = "untold"
+DELAYED = "delayed"
 """The signal that a delayed request was queued: the device id, a space, the async-id."""
 
-RELEASED = "told"
+RELEASED = "released"
 """The signal that a request is no longer delayed, with its async-id."""
 
 _LONGEST_SECONDS = 1
@@ -38,14 +38,14 @@ _MANY_WAITING = QUEUE_LIMIT // 2
 
 
 @dataclass(slots=True)
-class _Held:
+class _Delay:
     """A delayed request. Once it is stored, the timer ends the delay."""
 
     device_id: str
     timer: Timer | None = None
 
 
-class HeldRequests:
+class DelayedRequests:
     """The delayed requests of this process and of others on its database.
 
     They are in memory only. After a restart no client waits for an id, and all queued requests are delivered.
@@ -56,25 +56,25 @@ class HeldRequests:
         self._clock = services.clock
         self._dispatcher = services.dispatcher
         # By async-id, the oldest first.
-        self._held: dict[str, _Held] = {}
+        self._delays: dict[str, _Delay] = {}
         self._lock = threading.Lock()
-        self._database.on(HELD, self._hold_of_other)
+        self._database.on(DELAYED, self._delay_of_other)
         self._database.on(RELEASED, self._release)
 
     @extends
     def device_request(self, submission: CommandSubmission) -> Handling | None:
         """Delay a request without an async-id of the application."""
-        return None if "async-id" in request.args else self.hold(submission)
+        return None if "async-id" in request.args else self.delay(submission)
 
-    def hold(self, submission: CommandSubmission) -> Handling:
+    def delay(self, submission: CommandSubmission) -> Handling:
         """Delay a request that is about to be queued until its 202 was sent or its client is gone."""
         device_id, async_id = submission.device_id, submission.async_id
 
         def queued(session: Session, context: CommandContext) -> None:
             if context.unfinished >= _MANY_WAITING:
                 self._release_oldest(session, device_id)
-            self._hold(device_id, async_id)
-            session.publish(HELD, f"{device_id} {async_id}", here=partial(self._stored, device_id, async_id))
+            self._delay(device_id, async_id)
+            session.publish(DELAYED, f"{device_id} {async_id}", here=partial(self._stored, device_id, async_id))
 
         def respond(stored: Future[Command], accepted: Callable[[Command], Response]) -> Response:
             return when_stored(stored, accepted, partial(self._sent, stored, device_id, async_id))
@@ -100,13 +100,13 @@ class HeldRequests:
         A client that sends this many requests at once has received the oldest 202 already.
         """
         with self._lock:
-            oldest = next((each for each, delayed in self._held.items() if delayed.device_id == device_id), None)
+            oldest = next((each for each, delay in self._delays.items() if delay.device_id == device_id), None)
         if oldest is not None:
             self._publish_release(session, device_id, oldest)
 
-    def _hold(self, device_id: str, async_id: str) -> None:
+    def _delay(self, device_id: str, async_id: str) -> None:
         with self._lock:
-            self._held[async_id] = _Held(device_id)
+            self._delays[async_id] = _Delay(device_id)
             self._dispatcher.delayed.add(async_id)
 
     def _stored(self, device_id: str, async_id: str) -> None:
@@ -114,27 +114,27 @@ class HeldRequests:
         due_at = after_seconds(self._clock.now(), _LONGEST_SECONDS)
         timer = self._clock.call_at(due_at, lambda: self._give_up(device_id, async_id))
         with self._lock:
-            delayed = self._held.get(async_id)
-            if delayed is not None:
-                delayed.timer = timer
+            delay = self._delays.get(async_id)
+            if delay is not None:
+                delay.timer = timer
                 return
         timer.cancel()
 
-    def _hold_of_other(self, *requests: str) -> None:
+    def _delay_of_other(self, *requests: str) -> None:
         """Delay requests that another process has stored; each is a device id, a space and an async-id."""
         for each in requests:
             device_id, async_id = each.split(" ")
-            self._hold(device_id, async_id)
+            self._delay(device_id, async_id)
             self._stored(device_id, async_id)
 
     def _release(self, *async_ids: str) -> None:
         """End the delay of these requests. The caller has to wake their devices."""
         for async_id in async_ids:
             with self._lock:
-                delayed = self._held.pop(async_id, None)
+                delay = self._delays.pop(async_id, None)
                 self._dispatcher.delayed.discard(async_id)
-            if delayed is not None and delayed.timer is not None:
-                delayed.timer.cancel()
+            if delay is not None and delay.timer is not None:
+                delay.timer.cancel()
 
     def _give_up(self, device_id: str, async_id: str) -> None:
         self._release(async_id)
