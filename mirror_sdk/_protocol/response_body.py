@@ -17,8 +17,8 @@ from mirror_sdk.errors import UnexpectedResponse
 ACCEPT_ENCODING = "gzip"
 """The content encoding that is decompressed chunk by chunk. By default httpx would request more of them."""
 MAX_BYTES = 64 * 1024 * 1024
-"""The most bytes of an ordinary response after decompression. A device object may be of any size (specification 2.1);
-this is one of 65,536 resources with a payload of 500 bytes each, and the most that a mirror sends in a page."""
+"""The most bytes of an ordinary response after decompression. A device object may be of any size (specification 2.1).
+This limit fits one with 65,536 resources of 500 bytes each, and the largest page of a mirror."""
 MAX_ERROR_BYTES = 1024 * 1024
 """The most bytes of an error: it has one sentence, and one for each invalid field."""
 BUFFER_BYTES = 64 * 1024

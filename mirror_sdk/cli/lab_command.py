@@ -60,7 +60,7 @@ def lab(
 ) -> None:
     """Start a mirror with simulated devices, and JupyterLab with the notebooks.
 
-    API_HOST and API_KEY are set in the notebooks. The last lines of the output are the addresses of the notebooks and
+    The notebooks get API_HOST and API_KEY. The last lines of the output are the addresses of the notebooks and
     of the mirror's page, which a tile in JupyterLab's launcher opens too. JupyterLab does not fetch news, and trusts
     the notebooks until they are changed.
 

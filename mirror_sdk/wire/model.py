@@ -75,6 +75,9 @@ class JsonForm:
         return json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False, indent=indent)
 
 
+_PYDANTIC_NAMES = frozenset(dir(BaseModel))
+
+
 class WireModel(BaseModel, JsonForm):
     """The base of every object of the interface.
 
@@ -86,6 +89,10 @@ class WireModel(BaseModel, JsonForm):
     model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="allow", frozen=True, validate_by_name=True, validate_by_alias=True, defer_build=True
     )
+
+    def __dir__(self) -> list[str]:
+        """Return the names of the object itself: completion should not list those of pydantic."""
+        return [name for name in super().__dir__() if name.startswith("__") or name not in _PYDANTIC_NAMES]
 
     def to_dict(self) -> dict[str, Any]:
         """Return all members by the names of the interface, for any JSON encoder; see :class:`JsonForm`."""

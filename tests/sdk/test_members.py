@@ -1,10 +1,12 @@
 """Names on a client and its groups: an unknown one is an error that says which one to use."""
 
+from datetime import UTC, datetime
+
 import jedi
 import pytest
 
 import mirror_sdk.testing
-from mirror_sdk import AsyncMirrorClient, MirrorClient
+from mirror_sdk import AsyncMirrorClient, Device, MirrorClient
 from mirror_sdk._members import WithMembers
 
 URL = "http://127.0.0.1:1"
@@ -115,3 +117,11 @@ def test_a_client_that_is_not_initialized_has_no_members():
     assert not hasattr(client, "room")
     with pytest.raises(AttributeError, match="has no attribute 'devices'"):
         _ = client.devices
+
+
+def test_completion_of_a_model_lists_its_members_without_those_of_pydantic():
+    at = datetime(2026, 1, 5, tzinfo=UTC)
+    device = Device(id="d1", endpoint_name="light-01", state="registered", created_at=at, updated_at=at)
+    assert {"endpoint_name", "queue_mode", "to_dict", "to_json"} <= set(dir(device))
+    assert not {"copy", "dict", "json", "model_dump", "_abc_impl"} & set(dir(device))
+    assert device.model_dump()["id"] == "d1"
