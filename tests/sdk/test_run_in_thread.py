@@ -1,4 +1,4 @@
-"""Slow work does not run on the loop thread, so that other tasks continue, and ends properly when cancelled."""
+"""Slow work does not run on the thread of the loop, and ends in an orderly way when cancelled."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ LIGHT_FUNCTIONS = {
         *(HistoryReader.__init__, HistoryReader._next_request, HistoryReader.next_operation.fget),
         *(HistoryReader.result.fget, HistoryResult.__init__, history_metadata, RowChecker.__init__, SizeLimit.__init__),
         *(PlannedWrite.may_be_sent.fget, PlannedWrite.is_awake.fget, RecordingWriter.warn_of_uncovered),
-        # The slow part of these runs in a worker thread.
+        # Slow work of these runs in a thread.
         *(RecordingRules.__init__, RecordingRules.start, RecordingRules.uncovered),
         *(RecordingFolder.position.fget, RecordingFolder.due_in_seconds.fget),
     )
@@ -80,10 +80,10 @@ LIGHT_FUNCTIONS = {
 
 
 def run(scene: Awaitable[Any]) -> Any:
-    async def limited() -> Any:
+    async def complete() -> Any:
         return await asyncio.wait_for(scene, PATIENCE_SECONDS)
 
-    return asyncio.run(limited())
+    return asyncio.run(complete())
 
 
 def is_within(function: Callable[..., object], frame: FrameType | None) -> bool:
@@ -94,7 +94,7 @@ def is_within(function: Callable[..., object], frame: FrameType | None) -> bool:
 
 @contextmanager
 def watched(seen: set[str]) -> Iterator[None]:
-    """Record the functions of heavy modules that run on this thread, except for small responses."""
+    """Record functions of heavy modules that run on this thread, except for reading small responses."""
 
     def note(frame: FrameType, happening: str, _: object) -> None:
         module = str(frame.f_globals.get("__name__"))
@@ -122,7 +122,7 @@ async def planned(client: AsyncMirrorClient, _: Path) -> Any:
     return await client.plan([("sensor-1", SWITCH, True)])
 
 
-async def begin_reads(client: AsyncMirrorClient, _: Path) -> list[Any]:
+async def started(client: AsyncMirrorClient, _: Path) -> list[Any]:
     return [await client.requests.begin_read("sensor-1", SWITCH)]
 
 
@@ -144,7 +144,7 @@ CALLS: dict[str, tuple[Callable[..., Awaitable[Any]], Callable[..., Awaitable[An
     "changes": (now, lambda c, instant, _: c.changes(instant, instant)),
     "events_frame": (nothing, lambda c, _, __: c.notifications.events_frame(after=0, timeout=0)),
     "device_events_frame": (nothing, lambda c, _, __: c.devices.events_frame()),
-    "requests_frame": (begin_reads, lambda c, requests, _: c.requests.frame(requests)),
+    "requests_frame": (started, lambda c, requests, _: c.requests.frame(requests)),
     "load_plan": (saved, lambda c, path, _: c.plans.load(path)),
     "apply": (planned, lambda _, plan, __: plan.apply()),
     "undo": (planned, lambda _, plan, __: plan.undo()),
@@ -196,13 +196,13 @@ def noting_load(*arguments, load=ssl.SSLContext.load_verify_locations, **options
 sys.meta_path.insert(0, Noting())
 ssl.SSLContext.load_verify_locations = noting_load
 
-def respond(request):
+def answer(request):
     if "after" in request.url.params and request.url.path.endswith("/pull"):
         return httpx.Response(204, headers={"Mirror-Cursor": "7"})
     return httpx.Response(200, json={"object": "list", "data": [], "has_more": False})
 
 async def main(call):
-    transport = httpx.MockTransport(respond) if call in calls else None
+    transport = httpx.MockTransport(answer) if call in calls else None
     async with AsyncMirrorClient(sys.argv[1], "key", max_retries=0, transport=transport) as client:
         try:
             await eval(call)
@@ -223,10 +223,10 @@ for call in (first, *calls):
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
 """
-"""The first call needs a network, the others need pandas; each runs in its own process."""
+"""The first call uses a network, the others need pandas. Each runs in a process of its own."""
 
 
-def test_slow_modules_are_not_loaded_on_the_loop_thread(tmp_path):
+def test_slow_imports_do_not_run_on_the_thread_of_the_loop(tmp_path):
     calls = [
         "client.requests.begin_write('0' * 32, '/3311/0/5850', True)",
         "client.fleet.snapshot()",
@@ -235,7 +235,7 @@ def test_slow_modules_are_not_loaded_on_the_loop_thread(tmp_path):
     calls += ["client.notifications.events_frame(timeout=0, limit=0)", "client.plan([])", "client.requests.frame([])"]
     calls.append("client.record('run.parquet', devices=[])")
     with socket.socket() as nobody:
-        # Bound and not listening: connections fail, and no other program can bind it.
+        # Bound and not listening: no one responds, and no other process can use it.
         nobody.bind(("127.0.0.1", 0))
         address = f"https://127.0.0.1:{nobody.getsockname()[1]}"
         command = [sys.executable, "-W", "ignore", "-c", PROGRAM, address, *calls]
@@ -262,7 +262,7 @@ def test_requests_that_come_while_the_network_is_made_wait_for_the_same_one(monk
                 assert await asyncio.to_thread(started.wait, PATIENCE_SECONDS)
                 others = [asyncio.create_task(client.devices.list()) for _ in range(5)]
                 await asyncio.sleep(0)
-                # The task that started it may end.
+                # The caller that started it may end.
                 first.cancel()
                 await asyncio.sleep(0)
                 assert not any(one.done() for one in (first, *others))
@@ -274,7 +274,7 @@ def test_requests_that_come_while_the_network_is_made_wait_for_the_same_one(monk
     assert len(made) == 1
 
 
-def test_import_restores_the_modules_that_were_loaded(tmp_path, monkeypatch):
+def test_an_import_freezes_existing_objects_and_restores_them(tmp_path, monkeypatch):
     text = "import gc\nset_aside = gc.get_freeze_count()\nraise LookupError(set_aside)\n"
     monkeypatch.syspath_prepend(tmp_path)
     try:
@@ -290,7 +290,7 @@ def test_import_restores_the_modules_that_were_loaded(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("bytes_more", "is_on_loop"), [(0, True), (1, False)])
-def test_large_response_is_read_in_a_thread(monkeypatch, bytes_more, is_on_loop):
+def test_a_large_response_is_parsed_in_a_thread(monkeypatch, bytes_more, is_on_loop):
     threads = []
     finish = Operation.finish
     monkeypatch.setattr(Operation, "finish", lambda *given: threads.append(threading.get_ident()) or finish(*given))
@@ -362,7 +362,7 @@ def test_between_the_events_of_one_message_others_have_their_turn(monkeypatch):
     run(scene())
 
 
-def test_events_of_one_message_have_its_time_and_unreadable_ones_are_warned_of_once():
+def test_events_of_a_message_share_its_time_and_unreadable_ones_warn_once():
     moments = iter([datetime(2026, 1, 5, hour, tzinfo=UTC) for hour in (8, 9)])
     message = {"blips": [1, 2], "registrations": [{"ep": "a"}]}
 
@@ -376,7 +376,7 @@ def test_events_of_one_message_have_its_time_and_unreadable_ones_are_warned_of_o
     assert run(scene()) == [("unknown", at), ("unknown", at), ("registration", at)]
 
 
-def test_cancelled_wait_loses_no_response(monkeypatch):
+def test_a_wait_cancelled_during_delivery_loses_no_response(monkeypatch):
     monkeypatch.setattr("mirror_sdk._protocol.async_channels.TimeSlice", lambda: TimeSlice(slow_clock()))
 
     async def scene() -> tuple[int, list[bool]]:
@@ -416,7 +416,7 @@ class Slow:
 
 
 async def cancelled(mirror: Any, slow: Slow, call: Callable[[AsyncMirrorClient], Any], behind: Any = nothing) -> None:
-    """Cancel a call during its slow work: it ends after the work. Then run the next call."""
+    """Cancel a call during its slow work, with which it ends and not before. Then run the queued work."""
     async with AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport) as client:
         calling = asyncio.create_task(call(client))
         assert await asyncio.to_thread(slow.started.wait, PATIENCE_SECONDS)
@@ -433,7 +433,7 @@ async def cancelled(mirror: Any, slow: Slow, call: Callable[[AsyncMirrorClient],
         assert error.value.__traceback__ is not None
 
 
-def test_error_of_the_work_is_raised_and_dropped_after_a_cancellation(caplog):
+def test_errors_of_the_work_are_raised_and_ignored_after_a_cancellation(caplog):
     def fail() -> None:
         raise LookupError("so it is")
 
@@ -453,7 +453,7 @@ def test_error_of_the_work_is_raised_and_dropped_after_a_cancellation(caplog):
 
 
 @pytest.mark.parametrize("method", ["add", "finish"])
-def test_cancelled_dataset_is_complete_or_missing(mirror, device_id, tmp_path, monkeypatch, method):
+def test_a_cancelled_dataset_is_complete_or_absent(mirror, device_id, tmp_path, monkeypatch, method):
     slow = Slow(getattr(DatasetWriter, method))
     monkeypatch.setattr(DatasetWriter, method, partialmethod(slow))
     folder = tmp_path / "in"
@@ -476,7 +476,7 @@ def test_a_recording_that_is_cancelled_while_it_is_opened_frees_its_folder(mirro
 # Garbage
 
 
-def test_response_leaves_no_reference_cycles():
+def test_a_response_creates_no_reference_cycles():
     """Each of those holds all loops of the process, and the more is left, the sooner the next one comes."""
     transport = httpx.MockTransport(lambda _: httpx.Response(200, json=[{"uri": "/3/0/0", "obs": False}]))
 
@@ -491,7 +491,7 @@ def test_response_leaves_no_reference_cycles():
         finally:
             gc.enable()
 
-    # Garbage of a response is found each time, that of another thread is not.
+    # Garbage of a response is found each time, but not garbage of another thread.
     with MirrorClient(URL, "key", transport=transport) as client:
         assert not all(found_after(lambda: client.devices.resources("0" * 32)) for _ in range(5))
     with asyncio.Runner() as runner:
@@ -505,20 +505,20 @@ def resources_alive() -> int:
 
 
 @pytest.mark.filterwarnings("ignore::mirror_sdk.SnapshotWarning")
-def test_device_objects_are_released_after_reading(mirror, simulator):
+def test_only_used_parts_of_a_device_are_retained(mirror, simulator):
     """Objects that live until others have come are what Python looks for garbage among, and all loops stand still."""
     resources = [{"path": f"/3303/{one}/5700", "value": "21.5"} for one in range(10)]
     fleet = [simulator.add_device(f"device-{number}", resources) for number in range(40)]
     alive = []
 
-    def count_resources(request, answer):
+    def count_garbage(request, respond):
         """How much of the devices before is still there."""
         if request.url.path.endswith("/echo"):
             alive.append(resources_alive())
-        return without_snapshots(request, answer)
+        return without_snapshots(request, respond)
 
     async def scene() -> Any:
-        async with AsyncMirrorClient(URL, mirror.new_key(), transport=Between(mirror, count_resources)) as client:
+        async with AsyncMirrorClient(URL, mirror.new_key(), transport=Between(mirror, count_garbage)) as client:
             plan = await client.plan([(one, "/3303/100/5700", 1) for one in fleet])
             return plan, await client.fleet.snapshot(fleet)
 
