@@ -277,7 +277,7 @@ def test_commit_during_revision_read_is_read_again(url, processes, monkeypatch):
 
 def test_commit_during_last_revision_read_may_exceed_reported_revision(url, processes, monkeypatch):
     first, second, reading = processes
-    monkeypatch.setattr(backend, "_MOST_LOOKS", 0)
+    monkeypatch.setattr(backend, "_MAX_ATTEMPTS", 0)
     with open_transaction(first) as one:
         with paused_revision_read(url, reading, monkeypatch) as result:
             later = submit_report(second, "d1").result(60)

@@ -245,7 +245,7 @@ def test_forwarded_request_is_handled_after_leader_reconnects(open_services, dev
     scopes = tuple(scope.value for scope in Scope)
     body = base64.b64encode(b'{"value":"7"}').decode()
     call = Call(second.database.process_id, app_id, scopes, "PUT", path, "", headers, "127.0.0.1", body)
-    _, future = second.coordinator.forwarder.ask(call)
+    _, future = second.coordinator.forwarder.forward(call)
     assert second.database.settle(60)
     may_reconnect.set()
     assert future.result(60).status == 204
