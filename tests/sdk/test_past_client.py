@@ -22,7 +22,7 @@ SECOND = timedelta(seconds=1)
 
 
 @pytest.fixture
-def told(simulator, plain):
+def reported(simulator, plain):
     """Two devices, their temperatures observed, and when these changed; the light of the first one was switched on."""
     ids = [simulator.add_device(name, RESOURCES, endpoint_type=kind) for name, kind in (("a", "Light"), ("b", "Fan"))]
     plain.subscriptions.rules.replace([{"resource_path": [TEMPERATURE]}], apply_now=True)
@@ -36,8 +36,8 @@ def told(simulator, plain):
     return ids, times
 
 
-def test_the_state_is_that_of_the_instant(client, told, simulator):
-    _, times = told
+def test_the_state_is_that_of_the_instant(client, reported, simulator):
+    _, times = reported
     just_before = times[1] - timedelta(microseconds=1)
     for instant, value in ((times[0] - SECOND, 21.5), (times[0], 22.5), (just_before, 22.5), (times[1], 23.5)):
         frame = client.as_of(instant, paths=[TEMPERATURE])
@@ -55,8 +55,8 @@ def test_the_state_is_that_of_the_instant(client, told, simulator):
     assert after["desired_status"].dropna().tolist() == ["success"]
 
 
-def test_devices_are_selected_as_those_of_a_snapshot(client, told):
-    ids, times = told
+def test_devices_are_selected_as_those_of_a_snapshot(client, reported):
+    ids, times = reported
     expected = client.as_of(times[0], [ids[0]])
     assert expected["endpoint_name"].unique().tolist() == ["a"]
     for chosen in ({"devices": ["a"]}, {"endpoint_type": "Light"}, {"filters": {"endpoint_name__in": ["a"]}}):
@@ -65,8 +65,8 @@ def test_devices_are_selected_as_those_of_a_snapshot(client, told):
         client.as_of(times[0], ["nobody"])
 
 
-def test_an_invalid_instant_is_rejected_and_a_text_is_accepted(client, told):
-    begin, end = told[1]
+def test_an_invalid_instant_is_rejected_and_a_text_is_accepted(client, reported):
+    begin, end = reported[1]
     for instant, reason in (
         (datetime(2026, 1, 5), r"instant=.* has no time zone"),
         (pd.NaT, r"instant=.* is not a time"),
@@ -86,27 +86,27 @@ def test_an_invalid_instant_is_rejected_and_a_text_is_accepted(client, told):
     assert_frame_equal(client.as_of(text, tz="Europe/Berlin"), client.as_of(begin, tz="Europe/Berlin"))
 
 
-def test_an_instant_before_the_history_is_rejected_with_the_oldest(client, told):
+def test_an_instant_before_the_history_is_rejected_with_the_oldest(client, reported):
     long_ago = datetime(2020, 1, 1, tzinfo=UTC)
     with pytest.raises(BeforeHistory) as caught:
         client.as_of(long_ago)
     with pytest.raises(BeforeHistory):
-        client.changes(long_ago, told[1][0])
+        client.changes(long_ago, reported[1][0])
     oldest = caught.value.oldest_at
-    assert long_ago < oldest <= told[1][0]
+    assert long_ago < oldest <= reported[1][0]
     assert client.as_of(oldest).attrs["mirror"]["complete"]
 
 
-def test_without_arrow_on_the_way_it_is_the_same_and_one_that_breaks_off_is_no_table(client_over, plain, told):
-    instant = told[1][0]
+def test_without_arrow_on_the_way_it_is_the_same_and_one_that_breaks_off_is_no_table(client_over, plain, reported):
+    instant = reported[1][0]
     assert_frame_equal(client_over(without_arrow).as_of(instant), plain.as_of(instant))
     cut = client_over(lambda _, answer: answer_with(answer, answer.content[:-20]) if answer.is_success else answer)
     with pytest.raises((ConnectionFailed, UnexpectedResponse)):
         cut.as_of(instant)
 
 
-def test_changes_have_both_values(client, told, plain, simulator):
-    ids, times = told
+def test_changes_have_both_values(client, reported, plain, simulator):
+    ids, times = reported
     plain.read_value(ids[0], UNIT)
     frame = client.changes(times[0], times[1])
     assert frame.columns.tolist() == CHANGES_SCHEMA.names
@@ -126,21 +126,21 @@ def test_changes_have_both_values(client, told, plain, simulator):
     assert_frame_equal(found, client.changes(times[0], simulator.get_clock(), paths=[TEMPERATURE]))
 
 
-def test_changes_across_a_gap_are_marked_incomplete(client, told, mirror, simulator):
+def test_changes_across_a_gap_are_marked_incomplete(client, reported, mirror, simulator):
     def put_gap(session):
         row = StoredHistoryRow(session.note_change(()), None, None, None, now - 1000, now, "gap", until=now)
         history.add(session, [row])
 
     now = mirror.services.clock.now()
     mirror.services.database.write(put_gap)
-    assert not client.changes(told[1][0], simulator.get_clock()).attrs["mirror"]["complete"]
-    assert client.changes(*told[1]).attrs["mirror"]["complete"]
+    assert not client.changes(reported[1][0], simulator.get_clock()).attrs["mirror"]["complete"]
+    assert client.changes(*reported[1]).attrs["mirror"]["complete"]
 
 
 # Services of earlier versions
 
 
-def test_a_service_that_ignores_the_instant_is_reported(client_over, mirror, told):
+def test_a_service_that_ignores_the_instant_is_reported(client_over, mirror, reported):
     def change(request, answer):
         if request.url.path != "/v3/device-echo":
             return answer
@@ -150,7 +150,7 @@ def test_a_service_that_ignores_the_instant_is_reported(client_over, mirror, tol
         return answer_with(present, present.read())
 
     with pytest.raises(UnexpectedResponse, match="of the present"):
-        client_over(change).as_of(told[1][0])
+        client_over(change).as_of(reported[1][0])
 
 
 @pytest.mark.keeps_history(False)

@@ -1,4 +1,4 @@
-"""A recording says the same of the past as the service beside it. Source: wire.md 10."""
+"""A concurrent recording has the same history as the service. Source: wire.md 10."""
 
 import random
 from contextlib import suppress
@@ -12,7 +12,7 @@ from mirror_sdk.recording import Recording
 
 VALUES = {TEMPERATURE: ["21.5", "22.5", "warm"], LIGHT: ["0", "1"], "/3/0/0": ["one", "two"]}
 MILLISECOND = timedelta(milliseconds=1)
-# What the log does not tell is left out.
+# Ignore rows that the log does not contain.
 TOLD = ["device_id", "endpoint_name", "path", "unit", "changed_at", "event", "value_num", "value_text", "value_bool"]
 TOLD += ["value_kind", "origin"]
 REPORTED = ["device_id", "path", "reported_num", "reported_text", "reported_bool"]
@@ -25,7 +25,7 @@ def play(client, simulator, ids, dice):
     for _ in range(25):
         device_id, path = dice.choice(ids), dice.choice(list(VALUES))
         step = dice.choice(["set"] * 6 + ["advance"] * 4 + ["online", "write", "register", "update", "deregister"])
-        # What a device that is away does not take is nobody's concern here.
+        # Writes to offline devices do not matter here.
         with suppress(MirrorError):
             if step == "set":
                 simulator.set_value(device_id, path, dice.choice(VALUES[path]))

@@ -5,23 +5,23 @@ import pickle
 import pytest
 
 
-def refused(made, words):
+def rejected(made, words):
     with pytest.raises(TypeError, match=words):
         pickle.dumps(made)
 
 
 def test_events_a_watch_and_a_recorder_say_why_they_cannot_be_pickled(plain, folder):
-    refused(plain.events(after=0), r"Events .* belong to this process; .*client.events\(after=position\)")
+    rejected(plain.events(after=0), r"Events .* belong to this process; .*client.events\(after=position\)")
     with plain.watch(print) as watch, plain.record(folder) as recorder:
-        refused(watch, r"Watch .*client.watch\(\)")
-        refused(recorder, r"Recorder .*Recording\(path\)")
+        rejected(watch, r"Watch .*client.watch\(\)")
+        rejected(recorder, r"Recorder .*Recording\(path\)")
 
 
 def test_those_of_an_asynchronous_client_say_so_too(run, folder):
     async def scene(client):
-        refused(client.events(after=0), "AsyncEvents")
+        rejected(client.events(after=0), "AsyncEvents")
         async with await client.watch(print) as watch, await client.record(folder) as recorder:
-            refused(watch, "AsyncWatch")
-            refused(recorder, "AsyncRecorder")
+            rejected(watch, "AsyncWatch")
+            rejected(recorder, "AsyncRecorder")
 
     run(scene)

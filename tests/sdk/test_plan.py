@@ -154,7 +154,7 @@ def test_canary_has_to_succeed_before_other_writes_are_sent(client, simulator, l
     assert result["category"][0] == "REJECTED"
     assert "the first write, to /3311/0/5851 of light-0, is failure" in repr(plan)
     assert result.attrs["mirror"]["stopped_because"] in repr(plan)
-    # Taken up again, it goes on with the next one.
+    # A second apply continues with the next write.
     assert statuses(plan.apply()) == ["failure", "success", "success", "success"]
 
 

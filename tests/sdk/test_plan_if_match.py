@@ -1,4 +1,4 @@
-"""Plans that leave alone what somebody else wrote since it was looked at."""
+"""Plans that do not overwrite later writes of others."""
 
 import io
 import json
@@ -19,7 +19,7 @@ def lights(simulator):
 
 
 @pytest.fixture
-def somebody_else(new_client):
+def other_client(new_client):
     return new_client()
 
 
@@ -31,10 +31,10 @@ def level(client, device):
     return client.get_device(device)[LEVEL].desired_value
 
 
-def test_if_match_rejects_rows_that_were_written_before_the_plan(client, somebody_else, lights):
+def test_if_match_rejects_rows_that_were_written_before_the_plan(client, other_client, lights):
     seen = client.fleet.snapshot()
-    somebody_else.write_value(lights[1], LEVEL, 55)
-    somebody_else.write_value(lights[2], LEVEL, 40)
+    other_client.write_value(lights[1], LEVEL, 55)
+    other_client.write_value(lights[2], LEVEL, 40)
     # A table with values of its own has seen as well.
     for plan in (client.plan(seen.assign(value=40), if_match=True), client.plan(seen, value=40, if_match=True)):
         told = plan.frame.set_index("device_id").loc[lights]
@@ -47,14 +47,14 @@ def test_if_match_rejects_rows_that_were_written_before_the_plan(client, somebod
     assert [level(client, light) for light in lights] == [40, 55, 40, 40, 40]
 
 
-def test_if_match_rejects_rows_that_were_written_after_the_plan(client, somebody_else, lights):
+def test_if_match_rejects_rows_that_were_written_after_the_plan(client, other_client, lights):
     for light in lights:
         client.read_value(light, LEVEL)
     plan = client.plan(client.fleet.snapshot(), value=40, if_match=True)
     ordered = plan.frame["device_id"].tolist()
     # The first of all, which was to be the canary, among them.
     for device in (ordered[0], ordered[3]):
-        somebody_else.write_value(device, LEVEL, 55)
+        other_client.write_value(device, LEVEL, 55)
     result = plan.apply(max_failures=0, concurrency=1)
     assert plan.stopped_because is None
     assert [statuses(result)[device] for device in ordered] == ["failure", "success", "success", "failure", "success"]
@@ -73,21 +73,21 @@ def test_if_match_rejects_rows_that_were_written_after_the_plan(client, somebody
     assert [level(client, device) for device in ordered] == [55, 10, 10, 55, 10]
 
 
-def test_overtaken_canary_is_replaced_by_another(client, somebody_else, simulator, lights):
+def test_overtaken_canary_is_replaced_by_another(client, other_client, simulator, lights):
     plan = client.plan(client.fleet.snapshot(), value=40, if_match=True)
     ordered = plan.frame["device_id"].tolist()
-    somebody_else.write_value(ordered[0], LEVEL, 55)
+    other_client.write_value(ordered[0], LEVEL, 55)
     simulator.set_response_mode(ordered[1], "reject")
     result = statuses(plan.apply(concurrency=1))
     assert [result[device] for device in ordered] == ["failure", "failure", "queued", "queued", "queued"]
     assert "first write" in plan.stopped_because
 
 
-def test_saved_plan_keeps_expected_revisions(client, somebody_else, lights, tmp_path):
+def test_saved_plan_keeps_expected_revisions(client, other_client, lights, tmp_path):
     file = tmp_path / "plan.json"
     client.plan(client.fleet.snapshot(devices=lights[:2]), value=40, if_match=True).save(file)
     assert [write["if_match"] for write in json.loads(file.read_text())["writes"]] == [0, 0]
-    somebody_else.write_value(lights[0], LEVEL, 55)
+    other_client.write_value(lights[0], LEVEL, 55)
     plan = client.plans.load(file)
     assert statuses(plan.apply()) == {lights[0]: "failure", lights[1]: "success"}
     plan.save(file)
@@ -97,12 +97,12 @@ def test_saved_plan_keeps_expected_revisions(client, somebody_else, lights, tmp_
     assert level(client, lights[0]) == 55
 
 
-def test_expected_revisions_survive_conversions_of_the_table(client, somebody_else, lights):
+def test_expected_revisions_survive_conversions_of_the_table(client, other_client, lights):
     client.write_value(lights[0], LEVEL, 30)
     client.write_value(lights[1], LEVEL, 30)
     seen = client.fleet.snapshot(paths=[LEVEL])
-    somebody_else.write_value(lights[0], LEVEL, 31)
-    somebody_else.write_value(lights[2], LEVEL, 31)
+    other_client.write_value(lights[0], LEVEL, 31)
+    other_client.write_value(lights[2], LEVEL, 31)
     for table in (
         pd.read_csv(io.StringIO(seen.to_csv(index=False))),
         pl.from_pandas(seen),

@@ -41,7 +41,7 @@ def lights(add, sleepers):
 
 
 def own_levels(simulator, devices):
-    """What the devices have, which nobody has to wake them for."""
+    """Return the values of the devices without waking them."""
     found = {one.id: {resource.path: resource.value for resource in one.resources} for one in simulator.list_devices()}
     return [found[device_id][LEVEL] for device_id in devices]
 
@@ -86,7 +86,7 @@ def test_wait_for_sleeping_devices_ends_at_timeout_and_stop(client, sleepers, li
     thread = threading.Thread(target=lambda: applied.append(plan.apply(timeout=300)))
     thread.start()
     while thread.is_alive():
-        # Again: the first time may have been before it had begun.
+        # Repeat it, since the plan may not have been started the first time.
         plan.stop()
         thread.join(0.1)
     assert statuses(applied[0]) == ["pending"] * 3 + ["success"] * 2
@@ -119,7 +119,7 @@ def test_sleeping_devices_are_written_to_after_awake_ones_and_are_no_failures(cl
     plan = client.plan(all_to([*sleepers, *lights]))
     assert statuses(plan.apply(max_failures=0)) == ["queued"] * 3 + ["success", "failure"]
     assert client.requests.list() == []
-    # What succeeded before was canary enough, and those that sleep have not answered, which is no failure.
+    # The earlier success counts as a canary, and pending writes of sleeping devices are not failures.
     assert statuses(plan.apply(max_failures=0)) == ["pending"] * 3 + ["success", "failure"]
     assert plan.stopped_because is None
 
@@ -144,7 +144,7 @@ def test_plan_without_awake_devices_needs_canary_0(client, simulator, sleepers):
 
 
 def fall_asleep(simulator, devices, days):
-    """Time goes on; the devices make contact at its end, or with ``days=0`` at once."""
+    """Advance the clock, after which the devices make contact; with ``days=0`` immediately."""
     for device_id in devices:
         simulator.set_online(device_id, False)
     simulator.advance(timedelta(days=days))
@@ -157,7 +157,7 @@ def test_outcome_of_days_ago_is_found_and_not_written_again(client, new_client, 
     first = plan.apply()
     plan.save(tmp_path / "plan.json")
     fall_asleep(simulator, sleepers, days=1)
-    # The service has forgotten the async-ids and the answers when somebody looks.
+    # By then the service has forgotten the async-ids and the responses.
     fall_asleep(simulator, sleepers, days=2)
     for device_id in (*sleepers, *lights):
         simulator.set_value(device_id, LEVEL, 7)

@@ -8,7 +8,7 @@ from mirror_sdk import WriteRejected
 
 
 @pytest.fixture
-def somebody_else(new_client):
+def other_client(new_client):
     return new_client()
 
 
@@ -29,21 +29,21 @@ def checks(plan, lights):
 
 
 def test_undo_rejects_resources_that_were_changed_later(
-    client, simulator, new_client, somebody_else, lights, applied, tmp_path
+    client, simulator, new_client, other_client, lights, applied, tmp_path
 ):
     applied.save(tmp_path / "plan.json")
     simulator.advance(1)
-    # Written and changed by the device itself; the same value written, restored and restored in vain.
+    # Written and changed by the device itself; the same value written, restored and restored without effect.
     for light, written in ((0, [77]), (1, [50]), (2, [77, 50]), (3, [77])):
         for level in written:
-            somebody_else.write_value(lights[light], LEVEL, level)
+            other_client.write_value(lights[light], LEVEL, level)
     simulator.set_response_mode(lights[3], "reject")
     with pytest.raises(WriteRejected):
-        somebody_else.write_value(lights[3], LEVEL, 50)
+        other_client.write_value(lights[3], LEVEL, 50)
     simulator.set_response_mode(lights[3], "normal")
     for light, level in ((4, 88), (5, 50), (6, 10)):
         simulator.set_value(lights[light], LEVEL, level)
-        somebody_else.read_value(lights[light], LEVEL)
+        other_client.read_value(lights[light], LEVEL)
     found = ["changed", "ok", "ok", "changed", "changed", "ok", "already_so", "ok", "ok"]
     assert checks(new_client().plans.load(tmp_path / "plan.json").undo(), lights) == found
     undo = applied.undo()
@@ -56,10 +56,10 @@ def test_undo_rejects_resources_that_were_changed_later(
     assert levels(client, lights) == [77, 10, 10, 77, 88, 10, 10, 10, 10]
 
 
-def test_undo_rejects_a_resource_written_before_it_is_applied(client, somebody_else, lights, applied, tmp_path):
+def test_undo_rejects_a_resource_written_before_it_is_applied(client, other_client, lights, applied, tmp_path):
     undo = applied.undo()
     undo.save(tmp_path / "undo.json")
-    somebody_else.write_value(lights[2], LEVEL, 77)
+    other_client.write_value(lights[2], LEVEL, 77)
     loaded = client.plans.load(tmp_path / "undo.json")
     for plan in (undo, loaded):
         result = plan.apply(concurrency=1).set_index("device_id")

@@ -1,4 +1,4 @@
-"""What of a plan can be undone, told before it is applied, and what is read first so that it can."""
+"""Undoable writes of a plan, reported before it is applied, and reads that make writes undoable."""
 
 import re
 from datetime import timedelta

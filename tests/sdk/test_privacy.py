@@ -20,7 +20,7 @@ from mirror_sdk.privacy import PERSONAL_COLUMNS, PERSONAL_RESOURCES, pseudonymiz
 from mirror_sdk.privacy.pseudonyms import Pseudonyms
 from mirror_sdk.tables.columns import metadata_of_table
 
-KEY = "a key that nobody guesses, of November"
+KEY = "a key that is hard to guess, of November"
 ANNA, BERT = "Annas-Kitchen", "Bert Ünal's phone"
 SERIAL, ADDRESS, CELL, LATITUDE, WRITTEN = "/3/0/2", "/4/0/4", "/4/0/8", "/6/0/0", "/3303/0/5750"
 UNIT, FIRMWARE, UNKNOWN = "/3303/0/5701", "/3/0/3", "/9999/0/1"
@@ -134,7 +134,7 @@ def test_no_personal_text_is_left_in_any_library(client, homes, form):
         shared = pseudonymize(table, KEY)
         assert found_in(shared, homes) == set()
         assert shared.schema == table.schema if form == "arrow" else shared.columns == table.columns
-        # What is cut away is still behind what is left of it.
+        # The buffer still contains the part after the slice.
         for begin in range(0, 10, 3):
             assert found_in(pseudonymize(table.slice(begin, 1), KEY, also=[ANNA]), homes) == set()
 
@@ -281,7 +281,7 @@ PLAIN = {"device_id": ["d1", "d2"], "endpoint_name": [NAME, "other-name"], "path
 
 
 def words(*values):
-    """A column of words, of which the first one was cut away and is behind it still."""
+    """Return a sliced column of words whose buffer still contains the first one."""
     return pd.Categorical(values, categories=[NAME, *dict.fromkeys(values)])
 
 
@@ -353,7 +353,7 @@ def test_devices_that_became_columns_are_replaced_also_in_their_units():
     assert not is_in(NAME, wide)
     assert not is_in(ID, wide)
     assert not is_in(ID, pseudonymize(pa.table({ID: [1.0]}), KEY))
-    # The unit of a column that was dropped does not tell its name.
+    # The unit of a column that was dropped does not reveal its name.
     table = pd.DataFrame({"device_id": ["1" * 32], ANNA: [20.5], FIRMWARE: [1.0]})
     table.attrs["units"] = {ANNA: "Cel", BERT: "Cel", FIRMWARE: "%"}
     units = pseudonymize(table, KEY, also=[ANNA, BERT]).attrs["units"]

@@ -16,7 +16,7 @@ from resource_paths import TEMPERATURE
 from mirror_sdk.frames import mirror
 from mirror_sdk.privacy import pseudonymize
 
-KEY = "a key that nobody guesses, of November"
+KEY = "a key that is hard to guess, of November"
 COORDINATES = {
     "/6/0/0": (52.5162746, 52.5297531),
     "/6/0/1": (13.3777041, 13.3889117),
@@ -27,7 +27,7 @@ PERSONAL = {number for pair in COORDINATES.values() for number in (*pair, pair[1
 
 
 def history():
-    """Each resource is told twice in each of two hours."""
+    """Return rows with two reports of each resource in each of two hours."""
     told = {**COORDINATES, TEMPERATURE: (21.53, 21.77)}
     times = [(hour, place) for hour in range(2) for place in range(2)]
     rows = [

@@ -1,4 +1,4 @@
-"""Recordings, made by either client from a real server, and asked afterwards."""
+"""Recordings of a real server by both clients, and reading them."""
 
 import asyncio
 import errno
@@ -86,11 +86,11 @@ def test_a_file_that_is_finalized_while_the_folder_is_read_is_read_too(client, o
     until(lambda: recorder.events == 1)
     read_part = files.read_part
 
-    def read_behind_a_finalize(*arguments):
+    def read_after_a_finalize(*arguments):
         recorder.stop()
         return read_part(*arguments)
 
-    monkeypatch.setattr(files, "read_part", read_behind_a_finalize)
+    monkeypatch.setattr(files, "read_part", read_after_a_finalize)
     assert numbers(Recording(folder).events()) == [1.0, 2.0]
 
 
@@ -353,7 +353,7 @@ def test_without_a_service_a_recorder_ends_and_the_next_one_reads_the_rest(
 
 
 def test_a_log_that_restarts_after_a_failure_is_a_gap_and_its_state_is_recorded(mirror, folder):
-    """As when a service comes back with an older database: first there is no answer, then a shorter log."""
+    """Simulate a service that restarts with an older database: first no response, then a shorter log."""
 
     def fail_once(request):
         nonlocal is_pulled

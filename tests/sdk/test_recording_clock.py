@@ -48,7 +48,7 @@ def test_coverage_uses_the_clock_of_the_service(client, simulator, here, observe
         assert not is_complete(folder, ended_at + later)
         assert not changes_complete(folder, begun_at, ended_at + later)
 
-    # What nobody recorded is read from the log by the next one.
+    # The next recorder reads the missing entries from the log.
     between = observed(2.0)
     with client.record(folder):
         continued_at = observed(3.0)
@@ -89,20 +89,20 @@ def test_an_empty_fleet_is_covered_up_to_the_last_snapshot(client, simulator, fo
 
 
 def test_without_times_of_the_service_nothing_is_covered(client_over, simulator, device_id, folder):
-    def tell_the_time_or_not(_, answer):
+    def send_the_time_or_not(_, answer):
         if not is_told:
             answer.headers.pop(TIME_HEADER, None)
         return answer
 
     is_told = False
-    client = client_over(tell_the_time_or_not)
+    client = client_over(send_the_time_or_not)
     with client.record(folder):
         begun_at = simulator.advance(60)
     audit = Recording(folder).audit()
     assert (audit.complete, audit.from_at, audit.until_at) == (True, None, None)
     assert str(audit).startswith("complete from an unknown time to an unknown time: 0")
     assert not is_complete(folder, begun_at)
-    # A service that was renewed tells it: nothing lies between its state table and the last look.
+    # An updated service sends it: nothing is missing between its state table and the last poll.
     is_told = True
     with client.record(folder):
         renewed_at = simulator.advance(60)

@@ -32,7 +32,7 @@ def recorded(client, simulator, folder):
     return Recording(folder), begin, ids
 
 
-def told(frame):
+def reported(frame):
     names = ["endpoint_name", "path", "event", "origin", "value_num", "value_text"]
     return frame[names].astype(object).where(frame[names].notna(), None).to_numpy().tolist()
 
@@ -49,7 +49,7 @@ ALL = [
 def test_rows_are_sorted_by_device_path_and_time(recorded):
     recording, begin, _ = recorded
     frame = recording.history()
-    assert sorted(told(frame), key=str) == sorted(ALL, key=str)
+    assert sorted(reported(frame), key=str) == sorted(ALL, key=str)
     assert frame["device_id"].tolist() == sorted(frame["device_id"])
     assert frame.columns.tolist() == HISTORY_SCHEMA.names
     about = frame.attrs["mirror"]
@@ -65,12 +65,12 @@ def test_devices_paths_and_an_interval_choose_rows(recorded, client):
     recording, begin, ids = recorded
     of_b = [row for row in ALL if row[0] == "b"]
     for devices in (["b"], [ids[1]], [client.get_device("b")], pd.DataFrame({"device_id": [ids[1]] * 2})):
-        assert told(recording.history(devices)) == of_b
-    assert told(recording.history(["a"], [TEMPERATURE])) == ALL[1:3]
-    assert told(recording.history(["b"], [LIGHT])) == of_b[:1]
-    assert told(recording.history(["a"], [TEMPERATURE], begin=begin + 2 * SECOND)) == ALL[2:3]
-    assert told(recording.history(["a"], [TEMPERATURE], begin=begin + SECOND, end=begin + 3 * SECOND)) == ALL[1:2]
-    assert told(recording.history(["a"], limit=2)) == ALL[:2]
+        assert reported(recording.history(devices)) == of_b
+    assert reported(recording.history(["a"], [TEMPERATURE])) == ALL[1:3]
+    assert reported(recording.history(["b"], [LIGHT])) == of_b[:1]
+    assert reported(recording.history(["a"], [TEMPERATURE], begin=begin + 2 * SECOND)) == ALL[2:3]
+    assert reported(recording.history(["a"], [TEMPERATURE], begin=begin + SECOND, end=begin + 3 * SECOND)) == ALL[1:2]
+    assert reported(recording.history(["a"], limit=2)) == ALL[:2]
     assert recording.history([]).empty
 
 

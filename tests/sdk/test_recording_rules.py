@@ -1,4 +1,4 @@
-"""What of a recording is subscribed: told where nothing covers it, and added for as long as it is recorded."""
+"""Subscriptions of a recording: warnings about uncovered paths, and rules for the duration of the recording."""
 
 import asyncio
 import shutil
@@ -35,7 +35,7 @@ def sensors(simulator):
     return found | {"lamp": simulator.add_device("lamp", [LAMP], endpoint_type="Lamp")}
 
 
-def told(client, folder, **options):
+def warned(client, folder, **options):
     """What is said when a recorder begins."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -53,13 +53,13 @@ def recorded(recorder):
 
 
 def test_uncovered_paths_of_devices_are_reported(client, sensors, folder):
-    (said,) = told(client, folder, paths=["/3303/*", SWITCH, "/9999/*"])
+    (said,) = warned(client, folder, paths=["/3303/*", SWITCH, "/9999/*"])
     assert "/3303/* of 5 devices (sensor-1, sensor-2, sensor-3, 2 more)" in said
     assert f"{SWITCH} of 6 devices (lamp, sensor-1, sensor-2, 3 more)" in said
     assert "/9999/* (which no registered device has)" in said
     assert "subscribe=True" in said
     assert "client.subscriptions.rules.add()" in said
-    # A warning that is an error leaves no recorder behind.
+    # A warning that is an error leaves no recorder.
     with pytest.raises(NotSubscribedWarning):
         client.record(folder, paths=["/3303/*", SWITCH, "/9999/*"])
     client.record(folder, paths=["/3303/*", SWITCH, "/9999/*"], subscribe=True).stop()
@@ -67,9 +67,9 @@ def test_uncovered_paths_of_devices_are_reported(client, sensors, folder):
 
 def test_paths_covered_by_rules_or_subscriptions_are_not_reported(plain, simulator, sensors, folder):
     def left():
-        return "".join(told(plain, folder, paths=["/3303/*"])).partition("covers /3303/* of ")[2].partition(":")[0]
+        return "".join(warned(plain, folder, paths=["/3303/*"])).partition("covers /3303/* of ")[2].partition(":")[0]
 
-    assert told(plain, folder.with_name("all")) == []
+    assert warned(plain, folder.with_name("all")) == []
     for rule, uncovered in (
         ({}, ""),
         ({"resource_path": ["/33*"]}, ""),
@@ -93,28 +93,28 @@ def test_subscriptions_of_another_key_do_not_count(client, new_client, sensors, 
     other = new_client()
     other.subscribe("sensor-1", TEMPERATURE)
     other.subscriptions.rules.replace([{}], apply_now=True)
-    (said,) = told(client, folder, devices=["sensor-1"], paths=["/3303/*"])
+    (said,) = warned(client, folder, devices=["sensor-1"], paths=["/3303/*"])
     assert "1 device (sensor-1)" in said
 
 
 def test_observations_of_any_application_count_as_covered(mirror, plain, simulator, folder, monkeypatch):
-    """Only so many are asked for one by one: of the others it is not known whose subscription it is."""
+    """Observations of any client count as covered beyond the limit of single requests."""
     monkeypatch.setattr("mirror_sdk.recording.rules._MAX_REQUESTS", 2)
     for number in range(5):
         simulator.add_device(f"d{number}", [SENSOR])
     with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as other:
         other.subscriptions.rules.replace([{"endpoint_name": name} for name in ("d1", "d3", "d4")], apply_now=True)
     simulator.advance(1)
-    (said,) = told(plain, folder, paths=["/3303/*"])
+    (said,) = warned(plain, folder, paths=["/3303/*"])
     assert "/3303/* of 4 devices (d0, " in said
 
 
 def test_a_rule_for_future_devices_covers_missing_paths(plain, sensors, folder):
     for rule in ({"endpoint_type": "Later", "resource_path": ["/9999/0/1"]}, {"resource_path": ["/99*"]}):
         plain.subscriptions.rules.replace([rule])
-        assert told(plain, folder, paths=["/9999/*"]) == [], rule
+        assert warned(plain, folder, paths=["/9999/*"]) == [], rule
     plain.subscriptions.rules.replace([{"resource_path": ["/998*"]}])
-    assert told(plain, folder, paths=["/9999/*"]) != []
+    assert warned(plain, folder, paths=["/9999/*"]) != []
 
 
 # Rules that are there while it records
@@ -197,7 +197,7 @@ def test_rules_that_a_killed_recorder_left_are_removed_by_the_next_one(client, n
 
 @pytest.fixture
 def cut(mirror, client_of):
-    """A network that can be cut, before or after a request is heard; a client behind it, and one beside it."""
+    """A network that can be cut before or after a request arrives, a client that uses it, and one that does not."""
     network, key = SimpleNamespace(cuts=lambda request: None), mirror.new_key()
 
     def pass_on(request, answer=None):
@@ -261,7 +261,7 @@ def test_a_key_that_may_not_subscribe_is_rejected_and_coverage_is_empty(new_clie
     client = new_client(Scope.READ)
     with pytest.raises(AccessDenied, match="subscribe"):
         client.record(folder, paths=["/3303/*"], subscribe=True)
-    (said,) = told(client, folder, paths=["/3303/*"])
+    (said,) = warned(client, folder, paths=["/3303/*"])
     assert said.startswith("it is unknown whether anything of /3303/* is subscribed: 403 access_denied")
 
 

@@ -46,7 +46,7 @@ def test_the_statistics_are_those_of_a_plain_computation(rows, length, limit, da
     given = {name: at(one) for name, one in (("begin", begin), ("end", end)) if one is not None}
     found = frame_of(rows).mirror.resample(f"{length}s", ALL, silence_limit=limited(limit), **given)
     newest = max((row.at for row in rows), default=0)
-    # Without an end the newest row is asked for too.
+    # Without an end the newest row is requested too.
     last = newest + 1 if end is None else end
     first = min(last, *(row.at for row in rows), last) if begin is None else begin
     naive = Naive(rows, limit, newest if end is None else max(newest, end))
@@ -119,7 +119,7 @@ def test_a_nonexistent_local_time_is_resolved_or_rejected():
     frame = frame_of(told((0, 1.0), (9, 2.0)))
     times = pd.Series(np.array(["2026-03-02T12:00", "9999-12-31T23:59:59"], dtype="datetime64[ms]"))
     frame = frame.assign(changed_at=times.dt.tz_localize("UTC"))
-    # pandas 3 knows no zone behind the year 9999, pandas 2.2 does.
+    # pandas 3 knows no zone after the year 9999, pandas 2.2 does.
     is_known = pd.__version__.startswith("2.")
     message = r"outside the years of time zones .*give begin= and end= \(the clock of a device"
     with nullcontext() if is_known else pytest.raises(InvalidValue, match=message):
@@ -143,11 +143,11 @@ def test_initial_values_come_from_earlier_rows_or_a_state_table():
     assert found["device_id"].unique().tolist() == ["d1"]
     assert found["last"].tolist() == [5.0, 5.0, 9.0]
     assert found["count"].tolist() == [0, 0, 1]
-    # Its time is a sign of life, from which a silence is counted.
+    # Its time is a contact, from which a silence is counted.
     quiet = later.mirror.resample("10s", "last", begin=at(0), end=at(30), state=state, silence_limit="105s")
     assert quiet["last"].tolist() == [5.0, pd.NA, 9.0]
     assert quiet["covered"].tolist() == [0.6, 0.0, 1.0]
-    # It holds from when it was taken, also where its times lie behind that.
+    # It is valid from its instant, even if its times are later.
     behind = state.assign(reported_at=pd.to_datetime([at(25), None], utc=True))
     behind.attrs["mirror"] = {"taken_at": at(0).isoformat()}
     found = later.mirror.resample("10s", "last", begin=at(0), end=at(30), state=behind)
@@ -251,7 +251,7 @@ def test_events_give_the_same_result_as_a_history():
             event(EventKind.OBSERVATION, 50, "22", seq=5),
             # It came late.
             event(EventKind.OBSERVATION, 5, "10", seq=6, received=60),
-            # A read brings a value, the answer to a write none.
+            # A read has a value, the response to a write has none.
             event(EventKind.ASYNC_RESPONSE, 55, "24", seq=7),
             event(EventKind.ASYNC_RESPONSE, 60, seq=8),
         ]
@@ -268,7 +268,7 @@ def test_no_value_is_carried_across_a_loss_of_events(first, received):
     events = [
         event(EventKind.OBSERVATION, 10, "20", seq=1, received=40),
         event(EventKind.OBSERVATION, 30, "21", seq=2, received=40),
-        # It came with the entries behind it.
+        # It arrived with the entries after it.
         event(EventKind.GAP, None, seq=5, first=first, received=received),
         event(EventKind.OBSERVATION, 50, "22", seq=6, received=70, device="d2"),
         event(EventKind.OBSERVATION, 60, "23", seq=7, received=70),
@@ -329,7 +329,7 @@ def test_days_of_a_zone_have_23_or_25_hours():
     pd.testing.assert_frame_equal(rows.mirror.in_zone("Europe/Berlin").mirror.resample(**asked), found)
 
 
-# What is refused
+# Invalid input
 
 
 def test_texts_have_no_mean_and_cannot_be_mixed_with_numbers():

@@ -1,4 +1,4 @@
-"""No answer takes more memory than it may, however small it arrives; over both clients. Source: wire.md 0."""
+"""Responses use bounded memory, even if they arrive compressed; with both clients. Source: wire.md 0."""
 
 import zlib
 
@@ -19,16 +19,16 @@ _GZIP = 31
 
 
 @pytest.fixture
-def answered(client_of):
-    """Makes clients of either kind whose every answer is this."""
+def responding(client_of):
+    """Makes clients of both kinds that receive only this response."""
 
     def make(status, body, **headers):
-        def answer(sent):
+        def respond(sent):
             told = {"Content-Type": sent.headers.get("Accept", "application/json"), **headers}
             stream = {"stream": body} if isinstance(body, Arriving) else {"content": body}
             return httpx.Response(status, headers=told, **stream)
 
-        client = client_of(transport=httpx.MockTransport(answer))
+        client = client_of(transport=httpx.MockTransport(respond))
         pause_in_no_time(client)
         return client
 
@@ -53,10 +53,10 @@ BOMBS = [
 
 
 @pytest.mark.parametrize(("status", "name", "error", "message"), BOMBS)
-def test_a_decompression_bomb_needs_little_memory(answered, tmp_path, monkeypatch, status, name, error, message):
+def test_a_decompression_bomb_needs_little_memory(responding, tmp_path, monkeypatch, status, name, error, message):
     monkeypatch.setattr("mirror_sdk._protocol.response_body.MAX_BYTES", 8_000_000)
     body = Arriving(zipped(b"", 40_000_000), 4_096)
-    client = answered(status, body, **GZIP)
+    client = responding(status, body, **GZIP)
 
     def call():
         with pytest.raises(error, match=message):
@@ -67,74 +67,74 @@ def test_a_decompression_bomb_needs_little_memory(answered, tmp_path, monkeypatc
     assert body.wanted < len(body.pieces)
 
 
-def test_a_response_up_to_the_limit_is_read(answered, monkeypatch):
+def test_a_response_up_to_the_limit_is_read(responding, monkeypatch):
     large = OBJECT + b" " * (20_000 - len(OBJECT))
     zipped = zlib.compress(large, wbits=_GZIP)
     for make, headers in ((lambda: Arriving(large, 7), {}), (lambda: Arriving(zipped), GZIP)):
         monkeypatch.setattr("mirror_sdk._protocol.response_body.MAX_BYTES", 20_000)
-        assert answered(200, make(), **headers).get_device(DEVICE).device_id == DEVICE
+        assert responding(200, make(), **headers).get_device(DEVICE).device_id == DEVICE
         monkeypatch.setattr("mirror_sdk._protocol.response_body.MAX_BYTES", 19_999)
         with pytest.raises(UnexpectedResponse, match="19999"):
-            answered(200, make(), **headers).get_device(DEVICE)
+            responding(200, make(), **headers).get_device(DEVICE)
     told = b'{"object":"error","code":500,"type":"x","message":"because","request_id":"r1"}'
     for size, message in ((MAX_ERROR_BYTES, "because"), (MAX_ERROR_BYTES + 1, "no explanation")):
         with pytest.raises(ServerError, match=message):
-            answered(500, Arriving(told + b" " * (size - len(told)))).get_device(DEVICE)
+            responding(500, Arriving(told + b" " * (size - len(told)))).get_device(DEVICE)
 
 
-def test_a_response_that_announces_too_many_bytes_is_not_read(answered, tmp_path):
+def test_a_response_that_announces_too_many_bytes_is_not_read(responding, tmp_path):
     for name, call in CALLS.items():
         limit = "max_snapshot_bytes=2147483648" if "snapshot" in name else str(MAX_BYTES)
         for length in (3 * 1024**3, 10**30):
             body = Arriving(OBJECT)
             with pytest.raises(UnexpectedResponse, match=limit):
-                call(answered(200, body, **{"Content-Length": str(length)}), tmp_path)
+                call(responding(200, body, **{"Content-Length": str(length)}), tmp_path)
             assert (body.wanted, body.is_closed) == (0, True)
     body = Arriving(OBJECT)
     with pytest.raises(ServerError):
-        answered(500, body, **{"Content-Length": str(MAX_ERROR_BYTES + 1)}).get_device(DEVICE)
+        responding(500, body, **{"Content-Length": str(MAX_ERROR_BYTES + 1)}).get_device(DEVICE)
     assert (body.wanted, body.is_closed) == (0, True)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "GZIP"])
-def test_compressed_responses_are_read(answered, encoding):
+def test_compressed_responses_are_read(responding, encoding):
     content = zlib.compress(OBJECT, wbits=_GZIP)
     for body in (content, Arriving(content), Arriving(content, 5)):
-        assert answered(200, body, **{"Content-Encoding": encoding}).get_device(DEVICE).device_id == DEVICE
+        assert responding(200, body, **{"Content-Encoding": encoding}).get_device(DEVICE).device_id == DEVICE
 
 
 @pytest.mark.parametrize("encoding", ["br", "zstd", "deflate", "gzip, gzip", "x" * 500])
-def test_other_content_encodings_are_rejected(answered, encoding):
+def test_other_content_encodings_are_rejected(responding, encoding):
     for status, kind, message in ((200, UnexpectedResponse, "content encoding"), (500, ServerError, "no explanation")):
         with pytest.raises(kind, match=message):
-            answered(status, Arriving(OBJECT), **{"Content-Encoding": encoding}).get_device(DEVICE)
+            responding(status, Arriving(OBJECT), **{"Content-Encoding": encoding}).get_device(DEVICE)
 
 
 def test_only_supported_encodings_are_requested(client_of):
     asked = []
 
-    def answer(request):
+    def respond(request):
         asked.append(request.headers["Accept-Encoding"])
         return httpx.Response(406 if request.headers.get("Accept") == ARROW else 200, content=OBJECT)
 
-    client = client_of(transport=httpx.MockTransport(answer))
+    client = client_of(transport=httpx.MockTransport(respond))
     client.get_device(DEVICE)
     with pytest.raises(MirrorError):
         client.fleet.snapshot()
     assert asked == ["gzip", "identity", "gzip"]
 
 
-def test_damaged_compression_is_an_error(answered):
-    whole = zlib.compress(OBJECT, wbits=_GZIP)
+def test_damaged_compression_is_an_error(responding):
+    complete = zlib.compress(OBJECT, wbits=_GZIP)
     for body, error, told in (
-        (Arriving(whole[:20] + b"\xff" * 40), ConnectionFailed, "DecodingError"),
-        (Arriving(whole[:30]), UnexpectedResponse, None),
-        (Arriving(whole + whole), UnexpectedResponse, "continues after the end"),
-        (Arriving(whole + whole, len(whole)), UnexpectedResponse, "continues after the end"),
+        (Arriving(complete[:20] + b"\xff" * 40), ConnectionFailed, "DecodingError"),
+        (Arriving(complete[:30]), UnexpectedResponse, None),
+        (Arriving(complete + complete), UnexpectedResponse, "continues after the end"),
+        (Arriving(complete + complete, len(complete)), UnexpectedResponse, "continues after the end"),
     ):
         with pytest.raises(error, match=told):
-            answered(200, body, **GZIP).get_device(DEVICE)
+            responding(200, body, **GZIP).get_device(DEVICE)
 
 
 @pytest.mark.parametrize("size", [CHUNK_BYTES, CHUNK_BYTES + 1, 5 * CHUNK_BYTES + 7])

@@ -1,4 +1,4 @@
-"""Whoever waits alone is answered with the request: no poll is needed where the service holds the 202 back for it."""
+"""A single waiter gets the response with its request: the service delays the 202, so no poll is needed."""
 
 import asyncio
 import threading
@@ -26,30 +26,30 @@ CHANNEL = "/v2/notification/pull"
 class ByTheBridge(Between):
     """Has the server wait without a thread, as it does where it runs, for clients of either kind, and counts."""
 
-    sent, held, most_held = (), 0, 0
+    sent, delayed, most_held = (), 0, 0
 
     def handle_request(self, request):
         content = request.read()
 
-        async def whole():
+        async def complete():
             again = httpx.Request(request.method, request.url, headers=request.headers, content=content)
             answer = await self.handle_async_request(again)
             return httpx.Response(answer.status_code, headers=answer.headers, content=await answer.aread())
 
-        return asyncio.run(whole())
+        return asyncio.run(complete())
 
     async def handle_async_request(self, request):
         self.sent += (request,)
         is_held = "Prefer" in request.headers
-        self.held += is_held
-        self.most_held = max(self.held, self.most_held)
+        self.delayed += is_held
+        self.most_held = max(self.delayed, self.most_held)
         try:
             return await super().handle_async_request(request)
         finally:
-            self.held -= is_held
+            self.delayed -= is_held
 
-    def told(self):
-        """Which kinds of requests went, and how long each was to be held; what was asked before is forgotten."""
+    def requested_kinds(self):
+        """Return the kinds of the requests since the last call, and the hold of each."""
         sent, self.sent = self.sent, ()
         return [(request.method, request.url.path, request.headers.get("Prefer")) for request in sent]
 
@@ -67,7 +67,7 @@ def over(mirror, client_of):
     return over
 
 
-def held(device_id, prefer="wait=1"):
+def delayed(device_id, prefer="wait=1"):
     return ("POST", f"/v2/device-requests/{device_id}", prefer)
 
 
@@ -79,13 +79,13 @@ def counts(client):
 def test_one_request_reads_writes_and_executes(over, simulator, device_id):
     client, transport = over()
     assert client.read_value(device_id, TEMPERATURE) == 21.5
-    transport.told()
+    transport.requested_kinds()
     begins = client.notifications.status().position
     simulator.set_value(device_id, TEMPERATURE, 22.5)
     assert client.read_value(device_id, TEMPERATURE) == 22.5
     client.write_value(device_id, SWITCH, True)
     client.execute(device_id, REBOOT)
-    assert transport.told() == [held(device_id)] * 3
+    assert transport.requested_kinds() == [delayed(device_id)] * 3
     # As if each had been read in the log.
     assert client.notifications.status().position == begins + 3
     assert counts(client) == (0, 0, 0)
@@ -99,22 +99,22 @@ def test_a_failure_is_the_same_error_with_the_request_and_by_a_poll(over, device
     request = client.requests.begin_write(device_id, TEMPERATURE, 30.0, allow_read_only=True)
     by_poll = request.exception()
     assert by_request.value.category == by_poll.category == "METHOD_NOT_ALLOWED"
-    assert transport.told()[-2:] == [held(device_id, None), ("GET", CHANNEL, None)]
+    assert transport.requested_kinds()[-2:] == [delayed(device_id, None), ("GET", CHANNEL, None)]
 
 
 @pytest.mark.parametrize("timeout", [0, 1.9])
 def test_a_short_wait_is_not_spent_on_it(over, mirror, client_of, device_id, timeout):
     client, transport = over()
     client.read_value(device_id, TEMPERATURE)
-    transport.told()
+    transport.requested_kinds()
     with suppress(WaitTimeout, CallTimeout):
         client.read_value(device_id, TEMPERATURE, timeout=timeout)
-    assert held(device_id, None) in transport.told()
+    assert delayed(device_id, None) in transport.requested_kinds()
     # Nor is the little time that a client has for each of its calls.
     hasty = client_of(URL, mirror.new_key(), transport=transport, timeout=1.9)
     with suppress(CallTimeout):
         hasty.read_value(device_id, TEMPERATURE, timeout=60)
-    assert "wait=1" not in {prefer for _, _, prefer in transport.told()}
+    assert "wait=1" not in {prefer for _, _, prefer in transport.requested_kinds()}
 
 
 @pytest.fixture
@@ -137,9 +137,9 @@ def test_other_log_entries_are_neither_lost_nor_repeated(observing, simulator, d
     # The observation stands before.
     assert client.notifications.status().position == begins
     request = client.requests.begin_read(device_id, SWITCH)
-    transport.told()
+    transport.requested_kinds()
     assert request.result().python is False
-    assert {path for _, path, _ in transport.told()} == {CHANNEL}
+    assert {path for _, path, _ in transport.requested_kinds()} == {CHANNEL}
     assert client.notifications.status().position > begins + 3
     assert counts(client) == (0, 0, 0)
     assert len([event for event in events if event.kind.name == "ASYNC_RESPONSE"]) == 4
@@ -150,32 +150,32 @@ def test_other_waiters_cause_the_log_to_be_read(over, simulator, device_id):
     simulator.set_online(device_id, False)
     request = client.requests.begin_read(device_id, SWITCH)
     other = simulator.add_device("other", [{"path": TEMPERATURE, "value": "7"}])
-    transport.told()
+    transport.requested_kinds()
     assert client.read_value(other, TEMPERATURE) == 7.0
-    assert [prefer for _, path, prefer in transport.told() if path != CHANNEL] == [None]
+    assert [prefer for _, path, prefer in transport.requested_kinds() if path != CHANNEL] == [None]
     simulator.set_online(device_id, True)
     assert request.result().python is False
     client.read_value(other, TEMPERATURE)
-    assert transport.told()[-1] == held(other)
+    assert transport.requested_kinds()[-1] == delayed(other)
 
 
 def test_a_log_that_lags_far_is_read(observing, simulator, device_id):
     client, transport = observing
     getattr(client, "_wrapped", client)._session.router.inbox._keep = 2
     simulator.set_value(device_id, TEMPERATURE, 23.5)
-    transport.told()
+    transport.requested_kinds()
     for _ in range(3):
         client.read_value(device_id, SWITCH)
-    asked = transport.told()
+    asked = transport.requested_kinds()
     assert [prefer for _, path, prefer in asked if path != CHANNEL] == ["wait=1", "wait=1", None]
     assert asked[-1][1] == CHANNEL
     client.read_value(device_id, SWITCH)
-    assert transport.told() == [held(device_id)]
+    assert transport.requested_kinds() == [delayed(device_id)]
     assert counts(client) == (0, 0, 0)
 
 
-def held_answer(members_of):
-    """Tells something else in the place of an answer that comes with its request."""
+def delayed_response(members_of):
+    """Replaces a response that arrives with its request."""
 
     def after(request, accepted):
         if "Prefer" not in request.headers:
@@ -192,15 +192,15 @@ NO_ANSWERS = [{"id": "of another", "status": 200, "payload": "OTk="}, {"id": 7},
 @pytest.mark.parametrize("members", [{}, *({"async-response": answer} for answer in NO_ANSWERS)])
 def test_a_response_to_another_request_is_left_to_the_log(over, device_id, members):
     """Nor does an earlier service know the wish."""
-    client, transport = over(held_answer(lambda _: members))
+    client, transport = over(delayed_response(lambda _: members))
     assert client.read_value(device_id, TEMPERATURE) == 21.5
-    assert transport.told()[-2:] == [held(device_id), ("GET", CHANNEL, None)]
+    assert transport.requested_kinds()[-2:] == [delayed(device_id), ("GET", CHANNEL, None)]
     assert counts(client) == (0, 0, 0)
 
 
 def test_a_response_without_a_number_is_used_and_skipped_in_the_log(over, device_id):
     answer = {"status": 200, "payload": "MjEuNQ=="}
-    client, _ = over(held_answer(lambda async_id: {"async-response": answer | {"id": async_id}}))
+    client, _ = over(delayed_response(lambda async_id: {"async-response": answer | {"id": async_id}}))
     assert client.read_value(device_id, TEMPERATURE) == 21.5
     assert client.requests.begin_read(device_id, TEMPERATURE).result().python == 21.5
     assert counts(client) == (0, 0, 0)
@@ -219,12 +219,12 @@ def test_a_request_lost_while_the_server_holds_it_is_repeated(over, device_id, s
             raise httpx.ReadError("killed")
         return httpx.Response(status, headers={"Content-Type": "text/html"}, content=b"<html>Gateway</html>")
 
-    def be_away(request):
+    def be_unreachable(request):
         if 0 < len(lost) <= times_away:
             lost.append(1)
             raise httpx.ConnectError("not there", request=request)
 
-    client, _ = over(lose, before=be_away)
+    client, _ = over(lose, before=be_unreachable)
     pause_in_no_time(client)
     client.write_value(device_id, SWITCH, True)
     assert len(lost) == 1 + times_away
@@ -234,25 +234,25 @@ def test_a_request_lost_while_the_server_holds_it_is_repeated(over, device_id, s
 def test_an_unreachable_server_is_reported_without_delay(over, device_id):
     tried = []
 
-    def be_away(request):
+    def be_unreachable(request):
         if "Prefer" in request.headers:
             tried.append(1)
             raise httpx.ConnectError("not there", request=request)
 
-    client, _ = over(before=be_away)
+    client, _ = over(before=be_unreachable)
     pause_in_no_time(client)
-    with pytest.raises(ConnectionFailed) as told:
+    with pytest.raises(ConnectionFailed) as requested_kinds:
         client.read_value(device_id, TEMPERATURE)
-    assert len(tried) == told.value.attempts == 3
-    assert not told.value.was_sent
+    assert len(tried) == requested_kinds.value.attempts == 3
+    assert not requested_kinds.value.was_sent
 
 
 def test_a_request_that_the_server_does_not_hold_is_repeated_like_any_other(over, device_id):
     client, _ = over(lambda request, answer: httpx.Response(502) if request.method == "POST" else answer)
     pause_in_no_time(client)
-    with pytest.raises(ServerError) as told:
+    with pytest.raises(ServerError) as requested_kinds:
         client.requests.begin_write(device_id, SWITCH, True)
-    assert told.value.attempts == 3
+    assert requested_kinds.value.attempts == 3
 
 
 def test_a_webhook_ignores_earlier_and_repeated_responses(over, simulator, device_id):
@@ -268,10 +268,10 @@ def test_a_webhook_ignores_earlier_and_repeated_responses(over, simulator, devic
         simulator.set_value(device_id, TEMPERATURE, 30)
         assert [event.value.python for event in events] == [30.0]
         assert client.notifications.status().unclaimed == 0
-        transport.told()
+        transport.requested_kinds()
         for _ in range(3):
             assert client.read_value(device_id, SWITCH) is False
-        assert transport.told() == [held(device_id)] * 3
+        assert transport.requested_kinds() == [delayed(device_id)] * 3
         assert client.requests.begin_read(device_id, SWITCH).result().python is False
         assert counts(client) == (0, 0, 0)
         client.notifications.use_long_polling()
@@ -279,10 +279,10 @@ def test_a_webhook_ignores_earlier_and_repeated_responses(over, simulator, devic
 
 def test_a_cassette_replays_responses_through_polls(over, tmp_path, device_id):
     client, transport = over()
-    transport.told()
+    transport.requested_kinds()
     with client.cassettes.use(tmp_path / "run.zip"):
         assert client.read_value(device_id, TEMPERATURE) == 21.5
-    asked = transport.told()
+    asked = transport.requested_kinds()
     assert asked[-1][1] == CHANNEL
     assert {prefer for _, _, prefer in asked} == {None}
 
@@ -297,7 +297,7 @@ def test_the_server_holds_one_request_of_many_tasks_at_a_time(mirror, run, devic
 
     run(scene, transport)
     assert transport.most_held <= 1
-    assert CHANNEL in {path for _, path, _ in transport.told()}
+    assert CHANNEL in {path for _, path, _ in transport.requested_kinds()}
 
 
 def test_the_server_holds_one_request_of_many_threads_at_a_time(mirror, device_id):
@@ -321,16 +321,16 @@ def test_a_cancelled_or_failed_read_lets_the_next_one_wait(mirror, simulator, ru
         assert await client.read_value(device_id, TEMPERATURE) == 21.5
         await asyncio.to_thread(simulator.set_response_mode, device_id, "silent")
         reading = asyncio.ensure_future(client.read_value(device_id, TEMPERATURE))
-        while not transport.held:
+        while not transport.delayed:
             await asyncio.sleep(0)
         reading.cancel()
         await asyncio.wait([reading])
         assert reading.cancelled()
         await asyncio.to_thread(simulator.set_response_mode, device_id, "normal")
         await asyncio.to_thread(simulator.advance, 120)
-        transport.told()
+        transport.requested_kinds()
         assert await client.read_value(device_id, TEMPERATURE) == 21.5
-        assert transport.told() == [held(device_id)]
+        assert transport.requested_kinds() == [delayed(device_id)]
 
     run(scene, transport)
 

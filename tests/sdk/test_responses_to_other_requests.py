@@ -1,4 +1,4 @@
-"""Answers to another question than the one that was asked, as a mixed-up connection or a broken proxy gives them."""
+"""Responses to other requests, as from a mixed-up connection or a broken proxy."""
 
 import json
 
@@ -83,7 +83,7 @@ def test_a_snapshot_of_another_selection_or_time(client_over, plain, ids, is_arr
         if not is_arrow and without_arrow(request, answer) is not answer:
             return without_arrow(request, answer)
         kept.append(answer)
-        # All answers after the first one are the first one again.
+        # All later responses repeat the first one.
         return httpx.Response(200, headers=answer.headers, content=kept[0].content)
 
     client = client_over(change)
@@ -118,7 +118,7 @@ def test_ranges_that_are_not_of_one_selection():
 def test_a_poll_that_goes_back():
     read = ops.poll_log(7, hold_seconds=0).finish
     assert read(httpx.Response(204, headers={"Mirror-Cursor": "7"})).cursor == 7
-    with pytest.raises(UnexpectedResponse, match=r"after 7.*up to 6"):
+    with pytest.raises(UnexpectedResponse, match=r"entries after 7.*up to 6"):
         read(httpx.Response(204, headers={"Mirror-Cursor": "6"}))
 
 

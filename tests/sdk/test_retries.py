@@ -16,7 +16,7 @@ LOST = [httpx.ConnectError("refused"), httpx.ReadError("reset"), httpx.RemotePro
 
 
 class Service:
-    """Answers with what the script says, its last step for ever, and keeps what was asked."""
+    """Responds with a script, whose last step is repeated, and stores the requests."""
 
     def __init__(self, *script):
         self.script = script
@@ -33,7 +33,7 @@ class Service:
 
 @pytest.fixture
 def client_of(client_of):
-    """Makes clients of either kind that pause in no time and tell how long they would have."""
+    """Makes clients of both kinds that do not pause but record their pauses."""
 
     def make(service, **options):
         client = client_of(transport=httpx.MockTransport(service), **options)
@@ -81,7 +81,7 @@ CALLS = {
 def test_every_method_that_means_the_same_twice_is_repeated_and_a_write_under_its_async_id(client_of, method):
     failing = {"left": 2}
 
-    def answer(request):
+    def respond(request):
         if request.url.path.endswith("/pull"):
             return httpx.Response(204, headers={"Mirror-Cursor": "0"})
         asked.append(request)
@@ -89,13 +89,13 @@ def test_every_method_that_means_the_same_twice_is_repeated_and_a_write_under_it
         return httpx.Response(502 if failing["left"] >= 0 else {"POST": 202}.get(method, 204))
 
     asked = []
-    CALLS[method](client_of(answer))
+    CALLS[method](client_of(respond))
     assert [request.method for request in asked] == [method] * 3
     assert len({str(request.url) for request in asked}) == 1
     assert len({request.read() for request in asked}) == 1
 
 
-def asking(retry_after):
+def requesting(retry_after):
     return {"Retry-After": retry_after, "Date": "Fri, 20 Nov 2026 12:00:00 GMT"}
 
 
@@ -104,7 +104,7 @@ def asking(retry_after):
     [("2.5", 2.5, 2.5), ("Fri, 20 Nov 2026 12:00:09 GMT", 9, 9), ("Fri, 20 Nov 2026 11:00:00 GMT", 0.25, 0.5)],
 )
 def test_a_pause_follows_retry_after_in_any_form_and_is_never_shorter_than_the_default(client_of, asked, least, most):
-    client = client_of(Service((503, asking(asked)), (200, {}, OBJECT)))
+    client = client_of(Service((503, requesting(asked)), (200, {}, OBJECT)))
     client.get_device(DEVICE)
     (pause,) = client.slept
     assert least <= pause <= most
@@ -112,7 +112,7 @@ def test_a_pause_follows_retry_after_in_any_form_and_is_never_shorter_than_the_d
 
 @pytest.mark.parametrize("asked", ["40", "Fri, 20 Nov 2026 12:40:00 GMT", "1" + "0" * 8])
 def test_a_retry_after_beyond_the_timeout_is_raised_at_once(client_of, asked):
-    service = Service((503, asking(asked)))
+    service = Service((503, requesting(asked)))
     client = client_of(service, timeout=30)
     with pytest.raises(ServerError) as raised:
         client.get_device(DEVICE)
@@ -121,13 +121,13 @@ def test_a_retry_after_beyond_the_timeout_is_raised_at_once(client_of, asked):
 
 
 def test_polls_have_the_patience_of_their_reader_alone(client_of):
-    """Too many polls is no reason to poll again at once."""
+    """The client does not poll again at once after too many polls."""
     service = Service((204, {"Mirror-Cursor": "3"}), 429)
     client = client_of(service)
     with pytest.raises(LimitExceeded):
         list(client.events(timeout=0))
     assert len(service.requests) == 2
-    # A snapshot is asked for again until it has begun.
+    # A snapshot is requested again until its response has started.
     service = Service(503, httpx.ReadError("reset"), 400)
     with pytest.raises(APIError):
         client_of(service).fleet.snapshot()

@@ -1,4 +1,4 @@
-"""What takes long is not done on the loop's thread, so that its other tasks go on; and ends orderly when cancelled."""
+"""Slow work does not run on the thread of the loop, and ends in an orderly way when cancelled."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ LIGHT_FUNCTIONS = {
         *(HistoryReader.__init__, HistoryReader._next_part, HistoryReader.next_operation.fget),
         *(HistoryReader.result.fget, HistoryResult.__init__, history_metadata, RowChecker.__init__, SizeLimit.__init__),
         *(PlannedWrite.may_be_sent.fget, PlannedWrite.is_awake.fget, RecordingWriter.warn_of_uncovered),
-        # What takes long of these is done as work beside the loop.
+        # Slow work of these runs in a thread.
         *(RecordingRules.__init__, RecordingRules.start, RecordingRules.uncovered),
         *(RecordingFolder.position.fget, RecordingFolder.due_in_seconds.fget),
     )
@@ -80,10 +80,10 @@ LIGHT_FUNCTIONS = {
 
 
 def run(scene: Awaitable[Any]) -> Any:
-    async def whole() -> Any:
+    async def complete() -> Any:
         return await asyncio.wait_for(scene, PATIENCE_SECONDS)
 
-    return asyncio.run(whole())
+    return asyncio.run(complete())
 
 
 def is_within(function: Callable[..., object], frame: FrameType | None) -> bool:
@@ -94,7 +94,7 @@ def is_within(function: Callable[..., object], frame: FrameType | None) -> bool:
 
 @contextmanager
 def watched(seen: set[str]) -> Iterator[None]:
-    """Note which functions of heavy modules run on this thread, but to read an answer, which is small then."""
+    """Record functions of heavy modules that run on this thread, except for reading small responses."""
 
     def note(frame: FrameType, happening: str, _: object) -> None:
         module = str(frame.f_globals.get("__name__"))
@@ -122,7 +122,7 @@ async def planned(client: AsyncMirrorClient, _: Path) -> Any:
     return await client.plan([("sensor-1", SWITCH, True)])
 
 
-async def begun(client: AsyncMirrorClient, _: Path) -> list[Any]:
+async def started(client: AsyncMirrorClient, _: Path) -> list[Any]:
     return [await client.requests.begin_read("sensor-1", SWITCH)]
 
 
@@ -144,7 +144,7 @@ CALLS: dict[str, tuple[Callable[..., Awaitable[Any]], Callable[..., Awaitable[An
     "changes": (now, lambda c, instant, _: c.changes(instant, instant)),
     "events_frame": (nothing, lambda c, _, __: c.notifications.events_frame(after=0, timeout=0)),
     "device_events_frame": (nothing, lambda c, _, __: c.devices.events_frame()),
-    "requests_frame": (begun, lambda c, requests, _: c.requests.frame(requests)),
+    "requests_frame": (started, lambda c, requests, _: c.requests.frame(requests)),
     "load_plan": (saved, lambda c, path, _: c.plans.load(path)),
     "apply": (planned, lambda _, plan, __: plan.apply()),
     "undo": (planned, lambda _, plan, __: plan.undo()),
@@ -223,7 +223,7 @@ for call in (first, *calls):
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
 """
-"""The first call asks a network, the others need pandas; each is made in a process of its own."""
+"""The first call uses a network, the others need pandas. Each runs in a process of its own."""
 
 
 def test_slow_imports_do_not_run_on_the_thread_of_the_loop(tmp_path):
@@ -235,7 +235,7 @@ def test_slow_imports_do_not_run_on_the_thread_of_the_loop(tmp_path):
     calls += ["client.notifications.events_frame(timeout=0, limit=0)", "client.plan([])", "client.requests.frame([])"]
     calls.append("client.record('run.parquet', devices=[])")
     with socket.socket() as nobody:
-        # Bound and not listening: nobody answers, and nobody else takes it.
+        # Bound and not listening: no one responds, and no other process can use it.
         nobody.bind(("127.0.0.1", 0))
         address = f"https://127.0.0.1:{nobody.getsockname()[1]}"
         command = [sys.executable, "-W", "ignore", "-c", PROGRAM, address, *calls]
@@ -245,11 +245,11 @@ def test_slow_imports_do_not_run_on_the_thread_of_the_loop(tmp_path):
 
 def test_requests_that_come_while_the_network_is_made_wait_for_the_same_one(monkeypatch):
     made, may_end = [], threading.Event()
-    begun = threading.Event()
+    started = threading.Event()
 
     def slow(url: httpx.URL) -> None:
         made.append(url)
-        begun.set()
+        started.set()
         assert may_end.wait(PATIENCE_SECONDS)
 
     monkeypatch.setattr("mirror_sdk._protocol.async_network.certificates_for", slow)
@@ -259,10 +259,10 @@ def test_requests_that_come_while_the_network_is_made_wait_for_the_same_one(monk
             nobody.bind(("127.0.0.1", 0))
             async with AsyncMirrorClient(f"http://127.0.0.1:{nobody.getsockname()[1]}", "key", max_retries=0) as client:
                 first = asyncio.create_task(client.devices.list())
-                assert await asyncio.to_thread(begun.wait, PATIENCE_SECONDS)
+                assert await asyncio.to_thread(started.wait, PATIENCE_SECONDS)
                 others = [asyncio.create_task(client.devices.list()) for _ in range(5)]
                 await asyncio.sleep(0)
-                # Whoever began it may go.
+                # The caller that started it may end.
                 first.cancel()
                 await asyncio.sleep(0)
                 assert not any(one.done() for one in (first, *others))
@@ -405,10 +405,10 @@ class Slow:
 
     def __init__(self, work: Callable[..., Any]) -> None:
         self._work = work
-        self.begun, self.may_end, self.has_ended = threading.Event(), threading.Event(), False
+        self.started, self.may_end, self.has_ended = threading.Event(), threading.Event(), False
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        self.begun.set()
+        self.started.set()
         assert self.may_end.wait(PATIENCE_SECONDS)
         made = self._work(*arguments, **options)
         self.has_ended = True
@@ -416,10 +416,10 @@ class Slow:
 
 
 async def cancelled(mirror: Any, slow: Slow, call: Callable[[AsyncMirrorClient], Any], behind: Any = nothing) -> None:
-    """Cancel a call while its slow work is done: it ends with that, and not before. Then do what is behind it."""
+    """Cancel a call during its slow work, with which it ends and not before. Then run the queued work."""
     async with AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport) as client:
         calling = asyncio.create_task(call(client))
-        assert await asyncio.to_thread(slow.begun.wait, PATIENCE_SECONDS)
+        assert await asyncio.to_thread(slow.started.wait, PATIENCE_SECONDS)
         calling.cancel()
         await asyncio.sleep(0)
         is_over = calling.done()
@@ -440,7 +440,7 @@ def test_errors_of_the_work_are_raised_and_ignored_after_a_cancellation(caplog):
     async def scene() -> None:
         slow = Slow(fail)
         working = asyncio.create_task(run_in_thread(slow))
-        assert await asyncio.to_thread(slow.begun.wait, PATIENCE_SECONDS)
+        assert await asyncio.to_thread(slow.started.wait, PATIENCE_SECONDS)
         working.cancel()
         slow.may_end.set()
         with pytest.raises(asyncio.CancelledError):
@@ -491,7 +491,7 @@ def test_a_response_creates_no_reference_cycles():
         finally:
             gc.enable()
 
-    # What an answer leaves is found each time; what another thread has left meanwhile is not.
+    # Garbage of a response is found each time, but not garbage of another thread.
     with MirrorClient(URL, "key", transport=transport) as client:
         assert not all(found_after(lambda: client.devices.resources("0" * 32)) for _ in range(5))
     with asyncio.Runner() as runner:
@@ -511,14 +511,14 @@ def test_only_used_parts_of_a_device_are_retained(mirror, simulator):
     fleet = [simulator.add_device(f"device-{number}", resources) for number in range(40)]
     alive = []
 
-    def look(request, answer):
+    def count_garbage(request, respond):
         """How much of the devices before is still there."""
         if request.url.path.endswith("/echo"):
             alive.append(resources_alive())
-        return without_snapshots(request, answer)
+        return without_snapshots(request, respond)
 
     async def scene() -> Any:
-        async with AsyncMirrorClient(URL, mirror.new_key(), transport=Between(mirror, look)) as client:
+        async with AsyncMirrorClient(URL, mirror.new_key(), transport=Between(mirror, count_garbage)) as client:
             plan = await client.plan([(one, "/3303/100/5700", 1) for one in fleet])
             return plan, await client.fleet.snapshot(fleet)
 

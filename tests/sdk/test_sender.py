@@ -1,4 +1,4 @@
-"""Operations over HTTP: what is sent, what is sent again, and how failures are told."""
+"""Operations over HTTP: requests, retries, and errors."""
 
 import traceback
 
@@ -17,7 +17,7 @@ REQUEST = ops.submit_device_request("d1", "a1", method="GET", path="/3303/0/5700
 
 
 class Service:
-    """Answers with what the script says, one after the other, and keeps what was asked."""
+    """Responds with the steps of a script, and stores the requests."""
 
     def __init__(self, *script: httpx.Response | Exception) -> None:
         self.script = list(script)
@@ -84,7 +84,7 @@ def test_cookies_go_back_to_the_service_that_gave_them():
 
 
 class Wire(httpcore.NetworkStream):
-    """Keeps what is sent at once, and how much is asked for; what follows a failure is not kept."""
+    """Stores each write and the requested sizes of reads, until a failure."""
 
     def __init__(self, *failures: Exception, comes: bytes = b"answer") -> None:
         self.failures = list(failures)

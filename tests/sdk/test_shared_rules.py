@@ -1,4 +1,4 @@
-"""Rules that several who use one key add and remove: each change is there in the end, and nobody's is lost."""
+"""Rules that several users of one key add and remove concurrently: no change is lost."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -94,11 +94,11 @@ def test_many_threads_change_rules_at_once(mirror):
     key = mirror.new_key()
     with MirrorClient(URL, key, transport=mirror.transport) as first:
         first.subscriptions.rules.replace([TEMPERATURES, *({"endpoint_name": f"old-{number}"} for number in range(4))])
-        begun = threading.Barrier(8)
+        started = threading.Barrier(8)
 
         def change(number):
             with MirrorClient(URL, key, transport=mirror.transport) as client:
-                begun.wait(60)
+                started.wait(60)
                 if number % 2:
                     return client.subscriptions.rules.remove([{"endpoint_name": f"old-{number // 2}"}])
                 return client.subscriptions.rules.add([{"endpoint_name": f"new-{number // 2}"}])
@@ -114,13 +114,13 @@ def test_many_threads_change_rules_at_once(mirror):
 def test_rules_that_others_change_without_end_end_with_the_call(client_of):
     asked = []
 
-    def answer(request):
+    def respond(request):
         asked.append(request)
         if request.method == "GET":
             return httpx.Response(200, json=[], headers={"ETag": '"t"'})
         return httpx.Response(412, json={"code": 412, "type": "precondition_failed", "message": "others by now"})
 
-    client = client_of(transport=httpx.MockTransport(answer))
+    client = client_of(transport=httpx.MockTransport(respond))
     slept = pause_in_no_time(client)
     # By this clock only the pauses take time.
     client._session.sender._clock = lambda: sum(slept)
@@ -132,14 +132,14 @@ def test_rules_that_others_change_without_end_end_with_the_call(client_of):
 
 
 def test_a_request_with_a_lost_response_counts_as_done(client_over):
-    """The rules are stored, the answer is lost, and the attempt that follows is told that they are others by now."""
+    """The rules are stored, the response is lost, and the retry fails with a conflict."""
     lost = []
 
-    def lose_the_first(request, answer):
+    def lose_the_first(request, respond):
         if request.method == "PUT" and not lost:
-            lost.append(answer)
+            lost.append(respond)
             raise httpx.ReadError("cut")
-        return answer
+        return respond
 
     client = client_over(lose_the_first)
     pause_in_no_time(client)
@@ -155,10 +155,10 @@ def test_rules_of_a_later_version_go_back_as_they_were():
     later = {"endpoint-type": "Light", "color": {"of": ["red"]}}
     sent = []
 
-    def answer(request):
+    def respond(request):
         sent.append(request)
         return httpx.Response(200, json=[later]) if request.method == "GET" else httpx.Response(202)
 
-    with MirrorClient(URL, "k", transport=httpx.MockTransport(answer)) as client:
+    with MirrorClient(URL, "k", transport=httpx.MockTransport(respond)) as client:
         assert client.subscriptions.rules.add([{"endpoint_type": "Light"}]) == put({"endpoint_type": "Light"})
     assert PRESUBSCRIPTION_RULES.validate_json(sent[-1].content) == put(later, {"endpoint_type": "Light"})

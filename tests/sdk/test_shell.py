@@ -1,4 +1,4 @@
-"""What the command mirror says where nothing is found or comes, and that what it writes is whole."""
+"""Messages of the command mirror without results or events, and complete output files."""
 
 import errno
 import json
@@ -145,12 +145,12 @@ def test_file_is_replaced_atomically_with_the_same_permissions(file):
 
 
 def test_file_that_cannot_be_replaced_is_overwritten(file, monkeypatch):
-    def refuse(*_):
+    def reject(*_):
         raise OSError(errno.EBUSY, "busy")
 
     # A mount needs rights that a test has not.
     with monkeypatch.context() as mounted:
-        mounted.setattr(os, "replace", refuse)
+        mounted.setattr(os, "replace", reject)
         write(file)
     assert [(one.name, one.read_text()) for one in file.parent.iterdir()] == [("state.csv", "after")]
     missing = file.parent / "missing" / "state.csv"
@@ -168,6 +168,6 @@ def test_pipe_and_link_are_written_and_not_replaced(file):
         assert os.read(reading, 99) == b"after"
     finally:
         os.close(reading)
-    write(link, "behind the link")
-    assert (pipe.is_fifo(), link.is_symlink(), file.read_text()) == (True, True, "behind the link")
+    write(link, "through the link")
+    assert (pipe.is_fifo(), link.is_symlink(), file.read_text()) == (True, True, "through the link")
     assert {one.name for one in file.parent.iterdir()} == {"state.csv", "pipe.csv", "latest.csv"}

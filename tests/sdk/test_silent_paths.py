@@ -1,4 +1,4 @@
-"""A table tells which of the paths it was asked for it has no row of, and says where no device has any."""
+"""A table reports requested paths without rows, and paths that no device has."""
 
 from datetime import timedelta
 
@@ -32,7 +32,7 @@ def silent(frame):
 def test_paths_that_no_device_has_are_reported(client, simulator, begin, ask):
     is_past = ask in {"history", "as_of"}
 
-    def asked(paths, **more):
+    def requested(paths, **more):
         if is_past:
             arguments = [simulator.get_clock()] if ask == "as_of" else []
             return silent(getattr(client, ask)(*arguments, paths=paths, **more))
@@ -41,17 +41,17 @@ def test_paths_that_no_device_has_are_reported(client, simulator, begin, ask):
         table = take(paths=paths, **more, as_=form)
         return metadata_of_table(table).get("paths_without_rows") if form == "arrow" else silent(table)
 
-    assert asked([TEMPERATURE]) is None
-    assert asked([NOBODY, TEMPERATURE, OTHER]) == [NOBODY, OTHER]
+    assert requested([TEMPERATURE]) is None
+    assert requested([NOBODY, TEMPERATURE, OTHER]) == [NOBODY, OTHER]
     when = "now or" if is_past else r"client\.devices\.res"
     for more in ({}, {"devices": ["a"]}, *([{"endpoint_name": "a"}] if is_past else [])):
         words = rf"none of these devices has /3303/0/5799, /3200/\*[,;] {when}"
         with pytest.warns(EmptyTableWarning, match=words) as told:
-            assert asked([NOBODY, OTHER], **more) == [NOBODY, OTHER]
+            assert requested([NOBODY, OTHER], **more) == [NOBODY, OTHER]
         assert len(told) == 1
         assert "mirror_sdk" not in told[0].filename
     with pytest.warns(EmptyTableWarning, match=r"/9/9/4, \.\.\."):
-        asked([f"/9/9/{number}" for number in range(7)])
+        requested([f"/9/9/{number}" for number in range(7)])
 
 
 def test_a_recording_may_begin_before_there_is_such_a_resource(client, simulator, begin, tmp_path):
@@ -70,12 +70,12 @@ def test_a_resource_that_was_silent_is_no_mistake(client, simulator, begin):
 
 
 def test_the_table_is_returned_even_if_the_mirror_is_unreachable(client_over, begin):
-    def refuse_snapshots(request, answer):
+    def reject_snapshots(request, answer):
         if request.url.path != SNAPSHOT:
             return answer
         refused.append(request)
         return httpx.Response(403, json={"code": 403, "type": "access_denied", "message": "not now"})
 
     refused = []
-    assert silent(client_over(refuse_snapshots).history(paths=[NOBODY])) == [NOBODY]
+    assert silent(client_over(reject_snapshots).history(paths=[NOBODY])) == [NOBODY]
     assert len(refused) == 1

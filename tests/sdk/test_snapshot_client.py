@@ -13,7 +13,7 @@ from mirror_server.extensions.snapshots import service as snapshots
 from mirror_server.store import devices
 
 
-def about(frame):
+def meta(frame):
     return frame.attrs["mirror"]
 
 
@@ -22,7 +22,7 @@ def about(frame):
 def test_it_is_the_state_table(client, request, monkeypatch, raw):
     # Of a mirror without devices it is an empty one of the same columns.
     pd.testing.assert_frame_equal(client.fleet.snapshot(raw=raw), client.state_frame(raw=raw))
-    assert about(client.fleet.snapshot())["devices"] == 0
+    assert meta(client.fleet.snapshot())["devices"] == 0
     request.getfixturevalue("ids")
     monkeypatch.setattr(snapshots, "_DEVICES_PER_PAGE", 3)
     for paths in (None, [TEMPERATURE], [LIGHT, "/3/*"], ["/33*"], ["/nothing"], []):
@@ -30,14 +30,14 @@ def test_it_is_the_state_table(client, request, monkeypatch, raw):
             found = client.fleet.snapshot(paths=paths, raw=raw, compression=compression)
             expected = client.state_frame(paths=paths, raw=raw)
             pd.testing.assert_frame_equal(found, expected)
-            assert {name: about(found)[name] for name in about(expected)} == about(expected)
+            assert {name: meta(found)[name] for name in meta(expected)} == meta(expected)
 
 
 def test_metadata_stays_with_the_table(client, ids, tmp_path):
     frame = client.fleet.snapshot(paths=["/3303/*"], state="registered")
     selection = {"filters": {"state__eq": "registered"}, "device_ids": None, "paths": ["/3303/*"]}
-    assert about(frame)["selection"] == selection
-    assert (about(frame)["devices"], about(frame)["rows"], about(frame)["one_instant"]) == (3, len(frame), True)
+    assert meta(frame)["selection"] == selection
+    assert (meta(frame)["devices"], meta(frame)["rows"], meta(frame)["one_instant"]) == (3, len(frame), True)
     frame.to_parquet(tmp_path / "state.parquet")
     for kept in (read_parquet(tmp_path / "state.parquet"), from_arrow(to_arrow(frame))):
         assert kept.attrs == frame.attrs
@@ -55,7 +55,7 @@ def test_devices_are_selected(client, ids, monkeypatch):
     assert names(devices=client.devices.list(), state="registered") == ["a", "b"]
     assert names(devices=[]) == []
     assert names(devices=ids[:2], filters={"id__in": ids[1:]}) == ["b"]
-    assert about(client.fleet.snapshot(devices=ids))["devices"] == 4
+    assert meta(client.fleet.snapshot(devices=ids))["devices"] == 4
     # More than fit into an address are picked by the client.
     monkeypatch.setattr("mirror_sdk.snapshot.selection.MAX_IDS_PER_URL", 1)
     assert names(devices=ids[:2]) == ["a", "b"]
@@ -78,7 +78,7 @@ def test_without_arrow_on_the_server_it_is_the_same_table(client_over, plain, id
     other = client_over(without_arrow)
     frame = other.fleet.snapshot(paths=["/3303/0/5700"], raw=True)
     pd.testing.assert_frame_equal(frame, plain.fleet.snapshot(paths=["/3303/0/5700"], raw=True))
-    assert about(frame)["one_instant"]
+    assert meta(frame)["one_instant"]
     plain.write_value(ids[0], LIGHT, False)
     whole = other.fleet.snapshot()
     plain.write_value(ids[0], LIGHT, True)
@@ -91,7 +91,7 @@ def test_without_snapshots_devices_are_read_one_by_one_and_it_says_so(client_ove
         with pytest.warns(SnapshotWarning, match="one by one"):
             frame = other.fleet.snapshot(**selection)
         pd.testing.assert_frame_equal(frame, plain.fleet.snapshot(**selection))
-        assert (about(frame)["one_instant"], about(frame)["revision"]) == (False, None)
+        assert (meta(frame)["one_instant"], meta(frame)["revision"]) == (False, None)
     with pytest.warns(SnapshotWarning, match="one by one"):
         pd.testing.assert_frame_equal(frame.mirror.refresh(other), frame)
     pd.testing.assert_frame_equal(frame.mirror.refresh(plain), frame)
@@ -104,7 +104,7 @@ def change_all(client, simulator, ids):
     client.read_value(ids[1], TEMPERATURE)
 
 
-def gone(mirror, device_id):
+def removed(mirror, device_id):
     mirror.services.database.write(lambda session: devices.delete(session, device_id))
 
 
@@ -113,13 +113,13 @@ STEPS = {
     "values": lambda client, simulator, mirror, ids: change_all(client, simulator, ids),
     "a new device": lambda client, simulator, mirror, ids: simulator.add_device("between", RESOURCES),
     "a device without a value": lambda client, simulator, mirror, ids: simulator.add_device("between", []),
-    "a device less": lambda client, simulator, mirror, ids: gone(mirror, ids[0]),
+    "a device less": lambda client, simulator, mirror, ids: removed(mirror, ids[0]),
     "a device that leaves the selection": lambda client, simulator, mirror, ids: simulator.deregister(ids[0]),
     "a device that comes into it": lambda client, simulator, mirror, ids: simulator.register(ids[3]),
     "a subscription": lambda client, simulator, mirror, ids: client.subscribe(ids[1], TEMPERATURE),
     "all at once": lambda client, simulator, mirror, ids: (
         change_all(client, simulator, ids),
-        gone(mirror, ids[2]),
+        removed(mirror, ids[2]),
         simulator.add_device("between", RESOURCES),
         simulator.deregister(ids[0]),
     ),

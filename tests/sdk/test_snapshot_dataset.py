@@ -57,7 +57,7 @@ def test_however_it_is_read_back_it_is_the_table_of_a_snapshot(client, many, fol
     written = client.fleet.dataset(folder, devices_per_file=3, **selection)
     expected = client.fleet.snapshot(**selection)
     assert left(folder) == ["fleet"]
-    # A dataset tells no paths that no device has.
+    # A dataset does not report paths that no device has.
     expected.attrs["mirror"].pop("paths_without_rows", None)
     assert_same(written.to_frame(), expected)
     assert_same(read_parquet(folder), expected)
@@ -196,7 +196,7 @@ def test_memory_does_not_grow_with_the_fleet(plain, simulator, folder, monkeypat
 
 
 class Half(httpx.AsyncByteStream):
-    """Gives half of an answer, and then nothing."""
+    """Sends half of a response, and then nothing."""
 
     def __init__(self, answer, stalls):
         self.content = answer.content

@@ -15,7 +15,7 @@ from mirror_sdk.wire.log_entries import Gap
 THREE = {"async-responses": [{"id": "a", "seq": 5}, {"id": "c", "seq": 7}], "notifications": [{"ep": "d", "seq": 6}]}
 
 
-def told(after: int, **message: object):
+def reported(after: int, **message: object):
     return read_message(after, json.dumps({name.replace("_", "-"): one for name, one in message.items()}))
 
 
@@ -27,13 +27,13 @@ REST = {"async-responses": THREE["async-responses"][1:], "notifications": THREE[
     [(4, THREE, THREE), (5, THREE, REST), (7, THREE, None), (9, THREE, None), (7, {}, {}), (9, {}, None)],
 )
 def test_only_new_entries_of_a_message_are_read_and_a_position_is_acknowledged_again(after, message, read):
-    poll = told(after, mirror_cursor=7, mirror_time="2026-11-20T12:37:55.576Z", **message)
+    poll = reported(after, mirror_cursor=7, mirror_time="2026-11-20T12:37:55.576Z", **message)
     assert poll == (None if read is None else Poll(7, read, None, datetime(2026, 11, 20, 12, 37, 55, 576000, UTC)))
 
 
 @pytest.mark.parametrize(("after", "gap"), [(0, Gap(1, 4)), (2, Gap(3, 4)), (4, None), (6, None)])
 def test_a_gap_is_reported_up_to_the_last_read_entry(after, gap):
-    assert told(after, mirror_cursor=7, mirror_gap="1-4", **THREE).gap == gap
+    assert reported(after, mirror_cursor=7, mirror_gap="1-4", **THREE).gap == gap
 
 
 @pytest.mark.parametrize(

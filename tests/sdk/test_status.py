@@ -1,4 +1,4 @@
-"""What a client tells of itself, without asking anybody."""
+"""The status of a client, which sends no request."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def test_waiting_requests_are_counted_until_they_have_a_response(client, simulat
     assert waiting.position is not None
     simulator.set_online(device_id, True)
     assert request.result(60).python == 21.5
-    answered = client.notifications.status()
-    assert (answered.waiting, answered.last_failure) == (0, None)
-    assert answered.position > waiting.position
-    assert answered.last_response_at >= waiting.last_response_at
+    responding = client.notifications.status()
+    assert (responding.waiting, responding.last_failure) == (0, None)
+    assert responding.position > waiting.position
+    assert responding.last_response_at >= waiting.last_response_at
 
 
 def test_watches_and_the_channel_are_reported(client):
@@ -40,12 +40,12 @@ def test_watches_and_the_channel_are_reported(client):
 def test_a_lost_connection_is_reported_until_it_is_restored():
     gone = True
 
-    def answer(request: httpx.Request) -> httpx.Response:
+    def respond(request: httpx.Request) -> httpx.Response:
         if gone:
             raise httpx.ConnectError("refused", request=request)
         return httpx.Response(401, json={"code": 401, "type": "invalid_auth", "message": "no"})
 
-    with MirrorClient("localhost", "key", transport=httpx.MockTransport(answer)) as client:
+    with MirrorClient("localhost", "key", transport=httpx.MockTransport(respond)) as client:
         client._session.sender._sleep = lambda seconds: None
         with pytest.raises(ConnectionFailed):
             client.get_device("x")
@@ -61,12 +61,12 @@ def test_a_lost_connection_is_reported_until_it_is_restored():
 
 
 def test_a_postponed_poll_reports_its_delay():
-    def answer(request: httpx.Request) -> httpx.Response:
+    def respond(request: httpx.Request) -> httpx.Response:
         if "after=latest" in str(request.url) or request.method == "POST":
             return httpx.Response(204 if request.method == "GET" else 202, headers={"Mirror-Cursor": "3"}, json={})
         return httpx.Response(503, headers={"Retry-After": "40"}, json={"code": 503, "type": "x", "message": "full"})
 
-    with MirrorClient("localhost", "key", transport=httpx.MockTransport(answer)) as client:
+    with MirrorClient("localhost", "key", transport=httpx.MockTransport(respond)) as client:
         request = client.requests.begin_read("0" * 32, TEMPERATURE)
         assert not request.done()
         status = client.notifications.status()

@@ -1,4 +1,4 @@
-"""What a request says of itself when nobody waits: what the notification log has at this moment."""
+"""Status checks of requests without a wait, from the current notification log."""
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
@@ -20,8 +20,8 @@ def handles(*requests):
     return [getattr(request, "_wrapped", request) for request in requests]
 
 
-def begin_answered(client, simulator, device_id):
-    """A request whose answer is in the log, and nobody has looked at that."""
+def begin_responded(client, simulator, device_id):
+    """Return a request whose response is in the log but has not been read."""
     simulator.set_online(device_id, False)
     request = client.requests.begin_read(device_id, TEMPERATURE)
     simulator.set_online(device_id, True)
@@ -29,17 +29,17 @@ def begin_answered(client, simulator, device_id):
 
 
 @pytest.fixture
-def asked(client, simulator, device_id):
-    """Two requests whose answers are in the log: one that came to nothing, in a message of its own, and one behind."""
+def requested(client, simulator, device_id):
+    """Return two requests whose responses are in the log: a failed one, in a message of its own, and one after it."""
     silent = simulator.add_device("silent", [SENSOR])
     simulator.set_response_mode(silent, "silent")
     lost = client.requests.begin_read(silent, TEMPERATURE)
     simulator.advance(121)
-    return lost, begin_answered(client, simulator, device_id)
+    return lost, begin_responded(client, simulator, device_id)
 
 
-def test_the_first_status_check_finds_the_response_also_after_a_failed_one(client, asked, device_id):
-    lost, found = asked
+def test_the_first_status_check_finds_the_response_also_after_a_failed_one(client, requested, device_id):
+    lost, found = requested
     assert found.result(timeout=0).python == 21.5
     assert lost.done()
     with pytest.raises(DeviceUnavailable):
@@ -47,20 +47,20 @@ def test_the_first_status_check_finds_the_response_also_after_a_failed_one(clien
     assert client.requests.resume(found.async_id, device_id, TEMPERATURE).done()
 
 
-def test_a_tiny_time_is_not_less_than_none(client, asked):
+def test_a_tiny_time_is_not_less_than_none(client, requested):
     # The look that follows has a second, in which a machine may do something else: by this clock little time passes.
     ticks = itertools.count()
     client._session.sender._clock = client._session.router._clock = lambda: next(ticks) / 10_000
-    assert asked[1].result(timeout=1e-9).python == 21.5
+    assert requested[1].result(timeout=1e-9).python == 21.5
 
 
-def test_the_requests_table_agrees_with_done(client, simulator, asked):
+def test_the_requests_table_agrees_with_done(client, simulator, requested):
     away = simulator.add_device("away", [SENSOR])
     simulator.set_online(away, False)
     waiting = client.requests.begin_read(away, TEMPERATURE)
-    frame = client.requests.frame([*asked, waiting], tz="Europe/Berlin")
+    frame = client.requests.frame([*requested, waiting], tz="Europe/Berlin")
     assert frame["status"].tolist() == ["failure", "success", "pending"]
-    assert [request.done() for request in (*asked, waiting)] == [True, True, False]
+    assert [request.done() for request in (*requested, waiting)] == [True, True, False]
     assert not frame.attrs["mirror"]["complete"]
     unanswered = client.requests.frame(tz="Europe/Berlin")
     for column in ("async_id", "device_id", "path", "method", "accepted_at", "expires_at", "status"):
@@ -68,14 +68,14 @@ def test_the_requests_table_agrees_with_done(client, simulator, asked):
     client.close()
     # That of a closed client shows what it had seen.
     simulator.set_online(away, True)
-    assert requests_frame(handles(*asked, waiting))["status"].tolist() == ["failure", "success", "pending"]
+    assert requests_frame(handles(*requested, waiting))["status"].tolist() == ["failure", "success", "pending"]
 
 
 def test_the_function_checks_the_log_once_for_all_requests_of_a_client(mirror, simulator, device_id):
     polls = []
     counting = Between(mirror, before=lambda request: polls.append(request.url.path.endswith("/pull")))
     with MirrorClient(URL, mirror.new_key(), transport=counting) as client:
-        requests = [begin_answered(client, simulator, device_id) for _ in range(5)]
+        requests = [begin_responded(client, simulator, device_id) for _ in range(5)]
         polls.clear()
         assert requests_frame(requests)["status"].tolist() == ["success"] * 5
         assert sum(polls) <= 2
@@ -106,7 +106,7 @@ def test_a_status_check_retries_after_5xx_and_reports_an_invalid_message(client_
         return answers.pop() if request.url.path.endswith("/pull") and answers else answer
 
     client = client_over(change)
-    request = begin_answered(client, simulator, ids[0])
+    request = begin_responded(client, simulator, ids[0])
     answers.append(httpx.Response(200, text="hello"))
     with pytest.raises(UnexpectedResponse):
         request.done()
@@ -140,7 +140,7 @@ def test_a_status_check_during_a_wait(client, simulator, device_id):
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(waiting.result, 60)
         until(lambda: router._is_reading)
-        assert begin_answered(client, simulator, device_id).result(timeout=0).python == 21.5
+        assert begin_responded(client, simulator, device_id).result(timeout=0).python == 21.5
         assert not answer.done()
         simulator.set_online(away, True)
         assert answer.result(60).python == 21.5

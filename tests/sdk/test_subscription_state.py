@@ -1,4 +1,4 @@
-"""What either client, an explanation and the explorer tell of a subscription that is not met, and of late writes."""
+"""Pending and rejected subscriptions and late writes in both clients, explanations and the explorer."""
 
 import pytest
 from resource_paths import LEVEL, TEMPERATURE
@@ -17,7 +17,7 @@ def device_id(simulator):
 
 @pytest.fixture
 def check(client, device_id, settle):
-    """What is told of the subscription, in any way."""
+    """Return the state of the subscription from all sources."""
 
     def check(state, words, is_subscribed=False):
         settle()

@@ -1,4 +1,4 @@
-"""A call ends in its time, whatever the service does with it: on real sockets, over both clients."""
+"""Calls end within their timeouts for any behavior of the service: on real sockets, with both clients."""
 
 import inspect
 import itertools
@@ -37,7 +37,7 @@ def client_of(client_of):
     return lambda url, **options: client_of(url, **{"timeout": BRIEFLY} | options)
 
 
-def takes(call, error=CallTimeout, match="timeout=0.3"):
+def seconds_of(call, error=CallTimeout, match="timeout=0.3"):
     """How long a call takes to fail."""
     began = time.monotonic()
     with pytest.raises(error, match=match):
@@ -52,7 +52,7 @@ ANSWERS = {
     "a status line that trickles": lambda _: one_by_one(b"HTTP/1.1 200 " + b"O" * 100_000),
     "a header that trickles": lambda _: one_by_one(HEAD, b"X-Long: " + b"x" * 50_000),
     "headers without end": lambda _: itertools.chain([HEAD], itertools.repeat(b"X-More: 1\r\n")),
-    "interim answers without end": lambda _: itertools.repeat(b"HTTP/1.1 103 Early Hints\r\n\r\n"),
+    "endless interim responses": lambda _: itertools.repeat(b"HTTP/1.1 103 Early Hints\r\n\r\n"),
     "a body that trickles": lambda _: one_by_one(LONG, b"{"),
     "chunks without end": lambda _: itertools.chain([CHUNKED], itertools.repeat(b"1\r\n \r\n")),
     "a body that stops": lambda _: [LONG + b"{"],
@@ -61,10 +61,10 @@ ANSWERS = {
 
 @pytest.mark.both_clients
 @pytest.mark.parametrize("name", ANSWERS)
-def test_a_call_ends_within_its_timeout_whatever_arrives(client_of, name):
+def test_a_call_ends_within_its_timeout_for_any_response(client_of, name):
     with MaliciousService(ANSWERS[name]) as service:
         client = client_of(service.url)
-        taken = takes(lambda: client.get_device(DEVICE))
+        taken = seconds_of(lambda: client.get_device(DEVICE))
         assert taken >= BRIEFLY * 0.9
 
 
@@ -73,7 +73,7 @@ def test_a_request_to_a_server_that_does_not_read_ends(client_of):
     rules = [{"resource_path": [f"/3303/{number}/{'x' * 100}" for number in range(256)]} for _ in range(400)]
     with socket.create_server(("127.0.0.1", 0)) as listener:
         client = client_of(f"http://127.0.0.1:{listener.getsockname()[1]}")
-        takes(lambda: client.subscriptions.rules.replace(rules))
+        seconds_of(lambda: client.subscriptions.rules.replace(rules))
 
 
 @pytest.mark.both_clients
@@ -82,7 +82,7 @@ def test_a_name_that_is_never_resolved_ends(client_of, monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: is_over.wait(60) and [])
     try:
         client = client_of("http://mirror.example.com")
-        takes(lambda: client.get_device(DEVICE))
+        seconds_of(lambda: client.get_device(DEVICE))
     finally:
         is_over.set()
 
@@ -90,7 +90,7 @@ def test_a_name_that_is_never_resolved_ends(client_of, monkeypatch):
 @pytest.mark.both_clients
 def test_a_name_of_several_addresses_is_tried_within_the_time(client_of, monkeypatch):
     with ExitStack() as opened:
-        # It takes no connection and refuses none.
+        # It neither accepts nor rejects connections.
         listener, *waiting = (opened.enter_context(socket.socket()) for _ in range(9))
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
@@ -103,7 +103,7 @@ def test_a_name_of_several_addresses_is_tried_within_the_time(client_of, monkeyp
         look_up = lambda host, *rest, **more: both if host == "two.test" else real(host, *rest, **more)  # noqa: E731
         monkeypatch.setattr(socket, "getaddrinfo", look_up)
         client = client_of(f"http://two.test:{port}", max_retries=0)
-        takes(lambda: client.get_device(DEVICE), ConnectionFailed, "two.test")
+        seconds_of(lambda: client.get_device(DEVICE), ConnectionFailed, "two.test")
 
 
 @pytest.mark.both_clients
@@ -128,13 +128,15 @@ MESSAGE = b"8\r\n\xff\xff\xff\xff\xe8\x03\0\0\r\n"
 @pytest.mark.both_clients
 @pytest.mark.parametrize("name", ["fleet.dataset", "history"])
 def test_a_snapshot_that_trickles_ends(client_of, tmp_path, name):
-    def answer(_):
+    def respond(_):
         return itertools.chain([SNAPSHOT + MESSAGE], itertools.repeat(b"1\r\n\0\r\n"))
 
-    with MaliciousService(answer) as service:
+    with MaliciousService(respond) as service:
         client = client_of(service.url)
         arguments = (tmp_path / "fleet",) if name == "fleet.dataset" else ()
-        takes(lambda: attrgetter(name)(client)(*arguments), match=r"64 KiB of the response came within timeout=0\.3")
+        seconds_of(
+            lambda: attrgetter(name)(client)(*arguments), match=r"64 KiB of the response came within timeout=0\.3"
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -144,11 +146,11 @@ def trickle_of_devices(request):
 
 @pytest.mark.both_clients
 def test_a_call_over_a_reused_connection_ends_and_the_next_call_works(client_of):
-    """What is left of the one answer is not taken for the other's."""
+    """The rest of one response is not mistaken for the next one."""
     with MaliciousService(trickle_of_devices) as service:
         client = client_of(service.url, timeout=60)
         assert client.subscriptions.rules.list() == []
-        takes(lambda: client.get_device(DEVICE, timeout=BRIEFLY))
+        seconds_of(lambda: client.get_device(DEVICE, timeout=BRIEFLY))
         assert client.subscriptions.rules.list() == []
 
 
@@ -156,26 +158,26 @@ def test_a_call_over_a_reused_connection_ends_and_the_next_call_works(client_of)
 def test_a_proxy_of_the_environment_is_used_and_is_bounded_too(client_of, monkeypatch):
     asked = []
 
-    def answer(request):
+    def respond(request):
         asked.append(request)
         return trickle_of_devices(request)
 
-    with MaliciousService(answer) as service:
+    with MaliciousService(respond) as service:
         monkeypatch.setenv("HTTP_PROXY", service.url)
         monkeypatch.delenv("NO_PROXY", raising=False)
         monkeypatch.delenv("no_proxy", raising=False)
         client = client_of("http://mirror.example.com", timeout=60)
         assert client.subscriptions.rules.list() == []
         assert asked[0].startswith(b"GET http://mirror.example.com/v2/subscriptions ")
-        takes(lambda: client.get_device(DEVICE, timeout=BRIEFLY))
+        seconds_of(lambda: client.get_device(DEVICE, timeout=BRIEFLY))
         monkeypatch.setenv("NO_PROXY", "example.com")
         direct = client_of("http://mirror.example.com", max_retries=0, timeout=60)
-        monkeypatch.setattr(socket, "getaddrinfo", refuse_name)
-        takes(direct.subscriptions.rules.list, ConnectionFailed, "ConnectError")
+        monkeypatch.setattr(socket, "getaddrinfo", reject_name)
+        seconds_of(direct.subscriptions.rules.list, ConnectionFailed, "ConnectError")
     assert len([request for request in asked if b"/v2/subscriptions" in request]) == 1
 
 
-def refuse_name(*_, **__):
+def reject_name(*_, **__):
     raise socket.gaierror(-2, "Name or service not known")
 
 
@@ -236,11 +238,11 @@ def of_a_snapshot(url):
 
 @pytest.mark.parametrize("name", OF_EACH_CALL)
 def test_each_call_ends_within_its_timeout(client_of, tmp_path, name):
-    def answer(request):
+    def respond(request):
         head = SNAPSHOT + MESSAGE if b"/v3/device-echo" in request else CHUNKED
         return itertools.chain([head], itertools.repeat(b"1\r\n\0\r\n"))
 
-    with MaliciousService(answer) as service:
+    with MaliciousService(respond) as service:
         client = client_of(service.url, timeout=60)
         given = {"FOLDER": tmp_path / "folder", "FRAME": of_a_snapshot(service.url), "RECEIVER": CallbackInbox()}
         arguments = [given.get(one, one) if isinstance(one, str) else one for one in OF_EACH_CALL[name]]
@@ -249,7 +251,7 @@ def test_each_call_ends_within_its_timeout(client_of, tmp_path, name):
             more = {"url": "http://127.0.0.1:9/"} if name == "notifications.use_webhook" else {}
             attrgetter(name)(client)(*arguments, timeout=BRIEFLY, **more)
 
-        takes(call, match=r"timeout=(0\.3|2 )")
+        seconds_of(call, match=r"timeout=(0\.3|2 )")
 
 
 def test_an_invalid_limit_is_rejected_by_name(client_of):
@@ -261,18 +263,18 @@ def test_an_invalid_limit_is_rejected_by_name(client_of):
 
 
 def test_pages_without_end_end(client_of):
-    def answer(_):
-        body = page_of([next(answered)], has_more=True).content
+    def respond(_):
+        body = page_of([next(responding)], has_more=True).content
         return [HEAD + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)]
 
-    answered = itertools.count()
-    with MaliciousService(answer) as service:
-        takes(client_of(service.url).devices.list)
+    responding = itertools.count()
+    with MaliciousService(respond) as service:
+        seconds_of(client_of(service.url).devices.list)
 
 
 @pytest.mark.both_clients
 def test_a_wait_for_a_response_ends_within_its_timeout_despite_a_stalled_poll(client_of):
-    def answer(request):
+    def respond(request):
         if b"/pull" not in request:
             identity = re.search(rb"async-id=(\w+)", request)[1]
             body = b'{"async-response-id":"%s"}' % identity
@@ -281,11 +283,11 @@ def test_a_wait_for_a_response_ends_within_its_timeout_despite_a_stalled_poll(cl
             return [b"HTTP/1.1 204 No Content\r\nMirror-Cursor: 3\r\n\r\n"]
         return itertools.chain([CHUNKED], itertools.repeat(b"1\r\n \r\n"))
 
-    with MaliciousService(answer) as service:
+    with MaliciousService(respond) as service:
         client = client_of(service.url, timeout=60)
-        takes(lambda: list(client.events(timeout=BRIEFLY, outage_timeout=BRIEFLY)), CallTimeout, "whole call")
+        seconds_of(lambda: list(client.events(timeout=BRIEFLY, outage_timeout=BRIEFLY)), CallTimeout, "whole call")
         request = client.requests.begin_read(DEVICE, TEMPERATURE)
-        takes(lambda: request.result(BRIEFLY), WaitTimeout, "within 0.3 s")
+        seconds_of(lambda: request.result(BRIEFLY), WaitTimeout, "within 0.3 s")
 
 
 def test_a_slow_response_that_progresses_is_read_completely():
@@ -310,7 +312,7 @@ def test_a_slow_response_that_progresses_is_read_completely():
 
 
 def test_a_command_accepts_both_limits_before_its_name(monkeypatch):
-    def answer(request):
+    def respond(request):
         if b"slow" in request:
             # May come to be read when its client is gone, and others are counted.
             return itertools.chain([CHUNKED], itertools.repeat(b"1\r\n \r\n"))
@@ -318,7 +320,7 @@ def test_a_command_accepts_both_limits_before_its_name(monkeypatch):
         return [BUSY]
 
     asked = []
-    with MaliciousService(answer) as service:
+    with MaliciousService(respond) as service:
         monkeypatch.setenv("API_HOST", service.url)
         monkeypatch.setenv("API_KEY", "key")
         told = CliRunner().invoke(mirror_command, ["--timeout", "0.3", "devices", "--type", "slow"])

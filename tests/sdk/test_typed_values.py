@@ -1,4 +1,4 @@
-"""What people type becomes the value they mean, or is refused with a reason; what is shown can be typed again."""
+"""Typed input becomes the intended value or is rejected with a reason. Displayed values can be typed again."""
 
 from contextlib import suppress
 from datetime import UTC, datetime

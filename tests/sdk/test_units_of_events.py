@@ -1,4 +1,4 @@
-"""The unit of an event that its device names in resource 5701, which no event tells. Source: wire.md 1, 5."""
+"""The unit of an event that its device names in resource 5701, which events do not contain. Source: wire.md 1, 5."""
 
 import pandas as pd
 import pytest
@@ -54,7 +54,7 @@ def test_many_devices_are_requested_concurrently(client, rooms, monkeypatch):
 
 def test_a_table_without_such_resources_sends_no_request(client, rooms, monkeypatch):
     tables = client.notifications._tables
-    monkeypatch.setattr(tables, "state_at", lambda *_, **__: pytest.fail("nothing was to be asked for"))
+    monkeypatch.setattr(tables, "state_at", lambda *_, **__: pytest.fail("no request was expected"))
     assert units(client.notifications.events_frame(after=0, timeout=0, paths=[LEVEL])) == {"lamp": "%"}
     assert len(client.notifications.events_frame(after=0, timeout=0, paths=["/9/9/9"])) == 0
 

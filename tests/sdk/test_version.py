@@ -1,4 +1,4 @@
-"""The packages tell which version they are, wherever they come from."""
+"""The packages report their version from any installation."""
 
 import shutil
 import subprocess

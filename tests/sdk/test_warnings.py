@@ -122,13 +122,13 @@ def test_a_plan_with_all_responses_warns_of_no_gap(client, simulator, device_id,
 
 
 def test_a_plan_with_a_lost_response_warns_at_the_call(mirror, device_id, lose):
-    def lose_answer(request, answer):
-        """The log has dropped the answer as soon as a request is placed."""
+    def lose_response(request, answer):
+        """Drop the response from the log as soon as a request is submitted."""
         if request.method == "POST" and "/device-requests/" in request.url.path:
             lose()
         return answer
 
-    with MirrorClient(URL, mirror.new_key(), transport=Between(mirror, lose_answer)) as client:
+    with MirrorClient(URL, mirror.new_key(), transport=Between(mirror, lose_response)) as client:
         client.subscribe(device_id, TEMPERATURE)
         plan = client.plan([(device_id, SWITCH, True)])
         with pointing_at("applied", GapWarning):

@@ -1,4 +1,4 @@
-"""A webhook in the place of long polling: whoever waits cannot tell which, and nothing comes twice or from others."""
+"""A webhook instead of long polling: readers see no difference, no duplicates, and no foreign calls."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def reader_of(inbox: CallbackInbox) -> CallbackReader:
 
 @pytest.mark.both_clients
 def test_requests_get_their_responses_through_the_webhook(pushed, device_id, receiver):
-    # One that is waited for alone may be answered sooner, with its request.
+    # A single waiter may get the response earlier, with its request.
     assert pushed.requests.begin_read(device_id, TEMPERATURE).result(60).python == 21.5
     assert pushed.requests.begin_write(device_id, SWITCH, True).exception(60) is None
     assert pushed.get_device(device_id)[SWITCH].desired.status.name == "SUCCESS"
@@ -215,8 +215,8 @@ def values_of(events, last):
 
 
 @pytest.fixture
-def hearing(impatient, rivals, receiver, device_id):
-    """The events of the first of two clients with one key; it has heard of a value by its webhook."""
+def subscribed_events(impatient, rivals, receiver, device_id):
+    """The events of the first of two clients with one key, which received a value by its webhook."""
     rivals[0].notifications.use_webhook(receiver)
     events = rivals[0].events(timeout=60)
     rivals[0].subscribe(device_id, TEMPERATURE)
@@ -225,7 +225,7 @@ def hearing(impatient, rivals, receiver, device_id):
 
 
 def test_values_sent_to_another_webhook_are_there_once_a_client_is_back(
-    rivals, hearing, receiver, simulator, device_id
+    rivals, subscribed_events, receiver, simulator, device_id
 ):
     with WebhookReceiver() as other:
         rivals[1].notifications.use_webhook(other)
@@ -234,12 +234,14 @@ def test_values_sent_to_another_webhook_are_there_once_a_client_is_back(
         wait_until(lambda: other.last == receiver.last + 2)
         rivals[0].notifications.use_webhook(receiver)
     simulator.set_value(device_id, TEMPERATURE, "32")
-    assert values_of(hearing, 32.0) == [30.0, 31.0, 32.0]
+    assert values_of(subscribed_events, 32.0) == [30.0, 31.0, 32.0]
 
 
 @pytest.mark.both_clients
 @pytest.mark.parametrize("by", ["webhook", "long polling"])
-def test_a_client_whose_webhook_was_replaced_reads_the_log_and_says_so(rivals, hearing, simulator, device_id, by):
+def test_a_client_whose_webhook_was_replaced_reads_the_log_and_says_so(
+    rivals, subscribed_events, simulator, device_id, by
+):
     one, two = rivals
     assert not one.notifications.status().is_channel_replaced
     with WebhookReceiver() as other:
@@ -248,21 +250,21 @@ def test_a_client_whose_webhook_was_replaced_reads_the_log_and_says_so(rivals, h
         else:
             two.notifications.use_long_polling()
         simulator.set_value(device_id, TEMPERATURE, "30")
-        assert values_of(hearing, 30.0) == [30.0]
+        assert values_of(subscribed_events, 30.0) == [30.0]
         assert one.requests.begin_read(device_id, SWITCH).result(60).python is False
         assert one.notifications.status().is_channel_replaced
         assert "another program replaced the webhook" in repr(one.notifications.status())
 
 
 def test_a_webhook_that_was_replaced_is_an_error_if_the_service_has_no_log(client_of, impatient):
-    def answer(request):
+    def respond(request):
         if request.method == "GET":
             return httpx.Response(404, json={"code": 404, "type": "not_found", "message": "no webhook"})
         if b"include_seq" in request.content:
             return httpx.Response(400, json={"code": 400, "type": "x", "message": "unknown include_seq"})
         return httpx.Response(204)
 
-    client = client_of(transport=httpx.MockTransport(answer))
+    client = client_of(transport=httpx.MockTransport(respond))
     client.notifications.use_webhook(CallbackInbox(), url="https://app.example.com/callback")
     with pytest.raises(ChannelGone, match="replaced by another program"):
         list(client.events(timeout=0))

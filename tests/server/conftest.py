@@ -333,9 +333,6 @@ def check_error() -> Callable[..., ErrorBody]:
     return check
 
 
-refused = check_error
-
-
 class Disk:
     """The disk of the server."""
 
@@ -403,9 +400,6 @@ def open_poll(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenP
 
     with ThreadPoolExecutor(4) as pool:
         yield hold
-
-
-held_poll = open_poll
 
 
 @pytest.fixture(scope="module")

@@ -30,5 +30,5 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # Begun last, one of them would keep a single worker busy at the end.
+    # Started last, one of them would keep a single worker busy at the end.
     items.sort(key=lambda item: item.path.name not in LONGEST)

@@ -1,4 +1,4 @@
-"""The server behind PgBouncer: transaction mode is detected when it starts, session mode works."""
+"""The server with PgBouncer: transaction mode is detected when it starts, session mode works."""
 
 import os
 import shutil

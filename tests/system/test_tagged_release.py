@@ -8,7 +8,7 @@ from release import main
 IDENTITY = ("-c", "user.name=A Tester", "-c", "user.email=tester@example.com")
 
 
-def test_a_version_that_was_tagged_is_refused_before_anything_is_made(tmp_path, monkeypatch):
+def test_an_existing_tag_is_rejected_before_anything_is_built(tmp_path, monkeypatch):
     for command in ("init -q", "commit -q --allow-empty -m first", "tag v0.1.0"):
         subprocess.run(["git", *IDENTITY, *command.split()], cwd=tmp_path, check=True)
     monkeypatch.setattr("release.ROOT", tmp_path)

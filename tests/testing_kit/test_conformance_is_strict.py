@@ -30,7 +30,7 @@ RULES, OBJECT, REQUESTS, SUBSCRIPTIONS, NOTIFICATIONS, DIRECTORY, OLDER = (
 
 
 class Exchange:
-    """A request and its answer, which is to be spoilt."""
+    """A request and its response, which will be spoilt."""
 
     def __init__(self, environ: dict[str, Any], status: int, headers: dict[str, str], body: bytes) -> None:
         self.method: str = environ["REQUEST_METHOD"]
@@ -139,7 +139,7 @@ class SpoiltServer:
         self._server = InProcessServer(folder)
         self._spoil = spoil
         self.key = self._server.new_key(["read", "write", "subscribe", "admin"])
-        self._http = make_server("127.0.0.1", 0, self._answer, threaded=True)
+        self._http = make_server("127.0.0.1", 0, self._respond, threaded=True)
         self.url = f"http://127.0.0.1:{self._http.server_port}"
         self._thread = threading.Thread(target=self._http.serve_forever)
         self._thread.start()
@@ -150,12 +150,12 @@ class SpoiltServer:
         self._http.server_close()
         self._server.stop()
 
-    def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterator[bytes]:
+    def _respond(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterator[bytes]:
         begun: list[Any] = []
         chunks = self._server.app(environ, lambda *head: begun.append(head))
         body = b"".join(chunks)
         if hasattr(chunks, "close"):
-            # As a server does: what waits for the end of an answer is told of it.
+            # Like a server: notify the code that waits for the end of the response.
             chunks.close()
         status, headers = int(begun[0][0][:3]), dict(begun[0][1])
         exchange = Exchange(environ, status, headers, body)
@@ -166,7 +166,7 @@ class SpoiltServer:
 
 
 def judge(server: SpoiltServer, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, *tests: str) -> Any:
-    """What the conformance tests say of a server."""
+    """Return the result of the conformance tests for a server."""
     for name in [name for name in os.environ if name.startswith("PYTEST_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
@@ -176,7 +176,7 @@ def judge(server: SpoiltServer, pytester: pytest.Pytester, monkeypatch: pytest.M
     return pytester.runpytest_inprocess("-q", "-rfs", "--tb=short", "--maxfail=20", *plugin, "--pyargs", *tests)
 
 
-def test_behind_the_wrapper_the_server_conforms_as_long_as_nothing_is_spoilt(pytester, monkeypatch, tmp_path):
+def test_the_wrapped_server_conforms_if_nothing_is_spoilt(pytester, monkeypatch, tmp_path):
     server = SpoiltServer(tmp_path / "well", leave_all_as_it_is)
     try:
         said = judge(server, pytester, monkeypatch, "mirror_sdk.testing.conformance")
@@ -189,7 +189,7 @@ def test_behind_the_wrapper_the_server_conforms_as_long_as_nothing_is_spoilt(pyt
 @pytest.mark.parametrize(
     ("spoil", "module", "test"), SPOILT, ids=[f"{number}-{test}" for number, (_, _, test) in enumerate(SPOILT)]
 )
-def test_what_is_spoilt_is_found(pytester, monkeypatch, tmp_path, spoil, module, test):
+def test_a_spoilt_response_is_detected(pytester, monkeypatch, tmp_path, spoil, module, test):
     server = SpoiltServer(tmp_path / "spoilt", spoil)
     try:
         said = judge(server, pytester, monkeypatch, f"{module}::{test}")

@@ -26,7 +26,7 @@ def test_a_duration_is_seconds_a_text_or_a_timedelta(duration, seconds):
 
 
 @pytest.mark.parametrize("text", ["", "1", "h", "1x", "1 hour", "-1h", "1h,", "1m", "1hs", "1e3s", "٣s", "1h -1s"])
-def test_another_text_is_refused_with_an_example(text):
+def test_an_invalid_text_is_rejected_with_an_example(text):
     with pytest.raises(ValueError, match="1h 30min"):
         seconds_of(text)
 

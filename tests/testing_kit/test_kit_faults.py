@@ -29,7 +29,7 @@ def sensor(mirror):
 
 @pytest.fixture
 def observed(mirror, sensor):
-    """A device whose temperature is observed, and whose initial value was told."""
+    """A device whose temperature is observed, and whose initial value was reported."""
     mirror.client.subscribe(sensor, TEMPERATURE)
     return sensor
 
@@ -56,39 +56,39 @@ def call(mirror, request):
 BOTH = pytest.mark.parametrize("call", ["sync", "async"], indirect=True)
 
 
-def told(mirror, after=0):
+def reported(mirror, after=0):
     """The values of the observation events, in the order in which they arrive."""
     return [event.value.python for event in mirror.read_log(after=after) if event.kind == EventKind.OBSERVATION]
 
 
-def tell(mirror, device_id, *values):
+def report(mirror, device_id, *values):
     for value in values:
         mirror.simulator.set_value(device_id, TEMPERATURE, value)
 
 
-# Requests and answers
+# Requests and responses
 
 
 @BOTH
 @pytest.mark.parametrize("what", ["request", "response"])
-def test_a_client_asks_again_when_something_is_lost(mirror, faults, sensor, call, what):
+def test_a_client_retries_after_a_loss(mirror, faults, sensor, call, what):
     fault = faults.drop(what, times=2)
     assert call("get_device", sensor).device_id == sensor
     assert (fault.acted, fault.is_live) == (2, False)
 
 
 @BOTH
-def test_a_lost_request_did_not_arrive_and_a_lost_answer_is_of_one_that_did(mirror, faults, sensor, call):
+def test_a_lost_request_never_arrives_and_a_lost_response_follows_one_that_did(mirror, faults, sensor, call):
     with faults.drop("request", times=None), pytest.raises(ConnectionFailed, match="ConnectError"):
         call("subscribe", sensor, TEMPERATURE)
-    assert told(mirror) == []
+    assert reported(mirror) == []
     assert not call("subscriptions.is_active", sensor, TEMPERATURE)
     with faults.drop("response", times=None), pytest.raises(ConnectionFailed, match="ReadError"):
         call("subscribe", sensor, TEMPERATURE)
     assert call("subscriptions.is_active", sensor, TEMPERATURE)
 
 
-def test_a_write_whose_answer_is_lost_is_placed_once(mirror, faults, sensor):
+def test_a_write_with_a_lost_response_is_submitted_once(mirror, faults, sensor):
     faults.drop("response", path=PLACING)
     mirror.client.write_value(sensor, SWITCH, True)
     assert [event.kind for event in mirror.read_log()] == [EventKind.REGISTRATION, EventKind.ASYNC_RESPONSE]
@@ -126,7 +126,7 @@ def test_conditions_say_which_requests_are_meant(mirror, faults, sensor):
 
 
 @BOTH
-def test_a_late_answer_moves_the_clock(mirror, faults, clock, sensor, call):
+def test_a_delayed_response_advances_the_clock(mirror, faults, clock, sensor, call):
     began = clock.now()
     faults.delay("response", "4s")
     assert call("get_device", sensor).created_at == began
@@ -134,7 +134,7 @@ def test_a_late_answer_moves_the_clock(mirror, faults, clock, sensor, call):
 
 
 @BOTH
-def test_an_answer_that_is_too_late_is_a_timeout(mirror, faults, clock, sensor, call):
+def test_a_response_later_than_the_timeout_is_a_timeout(mirror, faults, clock, sensor, call):
     began = clock.now()
     fault = faults.delay("response", "1h", times=None)
     with pytest.raises(ConnectionFailed, match="ReadTimeout"):
@@ -167,10 +167,10 @@ def test_a_duplicated_request_does_arrive_twice(mirror, faults):
 def test_a_dropped_notification_is_missing_for_every_reader(mirror, faults, observed):
     fault = faults.drop("notification", times=2)
     mirror.client.read_value(observed, SWITCH)
-    tell(mirror, observed, 1, 2, 3)
+    report(mirror, observed, 1, 2, 3)
     assert fault.acted == 0
     for _ in range(3):
-        assert told(mirror) == [2, 3]
+        assert reported(mirror) == [2, 3]
     assert fault.acted == 2
     assert [event.kind for event in mirror.read_log()].count(EventKind.GAP) == 0
 
@@ -181,10 +181,10 @@ def test_faults_of_notifications_go_by_path_and_device(mirror, faults, observed)
     mirror.client.subscribe(observed, SWITCH)
     end = mirror.read_log()[-1].seq
     faults.drop("notification", times=None, device=other, path="/3303/*")
-    tell(mirror, observed, 1)
-    tell(mirror, other, 2)
+    report(mirror, observed, 1)
+    report(mirror, other, 2)
     mirror.simulator.set_value(observed, SWITCH, True)
-    assert told(mirror, after=end) == [1, True]
+    assert reported(mirror, after=end) == [1, True]
 
 
 def test_a_dropped_async_response_never_comes(mirror, faults, sensor):
@@ -204,7 +204,7 @@ def test_a_dropped_async_response_never_comes(mirror, faults, sensor):
 def test_a_duplicate_comes_twice_with_one_identity(mirror, faults, observed, what):
     end = mirror.read_log()[-1].seq
     faults.duplicate(what)
-    tell(mirror, observed, 1)
+    report(mirror, observed, 1)
     request = mirror.client.requests.begin_read(observed, TEMPERATURE)
     events = mirror.read_log(after=end)
     assert len(events) == 3
@@ -215,30 +215,30 @@ def test_a_duplicate_comes_twice_with_one_identity(mirror, faults, observed, wha
 def test_notifications_are_reversed_once_all_are_there(mirror, faults, observed):
     end = mirror.read_log()[-1].seq
     fault = faults.reorder(3)
-    tell(mirror, observed, 1, 2)
-    assert told(mirror, after=end) == []
+    report(mirror, observed, 1, 2)
+    assert reported(mirror, after=end) == []
     assert fault.is_live
-    tell(mirror, observed, 3, 4)
-    assert told(mirror, after=end) == [3, 2, 1, 4]
-    assert told(mirror, after=end) == [3, 2, 1, 4]
+    report(mirror, observed, 3, 4)
+    assert reported(mirror, after=end) == [3, 2, 1, 4]
+    assert reported(mirror, after=end) == [3, 2, 1, 4]
 
 
 def test_a_reordering_goes_on_over_several_messages(mirror, faults, observed):
     end = mirror.read_log()[-1].seq
     faults.reorder(2)
-    tell(mirror, observed, 1)
+    report(mirror, observed, 1)
     silent = mirror.simulator.add_device("silent", SENSOR)
     mirror.simulator.set_response_mode(silent, "silent")
     request = mirror.client.requests.begin_read(silent, TEMPERATURE)
     mirror.clock.advance("10min")
-    tell(mirror, observed, 2)
+    report(mirror, observed, 2)
     events = list(mirror.client.events(after=end, limit=4))
     assert [event.value.python for event in events if event.kind == EventKind.OBSERVATION] == [2, 1]
     assert [event.category for event in events if event.kind == EventKind.ASYNC_RESPONSE] == ["TIMEOUT"]
     assert isinstance(request.exception(), DeviceUnavailable)
 
 
-def test_a_waiting_task_gets_what_is_late(mirror, faults, clock, observed):
+def test_a_waiting_task_receives_delayed_entries(mirror, faults, clock, observed):
     async def use():
         async with mirror.new_async_client() as client:
             faults.delay("notification", "1min")
@@ -254,7 +254,7 @@ def test_a_poll_that_waits_for_a_late_channel_goes_on_with_the_clock(mirror, fau
     end, waits, wait = mirror.read_log()[-1].seq, threading.Event(), faults.wait
     monkeypatch.setattr(faults, "wait", lambda seconds: (waits.set(), wait(seconds)))
     faults.delay("notification", "1min")
-    tell(mirror, observed, 1)
+    report(mirror, observed, 1)
     with ThreadPoolExecutor(1) as pool:
         event = pool.submit(next, mirror.client.events(after=end, timeout=60))
         assert waits.wait(REAL_WAIT_SECONDS)
@@ -266,7 +266,7 @@ def test_a_poll_that_waits_for_a_late_channel_goes_on_with_the_clock(mirror, fau
 def test_plain_polls_wait_for_a_late_channel_too(mirror, faults, observed):
     headers = {"Authorization": f"Bearer {mirror.new_key()}"}
     with httpx.Client(base_url=mirror.url, headers=headers, transport=mirror.transport) as http:
-        tell(mirror, observed, 1)
+        report(mirror, observed, 1)
         mirror.simulator.add_device("sensor-2", SENSOR)
         with faults.delay("notification", "1min"):
             assert http.get("/v2/notification/pull?hold=0").status_code == 204
@@ -286,7 +286,7 @@ def test_call_to_a_silent_device_fails_without_waiting_in_real_time(mirror, faul
     assert mirror.client.read_value(device, SWITCH) is False
 
 
-def test_clock_stands_still_for_who_waits_for_nothing_from_a_silent_device(mirror, faults, clock):
+def test_the_clock_stands_still_without_requests_to_silent_devices(mirror, faults, clock):
     device = mirror.simulator.add_device("silent", [{"path": SWITCH, "value": "0"}])
     before = clock.now()
     with faults.silence(device):
@@ -304,8 +304,8 @@ def test_clear_ends_everything(mirror, faults, observed):
     ]
     faults.clear()
     assert not any(fault.is_live for fault in set_faults)
-    tell(mirror, observed, 1)
-    assert told(mirror) == [0, 1]
+    report(mirror, observed, 1)
+    assert reported(mirror) == [0, 1]
     mirror.client.write_value(observed, SWITCH, True)
 
 
@@ -317,7 +317,7 @@ def test_no_fault_acts_on_the_simulator_or_the_clock(mirror, faults, clock, sens
     assert clock.now() == began
 
 
-def test_a_fault_that_cannot_be_is_refused_by_name(faults):
+def test_an_invalid_fault_is_rejected_by_name(faults):
     for name, what, options, message in (
         ("drop", "request", {"device": "x"}, "device"),
         ("drop", "notification", {"method": "GET"}, "method"),

@@ -29,14 +29,14 @@ def sensor(mirror):
     return mirror.simulator.add_device("sensor-1", SENSOR)
 
 
-def test_a_key_may_do_what_its_scopes_say(mirror, sensor):
+def test_a_key_is_limited_to_its_scopes(mirror, sensor):
     reader = mirror.new_client(scopes=["read"])
     assert reader.get_device(sensor)[TEMPERATURE].reported is None
     with pytest.raises(AccessDenied):
         reader.write_value(sensor, SWITCH, True)
     with pytest.raises(ValueError, match="everything"):
         mirror.new_key(["everything"])
-    # However often: a test of wrong keys is no attack.
+    # Any number of times: tests may send wrong keys.
     for _ in range(30):
         with pytest.raises(AuthenticationError):
             mirror.new_client("ak_wrong").devices.list()
@@ -55,13 +55,13 @@ def test_the_log_of_a_client_begins_with_it(mirror):
     assert mirror.read_log(late) == []
 
 
-def test_what_a_call_causes_has_happened_when_it_returns(mirror, sensor):
+def test_effects_of_a_call_are_complete_when_it_returns(mirror, sensor):
     requests = [mirror.client.requests.begin_read(sensor, TEMPERATURE) for _ in range(10)]
     assert mirror.client.get_device(sensor)[TEMPERATURE].reported.value.python == 21.5
     assert all(request.done() for request in requests)
 
 
-def test_a_log_is_read_from_where_it_is_asked_for(mirror, sensor):
+def test_a_log_is_read_from_the_requested_position(mirror, sensor):
     (registration,) = mirror.read_log()
     mirror.client.read_value(sensor, TEMPERATURE)
     (answer,) = mirror.read_log(after=registration.seq)
@@ -182,12 +182,12 @@ def test_a_program_may_bring_its_own_http_client(mirror, sensor):
     with MirrorClient(mirror.url, mirror.new_key(), transport=mirror.transport) as client:
         assert client.read_value(sensor, TEMPERATURE) == 21.5
 
-    async def ask():
+    async def request_all():
         transport = mirror.new_async_transport()
         async with AsyncMirrorClient(mirror.url, mirror.new_key(), transport=transport) as client:
             return await client.read_value(sensor, TEMPERATURE)
 
-    assert asyncio.run(ask()) == 21.5
+    assert asyncio.run(request_all()) == 21.5
 
 
 def test_a_webhook_is_called_over_real_http(mirror, sensor):
@@ -196,7 +196,7 @@ def test_a_webhook_is_called_over_real_http(mirror, sensor):
         assert mirror.client.read_value(sensor, TEMPERATURE) == 21.5
 
 
-def test_no_key_is_shown(mirror):
+def test_keys_are_not_displayed(mirror):
     key = mirror.new_key()
     client = mirror.new_client(key)
     assert key not in repr(mirror) + repr(client) + repr(mirror.faults) + repr(mirror.clock)

@@ -12,7 +12,7 @@ from werkzeug.serving import make_server
 ROOT = Path(__file__).parents[2]
 OURS = {"mirror_sdk", "mirror_sdk.testing", "mirror_sdk.testing.plugin"}
 
-# A project that has fixtures of all the short names, of other kinds and of other lives, and uses ours beside them.
+# A project with fixtures of all short names, of other types and scopes, that also uses ours.
 OWN_FIXTURES = """
 import pytest
 
@@ -84,7 +84,7 @@ def test_the_plugin_loads_nothing_that_is_not_of_python():
     assert {name.partition(".")[0] for name in loaded - OURS} <= sys.stdlib_module_names
 
 
-def test_a_project_with_fixtures_of_the_short_names_uses_ours_beside(pytester, run_project):
+def test_a_project_with_fixtures_of_the_short_names_can_use_ours_too(pytester, run_project):
     pytester.makeconftest(OWN_FIXTURES)
     pytester.makepyfile(BESIDE)
     run_project("-q").assert_outcomes(passed=4)
@@ -114,7 +114,7 @@ def test_a_mirror_that_is_made_otherwise_is_the_one_of_all_fixtures(pytester, ru
     run_here("-q").assert_outcomes(passed=1)
 
 
-def test_without_the_server_a_fixture_says_what_to_install(pytester, run_project):
+def test_without_the_server_a_fixture_names_the_package_to_install(pytester, run_project):
     pytester.makeconftest("import sys\nsys.modules['flask'] = None")
     pytester.makepyfile("def test_one(mirror):\n    pass")
     result = run_project("-q")
@@ -157,7 +157,7 @@ def served(mirror) -> Iterator[str]:
     server.server_close()
 
 
-def test_a_test_with_a_cassette_asks_the_service_once(pytester, run_here, mirror, served, monkeypatch):
+def test_a_test_with_a_cassette_contacts_the_service_once(pytester, run_here, mirror, served, monkeypatch):
     pytester.makepyfile(RECORDED)
     pytester.makeini("[pytest]\nfilterwarnings = error\naddopts = --strict-markers --strict-config")
     run_here("-q", "--mirror-cassettes=replay").assert_outcomes(errors=1)
@@ -181,7 +181,7 @@ def test_a_test_that_fails_records_nothing(pytester, run_here, mirror, served, m
     assert list((pytester.path).glob("**/fleet.zip")) == []
 
 
-def test_a_test_without_the_marker_is_told_to_have_one(pytester, run_here):
+def test_a_test_without_the_marker_fails_with_the_cure(pytester, run_here):
     pytester.makepyfile("def test_the_fleet(mirror_cassette):\n    pass")
     result = run_here("-q")
     result.assert_outcomes(errors=1)

@@ -54,9 +54,8 @@ Operation
 Performance
 -----------
 
-The table compares one process on PostgreSQL with one on SQLite, and several processes with one. Each row was measured
-on one machine, on which servers, devices and PostgreSQL share the cores: two cores, or three where a row has a star.
-With more cores, or PostgreSQL on another machine, several processes gain more::
+The table compares one process on PostgreSQL with one on SQLite, and several processes with one. Servers, devices and
+PostgreSQL shared the cores of one machine: two cores, or three for values with a star::
 
     rate                                  one, of SQLite   two, of one   four, of one
     E1: read a device object              0.85             1.9 *         3.2 *

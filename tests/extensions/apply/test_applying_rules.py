@@ -208,21 +208,23 @@ def test_subscriptions_that_were_rejected_or_timed_out_are_retried(
     assert server.observed(key) == [(device, "21.5")]
 
 
-def test_rules_that_changed_meanwhile_are_left_as_they_are(server: Any, key: str, device: str, refused: Any) -> None:
+def test_rules_that_changed_meanwhile_are_left_as_they_are(
+    server: Any, key: str, device: str, check_error: Any
+) -> None:
     answer = server.call(key, "PUT", RULES + NOW, headers={"If-Match": '"other"'}, json=[{}])
-    assert refused(answer, 412, "If-Match").reason == "RULES_CHANGED"
+    assert check_error(answer, 412, "If-Match").reason == "RULES_CHANGED"
     assert server.call(key, "GET", RULES).json == []
     assert server.subscribed(key, device) == []
 
 
-def test_apply_is_now_or_absent_and_alone(server: Any, key: str, refused: Any) -> None:
+def test_apply_is_now_or_absent_and_alone(server: Any, key: str, check_error: Any) -> None:
     for query, field, cure in (
         ("apply=now&apply=now", "apply", "send it once"),
         ("apply=later", "apply", "use now"),
         ("aply=now", "aply", "supported: apply"),
         ("apply=now&x=1", "x", "supported: apply"),
     ):
-        assert cure in refused(server.call(key, "PUT", f"{RULES}?{query}", json=[{}]), 400, field).message
+        assert cure in check_error(server.call(key, "PUT", f"{RULES}?{query}", json=[{}]), 400, field).message
     assert server.call(key, "GET", RULES).json == []
 
 

@@ -22,9 +22,9 @@ def test_endpoints_come_page_by_page_without_devices_that_left(server, key, monk
     assert server.call(key, "GET", f"{ENDPOINTS}?type=").json == []
 
 
-def test_unsupported_parameter_of_endpoints_is_rejected_by_name(server, key, refused):
+def test_unsupported_parameter_of_endpoints_is_rejected_by_name(server, key, check_error):
     for query, field in (("type=a&type=b", "type"), ("typ=Light", "typ"), ("type=Light&limit=3", "limit")):
-        refused(server.call(key, "GET", f"{ENDPOINTS}?{query}"), 400, field)
+        check_error(server.call(key, "GET", f"{ENDPOINTS}?{query}"), 400, field)
 
 
 def limits(server, key):
@@ -60,10 +60,10 @@ def test_a_path_without_a_version_is_the_same_path(server, key, device):
     assert server.call(key, "DELETE", "/notification/pull").status_code == 204
 
 
-def test_path_without_a_version_needs_the_same_key_and_similar_paths_are_404(server, key, refused):
-    refused(server.call(None, "GET", "/subscriptions"), 401)
+def test_path_without_a_version_needs_the_same_key_and_similar_paths_are_404(server, key, check_error):
+    check_error(server.call(None, "GET", "/subscriptions"), 401)
     for path in ("/subscription", "/subscriptionsx", "/notifications/pull", "/notification", "/limits"):
-        refused(server.call(key, "GET", path), 404)
+        check_error(server.call(key, "GET", path), 404)
 
 
 @pytest.mark.with_extension("openapi")
@@ -80,11 +80,11 @@ def test_description_has_the_paths_without_a_version(server):
     assert set(told) == {path for path in paths if path.startswith(("/v2/subscriptions", "/v2/notification/"))}
 
 
-def test_a_list_has_no_head_and_so_many_are_sent_at_once(server, key, refused):
+def test_a_list_has_no_head_and_so_many_are_sent_at_once(server, key, check_error):
     server.add_device(key, "d")
     assert server.call(key, "HEAD", ENDPOINTS).status_code == 405
     open_ones = [server.call(key, "GET", ENDPOINTS) for _ in range(long_reads._MAX_DOWNLOADS // 2)]
-    assert refused(server.call(key, "GET", ENDPOINTS), 429).reason == "TOO_MANY_SNAPSHOTS"
+    assert check_error(server.call(key, "GET", ENDPOINTS), 429).reason == "TOO_MANY_SNAPSHOTS"
     for one in open_ones:
         one.close()
     assert server.call(key, "GET", ENDPOINTS).status_code == 200

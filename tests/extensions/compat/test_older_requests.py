@@ -53,9 +53,9 @@ def test_body_of_a_write_is_the_value(server, key, light):
     assert written(server, key, light, payload, content_type) == (payload, content_type, 400)
 
 
-def test_unsupported_precondition_is_rejected(server, key, light, refused):
+def test_unsupported_precondition_is_rejected(server, key, light, check_error):
     answer = call(server, key, "PUT", light, LABEL, data=b"new", headers={"If-Match": '"0"'})
-    assert "preconditions are not supported" in refused(answer, 400, "If-Match").message
+    assert "preconditions are not supported" in check_error(answer, 400, "If-Match").message
 
 
 def test_one_value_in_json_is_written_as_plain_text(server, key, light):
@@ -102,7 +102,7 @@ def test_a_write_without_a_value_sets_notification_rules_in_one_order(server, ke
     assert (request.method, request.path, request.query) == ("PUT", TEMPERATURE, "pmin=1&lt=-3.25&st=0.5")
 
 
-def test_unsupported_option_is_rejected_by_name(server, key, light, refused, unchanged):
+def test_unsupported_option_is_rejected_by_name(server, key, light, check_error, unchanged):
     cases = [
         ("PUT", "", None, "body"),
         ("PUT", "?pmin=1", b"1", "body"),
@@ -122,7 +122,7 @@ def test_unsupported_option_is_rejected_by_name(server, key, light, refused, unc
         ("GET", "?async-id=a", None, "async-id"),
     ]
     for method, query, data, field in cases:
-        refused(call(server, key, method, light, SWITCH, query, data=data), 400, field)
+        check_error(call(server, key, method, light, SWITCH, query, data=data), 400, field)
 
 
 def test_an_option_that_is_false_changes_nothing(server, key, light):
@@ -159,24 +159,24 @@ def test_request_without_a_notification_is_queued_and_fails_silently(server, key
     assert server.resource(key, light, SWITCH)["desired"]["category"] == "DEVICE_REMOVED_REGISTRATION"
 
 
-def test_device_in_queue_mode_needs_a_notification(server, key, refused):
+def test_device_in_queue_mode_needs_a_notification(server, key, check_error):
     sleeper = server.add_device(key, "d", setting(SWITCH), queue_mode=True)
     for method, data in (("GET", None), ("PUT", b"1")):
-        refused(call(server, key, method, sleeper, SWITCH, "?noResp=true", data=data), 409, "noResp")
+        check_error(call(server, key, method, sleeper, SWITCH, "?noResp=true", data=data), 409, "noResp")
     assert server.resource(key, sleeper, SWITCH)["desired"] == {}
     assert server.waiting(key) == []
 
 
-def test_invalid_content_type_or_unknown_resource_is_rejected(server, key, light, refused, unchanged):
+def test_invalid_content_type_or_unknown_resource_is_rejected(server, key, light, check_error, unchanged):
     for content_type in ("x" * 65, " ", "a/b\tc", "täxt/plain"):
         answer = call(server, key, "PUT", light, SWITCH, data=b"1", headers={"Content-Type": content_type})
-        refused(answer, 400, "Content-Type")
+        check_error(answer, 400, "Content-Type")
     for method in ("GET", "PUT", "POST"):
-        told = refused(call(server, key, method, light, "/3303/0/9999", data=b"1"), 400)
+        told = check_error(call(server, key, method, light, "/3303/0/9999", data=b"1"), 400)
         assert (told.reason, told.message.count("/3303/0/9999")) == ("RESOURCE_NOT_FOUND", 1)
     for path in ("/a", "/3303/0/65536", "/3303/00", "/1/2/3/4/5"):
-        refused(call(server, key, "GET", light, path), 400, "path")
-    assert "deleted" in refused(call(server, key, "DELETE", light, SWITCH), 400).message
+        check_error(call(server, key, "GET", light, path), 400, "path")
+    assert "deleted" in check_error(call(server, key, "DELETE", light, SWITCH), 400).message
 
 
 def cached(server, key, device):
@@ -207,32 +207,34 @@ def test_a_content_type_that_no_header_may_have_is_left_out(server, key, light):
         assert cached(server, key, light) == (200, shown, b"21.5")
 
 
-def test_too_large_body_is_rejected(new_server, refused):
+def test_too_large_body_is_rejected(new_server, check_error):
     server = new_server(max_body_bytes=1000)
     key = server.key()
     device = server.add_device(key, "d", setting(LABEL, ""))
     assert call(server, key, "PUT", device, LABEL, data=b"x" * 1000).status_code == 202
-    refused(call(server, key, "PUT", device, LABEL, data=b"x" * 1001), 413)
+    check_error(call(server, key, "PUT", device, LABEL, data=b"x" * 1001), 413)
 
 
-def test_resources_of_a_device_are_listed_with_any_cache_option(server, key, light, refused):
+def test_resources_of_a_device_are_listed_with_any_cache_option(server, key, light, check_error):
     path = f"/v2/endpoints/{light}"
     listed = server.call(key, "GET", path).json
     assert server.call(key, "GET", f"{path}?noResp=false&cacheOnly=true").json == listed
     assert server.call(key, "GET", f"{path}?noResp=True").json == listed
-    refused(server.call(key, "GET", f"{path}?noResp=2"), 400, "noResp")
+    check_error(server.call(key, "GET", f"{path}?noResp=2"), 400, "noResp")
 
 
-def test_an_unknown_device_is_404_with_its_name(server, key, refused):
+def test_an_unknown_device_is_404_with_its_name(server, key, check_error):
     for method, query in (("GET", ""), ("GET", "?cacheOnly=true"), ("PUT", ""), ("POST", "")):
-        told = refused(call(server, key, method, "nobody", TEMPERATURE, query, "1" if method == "PUT" else None), 404)
+        told = check_error(
+            call(server, key, method, "nobody", TEMPERATURE, query, "1" if method == "PUT" else None), 404
+        )
         assert (told.reason, "nobody" in told.message) == ("DEVICE_NOT_FOUND", True)
 
 
-def test_compressed_body_is_rejected_and_head_is_not_allowed(server, key, light, refused):
+def test_compressed_body_is_rejected_and_head_is_not_allowed(server, key, light, check_error):
     for method in ("PUT", "POST"):
         headers = {"Content-Encoding": "gzip"}
-        assert "gzip" in refused(call(server, key, method, light, SWITCH, data=b"x", headers=headers), 415).message
+        assert "gzip" in check_error(call(server, key, method, light, SWITCH, data=b"x", headers=headers), 415).message
     assert call(server, key, "HEAD", light, SWITCH).status_code == 405
 
 

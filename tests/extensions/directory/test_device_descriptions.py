@@ -21,9 +21,9 @@ def say(server, key):
 
 
 @pytest.fixture
-def rejected_as(server, key, device, refused, unchanged):
+def rejected_as(server, key, device, check_error, unchanged):
     def put(method="PUT", **options):
-        return refused(server.call(key, method, f"{DEVICES}/{device}", **options), 400)
+        return check_error(server.call(key, method, f"{DEVICES}/{device}", **options), 400)
 
     return put
 
@@ -94,7 +94,7 @@ def describe_devices(session, devices):
 """
 
 
-def test_device_with_members_of_another_extension_may_be_sent_back(new_server, install, refused):
+def test_device_with_members_of_another_extension_may_be_sent_back(new_server, install, check_error):
     install("colors", COLORS)
     server = new_server()
     key = server.key()
@@ -104,7 +104,7 @@ def test_device_with_members_of_another_extension_may_be_sent_back(new_server, i
     for content in (whole, LAMP, {"color": None}):
         answer = server.call(key, "PUT", path, json=content)
         assert (answer.status_code, answer.json) == (200, server.call(key, "GET", path).json)
-    told = refused(server.call(key, "PUT", path, json=whole | {"color": "blue"}), 400, "color").message
+    told = check_error(server.call(key, "PUT", path, json=whole | {"color": "blue"}), 400, "color").message
     assert "not the current value" in told
 
 
@@ -152,9 +152,9 @@ def test_invalid_custom_attribute_is_400_with_its_name(rejected_as):
         assert told in field.message
 
 
-def test_post_and_delete_of_devices_are_405_with_the_reason(server, key, device, refused):
-    assert "created when it registers" in refused(server.call(key, "POST", DEVICES, json=LAMP), 405).message
-    assert "operator can erase" in refused(server.call(key, "DELETE", f"{DEVICES}/{device}"), 405).message
+def test_post_and_delete_of_devices_are_405_with_the_reason(server, key, device, check_error):
+    assert "created when it registers" in check_error(server.call(key, "POST", DEVICES, json=LAMP), 405).message
+    assert "operator can erase" in check_error(server.call(key, "DELETE", f"{DEVICES}/{device}"), 405).message
 
 
 def test_devices_are_found_by_their_description(server, key, say, names):
@@ -186,10 +186,10 @@ def test_devices_are_found_by_their_description(server, key, say, names):
     assert names(etag__lt="2026-01-05T08:01:00Z", include="total_count") == "ab"
 
 
-def test_filter_that_names_no_attribute_is_400(server, key, refused):
+def test_filter_that_names_no_attribute_is_400(server, key, check_error):
     for name in ("custom_attributes", "custom_attributes__", "custom_attributes__eq", "id__room"):
         answer = server.call(key, "GET", DEVICES, query_string={name: "x"})
-        assert "custom_attributes__NAME" in refused(answer, 400, name).message
+        assert "custom_attributes__NAME" in check_error(answer, 400, name).message
 
 
 def test_if_match_is_400(rejected_as):

@@ -92,7 +92,7 @@ def test_filters(server, key, events):
     assert {case: events(**{case[0]: case[1]}) for case in cases} == cases
 
 
-def test_invalid_query_is_400_with_its_name_and_unknown_id_404(server, key, refused):
+def test_invalid_query_is_400_with_its_name_and_unknown_id_404(server, key, check_error):
     cases = [
         ("color", "red"),
         ("state", "registered"),
@@ -104,9 +104,9 @@ def test_invalid_query_is_400_with_its_name_and_unknown_id_404(server, key, refu
     ]
     for path in (EVENTS, "/v3/devicelog"):
         for field, value in cases:
-            refused(server.call(key, "GET", path, query_string={field: value}), 400, field)
+            check_error(server.call(key, "GET", path, query_string={field: value}), 400, field)
     for event_id in ("x", "0" * 32, "f" * 32, "8" + "0" * 15, "%00"):
-        assert EVENTS in refused(server.call(key, "GET", f"{EVENTS}/{event_id}"), 404).message
+        assert EVENTS in check_error(server.call(key, "GET", f"{EVENTS}/{event_id}"), 404).message
 
 
 def test_old_events_go_after_a_month_or_the_time_of_the_setting(server, key, device, events, new_server):
@@ -131,9 +131,9 @@ def test_invalid_setting_is_a_usage_error():
         ("--max-device-events", "999"): "not in the range",
     }
     for words, told in cases.items():
-        refused = CliRunner().invoke(main, ["run", *words])
-        assert refused.exit_code == 2
-        assert told in " ".join(refused.output.split())
+        result = CliRunner().invoke(main, ["run", *words])
+        assert result.exit_code == 2
+        assert told in " ".join(result.output.split())
 
 
 def test_newest_events_stay_when_there_are_too_many(server, device):

@@ -34,7 +34,7 @@ def page(server, key):
     return call
 
 
-def test_a_query_is_saved_read_changed_and_deleted(server, key, save, page, refused):
+def test_a_query_is_saved_read_changed_and_deleted(server, key, save, page, check_error):
     saved = save(**LIGHTS)
     assert saved == {
         "object": "device-query",
@@ -54,11 +54,11 @@ def test_a_query_is_saved_read_changed_and_deleted(server, key, save, page, refu
     assert page()["data"] == []
     for method in ("GET", "PUT", "PATCH", "DELETE"):
         body = {} if method in {"GET", "DELETE"} else {"json": LIGHTS}
-        assert QUERIES in refused(server.call(key, method, place, **body), 404).message
+        assert QUERIES in check_error(server.call(key, method, place, **body), 404).message
     save(**LIGHTS)
 
 
-def test_invalid_query_is_400_with_its_field(server, key, refused, save, unchanged_from):
+def test_invalid_query_is_400_with_its_field(server, key, check_error, save, unchanged_from):
     saved = save(**LIGHTS)
     cases = [
         ({"name": "", "query": ""}, "name", "must not be empty"),
@@ -81,38 +81,38 @@ def test_invalid_query_is_400_with_its_field(server, key, refused, save, unchang
     ]
     with unchanged_from():
         for body, field, told in [*cases, *of_new]:
-            assert told in refused(server.call(key, "POST", QUERIES, json=body), 400, field).message
+            assert told in check_error(server.call(key, "POST", QUERIES, json=body), 400, field).message
         for body, field, told in cases:
             answer = server.call(key, "PUT", f"{QUERIES}/{saved['id']}", json=body)
-            assert told in refused(answer, 400, field).message
+            assert told in check_error(answer, 400, field).message
 
 
-def test_name_is_used_once_among_the_queries_of_all_applications(server, key, other, refused, save, page):
+def test_name_is_used_once_among_the_queries_of_all_applications(server, key, other, check_error, save, page):
     lights, locks = save("Lights", by=other), save("Locks")
     place = f"{QUERIES}/{locks['id']}"
-    refused(server.call(key, "PUT", place, json={"name": "Lights"}), 400, "name")
+    check_error(server.call(key, "PUT", place, json={"name": "Lights"}), 400, "name")
     assert server.call(key, "PUT", place, json={"name": "Locks"}).status_code == 200
     assert {query["name"] for query in page()["data"]} == {"Lights", "Locks"}
     assert server.call(key, "DELETE", f"{QUERIES}/{lights['id']}").status_code == 204
     assert server.call(other, "GET", QUERIES).json["data"] == [locks]
 
 
-def test_members_of_the_service_and_a_condition_are_400(server, key, refused, save, page):
+def test_members_of_the_service_and_a_condition_are_400(server, key, check_error, save, page):
     saved = save()
     place = f"{QUERIES}/{saved['id']}"
     server.restart()
     for member in ("id", "created_at", "updated_at", "etag"):
         value = "other" if member == "id" else "2020-01-01T00:00:00Z"
-        refused(server.call(key, "PUT", place, json={"name": "b", member: value}), 400, member)
+        check_error(server.call(key, "PUT", place, json={"name": "b", member: value}), 400, member)
     nothing = dict.fromkeys(("id", "created_at", "updated_at", "etag", "description"))
     assert server.call(key, "PUT", place, json=nothing).json == saved
     for method in ("PUT", "PATCH"):
         answer = server.call(key, method, place, json={"name": "b"}, headers={"If-Match": saved["etag"]})
-        assert "`etag`" in refused(answer, 400, "If-Match").message
+        assert "`etag`" in check_error(answer, 400, "If-Match").message
     assert page()["data"] == [saved]
 
 
-def test_pages_and_filters(server, key, save, page, refused):
+def test_pages_and_filters(server, key, save, page, check_error):
     saved = []
     for number in range(5):
         saved.append(save(f"q{number}", f"name=n{number}"))
@@ -132,16 +132,16 @@ def test_pages_and_filters(server, key, save, page, refused):
     assert page(updated_at__lte=saved[1]["updated_at"], etag__gte=saved[1]["etag"])["data"] == [saved[1]]
     assert page(description="x")["data"] == []
     for field, value in (("state", "registered"), ("limit", 1)):
-        refused(server.call(key, "GET", QUERIES, query_string={field: value}), 400, field)
+        check_error(server.call(key, "GET", QUERIES, query_string={field: value}), 400, field)
 
 
-def test_number_of_queries_is_limited(server, key, save, refused):
+def test_number_of_queries_is_limited(server, key, save, check_error):
     def fill(session):
         for number in range(MAX_QUERIES):
             device_queries.put(session, DeviceQueryRow(f"{number:032x}", f"q{number}", "", server.now, server.now))
 
     server.services.database.write(fill)
-    assert f"{MAX_QUERIES}" in refused(server.call(key, "POST", QUERIES, json=LIGHTS), 400).message
+    assert f"{MAX_QUERIES}" in check_error(server.call(key, "POST", QUERIES, json=LIGHTS), 400).message
     assert server.call(key, "DELETE", f"{QUERIES}/{0:032x}").status_code == 204
     save()
 
@@ -164,7 +164,7 @@ def device_fields():
 """
 
 
-def test_fields_of_an_extension_filter_as_those_of_the_directory(new_server, install, refused):
+def test_fields_of_an_extension_filter_as_those_of_the_directory(new_server, install, check_error):
     install("colors", COLORS)
     server = new_server()
     key = server.key()
@@ -181,13 +181,15 @@ def test_fields_of_an_extension_filter_as_those_of_the_directory(new_server, ins
     query = {"name": "short", "query": "length__lt=5&color=red"}
     assert server.call(key, "POST", "/v3/device-queries", json=query).status_code == 201
     wrong = {"name": "wrong", "query": "length=long"}
-    assert "not a length" in refused(server.call(key, "POST", "/v3/device-queries", json=wrong), 400, "query").message
-    assert "not a length" in refused(server.call(key, "GET", "/v3/devices?length=long"), 400, "length").message
-    assert ", color, length," in refused(server.call(key, "GET", "/v3/devices?x=1"), 400, "x").message
+    assert (
+        "not a length" in check_error(server.call(key, "POST", "/v3/device-queries", json=wrong), 400, "query").message
+    )
+    assert "not a length" in check_error(server.call(key, "GET", "/v3/devices?length=long"), 400, "length").message
+    assert ", color, length," in check_error(server.call(key, "GET", "/v3/devices?x=1"), 400, "x").message
     many = "&".join(["color__neq=x"] * 11)
     assert (
         "by name, description, etag, color or attr"
-        in refused(server.call(key, "GET", f"/v3/devices?{many}"), 400).message
+        in check_error(server.call(key, "GET", f"/v3/devices?{many}"), 400).message
     )
 
 

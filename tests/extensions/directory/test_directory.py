@@ -93,15 +93,15 @@ def test_all_filters_hold_together(names):
     assert {query: names(query) for query in cases} == cases
 
 
-def test_unknown_filter_is_named_and_the_known_ones_are_listed(server, key, refused):
+def test_unknown_filter_is_named_and_the_known_ones_are_listed(server, key, check_error):
     for name in ("color", "state__like", "endpoint_name__", "__eq", "State", "queue_mode", "last_contact_at"):
         for query in (f"{name}=x", f"filter={name}%3Dx"):
-            body = refused(server.call(key, "GET", f"{DEVICES}?{query}"), 400, name)
+            body = check_error(server.call(key, "GET", f"{DEVICES}?{query}"), 400, name)
             assert all(known in body.message for known in (*FILTER_FIELDS, "limit, after, order, include"))
             assert all(f"__{known}" in body.message for known in FILTER_OPERATORS)
 
 
-def test_invalid_value_is_400_with_the_cure(server, key, refused):
+def test_invalid_value_is_400_with_the_cure(server, key, check_error):
     cases = [
         ("state=gone", "state", "registered or deregistered"),
         ("state__in=registered,gone", "state__in", "'gone'"),
@@ -116,13 +116,13 @@ def test_invalid_value_is_400_with_the_cure(server, key, refused):
         *[(f"include={value}", "include", "total_count") for value in ("", "total_count,x")],
     ]
     for query, field, told in cases:
-        assert told in refused(server.call(key, "GET", f"{DEVICES}?{query}"), 400, field).message
+        assert told in check_error(server.call(key, "GET", f"{DEVICES}?{query}"), 400, field).message
 
 
-def test_too_many_filters_or_values_are_400_with_the_limit(server, key, refused, names):
+def test_too_many_filters_or_values_are_400_with_the_limit(server, key, check_error, names):
     def assert_limited(fits, too_many, limit):
         names(fits)
-        assert limit in refused(server.call(key, "GET", f"{DEVICES}?{too_many}"), 400).message
+        assert limit in check_error(server.call(key, "GET", f"{DEVICES}?{too_many}"), 400).message
 
     def repeated(pair, count):
         return "&".join([pair] * count)
@@ -175,11 +175,11 @@ def test_device_equals_its_entry_in_the_list(server, key, ids):
     assert (updated["created_at"], updated["updated_at"]) == ("2026-01-05T08:00:00.000Z", "2026-01-05T08:02:00.000Z")
 
 
-def test_unknown_device_is_404_with_its_name(server, key, refused):
+def test_unknown_device_is_404_with_its_name(server, key, check_error):
     name = {"name": "lamp"}
     requests = [("PUT", "", name), ("PATCH", "", name), ("GET", "/connection", None), ("GET", "/contacts", None)]
     for method, path, body in requests:
-        error = refused(server.call(key, method, f"{DEVICES}/nobody{path}", json=body), 404)
+        error = check_error(server.call(key, method, f"{DEVICES}/nobody{path}", json=body), 404)
         assert error.reason == "DEVICE_NOT_FOUND"
         assert "nobody" in error.message
 

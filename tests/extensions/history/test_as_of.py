@@ -129,12 +129,12 @@ def test_devices_and_resources_are_selected(server, key, past_of_a_fleet):
     assert {each["resource_path"] for one in some for each in one["resources"]} == {TEMPERATURE}
 
 
-def test_future_instant_is_400(server, key, device, refused):
-    body = refused(get(server, key, f"{SNAPSHOT}?as_of={instant(server.now + 1)}"), 400, "as_of")
+def test_future_instant_is_400(server, key, device, check_error):
+    body = check_error(get(server, key, f"{SNAPSHOT}?as_of={instant(server.now + 1)}"), 400, "as_of")
     assert body.reason == "YET_TO_COME"
     # So a client can distinguish it from a server version without this parameter.
     assert not isinstance(error_without_history(BadRequest(400, body)), NoHistory)
-    older = refused(get(server, key, f"{SNAPSHOT}?asof={instant(server.now)}"), 400, "asof")
+    older = check_error(get(server, key, f"{SNAPSHOT}?asof={instant(server.now)}"), 400, "asof")
     renamed = older.model_copy(update={"fields": [FieldError(name="as_of", message=older.fields[0].message)]})
     assert isinstance(error_without_history(BadRequest(400, renamed)), NoHistory)
 

@@ -35,18 +35,18 @@ def devices(server, key):
     return made
 
 
-def test_format_follows_accept_and_other_is_406(server, key, refused, monkeypatch):
+def test_format_follows_accept_and_other_is_406(server, key, check_error, monkeypatch):
     forms = {None: NDJSON, "": NDJSON, "*/*": NDJSON, ARROW: ARROW, f"{NDJSON};q=0.5, {ARROW}": ARROW}
     for url in (SNAPSHOT, f"{SNAPSHOT}?as_of={instant(server.now)}", HISTORY):
         assert {accept: get(server, key, url, accept).mimetype for accept in forms} == forms, url
-        assert ARROW in refused(get(server, key, url, "text/html"), 406).message
+        assert ARROW in check_error(get(server, key, url, "text/html"), 406).message
         assert server.call(key, "HEAD", url).status_code == 405
     monkeypatch.setitem(sys.modules, "mirror_server.extensions.snapshots.arrow", None)
-    assert "pyarrow" in refused(get(server, key, SNAPSHOT, ARROW), 406).message
+    assert "pyarrow" in check_error(get(server, key, SNAPSHOT, ARROW), 406).message
     assert get(server, key, SNAPSHOT).status_code == 200
 
 
-def test_invalid_parameter_is_400_with_its_name(server, key, refused):
+def test_invalid_parameter_is_400_with_its_name(server, key, check_error):
     too_many_paths = "&".join(f"path=/{number}/0/0" for number in range(257))
     cases = [
         (SNAPSHOT, "limit=5", "limit", ""),
@@ -82,18 +82,18 @@ def test_invalid_parameter_is_400_with_its_name(server, key, refused):
         (HISTORY, "after=W10", "after", "not a cursor"),
     ]
     for path, query, field, word in cases:
-        body = refused(get(server, key, f"{path}?{query}"), 400, field)
+        body = check_error(get(server, key, f"{path}?{query}"), 400, field)
         assert word in body.fields[0].message, query
         assert body.reason == ("REVISION_BEYOND_MIRROR" if "9007199254740991" in query else None)
     # None of them has kept a place.
     assert get(server, key, HISTORY).status_code == 200
 
 
-def test_disabled_history_is_404_with_option(new_server, refused):
+def test_disabled_history_is_404_with_option(new_server, check_error):
     server = new_server()
     key = server.key()
     for url in (HISTORY, f"{SNAPSHOT}?as_of={instant(server.now)}"):
-        body = refused(server.call(key, "GET", url), 404)
+        body = check_error(server.call(key, "GET", url), 404)
         assert body.reason == "NO_HISTORY"
         assert "--keep-history" in body.message
 
@@ -150,16 +150,16 @@ def test_response_is_cut_off_when_key_is_revoked(server, key, devices, in_pieces
     assert get(server, reader, url).status_code == 401
 
 
-def test_number_of_concurrent_responses_is_limited(server, key, devices, refused):
+def test_number_of_concurrent_responses_is_limited(server, key, devices, check_error):
     most, open_ones, paths = long_reads._MAX_DOWNLOADS, [], (SNAPSHOT, HISTORY)
     for one in (key, server.key()):
         open_ones += [get(server, one, path, buffered=False) for path in paths * (most // 4)]
         for path in paths:
             answer = get(server, one, path)
-            told = refused(answer, 429)
+            told = check_error(answer, 429)
             assert (told.reason, answer.headers["Retry-After"]) == ("TOO_MANY_SNAPSHOTS", "2")
             assert f"{most // 2} snapshots and histories are being sent with this key" in told.message
-    assert refused(get(server, server.key(), SNAPSHOT), 429).reason == "TOO_MANY_SNAPSHOTS"
+    assert check_error(get(server, server.key(), SNAPSHOT), 429).reason == "TOO_MANY_SNAPSHOTS"
     for one in open_ones[: most // 2]:
         next(iter(one.response))
     for one in open_ones:

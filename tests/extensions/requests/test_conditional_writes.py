@@ -74,22 +74,22 @@ def test_write_that_its_writer_has_not_seen_is_not_overwritten(server, key, othe
     assert server.responses(key)["third"] == (200, None)
 
 
-def test_rejected_write_changes_nothing(server, key, light, refused, unchanged_from):
+def test_rejected_write_changes_nothing(server, key, light, check_error, unchanged_from):
     reader = server.key(Scope.READ)
     no_revisions = ["", " ", "17.5", "-1", "x", '"', '""', '"17', "'17'", "W/17", "1, 2", '"1", "2"', "**", "9" * 20]
     with unchanged_from():
         for seen in ("1", '"17"', "*", "9999999999999999999"):
             assert overtaken(write(server, key, light, "70", seen))["desired"] == {}
         for if_match in [*no_revisions, "\u0661".encode().decode("latin-1")]:
-            assert '"0"' in refused(write(server, key, light, "40", if_match), 400, "If-Match").message
+            assert '"0"' in check_error(write(server, key, light, "40", if_match), 400, "If-Match").message
         for method, uri in (("GET", LEVEL), ("POST", REBOOT), ("PUT", f"{LEVEL}?pmin=5")):
             body = {"method": method, "uri": uri}
             answer = server.call(key, "POST", f"/v2/device-requests/{light}", {"If-Match": "0"}, json=body)
-            assert "writing a value" in refused(answer, 400, "If-Match").message
+            assert "writing a value" in check_error(answer, 400, "If-Match").message
         for device, path, code in ((NOBODY, LEVEL, 404), (light, "/3303/7/5700", 400), (light, "/3311/0", 400)):
             for if_match in ("0", None):
                 assert write(server, key, device, "40", if_match, path=path).status_code == code
-        refused(write(server, reader, light, "40", "17"), 403)
+        check_error(write(server, reader, light, "40", "17"), 403)
 
 
 def test_resource_that_was_never_written_is_written_by_the_first_alone(server, key, other, light):
@@ -151,10 +151,12 @@ def test_one_of_concurrent_writes_with_the_same_revision_succeeds(server, key, o
     assert {value_of(answer.json["resource"]["desired"]) for answer in answers if answer.status_code == 412} == {winner}
 
 
-def test_server_without_conditional_writes_rejects_a_precondition(new_server, refused):
+def test_server_without_conditional_writes_rejects_a_precondition(new_server, check_error):
     server = new_server(without=("requests",))
     key = server.key()
     device = server.add_device(key, "light-1", control(LEVEL, "10"))
-    assert "preconditions are not supported" in refused(write(server, key, device, "40", "0"), 400, "If-Match").message
+    assert (
+        "preconditions are not supported" in check_error(write(server, key, device, "40", "0"), 400, "If-Match").message
+    )
     assert not desired(server, key, device)
     assert write(server, key, device, "40", None).status_code == 202

@@ -73,7 +73,7 @@ def test_added_device_is_registered_and_returned_unchanged(server, key, states):
     assert (bare["endpoint_type"], bare["queue_mode"], bare["resources"]) == ("default", False, [])
 
 
-def test_invalid_device_is_400_and_not_added(server, key, device, states, refused):
+def test_invalid_device_is_400_and_not_added(server, key, device, states, check_error):
     cases = [
         ({}, "endpoint_name"),
         ({"endpoint_name": "light-1"}, "endpoint_name"),
@@ -85,17 +85,17 @@ def test_invalid_device_is_400_and_not_added(server, key, device, states, refuse
         ({"endpoint_name": "x", "resources": [{"path": "3303"}]}, "resources.0.path"),
     ]
     for body, field in cases:
-        refused(server.call(key, "POST", DEVICES, json=body), 400, field)
+        check_error(server.call(key, "POST", DEVICES, json=body), 400, field)
     # Nothing can be executed and observed.
     for flag in ("observable", "auto_observable"):
         resources = [{"path": TEMPERATURE}, {"path": "/3/0/4", "executable": True, flag: True}]
         answer = server.call(key, "POST", DEVICES, json={"endpoint_name": "both", "resources": resources})
-        refused(answer, 400, "resources.1.executable")
+        check_error(answer, 400, "resources.1.executable")
         assert "set executable to false, or observable" in answer.json["message"]
     assert list(states()) == ["light-1"]
 
 
-def test_patch_changes_only_named_fields(server, key, device, states, refused):
+def test_patch_changes_only_named_fields(server, key, device, states, check_error):
     before = states()["light-1"]
     for patch in [{"online": False}, {"answer": "reject"}, {"latency_seconds": 0.2}, {}, {"answer": "silent"}]:
         answer = server.call(key, "PATCH", f"{DEVICES}/{device}", json=patch)
@@ -104,7 +104,7 @@ def test_patch_changes_only_named_fields(server, key, device, states, refused):
         assert states()["light-1"] == before
     for wrong in ({"online": "maybe"}, {"answer": "loud"}, {"latency_seconds": -0.1}, {"latency_seconds": 3601}):
         body = {"online": True, "answer": "reject", **wrong}
-        refused(server.call(key, "PATCH", f"{DEVICES}/{device}", json=body), 400, *wrong)
+        check_error(server.call(key, "PATCH", f"{DEVICES}/{device}", json=body), 400, *wrong)
         assert states()["light-1"] == before
 
 
@@ -118,38 +118,38 @@ def test_flags_change_with_or_without_a_value(server, key, device, states):
     assert states()["light-1"]["resources"] == [resource | {"value": "5", "observable": False, "executable": True}]
 
 
-def test_executable_and_observable_resource_is_rejected(server, key, device, states, refused):
+def test_executable_and_observable_resource_is_rejected(server, key, device, states, check_error):
     server.set_value(key, device, "", "/3/0/4", executable=True)
     before = states()
     for path in ("/3/0/4", SWITCH, "/3/0/5"):
         for flag in ("observable", "auto_observable"):
             body = {"value": "9", flag: True} | ({} if path == "/3/0/4" else {"executable": True})
             field = flag if path == "/3/0/4" else "executable"
-            refused(server.call(key, "PUT", f"{DEVICES}/{device}/resources{path}", json=body), 400, field)
+            check_error(server.call(key, "PUT", f"{DEVICES}/{device}/resources{path}", json=body), 400, field)
     assert states() == before
 
 
-def test_invalid_resource_path_is_400_with_an_example(server, key, device, refused):
+def test_invalid_resource_path_is_400_with_an_example(server, key, device, check_error):
     for path in ("/x", "/65536", "/1/2/3/4/5", "/01"):
         url = f"{DEVICES}/{device}/resources{path}"
         for answer in (server.call(key, "PUT", url, json={"value": "1"}), server.call(key, "DELETE", url)):
-            assert re.search("/3303/0/5700|to 65535", refused(answer, 400, "path").message)
-    refused(server.call(key, "DELETE", f"{DEVICES}/{device}/resources{TEMPERATURE}"), 400, "path")
+            assert re.search("/3303/0/5700|to 65535", check_error(answer, 400, "path").message)
+    check_error(server.call(key, "DELETE", f"{DEVICES}/{device}/resources{TEMPERATURE}"), 400, "path")
 
 
-def test_registration_update_and_deregistration(server, key, device, states, refused):
+def test_registration_update_and_deregistration(server, key, device, states, check_error):
     url = f"{DEVICES}/{device}/registration"
     server.registration(key, device, "PUT")
     server.registration(key, device, "DELETE")
     assert states()["light-1"]["registered"] is False
     assert server.call(key, "GET", f"/v3/devices/{device}").json["state"] == "deregistered"
     for method in ("PUT", "DELETE"):
-        refused(server.call(key, method, url), 400, "registered")
+        check_error(server.call(key, method, url), 400, "registered")
     server.registration(key, device, "POST")
     assert states()["light-1"]["registered"] is True
     server.patch(key, device, online=False)
     for method in ("POST", "PUT", "DELETE"):
-        refused(server.call(key, method, url), 400, "online")
+        check_error(server.call(key, method, url), 400, "online")
     assert sorted(server.kinds(key)) == ["de-registrations", "reg-updates", "registrations", "registrations"]
 
 
@@ -166,26 +166,26 @@ def test_response_waits_until_effects_are_on_disk(server, key, device):
     assert told[-1]["payload"] == "Nw=="
 
 
-def test_manual_clock_is_returned_and_advanced(server, key, refused):
+def test_manual_clock_is_returned_and_advanced(server, key, check_error):
     shown = server.call(key, "GET", CLOCK).json
     SimulatorClock.model_validate(shown, extra="forbid")
     assert shown == {"now": "2026-01-05T08:00:00.000Z", "manual": True}
     for body in [{}, *({"advance_seconds": given} for given in (0, -1, "x", None, 31_622_401))]:
-        refused(server.call(key, "POST", CLOCK, json=body), 400, "advance_seconds")
+        check_error(server.call(key, "POST", CLOCK, json=body), 400, "advance_seconds")
     advanced = server.call(key, "POST", CLOCK, json={"advance_seconds": 3600.25})
     SimulatorClock.model_validate(advanced.json, extra="forbid")
     assert advanced.json["now"] == "2026-01-05T09:00:00.250Z"
     assert server.call(key, "GET", CLOCK).json == advanced.json
 
 
-def test_system_clock_is_not_advanced(new_server, refused):
+def test_system_clock_is_not_advanced(new_server, check_error):
     live = new_server(simulate=0, manual_clock=False)
     key = live.key()
-    assert "--clock manual" in refused(live.call(key, "POST", CLOCK, json={"advance_seconds": 1}), 400).message
+    assert "--clock manual" in check_error(live.call(key, "POST", CLOCK, json={"advance_seconds": 1}), 400).message
     assert live.call(key, "GET", CLOCK).json["manual"] is False
 
 
-def test_without_simulation_every_route_is_404_with_option(new_server, refused):
+def test_without_simulation_every_route_is_404_with_option(new_server, check_error):
     plain = new_server()
     key = plain.key()
     bodies = {("POST", DEVICES): {"endpoint_name": "x"}, ("POST", CLOCK): {"advance_seconds": 1}}
@@ -195,11 +195,11 @@ def test_without_simulation_every_route_is_404_with_option(new_server, refused):
         path = re.sub("<[^>]*>", "nobody", re.sub("<path:[^>]*>", "3303/0/5700", rule.rule))
         for method in rule.methods - {"HEAD", "OPTIONS"}:
             body = bodies.get((method, path), {} if method in {"PUT", "PATCH"} else None)
-            assert "--simulate" in refused(plain.call(key, method, path, json=body), 404).message
+            assert "--simulate" in check_error(plain.call(key, method, path, json=body), 404).message
 
 
 @pytest.mark.parametrize("held", ["before", "after"])
-def test_change_not_stored_in_time_is_503(server, key, device, refused, monkeypatch, held):
+def test_change_not_stored_in_time_is_503(server, key, device, check_error, monkeypatch, held):
     database, backend = server.services.database, server.services.part(SimulatorControl).backend
     go_on = threading.Event()
     set_value = backend.set_value
@@ -216,7 +216,7 @@ def test_change_not_stored_in_time_is_503(server, key, device, refused, monkeypa
     url = f"{DEVICES}/{device}/resources{TEMPERATURE}"
     answer = server.call(key, "PUT", url, settled=False, json={"value": "22"})
     go_on.set()
-    assert "0.05 s" in refused(answer, 503).message
+    assert "0.05 s" in check_error(answer, 503).message
     assert database.settle(60)
 
 
@@ -235,37 +235,37 @@ def test_tables_contain_every_route(server):
     assert there == {*BODIES, *WITHOUT_BODY}
 
 
-def test_routes_require_scope_admin(server, key, device, refused):
+def test_routes_require_scope_admin(server, key, device, check_error):
     plain = server.key(*(set(Scope) - {Scope.ADMIN}))
     for route in (*BODIES, *WITHOUT_BODY):
-        refused(send(server, None, route, device), 401)
-        assert "--scope admin" in refused(send(server, plain, route, device), 403).message
+        check_error(send(server, None, route, device), 401)
+        assert "--scope admin" in check_error(send(server, plain, route, device), 403).message
         assert send(server, key, route, device, json=BODIES.get(route)).status_code < 300, route
 
 
-def test_unknown_device_is_404_with_its_name(server, key, refused):
+def test_unknown_device_is_404_with_its_name(server, key, check_error):
     for route in (*BODIES, *WITHOUT_BODY):
         if "{}" in route:
-            told = refused(send(server, key, route, "nobody", json=BODIES.get(route)), 404)
+            told = check_error(send(server, key, route, "nobody", json=BODIES.get(route)), 404)
             assert (told.reason, "nobody" in told.message) == ("DEVICE_NOT_FOUND", True)
 
 
-def test_unknown_member_is_400_with_its_path(server, key, device, states, refused):
+def test_unknown_member_is_400_with_its_path(server, key, device, states, check_error):
     before = states()
     for route, body in BODIES.items():
-        error = refused(send(server, key, route, device, json={**body, "surprise": 1}), 400, "surprise")
+        error = check_error(send(server, key, route, device, json={**body, "surprise": 1}), 400, "surprise")
         assert "unknown" in error.fields[0].message
     other = {"endpoint_name": "x", "resources": [{"path": "/1", "obs": 1}]}
-    refused(server.call(key, "POST", DEVICES, json=other), 400, "resources.0.obs")
+    check_error(server.call(key, "POST", DEVICES, json=other), 400, "resources.0.obs")
     assert states() == before
 
 
-def test_member_of_wrong_type_is_400(server, key, device, refused):
+def test_member_of_wrong_type_is_400(server, key, device, check_error):
     for (route, body), wrong in itertools.product(BODIES.items(), WRONG_TYPES):
         for name in body:
             answer = send(server, key, route, device, json={**body, name: wrong})
             assert answer.status_code < 500, (route, name, answer.get_data())
-            assert answer.status_code < 400 or refused(answer, answer.status_code).fields
+            assert answer.status_code < 400 or check_error(answer, answer.status_code).fields
 
 
 @pytest.mark.anyio
@@ -301,10 +301,10 @@ def test_erasure_of_device_deletes_its_document(server, device):
     assert (rows["devices"], rows["simulated_devices"]) == (1, 1)
 
 
-def test_name_of_real_device_is_rejected(server, key, refused):
+def test_name_of_real_device_is_rejected(server, key, check_error):
     server.services.devices.registered(Registration("thermometer", "", False, 60, (), "lwm2m")).result(60)
     for _ in range(2):
         answer = server.call(key, "POST", DEVICES, json={"endpoint_name": "thermometer"})
-        assert "a real device" in refused(answer, 400, "endpoint_name").message
+        assert "a real device" in check_error(answer, 400, "endpoint_name").message
         # Nor is it when that has left.
         server.advance(key, 60)

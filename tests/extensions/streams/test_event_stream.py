@@ -38,7 +38,7 @@ def test_a_plain_wsgi_server_gets_a_stream_that_ends(server, key, monkeypatch):
     assert text.endswith(": still here\n\n")
 
 
-def test_stream_starts_after_the_last_event_of_its_client_or_at_the_end(server, key, refused, monkeypatch):
+def test_stream_starts_after_the_last_event_of_its_client_or_at_the_end(server, key, check_error, monkeypatch):
     monkeypatch.setattr(event_stream, "_LONGEST_SECONDS", 0)
     for number in range(3):
         server.add_device(key, f"sensor-{number}")
@@ -51,7 +51,7 @@ def test_stream_starts_after_the_last_event_of_its_client_or_at_the_end(server, 
     assert ids("?after=1") == ["2", "3"]
     # A client that comes back repeats its URL.
     assert ids("?after=0", **{"Last-Event-ID": "2"}) == ["3"]
-    refused(server.call(key, "GET", EVENTS, headers={"Last-Event-ID": "x"}), 400, "Last-Event-ID")
+    check_error(server.call(key, "GET", EVENTS, headers={"Last-Event-ID": "x"}), 400, "Last-Event-ID")
 
 
 def test_many_events_are_sent_in_parts(server, key, monkeypatch):
@@ -80,12 +80,12 @@ def test_only_the_issuer_gets_the_reason_of_a_failure(server, key, other, device
         assert (category.encode() in stream.first_events()) == is_told
 
 
-def test_position_beyond_the_log_is_named_in_the_error(server, key, device, refused):
+def test_position_beyond_the_log_is_named_in_the_error(server, key, device, check_error):
     for beyond in ("2", "999999", str(10**17)):
-        told = refused(server.call(key, "GET", f"{EVENTS}?after={beyond}"), 400, "after")
+        told = check_error(server.call(key, "GET", f"{EVENTS}?after={beyond}"), 400, "after")
         assert told.reason == "CURSOR_BEYOND_LOG"
         assert "latest" in told.message
-        told = refused(server.call(key, "GET", EVENTS, headers={"Last-Event-ID": beyond}), 400, "Last-Event-ID")
+        told = check_error(server.call(key, "GET", EVENTS, headers={"Last-Event-ID": beyond}), 400, "Last-Event-ID")
         assert told.reason == "CURSOR_BEYOND_LOG"
 
 

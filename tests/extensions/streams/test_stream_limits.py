@@ -35,11 +35,11 @@ async def test_streams_and_polls_share_the_slots(server, kind, status):
 @pytest.mark.parametrize(
     ("share", "told"), [(1.0, ""), (0.5, "2 polls, streams and websockets are open with this key")]
 )
-def test_excess_stream_that_blocks_a_thread_is_429(new_server, held_poll, refused, share, told):
+def test_excess_stream_that_blocks_a_thread_is_429(new_server, open_poll, check_error, share, told):
     small = new_server(max_blocking_polls=round(MOST / share), poll_share=share)
     key = small.key()
-    held = [held_poll(key, "after=latest&hold=50", small) for _ in range(MOST)]
-    error = refused(small.call(key, "GET", EVENTS), 429)
+    held = [open_poll(key, "after=latest&hold=50", small) for _ in range(MOST)]
+    error = check_error(small.call(key, "GET", EVENTS), 429)
     assert error.reason == "TOO_MANY_POLLS"
     assert told in error.message
     small.services.log.wake(key.split("_")[1])

@@ -17,7 +17,7 @@ from mirror_server.store import maintenance
 
 
 class CountingTransport(httpx.BaseTransport):
-    """Passes on to the server and notes what was asked, without polls and whether there is a history."""
+    """Forwards to the server and records the requests, except for polls and checks for a history."""
 
     def __init__(self, server: httpx.BaseTransport) -> None:
         self._server = server
@@ -73,7 +73,7 @@ def erase(mirror: Any) -> Callable[[str], object]:
 
 
 class Later:
-    """Makes calls when it is told to, in any order."""
+    """Makes calls on demand, in any order."""
 
     def __init__(self) -> None:
         self.waiting: list[Callable[[], None]] = []

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.keeps_history, pytest.mark.usefixtures("earlier")]
 
 @pytest.fixture
 def earlier(mirror, simulator: Simulator, device_id, plain):
-    """Values that another application heard of, before the key of the client was there."""
+    """Values that another application received before the key of the client existed."""
     with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as other:
         other.subscribe(device_id, TEMPERATURE)
         for value in (22.5, 23.5):
@@ -29,7 +29,7 @@ def earlier(mirror, simulator: Simulator, device_id, plain):
     simulator.advance(60)
 
 
-def told(events):
+def reported(events):
     return [event.value.python for event in events if event.path == TEMPERATURE]
 
 
@@ -39,13 +39,13 @@ def every_event(_):
 
 def test_history_of_other_subscribers_comes_before_the_log(mirror, plain, simulator, device_id, monkeypatch):
     def recorded(plain, most=100, **options):
-        return told(read_earlier_events(plain, None, every_event, most, **options).recorded)
+        return reported(read_earlier_events(plain, None, every_event, most, **options).recorded)
 
     found = read_earlier_events(plain, None, every_event, 100)
-    assert told(found.recorded) == [21.5, 22.5, 23.5]
+    assert reported(found.recorded) == [21.5, 22.5, 23.5]
     assert EventKind.REGISTRATION in {event.kind for event in found.recorded}
     assert [event.changed_at for event in found.recorded] == sorted(event.changed_at for event in found.recorded)
-    assert told(found.logged) == []
+    assert reported(found.logged) == []
     assert recorded(plain, devices=[device_id]) == [21.5, 22.5, 23.5]
     assert recorded(plain, paths=["/3311/*"]) == recorded(plain, devices=["nobody"]) == []
     assert recorded(plain, most=1, paths=[TEMPERATURE]) == [23.5]
@@ -65,15 +65,15 @@ def test_history_and_log_have_no_event_twice(plain, simulator, device_id):
     simulator.advance(60)
     simulator.set_value(device_id, TEMPERATURE, 24.5)
     found = read_earlier_events(plain, None, every_event, 100)
-    assert told(found.logged)[-1] == 24.5
-    assert 24.5 not in told(found.recorded)
-    assert told(found.recorded)[:2] == [21.5, 22.5]
+    assert reported(found.logged)[-1] == 24.5
+    assert 24.5 not in reported(found.recorded)
+    assert reported(found.recorded)[:2] == [21.5, 22.5]
 
 
 def test_recording_replaces_the_history(plain, simulator, folder):
     with plain.record(folder):
         simulator.advance(1)
-    assert told(read_earlier_events(plain, Recording(folder), every_event, 100).recorded) == []
+    assert reported(read_earlier_events(plain, Recording(folder), every_event, 100).recorded) == []
 
 
 def test_watcher_prints_no_progress_bar(plain, capfd):

@@ -50,7 +50,7 @@ def test_the_connection_of_the_device_is_displayed(client_over, simulator, devic
         about = {"protocol": "coap", "lwm2m_version": "1.1", "binding": "UQ", "address": "127.0.0.1:40000"}
         return httpx.Response(200, json=answer.json() | about)
 
-    # An operator is told where a real one is.
+    # An operator sees the address of a real device.
     simulator.set_online(device_id, True)
     model = ExplorerModel(client_over(real))
     model.choose(device_id)
@@ -108,7 +108,9 @@ def test_own_subscription_and_that_of_another_application(model, client, plain, 
     plain.unsubscribe(device_id, TEMPERATURE)
     model.subscribe(TEMPERATURE)
     assert client.subscriptions.is_active(device_id, TEMPERATURE)
-    client.read_value(device_id, TEMPERATURE)  # answered after the subscription, for a device takes one at a time
+    client.read_value(
+        device_id, TEMPERATURE
+    )  # processed after the subscription, since a device processes one request at a time
     model.load()
     assert row(model, TEMPERATURE)["subscription"] == "subscribed"
     model.unsubscribe(TEMPERATURE)

@@ -32,7 +32,7 @@ def a_second_later(model, seconds):
     model.tick()
 
 
-def shown(model):
+def displayed(model):
     return {row["name"]: row["hints"]["status"] for row in model.rows}
 
 
@@ -49,7 +49,7 @@ def test_devices_have_a_status_and_the_worst_is_first(model, client, simulator):
     client.requests.begin_write(ids["pending"], SWITCH, True)
     simulator.deregister(ids["gone"])
     model.load()
-    assert list(shown(model).items()) == [
+    assert list(displayed(model).items()) == [
         ("failed", "1 failed"),
         ("drifting", "1 drifting"),
         ("pending", "1 pending"),
@@ -60,11 +60,11 @@ def test_devices_have_a_status_and_the_worst_is_first(model, client, simulator):
     client.read_value(ids["fine"], SWITCH)
     client.write_value(ids["fine"], SWITCH, True)
     model.load()
-    assert shown(model)["fine"] == "1 unconfirmed"
+    assert displayed(model)["fine"] == "1 unconfirmed"
     assert model.counts_text == "6 devices · 1 failed write · 1 drifting value · 1 pending write · 0 stale values"
     assert model.counts[Status.IN_SYNC] == 1
     model.show_only(Status.PENDING)
-    assert list(shown(model)) == ["pending"]
+    assert list(displayed(model)) == ["pending"]
     (row,) = model.rows
     assert (row["status"], row["pending"], row["failed"]) == ("… Pending", 1, None)
     assert row["tones"] == {"status": "note"}
@@ -76,7 +76,9 @@ def test_devices_have_a_status_and_the_worst_is_first(model, client, simulator):
 
 def observe(client, device_id):
     client.subscribe(device_id, TEMPERATURE)
-    client.read_value(device_id, TEMPERATURE)  # answered after the subscription, for a device takes one at a time
+    client.read_value(
+        device_id, TEMPERATURE
+    )  # processed after the subscription, since a device processes one request at a time
 
 
 def stale(model):
@@ -131,7 +133,7 @@ def test_event_has_only_its_device_read_again(model, client, simulator, seconds,
     a_second_later(model, seconds)
     (request,) = transport.requests
     assert request == SNAPSHOT
-    assert shown(model)["b"] == "in sync"
+    assert displayed(model)["b"] == "in sync"
 
 
 def test_device_with_an_event_during_a_read_of_the_fleet_is_read_after_it(client, simulator, seconds):
@@ -147,10 +149,10 @@ def test_device_with_an_event_during_a_read_of_the_fleet_is_read_after_it(client
     client.read_value(device_id, TEMPERATURE)
     model.receive([event(EventKind.OBSERVATION, device_id)])
     outcomes.pop()()
-    assert shown(model) == {"a": "never reported"}
+    assert displayed(model) == {"a": "never reported"}
     a_second_later(model, seconds)
     outcomes.pop()()
-    assert shown(model) == {"a": "in sync"}
+    assert displayed(model) == {"a": "in sync"}
 
 
 def test_rows_stay_where_they_are_when_an_event_changes_them(model, client, simulator, seconds):
@@ -162,9 +164,9 @@ def test_rows_stay_where_they_are_when_an_event_changes_them(model, client, simu
     client.requests.begin_write(ids[1], SWITCH, True)
     model.receive([event(EventKind.OBSERVATION, ids[1])])
     a_second_later(model, seconds)
-    assert list(shown(model).items()) == [("a", "in sync"), ("b", "1 pending")]
+    assert list(displayed(model).items()) == [("a", "in sync"), ("b", "1 pending")]
     model.load()
-    assert next(iter(shown(model))) == "b"
+    assert next(iter(displayed(model))) == "b"
 
 
 def test_a_large_fleet_is_read_by_two_requests_and_its_events_in_parts(
@@ -188,7 +190,7 @@ def test_a_new_device_comes_in_with_its_registration(model, simulator, seconds):
     assert model.empty_text == "The directory lists no device."
     model.receive([event(EventKind.REGISTRATION, add(simulator, "new"))])
     a_second_later(model, seconds)
-    assert list(shown(model)) == ["new"]
+    assert list(displayed(model)) == ["new"]
 
 
 def test_failed_read_of_the_fleet_is_a_notice(model, client):
@@ -203,5 +205,5 @@ def test_erased_device_goes_with_the_next_read(model, client, simulator, erase):
     model.load()
     erase(ids[1])
     model.load()
-    assert list(shown(model)) == ["a"]
+    assert list(displayed(model)) == ["a"]
     assert len(model.frame(ids)) == 1

@@ -1,4 +1,4 @@
-"""The table of the widgets, and the copy they leave behind, without a browser."""
+"""The table of the widgets, and their static copy, without a browser."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ class Page(Grid):
         super().__init__(COLUMNS, label="Devices", selection=SelectionMode.MANY)
 
     def _send(self, msg: Any, buffers: Any = None) -> None:
-        told = json.loads(json.dumps(msg))
-        if told["method"] == "custom":
-            self.sent.append(told["content"])
+        sent_to_pages = json.loads(json.dumps(msg))
+        if sent_to_pages["method"] == "custom":
+            self.sent.append(sent_to_pages["content"])
         else:
-            self.states.append(told["state"])
+            self.states.append(sent_to_pages["state"])
 
-    def told(self, name: str) -> list[Any]:
-        """What pages were told of a member of the state, the oldest first."""
+    def sent_to_pages(self, name: str) -> list[Any]:
+        """Return the values of a member of the state that were sent to pages, the oldest first."""
         return [state[name] for state in self.states if name in state]
 
-    def be_heard(self) -> None:
-        """Tell it what a page tells that opens."""
+    def open_page(self) -> None:
+        """Send the message of a page that opens."""
         self._handle_custom_msg({"have": self.table["version"]}, [])
 
 
@@ -56,7 +56,7 @@ def row(key: str, level: object = 1, **more: object) -> dict[str, object]:
 
 def test_only_changed_rows_are_sent_to_the_page() -> None:
     grid = Page()
-    grid.be_heard()
+    grid.open_page()
     grid.show([row("a"), row("b"), row("c")])
     grid.show([row("a"), row("b"), row("c")])
     grid.show([row("a"), row("c", 7), row("d")])
@@ -69,18 +69,18 @@ def test_only_changed_rows_are_sent_to_the_page() -> None:
 def test_rows_are_in_the_state_until_a_page_opens_and_missed_rows_are_sent_on_request() -> None:
     grid = page_of("a")
     grid.show([row("a"), row("b")])
-    assert [(table["version"], len(table["rows"])) for table in grid.told("table")] == [(1, 1), (2, 2)]
+    assert [(table["version"], len(table["rows"])) for table in grid.sent_to_pages("table")] == [(1, 1), (2, 2)]
     assert grid.sent == []
     grid._handle_custom_msg({"have": 1}, [])
     assert grid.sent == [{"version": 2, "rows": [row("a"), row("b")], "all": True}]
     grid._handle_custom_msg({"have": 2}, [])
     grid.show([row("b")])
-    assert (len(grid.told("table")), len(grid.sent)) == (2, 2)
+    assert (len(grid.sent_to_pages("table")), len(grid.sent)) == (2, 2)
 
 
 def test_inserted_and_moved_rows_are_displayed_at_their_position() -> None:
     grid = Page()
-    grid.be_heard()
+    grid.open_page()
     for order in ("bc", "abc", "acb", "a", "ab"):
         grid.show([row(key) for key in order])
     assert ["all" in message for message in grid.sent] == [True, True, True, False, False]
@@ -102,9 +102,9 @@ def test_a_selection_counts_before_the_state_of_its_page_comes_and_is_noticed_on
     grid._handle_custom_msg({"selected": ["b"]}, [])
     assert [one["key"] for one in grid.selected_rows] == ["b"]
     # By then more may be selected on the page.
-    assert grid.told("selected") == []
+    assert grid.sent_to_pages("selected") == []
     grid.set_state({"selected": ["b"], "search": "some"})
-    assert grid.told("selected") == [["b"]]
+    assert grid.sent_to_pages("selected") == [["b"]]
     assert grid.search == "some"
     assert noticed == [["b"]]
 
@@ -115,7 +115,7 @@ def test_state_of_a_page_does_not_undo_a_newer_selection() -> None:
     grid.selected = []
     grid.set_state({"selected": ["a"]})
     assert grid.selected == []
-    assert grid.told("selected") == [[], []]
+    assert grid.sent_to_pages("selected") == [[], []]
 
 
 @pytest.mark.parametrize("content", [None, 3, {"a": 1}, [1], [["a"]], [None]])
@@ -125,7 +125,7 @@ def test_message_without_a_selection_changes_none(content: object) -> None:
     grid._handle_custom_msg({"selected": content}, [])
     assert grid.selected == ["b"]
     grid.selected = ["a"]
-    assert grid.told("selected") == [["b"], ["a"]]
+    assert grid.sent_to_pages("selected") == [["b"], ["a"]]
 
 
 def test_static_table_escapes_texts_and_says_how_many_rows_are_missing() -> None:

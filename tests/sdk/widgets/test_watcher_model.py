@@ -20,13 +20,13 @@ from mirror_sdk.widgets.models.time_window import Interval, TimeWindow
 from mirror_sdk.widgets.models.watcher_model import MAX_ROWS, SERIES_LISTED, SERIES_PLOTTED, WatcherModel, series_text
 
 
-def refuse(request):
+def reject(request):
     raise httpx.ConnectError("nobody there", request=request)
 
 
 NAME = "Temperature · Sensor Value"
 POINTS = 300
-NOWHERE = MirrorClient("http://nowhere.localhost", "key", transport=httpx.MockTransport(refuse))
+NOWHERE = MirrorClient("http://nowhere.localhost", "key", transport=httpx.MockTransport(reject))
 
 
 def gap(first=None, last=None):
@@ -40,7 +40,7 @@ def loaded(client, **options):
 
 
 def watcher(client=None, **options):
-    # Without an answer: none of these tests is about what the client says.
+    # No response: these tests do not depend on the client.
     return WatcherModel(client or NOWHERE, **({} if client else {"run": lambda *_: None}) | options)
 
 
@@ -251,7 +251,7 @@ def test_saved_events_are_read_back(tmp_path, monkeypatch):
     def full(*_):
         raise OSError("the disk is full")
 
-    # One that could not be written is not left behind.
+    # A file that could not be written does not remain.
     monkeypatch.setattr(pd.DataFrame, "to_parquet", full)
     before = file.read_bytes()
     for target in (file, tmp_path / "other.parquet"):
@@ -265,7 +265,7 @@ def test_saved_events_are_read_back(tmp_path, monkeypatch):
 
 @pytest.fixture
 def sensor(client, simulator):
-    """A device whose temperature is told, after the client's log began."""
+    """A device whose temperature is reported after the start of the client's log."""
     client.devices.list()
     device_id = simulator.add_device("sensor-9", [SENSOR | {"value": "20"}])
     client.subscribe(device_id, TEMPERATURE)
@@ -273,26 +273,26 @@ def sensor(client, simulator):
     return device_id
 
 
-def tell(simulator, device_id, *numbers):
+def report(simulator, device_id, *numbers):
     for number in numbers:
         simulator.set_value(device_id, TEMPERATURE, number)
 
 
 def test_log_and_live_events_join_without_a_hole_or_a_duplicate(client, simulator, sensor, later):
-    tell(simulator, sensor, 21, 22)
+    report(simulator, sensor, 21, 22)
     model = WatcherModel(client, [sensor], [TEMPERATURE], later)
     model.load()
     later.make()
     live = client.events(timeout=60, limit=3)
-    tell(simulator, sensor, 23)
+    report(simulator, sensor, 23)
     model.receive([next(live)])
-    tell(simulator, sensor, 24)
+    report(simulator, sensor, 24)
     assert "reading earlier events" in model.counts_text
     later.make_all()
     assert values(model) == ["24.0", "23.0", "22.0", "21.0", "20.0"]
     model.receive([next(live)])
     assert values(model)[0] == "24.0"
-    tell(simulator, sensor, 25)
+    report(simulator, sensor, 25)
     model.receive([next(live)])
     assert values(model) == ["25.0", "24.0", "23.0", "22.0", "21.0", "20.0"]
     assert (model.total, model.before) == (6, 4)
@@ -309,7 +309,7 @@ def test_the_log_is_read_once_live_events_come(client, sensor):
 
 
 def test_a_wider_selection_restores_events_from_the_log(client, simulator, sensor, device_id):
-    tell(simulator, sensor, 21)
+    report(simulator, sensor, 21)
     model = loaded(client, devices=[device_id], paths=["/3303/*"])
     assert model.rows == []
     model.choose([], ["/3303/*"])
@@ -319,15 +319,15 @@ def test_a_wider_selection_restores_events_from_the_log(client, simulator, senso
     assert len(model.frame) == 3
     # But not what was cleared.
     model.clear()
-    tell(simulator, sensor, 22)
+    report(simulator, sensor, 22)
     model.choose([], ["/3303/*"])
     assert values(model) == ["22.0"]
 
 
 def test_entries_that_the_log_dropped_are_no_loss(client, simulator, mirror, sensor):
-    tell(simulator, sensor, 21)
+    report(simulator, sensor, 21)
     simulator.advance(timedelta(days=3))
-    tell(simulator, sensor, 22)
+    report(simulator, sensor, 22)
     model = loaded(client, paths=[TEMPERATURE])
     assert values(model)[0] == "22.0"
     assert "21.0" not in values(model)
@@ -336,19 +336,19 @@ def test_entries_that_the_log_dropped_are_no_loss(client, simulator, mirror, sen
 
 def test_number_of_log_entries_that_are_read_is_bounded(client, simulator, sensor, monkeypatch):
     monkeypatch.setattr(earlier_events, "ENTRIES_READ", 2)
-    tell(simulator, sensor, 21, 22, 23)
+    report(simulator, sensor, 21, 22, 23)
     model = loaded(client)
     assert values(model) == ["23.0", "22.0"]
 
 
 def test_a_recording_is_displayed_before_the_log(client, simulator, sensor, tmp_path):
     with client.record(tmp_path / "run.parquet", paths=[TEMPERATURE]) as recorder:
-        tell(simulator, sensor, 21, 22)
-    tell(simulator, sensor, 23)
+        report(simulator, sensor, 21, 22)
+    report(simulator, sensor, 23)
     model = loaded(client, paths=[TEMPERATURE], recording=recorder.recording)
     assert values(model) == ["23.0", "22.0", "21.0", "20.0"]
     simulator.advance(timedelta(days=3))
-    tell(simulator, sensor, 24)
+    report(simulator, sensor, 24)
     late = loaded(client, paths=[TEMPERATURE], recording=Recording(tmp_path / "run.parquet"))
     assert [value for value in values(late) if value in {"21.0", "22.0", "23.0", "24.0"}] == ["24.0", "22.0", "21.0"]
     assert "lost: an unknown number" in values(late)

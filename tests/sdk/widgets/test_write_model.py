@@ -27,14 +27,14 @@ def new_model(client):
     return make
 
 
-def asked(model, path=LEVEL, entry="40"):
+def requested(model, path=LEVEL, entry="40"):
     model.value.choose_path(path)
     model.value.enter(entry)
     return model
 
 
 def previewed(model, path=LEVEL, entry="40"):
-    asked(model, path, entry).preview()
+    requested(model, path, entry).preview()
     return model
 
 
@@ -143,7 +143,7 @@ def test_only_possibly_writable_resources_are_offered_with_the_current_value(new
 def test_an_invalid_path_or_value_is_displayed_and_prevents_a_preview(new_model, lights, transport, path, entry, told):
     model = new_model(lights, path=path)
     if entry is not None:
-        asked(model, path, entry)
+        requested(model, path, entry)
     problem = model.value.path_problem or model.value.value_problem
     assert told in problem
     assert model.status_text == "To begin, correct the input."
@@ -187,8 +187,8 @@ def test_input_sends_nothing_and_a_complete_preview_only_reads(new_model, lights
         model.preview()
         assert model.notices.texts == [f"No preview yet: {told}"]
     transport.requests.clear()
-    asked(model, SWITCH, True)
-    asked(model, LEVEL, "41")
+    requested(model, SWITCH, True)
+    requested(model, LEVEL, "41")
     assert transport.requests == []
     model.preview()
     assert model.to_write == 3
@@ -228,7 +228,7 @@ def test_sleeping_devices_are_counted_separately_and_their_responses_displayed(n
     sleepers = [simulator.add_device(f"sleeper-{number}", [DIMMER], queue_mode=True) for number in range(2)]
     simulator.advance(11)
     model = previewed(new_model([*sleepers, *lights[:1]]))
-    # Nobody knows the level of those that sleep.
+    # The level of sleeping devices is unknown.
     assert [(row["device"], row["waits"], row["undo"]) for row in model.rows] == [
         ("light-0", "60 s", "yes"),
         ("sleeper-0", "3 days", "no"),
@@ -267,7 +267,7 @@ def test_accepted_writes_are_displayed_before_rejected_ones(new_model, simulator
 
 
 def test_apply_needs_a_preview_of_this_very_input(new_model, client, lights):
-    model = asked(new_model(lights))
+    model = requested(new_model(lights))
     assert not model.can_apply
     model.apply()
     assert model.notices.texts == ["Nothing was sent: make a preview of this input first"]
@@ -294,7 +294,7 @@ def test_apply_needs_a_preview_of_this_very_input(new_model, client, lights):
 
 @pytest.fixture
 def later_model(client, lights, later):
-    """One that has its devices, and whose next calls are made when it is told so."""
+    """A model that has its devices, and whose next calls are made on demand."""
     model = WriteModel(client, lights, later)
     model.devices.load()
     later.make_all()
@@ -358,11 +358,11 @@ def test_progress_is_seen_as_it_happens_and_stopped(client, simulator, lights, s
     model.apply()
     assert model.stage is Stage.WRITING
 
-    def shown(*wanted):
+    def displayed(*wanted):
         model.tick()
         return [state for _, state in states(model)] == [one.text for one in wanted]
 
-    until(lambda: shown(Status.SUCCESS, Status.PENDING, Status.SUCCESS))
+    until(lambda: displayed(Status.SUCCESS, Status.PENDING, Status.SUCCESS))
     assert model.status_text == "Writing: 2 of 3 writes ended, 2 with success"
     model.stop()
     assert model.status_text == "Stopping: 2 of 3 writes ended, 2 with success"
@@ -371,7 +371,7 @@ def test_progress_is_seen_as_it_happens_and_stopped(client, simulator, lights, s
     assert model.status_text == "Stopped: 2 of 3 writes ended, 2 with success, 1 without a response yet."
     assert reasons(model)["light-1"] == "no response yet"
 
-    # Its answer comes after the end.
+    # Its response arrives after the end.
     simulator.set_online(lights[1], True)
     until(lambda: client.get_device(lights[1])[LEVEL].desired.status.name == "SUCCESS")
     is_apart = False

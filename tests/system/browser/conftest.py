@@ -26,13 +26,13 @@ _opened = ExitStack()
 
 @cache
 def _shared(make: Callable[[], AbstractContextManager[Any]]) -> Any:
-    """What the tests of this folder share, from the first that asks for it to the last one of them."""
+    """The resources that the tests of this folder share, from their first use to the last test."""
     return _opened.enter_context(make())
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
-    # Not later: beside playwright no other event loop can run, and JupyterLab and its mirror would take their time.
+    # Not later: next to playwright no other event loop can run, and JupyterLab and its mirror would take their time.
     if nextitem is None or not nextitem.path.is_relative_to(HERE):
         _shared.cache_clear()
         _opened.close()

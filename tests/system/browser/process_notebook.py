@@ -26,7 +26,7 @@ class Notebook:
         browser: Shows it.
         cells: Its code, the first cells of which set up what the others show; or the name of a file that is there.
         in_lab: Whether it is opened in JupyterLab; else in Notebook 7, which the same server has.
-        own_page: Whether JupyterLab is loaded anew for it, which takes as long as all else of most tests.
+        own_page: Whether JupyterLab is loaded again for it, which takes as long as the rest of most tests.
     """
 
     numbers = itertools.count()
@@ -41,7 +41,7 @@ class Notebook:
         self._cells = cells
         self._others: list[Page] = []
         self._http = httpx.Client(base_url=address, headers=headers, trust_env=False, timeout=PATIENCE_SECONDS)
-        wait_until(lambda: _answers(self._http), "JupyterLab to answer", START_SECONDS)
+        wait_until(lambda: _responds(self._http), "JupyterLab to respond", START_SECONDS)
         place = f"lab/workspaces/{name}/tree" if in_lab else "notebooks"
         self.url = f"{address}/{place}/{name}.ipynb?token={token}&reset"
         self._is_shared = in_lab and not own_page
@@ -58,7 +58,7 @@ class Notebook:
         else:
             self.page.goto(self.url)
         expect(self.page.locator(".jp-Notebook")).to_be_visible(timeout=START_SECONDS * 1000)
-        # Cells that are run before there is a kernel are not run, and JupyterLab asks for one instead.
+        # Cells that are run before there is a kernel are not run, and JupyterLab prompts for one instead.
         if in_lab:
             expect(self.page.get_by_text("Python 3 (ipykernel) | Idle")).to_be_visible(timeout=START_SECONDS * 1000)
         else:
@@ -86,7 +86,7 @@ class Notebook:
         return page
 
     def close(self) -> None:
-        """Close the notebook and end the kernel: its widgets would go on to poll beside the next test."""
+        """Close the notebook and end the kernel: its widgets would continue to poll during the next test."""
         for page in self._others:
             page.close()
         if self._is_shared and not self.page.is_closed():
@@ -192,7 +192,7 @@ def _has_idle_kernel(http: httpx.Client, name: str) -> bool:
     return any(name in one["path"] and one["kernel"]["execution_state"] == "idle" for one in sessions)
 
 
-def _answers(http: httpx.Client) -> bool:
+def _responds(http: httpx.Client) -> bool:
     try:
         return http.get("/api/status").status_code == 200
     except httpx.TransportError:

@@ -144,7 +144,7 @@ def test_the_image_has_the_python_of_binder(image: Image) -> None:
     assert image.build("python", "--version").startswith(f"Python {PYTHON}.")
 
 
-def test_the_image_has_what_the_constraints_say(image: Image) -> None:
+def test_the_image_has_the_constrained_versions(image: Image) -> None:
     assert "Signing notebook: notebooks/01_first_steps.ipynb" in image.log
     pinned = dict(re.findall(r"^([\w.-]+)==(\S+)$", CONSTRAINTS.read_text(), re.MULTILINE))
     frozen = dict(re.findall(r"^([\w.-]+)==(\S+)$", image.build("pip", "freeze", "--all"), re.MULTILINE))

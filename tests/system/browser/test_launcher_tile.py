@@ -25,7 +25,7 @@ KEY = re.compile(r"ak_[0-9a-f]{16}_[\w-]{43}")
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """``mirror lab`` with a widget beside the notebook."""
+    """``mirror lab`` with a widget next to the notebook."""
     running = Lab(tmp_path_factory.mktemp("lab"), "--widget=watcher")
     try:
         assert running.request("GET", "/api/status").status_code == 200
@@ -43,7 +43,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
 
 def listens(address: str) -> bool:
-    """Whether somebody listens at the address."""
+    """Return whether a server listens at the address."""
     url = httpx.URL(address)
     try:
         with socket.create_connection((url.host, url.port or 80), timeout=5):
@@ -103,10 +103,10 @@ def test_a_widget_runs_next_to_the_notebook(lab: Lab, page: Page) -> None:
         Simulator(client).set_value("light-01", LEVEL, 71)
         expect(widget).to_contain_text("light-01")
         expect(widget).to_contain_text("71")
-    wait_until(lambda: are_beside(page.locator(".jp-NotebookPanel")), "the two panels beside each other")
+    wait_until(lambda: are_side_by_side(page.locator(".jp-NotebookPanel")), "the two panels side by side")
 
 
-def test_neither_the_page_nor_its_key_is_given_to_who_is_not_signed_in_to_jupyter(lab: Lab) -> None:
+def test_page_and_key_require_a_jupyter_login(lab: Lab) -> None:
     jupyter = lab.find(ADDRESS)[1]
     port = httpx.URL(lab.find(MIRROR)[1]).port
     with httpx.Client(base_url=jupyter, trust_env=False, timeout=30) as stranger:
@@ -124,7 +124,7 @@ def test_the_key_is_in_no_log(lab: Lab) -> None:
     # To Jupyter it is a token, and a wrong one.
     refused = httpx.get(f"{lab.find(ADDRESS)[1]}/api/contents", headers=bearer, trust_env=False, timeout=30)
     assert refused.status_code == 403
-    wait_until(lambda: "/api/contents" in lab.output, "the refusal in the log")
+    wait_until(lambda: "/api/contents" in lab.output, "the rejection in the log")
     assert key not in lab.output
     assert key.split("_", 2)[2] not in lab.output
 
@@ -140,7 +140,7 @@ def test_without_a_mirror_the_tile_starts_one_that_ends_with_jupyter(page: Page,
     jupyter = JupyterProcess(tmp_path, [sys.executable, "-m", "jupyterlab", *options], environment)
     try:
         address, token = jupyter.find(PREFIXED).groups()
-        # It tells its address a moment before it listens there.
+        # It prints its address a moment before it listens there.
         wait_until(lambda: listens(address), "JupyterLab to listen")
         shown = click_tile(page, f"{address}lab?reset&token={token}", "Device state mirror (demo)")
         expect(shown.get_by_text("1 to 12 of 12")).to_be_visible()
@@ -154,8 +154,8 @@ def test_without_a_mirror_the_tile_starts_one_that_ends_with_jupyter(page: Page,
     assert not KEY.search(jupyter.output)
 
 
-def are_beside(panels: Locator) -> bool:
-    """Whether two panels stand beside each other, on one height."""
+def are_side_by_side(panels: Locator) -> bool:
+    """Return whether two panels are side by side at the same height."""
     boxes = [box for box in (panels.nth(number).bounding_box() for number in range(2)) if box]
     left, right = sorted(boxes, key=lambda box: box["x"])
     return left["x"] + left["width"] <= right["x"] and left["y"] == right["y"]

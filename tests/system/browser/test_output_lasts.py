@@ -1,4 +1,4 @@
-"""What widgets showed is still there when the notebook is opened again, whoever shows it."""
+"""The content of widgets remains when the notebook is opened again, in any viewer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def notebook(lab: Lab, browser: Browser) -> Iterator[Notebook]:
     opened.close()
 
 
-def test_a_saved_notebook_shows_what_its_widget_showed(lab: Lab, notebook: Notebook, tmp_path: Path) -> None:
+def test_a_saved_notebook_shows_the_content_of_its_widget(lab: Lab, notebook: Notebook, tmp_path: Path) -> None:
     page = notebook.page
     expect(notebook.widget()).to_be_visible(timeout=60_000)
     notebook.wait_for_the_cells()

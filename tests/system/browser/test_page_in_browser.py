@@ -136,7 +136,7 @@ def test_a_write_is_seen_as_it_happens(visit: Visit, light: str) -> None:
     assert visit.hosts == {f"127.0.0.1:{visit.server.port}"}
 
 
-def test_it_tells_how_a_device_is_connected(visit: Visit) -> None:
+def test_the_page_shows_the_connection_of_a_device(visit: Visit) -> None:
     real = {"protocol": "coaps", "lwm2m_version": "1.1", "binding": "U\u202eQ", "address": "[::1]:40000"}
 
     def change(route: Route) -> None:
@@ -166,7 +166,7 @@ def test_names_and_values_are_text_never_markup(visit: Visit) -> None:
     assert visit.wrong == []
 
 
-def test_a_device_that_is_erased_is_told(visit: Visit) -> None:
+def test_a_deleted_device_is_reported(visit: Visit) -> None:
     key, page = visit.server.key(), visit.page
     device_id = visit.server.client(key).add_device("goes-for-good", {"path": LEVEL, "value": "1"})
     visit.sign_in(key)
@@ -198,7 +198,7 @@ def test_numbers_without_a_distance_are_not_drawn(visit: Visit) -> None:
     assert visit.wrong == []
 
 
-def test_a_server_that_fails_at_the_beginning_is_asked_again(visit: Visit) -> None:
+def test_a_failed_first_request_is_retried(visit: Visit) -> None:
     page = visit.page
     page.route("**/v3/devices?*", lambda route: route.fulfill(status=503))
     page.goto(f"{visit.server.url}/#key={visit.server.key()}")
@@ -209,7 +209,7 @@ def test_a_server_that_fails_at_the_beginning_is_asked_again(visit: Visit) -> No
     expect(page.get_by_role("status").first).to_have_text("")
 
 
-def test_a_key_that_is_revoked_is_told_and_forgotten(visit: Visit) -> None:
+def test_a_revoked_key_is_reported_and_signed_out(visit: Visit) -> None:
     key = visit.server.key()
     visit.sign_in(key)
     assert run_command("keys", "revoke", key.split("_")[1], "--database", visit.server.database_url).returncode == 0
@@ -223,7 +223,7 @@ def test_a_key_that_is_revoked_is_told_and_forgotten(visit: Visit) -> None:
     assert visit.page.evaluate("sessionStorage.length") == 0
 
 
-def test_a_refusal_that_is_still_arriving_as_its_key_is_forgotten_is_not_told(visit: Visit) -> None:
+def test_a_rejection_that_arrives_after_sign_out_is_ignored(visit: Visit) -> None:
     """As where two requests are refused, and the page forgets the key with the first."""
     visit.page.goto(visit.server.url)
     ended = visit.page.evaluate("""async () => {
@@ -239,7 +239,7 @@ def test_a_refusal_that_is_still_arriving_as_its_key_is_forgotten_is_not_told(vi
     assert ended == "AbortError"
 
 
-def test_a_key_is_kept_over_a_reload_until_it_is_forgotten_and_one_that_is_refused_is_not(visit: Visit) -> None:
+def test_a_key_survives_a_reload_until_sign_out_unless_it_is_rejected(visit: Visit) -> None:
     page, told = visit.page, visit.page.get_by_role("status").first
     visit.sign_in(visit.server.key())
     page.goto(f"{visit.server.url}/#device=nobody")
@@ -323,7 +323,7 @@ def test_nothing_is_cut_on_a_phone_or_at_any_width_and_all_of_it_can_be_read(vis
     assert visit.wrong == []
 
 
-def test_a_device_is_read_written_and_executed_and_answers_on_the_page(visit: Visit, light: str) -> None:
+def test_a_device_is_read_written_and_executed_with_responses_on_the_page(visit: Visit, light: str) -> None:
     key = visit.server.key()
     application, page = visit.server.client(key), visit.page
     visit.sign_in(key)
@@ -401,7 +401,7 @@ def test_a_subscription_brings_values_to_a_plot_that_keys_walk_along(visit: Visi
     assert visit.wrong == []
 
 
-def test_a_key_that_may_only_read_is_told_what_it_lacks_and_not_why_others_failed(visit: Visit, light: str) -> None:
+def test_a_read_only_key_sees_its_missing_scopes_and_no_failure_reasons_of_others(visit: Visit, light: str) -> None:
     other = visit.server.application()
     other.patch_device(light, answer="reject")
     other.write(light, LEVEL, "31", "refused-to-another")
@@ -418,7 +418,7 @@ def test_a_key_that_may_only_read_is_told_what_it_lacks_and_not_why_others_faile
     assert visit.wrong == []
 
 
-def test_what_is_typed_stays_and_other_tabs_and_devices_that_are_away_are_told(visit: Visit) -> None:
+def test_typed_input_stays_and_other_tabs_and_offline_devices_are_reported(visit: Visit) -> None:
     # Events have the time of the service, not that of the browser.
     visit.page.clock.set_fixed_time("2001-02-03T04:05:06Z")
     key = visit.server.key()
@@ -451,7 +451,7 @@ def test_what_is_typed_stays_and_other_tabs_and_devices_that_are_away_are_told(v
     expect(tab.page.locator("#resources")).to_contain_text("44 %")
 
 
-def test_devices_are_sorted_and_filtered_and_times_tell_their_zone(visit: Visit) -> None:
+def test_devices_are_sorted_and_filtered_and_times_have_their_zone(visit: Visit) -> None:
     application = visit.server.application()
     for name in ("c-10", "c-9", "c-8"):
         device_id = application.add_device(name, {"path": LEVEL, "value": "1"})
@@ -475,7 +475,7 @@ def test_devices_are_sorted_and_filtered_and_times_tell_their_zone(visit: Visit)
     expect(page.locator("#devices time")).not_to_have_text(shown or "")
 
 
-def test_devices_are_found_with_the_keyboard_and_the_focus_stays_where_they_are_shown_anew(visit: Visit) -> None:
+def test_devices_are_found_with_the_keyboard_and_the_focus_survives_updates(visit: Visit) -> None:
     visit.sign_in(visit.server.key())
     page, device = visit.page, visit.page.get_by_role("button", name="a-light")
     page.get_by_label("Name contains").press_sequentially("A-Li")
@@ -502,7 +502,7 @@ def test_of_a_fleet_too_large_to_be_listed_the_service_finds_devices(visit: Visi
     expect(visit.page.locator(f"#devices [title='{light}']")).to_have_text("a-light")
 
 
-def test_a_server_that_stops_is_told_and_found_again(browser: Browser, start_server: Any) -> None:
+def test_a_stopped_server_is_reported_and_reconnected(browser: Browser, start_server: Any) -> None:
     server: ServerProcess = start_server("--simulate", "0")
     key = server.key()
     application = server.client(key)
@@ -540,7 +540,7 @@ def as_tlv(values: Mapping[int, Any], path: str) -> bytes:
     return join_instances(instances, path)
 
 
-def test_values_are_shown_as_text_as_bytes_or_by_instance(visit: Visit) -> None:
+def test_values_are_displayed_as_text_bytes_or_by_instance(visit: Visit) -> None:
     visit.page.goto(visit.server.url)
     script = """async (texts) => {
         const { formatValue } = await import("./page/show.js");
@@ -564,7 +564,7 @@ def test_values_are_shown_as_text_as_bytes_or_by_instance(visit: Visit) -> None:
     assert long.startswith("x" * 200 + "…")
 
 
-def test_names_that_look_alike_are_told_apart_as_in_notebooks(visit: Visit) -> None:
+def test_similar_names_are_distinguished_as_in_notebooks(visit: Visit) -> None:
     names = {"0198f00d0001": "Küche", "0198f00d0002": "küche", "0198f00d0003": "Ku\u0308che", "a": "straße"}
     names |= {"0198f00d0004": "Kü\u200bche", "0198f00d0005": "Hall", "b": "STRASSE"}
     visit.page.goto(visit.server.url)
@@ -599,7 +599,7 @@ def as_the_client_reads(text: str, path: str) -> dict[str, str] | None:
     return {"payload": base64.b64encode(payload).decode(), "contentType": content_type}
 
 
-def test_what_is_typed_is_read_as_the_client_reads_it(visit: Visit) -> None:
+def test_typed_input_is_parsed_like_in_the_client(visit: Visit) -> None:
     visit.page.goto(visit.server.url)
     script = """async (texts) => {
         const { readTyped } = await import("./page/typed.js");

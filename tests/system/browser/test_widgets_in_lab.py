@@ -172,7 +172,7 @@ def ask(notebook: Notebook, cell: int) -> None:
 COUNTED = re.compile(r"events/s · ([\d,]+) events")
 
 
-def test_kernel_and_page_answer_while_a_thousand_events_a_second_come(open_notebook: Any, lab: Lab) -> None:
+def test_kernel_and_page_respond_at_a_thousand_events_a_second(open_notebook: Any, lab: Lab) -> None:
     is_told = lab.folder / "told that both answer"
     flood = f"""
 import pathlib, threading, time

@@ -35,7 +35,7 @@ def cell(grid: Locator, name: str, column: str) -> Locator:
     return grid.get_by_role("row").filter(has_text=name).locator(f'[col-id="{column}"]').first
 
 
-def test_each_widget_is_shown_works_and_can_be_read_in_both_themes(lab: Lab, browser: Browser, tmp_path: Path) -> None:
+def test_each_widget_works_and_is_readable_in_both_themes(lab: Lab, browser: Browser, tmp_path: Path) -> None:
     notebook = Notebook(lab, browser, (SET_UP, *WIDGETS), in_lab=False)
     try:
         explorer, watcher, panel, fleet = shown = [notebook.widget(number) for number in (1, 2, 3, 4)]

@@ -48,7 +48,7 @@ def line(panel: Locator, device: str) -> Locator:
     return panel.get_by_role("grid", name="Writes of the plan").get_by_role("row").filter(has_text=device)
 
 
-def test_with_the_keyboard_alone_what_is_typed_stays_while_the_panel_reads(open_panel: Any, lab: Lab) -> None:
+def test_typed_input_stays_with_keyboard_only_use_while_the_panel_reads(open_panel: Any, lab: Lab) -> None:
     is_typed = lab.folder / "a path is typed"
     notebook, panel = open_panel(
         "import pathlib, time\n"
@@ -77,7 +77,7 @@ def test_with_the_keyboard_alone_what_is_typed_stays_while_the_panel_reads(open_
     expect(panel.get_by_label("Value")).to_have_value("10")
     notebook.tab_to("Value")
     notebook.keys("Control+a")
-    # As fast as a paste: no key is lost, and none is mended.
+    # As fast as a paste: no key is lost or corrected.
     notebook.page.keyboard.type("1400")
     notebook.keys("Backspace", "Backspace", "Backspace")
     notebook.page.keyboard.type("40")

@@ -1,4 +1,4 @@
-"""A user's own script passes strict type checking with what the package tells of its types; mistakes do not."""
+"""A user script passes strict type checking with the types of the package, and mistakes do not."""
 
 import json
 import os

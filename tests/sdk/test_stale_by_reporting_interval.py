@@ -40,10 +40,10 @@ def is_stale(
         (2 * DAY, {"contact": DAY}),
         (5 * HOUR, {"contact": 4 * HOUR, "pause": timedelta(seconds=30)}),
         (timedelta(seconds=60), {"holds": timedelta(seconds=60)}),
-        # The device's own word counts, whatever was heard since.
+        # The max-age of the device counts, regardless of later contacts.
         (timedelta(seconds=60), {"holds": timedelta(seconds=60), "contact": HOUR, "pause": HOUR}),
         (DAY, {"subscribed": False, "origin": "auto_observation"}),
-        # A contact before the report tells nothing new.
+        # A contact before the report does not matter.
         (DAY, {"contact": -HOUR}),
     ],
 )
