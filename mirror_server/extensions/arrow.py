@@ -1,7 +1,7 @@
-"""Arrow arrays of columns as the database gives them, and streams of them in pieces.
+"""Arrow arrays of database columns, and Arrow IPC streams in chunks.
 
-Imported where pyarrow is installed: loading it takes a moment. Arrays are made of buffers, because ``pyarrow.array``
-loads pandas where there is one, which takes a second and much memory.
+Imported only if pyarrow is installed, and late, because the import is slow. Arrays are built from buffers, since
+``pyarrow.array`` imports pandas if it is installed, which takes a second and much memory.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _END_OF_STREAM_BYTES = 8
 
 
 def to_array(values: Column, kind: pa.DataType) -> pa.Array:
-    """An array of values of the database, ``None`` among them; kinds are those in this module."""
+    """Return an array of database values, including ``None``, of one of the types in this module."""
     if kind == WORD:
         return to_array(values, pa.string()).dictionary_encode()
     filler, buffers_of = _FORMS[kind]
     try:
-        # To look for None first would take as long as this does.
+        # Searching for None first would take as long as this conversion.
         return pa.Array.from_buffers(kind, len(values), [None, *buffers_of(values)])
     except TypeError:
         missing = values.count(None)
@@ -52,7 +52,7 @@ def to_array(values: Column, kind: pa.DataType) -> pa.Array:
 
 
 def to_lists(lengths: Column, items: pa.Array, is_missing: Sequence[bool]) -> pa.ListArray:
-    """Lists of so many items each, one after another; a missing one is null, and its length 0."""
+    """Return an array of lists with these lengths. A missing list is null and has the length 0."""
     validity = _bitmap(bytes(not missing for missing in is_missing)) if any(is_missing) else None
     offsets = pa.py_buffer(array("i", accumulate(lengths, initial=0)))
     kind = pa.list_(items.type)
@@ -60,20 +60,20 @@ def to_lists(lengths: Column, items: pa.Array, is_missing: Sequence[bool]) -> pa
 
 
 def to_values(column: pa.Array) -> list[Any]:
-    """What a column holds, in Python: instants in milliseconds, and ``None`` where there is nothing."""
+    """Return the values of a column as Python objects: instants in milliseconds, and ``None`` for nulls."""
     if column.null_count == len(column):
         return [None] * len(column)
     if column.type == INSTANT:
         return column.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
     if column.type == WORD:
-        # Each word once: to ask the column for them takes twice as long.
+        # Converting each word of the dictionary once takes half as long as converting the column.
         words = column.dictionary.to_pylist()
         return [None if index is None else words[index] for index in column.indices.to_pylist()]
     return column.to_pylist()  # type: ignore[no-any-return]
 
 
 def _bitmap(flags: bytes) -> pa.Buffer:
-    """One bit for each byte that is 0 or 1."""
+    """Return a buffer with one bit for each byte, which is 0 or 1."""
     return pa.Array.from_buffers(pa.int8(), len(flags), [None, pa.py_buffer(flags)]).cast(pa.bool_()).buffers()[1]
 
 
@@ -103,18 +103,18 @@ _FORMS: Mapping[pa.DataType, tuple[object, Callable[[Column], list[pa.Buffer]]]]
     pa.int64(): (0, _of_numbers("q")),
     INSTANT: (0, _of_numbers("q")),
 }
-"""What stands where a value is missing, and the buffers of the values."""
+"""The placeholder of a missing value, and the function that builds the buffers."""
 
 
-class Pieces:
-    """Makes pieces that, put together, are one Arrow IPC stream: the head, then any number of batches, then the tail.
+class StreamChunks:
+    """Makes the chunks of an Arrow IPC stream: the head, any number of batches, and the tail.
 
     Args:
         schema: The columns.
-        compression: That of the buffers.
+        compression: The compression of the buffers.
 
     Attributes:
-        head: The first piece.
+        head: The first chunk.
     """
 
     def __init__(self, schema: pa.Schema, compression: Compression) -> None:
@@ -123,11 +123,11 @@ class Pieces:
         self.head = self._stream()[:-_END_OF_STREAM_BYTES]
 
     def batch(self, batch: pa.RecordBatch, metadata: dict[bytes, bytes] | None = None) -> bytes:
-        """The piece of a batch, and of what is told with it."""
+        """Return the chunk of a batch with its metadata."""
         return self._stream(batch, metadata)[len(self.head) : -_END_OF_STREAM_BYTES]
 
     def tail(self, end: bytes) -> bytes:
-        """The last piece: a batch without rows, which has ``end`` in its metadata."""
+        """Return the last chunk: a batch without rows and with ``end`` in its metadata."""
         nothing = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in self._schema], schema=self._schema)
         return self._stream(nothing, {END_KEY: end})[len(self.head) :]
 

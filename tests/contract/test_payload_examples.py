@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from mirror_sdk.values import LWM2M_JSON, LWM2M_TLV, SENML_CBOR, SENML_JSON, decode_many
 
-# LwM2M core 1.0, 6.4.3.1 and 1.1, 7.4.3.1: the answer to GET /3/0.
+# LwM2M core 1.0, 6.4.3.1 and 1.1, 7.4.3.1: the response to GET /3/0.
 DEVICE_TLV = bytes.fromhex("""
     C8 00 14 4F 70 65 6E 20 4D 6F 62 69 6C 65 20 41 6C 6C 69 61 6E 63 65
     C8 01 16 4C 69 67 68 74 77 65 69 67 68 74 20 4D 32 4D 20 43 6C 69 65 6E 74
@@ -38,7 +38,7 @@ DEVICE = {
     "/3/0/14": "+02:00",
     "/3/0/16": "U",
 }
-# LwM2M core 1.1, SenML data formats: the same answer in SenML JSON, and in SenML CBOR.
+# LwM2M core 1.1, SenML data formats: the same response in SenML JSON, and in SenML CBOR.
 DEVICE_SENML_JSON = b"""[
     {"bn":"/3/0/","n":"0","vs":"Open Mobile Alliance"}, {"n":"1","vs":"Lightweight M2M Client"},
     {"n":"2","vs":"345000123"}, {"n":"3","vs":"1.0"}, {"n":"6/0","v":1}, {"n":"6/1","v":5}, {"n":"7/0","v":3800},
@@ -54,7 +54,7 @@ DEVICE_SENML_CBOR = bytes.fromhex("""
     a2 00 64 31 31 2f 30 02 00 a2 00 62 31 33 02 1a 51 82 42 8f a2 00 62 31 34 03 66 2b 30 32 3a 30 30
     a2 00 62 31 36 03 61 55
 """)
-# LwM2M core 1.0, JSON data format: the same answer in LwM2M JSON.
+# LwM2M core 1.0, JSON data format: the same response in LwM2M JSON.
 DEVICE_JSON = b"""{"bn":"/3/0/","e":[
     {"n":"0","sv":"Open Mobile Alliance"}, {"n":"1","sv":"Lightweight M2M Client"}, {"n":"2","sv":"345000123"},
     {"n":"3","sv":"1.0"}, {"n":"6/0","v":1}, {"n":"6/1","v":5}, {"n":"7/0","v":3800}, {"n":"7/1","v":5000},
@@ -72,7 +72,7 @@ def read(payload, content_type, path):
 def test_device_object_in_tlv():
     assert len(DEVICE_TLV) == 121
     assert read(DEVICE_TLV, LWM2M_TLV, "/3/0") == DEVICE
-    # LwM2M core 1.0, 6.4.3.2 A: the answer to GET /3.
+    # LwM2M core 1.0, 6.4.3.2 A: the response to GET /3.
     assert read(bytes.fromhex("08 00 79") + DEVICE_TLV, LWM2M_TLV, "/3") == DEVICE
 
 
@@ -82,8 +82,8 @@ def test_the_device_object_in_the_other_formats():
     assert read(DEVICE_JSON, LWM2M_JSON, "/3/0") == DEVICE
 
 
-def test_an_object_of_two_instances_that_nobody_declared_here():
-    # LwM2M core 1.0, 6.4.3.2 B: the answer to GET /2.
+def test_undeclared_object_of_two_instances():
+    # LwM2M core 1.0, 6.4.3.2 B: the response to GET /2.
     access_control = bytes.fromhex("""
         08 00 0E C1 00 01 C1 01 00 83 02 41 7F 07 C1 03 7F
         08 02 12 C1 00 03 C1 01 00 87 02 41 7F 07 61 01 36 01 C1 03 7F

@@ -31,7 +31,7 @@ def test_each_path_is_written_in_one_way_only(text: str) -> None:
     assert _write(parts) == text
 
 
-def test_text_that_is_no_path_is_refused_with_an_example() -> None:
+def test_invalid_path_is_rejected_with_an_example() -> None:
     texts = ["", "/", "3303/0/5700", "/3303/0/5700/", "//3303/0/5700", "/3303/0/5700\n", "/3303/00/5700", "/03303"]
     texts += ["/-1", "/1/2/3/4/5", "/3303/0/*", "/3303/0/5700?pmin=5", "/٣", "/3303/0/temperature"]
     for text in texts:
@@ -40,7 +40,7 @@ def test_text_that_is_no_path_is_refused_with_an_example() -> None:
 
 
 @given(plain_text, st.text(), st.text(min_size=1))
-def test_pattern_matches_itself_or_with_a_star_what_begins_like_it(beginning: str, rest: str, any_text: str) -> None:
+def test_pattern_matches_itself_or_with_a_star_its_prefix(beginning: str, rest: str, any_text: str) -> None:
     for text in (beginning, beginning + rest, any_text):
         assert matches(beginning, text) == (text == beginning)
         assert matches(f"{beginning}*", text) == (text[: len(beginning)] == beginning)
@@ -56,7 +56,7 @@ _TEXTS = st.lists(_PIECES, max_size=6).map(lambda pieces: "/" + "".join(pieces))
 
 @settings(max_examples=50)
 @given(patterns=st.lists(st.builds(str.__add__, _TEXTS, st.sampled_from(["", "*"])), min_size=1), path=_TEXTS)
-def test_rule_is_about_a_path_when_one_of_its_patterns_is(patterns: list[str], path: str) -> None:
+def test_rule_matches_a_path_that_one_of_its_patterns_matches(patterns: list[str], path: str) -> None:
     rule = PresubscriptionRule.model_validate({"resource-path": patterns})
     assert rule.matches_path(path) is any(matches(pattern, path) for pattern in patterns)
     assert rule.to_wire() == {"resource-path": patterns}

@@ -1,4 +1,4 @@
-"""A fleet of all kinds of devices, and answers that are changed on their way to a client of either kind."""
+"""A fleet with all kinds of devices, and responses that are changed in transit, for both kinds of clients."""
 
 import functools
 import tracemalloc

@@ -1,4 +1,4 @@
-"""Device objects and events as a service tells them, for tests without one."""
+"""Device objects and events of a service, for tests without one."""
 
 import base64
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""What a history tells, computed again in plain Python: row by row, second by second."""
+"""A history computed again in plain Python: row by row, second by second."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class Naive:
         self.known_until = max((row.at for row in rows), default=0) if known_until is None else known_until
         found = [interval for interval in self._intervals(limit) if interval[2] > interval[1]]
         self.intervals = [interval[:4] for interval in found]
-        self._told_again = self._all_told_again(found)
+        self._told_again = self._reported_again(found)
 
     @property
     def resources(self) -> list[tuple[str, str]]:
@@ -177,7 +177,7 @@ class Naive:
             for whom, begin, end, reason in self.intervals
         )
 
-    def _all_told_again(self, intervals: list[tuple[str | None, int, float, str, float]]) -> list[Row]:
+    def _reported_again(self, intervals: list[tuple[str | None, int, float, str, float]]) -> list[Row]:
         """The values that came when something had been unknown since their time, each as if it were told then."""
         again = []
         for row in self.rows:
@@ -189,9 +189,9 @@ class Naive:
                 continue
             if all(end <= row.received and order < row.order for *_, end, _, order in own):
                 again.append((row.at, replace(row, at=row.received)))
-        return self._without_held(again, intervals)
+        return self._without_delayed(again, intervals)
 
-    def _without_held(self, again: list[tuple[int, Row]], intervals: list[tuple[Any, ...]]) -> list[Row]:
+    def _without_delayed(self, again: list[tuple[int, Row]], intervals: list[tuple[Any, ...]]) -> list[Row]:
         """Those of the values that say something else than what is known since one of the same time came before."""
         # Of what came at once the last one counts.
         last = {(row.device, row.path, told, row.at): row for told, row in sorted(again, key=lambda one: one[1].order)}

@@ -1,4 +1,4 @@
-"""Waiting for what other threads do, and acting beside them."""
+"""Waits for other threads, and actions that run concurrently."""
 
 import threading
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What a caller gives that cannot be meant: it is refused before anything is sent, with the name and the cure."""
+"""Invalid arguments: an error with the name and the cure, before anything is sent."""
 
 import itertools
 import math

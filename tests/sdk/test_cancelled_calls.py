@@ -1,4 +1,4 @@
-"""Calls of the asynchronous client that are cancelled leave no connection behind."""
+"""Cancelled calls of the asynchronous client close their connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cassettes: what a service said, answered again without it."""
+"""Cassettes: recorded responses of a service, replayed without it."""
 
 import asyncio
 import itertools

@@ -63,7 +63,7 @@ class Log:
         self.last_seq += 1
         self.entries[self.last_seq] = (key, entry)
 
-    def add_answer(self, async_id: str) -> None:
+    def add_response(self, async_id: str) -> None:
         self.add("async-responses", {"id": async_id, "status": 200, "payload": ""})
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
@@ -235,7 +235,7 @@ def test_all_of_a_longer_log_than_there_is_now_is_a_gap(log):
 
 
 def test_the_end_of_the_log_is_found_before_the_first_request_and_only_then(log, router):
-    log.add_answer("of somebody else")
+    log.add_response("of somebody else")
     log.before_poll = lambda number: lost()
     with pytest.raises(ConnectionFailed):
         router.expect("a")
@@ -251,7 +251,7 @@ def test_a_wait_ends_and_can_be_resumed(log, router):
     expectation = router.expect("a")
     assert router.wait(expectation, 30) is None
     assert log.time() == 1030
-    log.add_answer("a")
+    log.add_response("a")
     assert router.wait(expectation, 30) is not None
 
 
@@ -259,7 +259,7 @@ def test_a_wait_ends_and_can_be_resumed(log, router):
 def test_a_gap_during_a_wait_is_logged_if_a_response_is_missing_and_the_wait_continues(log, router):
     answered, unanswered = router.expect("a"), router.expect("b")
     log.add("de-registrations", "d1")
-    log.add_answer("a")
+    log.add_response("a")
     log.first_seq = 2
     assert router.wait(answered, 60) is not None
     late = router.expect("c")
@@ -269,7 +269,7 @@ def test_a_gap_during_a_wait_is_logged_if_a_response_is_missing_and_the_wait_con
 
 def test_after_a_long_pause_reading_starts_at_the_end_unless_a_response_is_pending(log, router):
     first = router.expect("a")
-    log.add_answer("a")
+    log.add_response("a")
     log.time.seconds += 3600
     router.expect("of nobody")
     assert router.wait(first, 60) is not None
@@ -278,7 +278,7 @@ def test_after_a_long_pause_reading_starts_at_the_end_unless_a_response_is_pendi
     log.first_seq = 91
     log.time.seconds += 3600
     second = router.expect("b")
-    log.add_answer("b")
+    log.add_response("b")
     assert router.wait(second, 60) is not None
     assert second.lost is None
     assert [poll["after"] for poll in log.polls].count("latest") == 2
@@ -309,7 +309,7 @@ class HeldLog(Log):
 
     def let_go(self, async_id: str) -> None:
         with self.gate:
-            self.add_answer(async_id)
+            self.add_response(async_id)
             self.gate.notify_all()
 
 
@@ -369,7 +369,7 @@ def test_a_task_that_starts_while_another_finds_the_end_of_the_log_gets_its_resp
 
         async def ask() -> AsyncResponse | None:
             expectation = await router.expect("a")
-            log.add_answer("a")
+            log.add_response("a")
             return await router.wait(expectation, 60)
 
         seeking = asyncio.create_task(router.expect("another"))
@@ -389,7 +389,7 @@ def test_a_failed_reader_lets_the_next_one_read(log, router, timeout_seconds):
     log.before_poll = lambda number: refusal(401) if number == 2 else None
     with pytest.raises(AuthenticationError):
         router.wait(expectation, timeout_seconds)
-    log.add_answer("a")
+    log.add_response("a")
     assert router.wait(expectation, 60) is not None
 
 
@@ -398,7 +398,7 @@ def test_a_failed_reader_lets_the_next_one_read(log, router, timeout_seconds):
 
 def test_a_watch_starts_with_new_entries_and_records_errors_of_its_callback(caplog):
     log = HeldLog()
-    log.add_answer("before")
+    log.add_response("before")
     seen: list[str | None] = []
 
     def callback(event: Event) -> None:
@@ -432,7 +432,7 @@ def test_a_watch_stopped_by_its_callback_calls_it_no_more():
     watch = watch_of(log, stop)
     log.wait_until_held()
     with log.gate:
-        log.add_answer("a1")
+        log.add_response("a1")
         log.let_go("a2")
     watch._worker._thread.join(60)
     assert seen == ["a1"]
@@ -459,7 +459,7 @@ def test_a_status_check_respects_retry_after(log, router):
     assert [router.wait(expectation, 0) for _ in range(2)] == [None, None]
     assert len(log.polls) == 2
     log.before_poll = lambda number: None
-    log.add_answer("a")
+    log.add_response("a")
     log.time.seconds += 20
     assert router.wait(expectation, 0) is not None
 
@@ -479,10 +479,10 @@ def test_a_status_check_while_another_thread_reads():
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(router.wait, waited, 20)
         assert held.wait(60)
-        log.add_answer("b")
-        log.add_answer("a")
+        log.add_response("b")
+        log.add_response("a")
         assert router.wait(expectation, 0) is not None
-        log.add_answer("waited")
+        log.add_response("waited")
         may_go_on.set()
         assert waiting.result(60) is not None
     # What it passed over is still brought to those who want it.

@@ -1,4 +1,4 @@
-"""Where a client finds its address and its key, and what it refuses."""
+"""The sources of the address and the key of a client, and the rejection of invalid ones."""
 
 import httpcore
 import httpx
@@ -77,19 +77,19 @@ def test_a_local_mirror_has_the_address_that_is_the_default(command):
 def no_mirror(monkeypatch, no_environment):
     """Nothing listens on this machine, and nothing is set but a key."""
 
-    def refuse(*_args, **_kwargs):
+    def fail_to_connect(*_args, **_kwargs):
         raise httpcore.ConnectError("[Errno 111] Connection refused")
 
-    async def refuse_async(*_args, **_kwargs):
-        refuse()
+    async def fail_to_connect_async(*_args, **_kwargs):
+        fail_to_connect()
 
-    monkeypatch.setattr(httpcore.ConnectionPool, "handle_request", refuse)
-    monkeypatch.setattr(httpcore.AsyncConnectionPool, "handle_async_request", refuse_async)
+    monkeypatch.setattr(httpcore.ConnectionPool, "handle_request", fail_to_connect)
+    monkeypatch.setattr(httpcore.AsyncConnectionPool, "handle_async_request", fail_to_connect_async)
     monkeypatch.setattr(environment, "getproxies", dict)
     monkeypatch.setenv("API_KEY", KEY)
 
 
-def check_told(message):
+def check_message(message):
     for told in (f"{DEFAULT_BASE_URL}/v", "is the mirror running?", "API_HOST", "mirror-server demo"):
         assert told in message
     assert KEY not in message
@@ -99,7 +99,7 @@ def check_told(message):
 def test_without_a_server_both_clients_name_the_address(no_mirror, client_of):
     with pytest.raises(ConnectionFailed) as failure:
         client_of(DEFAULT_BASE_URL, KEY, max_retries=0).get_device("d")
-    check_told(str(failure.value))
+    check_message(str(failure.value))
     with pytest.raises(ConnectionFailed, match=r"^((?!demo).)*$") as failure:
         client_of("http://127.0.0.1:9", KEY, max_retries=0).get_device("0" * 32)
     assert f"http://127.0.0.1:9/v3/devices/{'0' * 32}/echo: no response" in str(failure.value)
@@ -114,7 +114,7 @@ def test_the_command_and_the_example_application_say_it_too(no_mirror, monkeypat
     command, *arguments = program
     told = CliRunner().invoke(command, arguments)
     assert told.exit_code == 1
-    check_told(told.stderr)
+    check_message(told.stderr)
 
 
 @pytest.mark.parametrize("key", ["  ", "two words", "umläut", "line\nbreak", "tab\tbed"])

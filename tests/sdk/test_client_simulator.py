@@ -1,4 +1,4 @@
-"""The simulator against a real server, in process: devices do what they are told, and time passes when it is let."""
+"""The simulator against a real server, in process: commands to devices, and the manual clock."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""A client that is closed while other threads of it are making a connection, or wait for an answer."""
+"""A client is closed while other threads make a connection with it, or wait for a response."""
 
 import socket
 import ssl

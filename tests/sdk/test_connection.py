@@ -1,4 +1,4 @@
-"""How a device is connected, as the client tells it, and what an explanation makes of it."""
+"""The connection of a device: its representation, and its use in explanations."""
 
 import json
 from functools import partial

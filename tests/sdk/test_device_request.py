@@ -1,4 +1,4 @@
-"""How an answer to a device request is read; what a client does with it is tested against a server."""
+"""Reading of responses to device requests; tests with a server check the actions of a client."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

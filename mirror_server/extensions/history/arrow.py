@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.history import AFTER_KEY, COLUMNS
 from mirror_sdk.wire.snapshot import Compression
-from mirror_server.extensions.arrow import WORD, Pieces, to_values
+from mirror_server.extensions.arrow import WORD, StreamChunks, to_values
 from mirror_server.extensions.history import columns
 from mirror_server.extensions.history.columns import position
 from mirror_server.extensions.history.selection import Position
@@ -83,7 +83,7 @@ def arrow_stream(
         cursor: Makes the cursor that continues after a position.
         end: Makes the end, after the last row.
     """
-    stream = Pieces(SCHEMA, compression)
+    stream = StreamChunks(SCHEMA, compression)
     yield stream.head
     for batch, last in page.batches():
         yield stream.batch(batch, {AFTER_KEY: cursor(last).encode("ascii")})
@@ -163,7 +163,7 @@ def fleet_stream(fleet: FleetState, compression: Compression, end: Callable[[], 
     # The extension may be left out of the server, and then nothing calls this.
     from mirror_server.extensions.snapshots.arrow import SCHEMA as SNAPSHOT  # noqa: PLC0415
 
-    stream = Pieces(SNAPSHOT, compression)
+    stream = StreamChunks(SNAPSHOT, compression)
     yield stream.head
     for rows, starts in fleet.batches():
         yield stream.batch(_nested(rows, starts, SNAPSHOT))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from mirror_sdk.wire.snapshot import Compression, streamed_columns
-from mirror_server.extensions.arrow import TYPES, Pieces, to_array, to_lists
+from mirror_server.extensions.arrow import TYPES, StreamChunks, to_array, to_lists
 from mirror_server.extensions.snapshots.service import EncodedPage, Snapshot
 from mirror_server.extensions.snapshots.store import STREAMED_REPORTED_COLUMNS, SnapshotPage
 from mirror_server.service.devices import LruCache
@@ -51,8 +51,8 @@ def arrow_stream(
     snapshot: Snapshot, compression: Compression, cache: LruCache[EncodedPage], end: bytes
 ) -> Generator[bytes]:
     """Return the stream in chunks. Its last batch is empty and has ``end`` in its metadata."""
-    pieces = Pieces(SCHEMA, compression)
-    yield pieces.head
+    stream = StreamChunks(SCHEMA, compression)
+    yield stream.head
     for page in snapshot.pages():
         # Without the page's revision, so that a changed page replaces its older version in the cache.
         key = (compression, snapshot.selection, page.after)
@@ -61,7 +61,7 @@ def arrow_stream(
             yield encoded.content
             continue
         content = b""
-        for chunk in _chunks(pieces, snapshot, page):
+        for chunk in _chunks(stream, snapshot, page):
             yield chunk
             size += len(chunk)
             content = content + chunk if size <= _MAX_CACHED_PAGE_BYTES else b""
@@ -69,10 +69,10 @@ def arrow_stream(
         # that is not complete yet: a change with a smaller number may be stored later, without changing the page key.
         if content and snapshot.selection.changed_after is None and page.revision <= snapshot.revision:
             cache.put(key, EncodedPage(page, content))
-    yield pieces.tail(end)
+    yield stream.tail(end)
 
 
-def _chunks(pieces: Pieces, snapshot: Snapshot, page: SnapshotPage) -> Iterator[bytes]:
+def _chunks(stream: StreamChunks, snapshot: Snapshot, page: SnapshotPage) -> Iterator[bytes]:
     devices = snapshot.devices(page)
     for batch, columns in _batches(devices, snapshot.resources(devices, STREAMED_REPORTED_COLUMNS)):
         written = [index for index, size in enumerate(columns[_DESIRED_BYTES]) if size is not None]
@@ -80,7 +80,7 @@ def _chunks(pieces: Pieces, snapshot: Snapshot, page: SnapshotPage) -> Iterator[
         for rows in snapshot.desired(list(dict.fromkeys(columns[_DEVICE_ID][index] for index in written))):
             _add(rows, desired)
         is_unchanged = [not snapshot.is_changed(device) for device in batch]
-        yield pieces.batch(_batch(batch, columns, _DesiredColumns(written, desired), is_unchanged))
+        yield stream.batch(_batch(batch, columns, _DesiredColumns(written, desired), is_unchanged))
 
 
 class _DesiredColumns(NamedTuple):

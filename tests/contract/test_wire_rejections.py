@@ -1,4 +1,4 @@
-"""What the interface refuses, and what stands just inside its limits."""
+"""Values that the interface rejects, and values just inside its limits."""
 
 import re
 from typing import Any
@@ -65,7 +65,7 @@ REFUSED: dict[str, Case] = {
     "a value that is not base64": (Reported, {"value": "21.5"}, ("value",)),
     "a time without a zone": (Reported, {"reported_at": "2026-11-20T12:37:55.576"}, ("reported_at",)),
     "a time that is a word": (Desired, {"desired_at": "now"}, ("desired_at",)),
-    "a status nobody knows": (Desired, {"status": 3}, ("status",)),
+    "an unknown status": (Desired, {"status": 3}, ("status",)),
     "a resource without its desired half": (
         ResourceState,
         {"resource_path": "/3303/0/5700", "subscribed": False, "reported": {}},
@@ -99,14 +99,14 @@ REFUSED: dict[str, Case] = {
     "a device without a name": (SimulatorNewDevice, {"endpoint_name": ""}, ("endpoint_name",)),
     "a device name of 65 characters": (SimulatorNewDevice, {"endpoint_name": "n" * 65}, ("endpoint_name",)),
     "a value that is a number": (SimulatorResourceBody, {"value": 21.5}, ("value",)),
-    "a way of answering nobody knows": (SimulatorDevicePatch, {"answer": "maybe"}, ("answer",)),
-    "an answer before the question": (SimulatorDevicePatch, {"latency_seconds": -0.1}, ("latency_seconds",)),
+    "an unknown response mode": (SimulatorDevicePatch, {"answer": "maybe"}, ("answer",)),
+    "a response before the request": (SimulatorDevicePatch, {"latency_seconds": -0.1}, ("latency_seconds",)),
     "a clock that stands still": (SimulatorAdvance, {"advance_seconds": 0}, ("advance_seconds",)),
-    "a clock that goes on by more": (SimulatorAdvance, {"advance_seconds": 366 * 24 * 3600 + 1}, ("advance_seconds",)),
+    "a clock that advances by more": (SimulatorAdvance, {"advance_seconds": 366 * 24 * 3600 + 1}, ("advance_seconds",)),
 }
 
 AT_THE_LIMIT: dict[str, tuple[type[BaseModel], Any]] = {
-    "a clock that goes on by a leap year": (SimulatorAdvance, {"advance_seconds": 366 * 24 * 3600}),
+    "a clock that advances by a leap year": (SimulatorAdvance, {"advance_seconds": 366 * 24 * 3600}),
     "an expiry of one second": (DeviceRequestBody, {**READ, "expiry_seconds": 1}),
     "an expiry of 30 days": (DeviceRequestBody, {**READ, "expiry_seconds": 30 * 24 * 3600}),
     "1024 rules": (PresubscriptionRules, [{}] * 1024),
