@@ -106,6 +106,7 @@ class FaultyTransport(httpx.BaseTransport):
             left_seconds = max(0.0, end_at - time.monotonic())
             if not self._faults.is_channel_late():
                 response = self.read(_poll_request(request, position, left_seconds), is_canceled)
+                # Without a position, the server has already moved its own one, so the entries cannot be held back.
                 if after is None or response.status_code not in {200, 204}:
                     return response
                 responses.append(response)

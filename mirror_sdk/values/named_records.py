@@ -145,9 +145,11 @@ def _senml(records: Iterable[_Record]) -> Iterator[_Entry]:
         base_name = _text(record, "bn", base_name)
         base_time = _number(record, "bt", base_time)
         base_value = _number(record, "bv", base_value)
+        # A record may have only base fields, which apply to the records after it.
         if not record.keys() & {"n", *_VALUE_FIELDS}:
             continue
         field = _only_value(record, _VALUE_FIELDS)
+        # Without a base value the item stays as it is: a sum would turn an integer into a float.
         item = _number(record, "v", 0.0) + base_value if field == "v" and base_value else record[field]
         yield _Entry(base_name + _text(record, "n", ""), field, item, base_time + _number(record, "t", 0.0))
 
@@ -190,6 +192,7 @@ def _with_bytes(entry: _Entry, last_characters: bytes) -> _Entry:
     """Decode the base64 text of an entry with bytes; a text that is not base64 is left to the type check."""
     if entry.field != "vd" or not isinstance(entry.item, str):
         return entry
+    # SenML has base64 without padding, which b64decode() requires.
     padded = entry.item.rstrip("=") + "=" * (-len(entry.item.rstrip("=")) % 4)
     try:
         return entry._replace(item=base64.b64decode(padded, last_characters, validate=True))

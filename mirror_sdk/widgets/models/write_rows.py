@@ -84,7 +84,6 @@ def write_rows(
 def _status(
     planned: PlannedWrite, decided: Decision, request: AcceptedRequest | UnacceptedRequest | None, *, is_over: bool
 ) -> tuple[Status, str]:
-    """Return the status of a write, and the reason for it."""
     if decided is Decision.REFUSE:
         return Status.REJECTED, planned.reason
     if decided is Decision.SKIP:
