@@ -152,6 +152,8 @@ class HistoryReader:
         self._request_number += 1
         self._after: str | None = None
         if self._request is not None:
+            # The rows of every request begin with the gaps of the service itself, out of order after those of the last
+            # one.
             self._rows = RowChecker(self._request)
 
     def _add(self, table: pa.Table, row_count: int, after: str | None) -> None:

@@ -232,6 +232,7 @@ def next_form(request: SnapshotRequest, form: str, error: APIError) -> str | Non
     """
     if error.status == 406 and form == ARROW:
         return NDJSON
+    # Read one by one, devices have only their current state.
     if request.as_of is not None:
         raise error_without_history(error) from error
     if error.status in {404, 405}:

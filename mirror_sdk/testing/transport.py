@@ -117,6 +117,7 @@ class FaultyTransport(httpx.BaseTransport):
                     is_unchanged = len(responses) == 1 and altered == message
                     return response if is_unchanged else _poll_response(request, responses, altered)
             elif left_seconds:
+                # In short steps, to notice a client that stopped waiting.
                 self._faults.wait(min(left_seconds, _POLL_SECONDS))
             if not left_seconds or is_canceled():
                 return httpx.Response(204, headers={CURSOR_HEADER: after} if after else None, request=request)

@@ -45,9 +45,11 @@ _CBOR_LABELS = {
     "ut": 7,
     "vd": 8,
 }
+# LwM2M adds a label for object links, which has no number in CBOR.
 _NAMES_OF_LABELS: Mapping[object, str] = {"vlo": "vlo"} | {label: name for name, label in _CBOR_LABELS.items()}
 _LWM2M_JSON_MEMBERS = {"v": "v", "sv": "vs", "bv": "vb", "ov": "vlo"}
 _MEMBERS_OF_FIELDS = {field: member for member, field in _LWM2M_JSON_MEMBERS.items()}
+# The version of RFC 8428, and of a pack that does not name one.
 _VERSION = 10
 
 _TYPES_OF_FIELDS = {
@@ -225,6 +227,7 @@ def _newest(entries: Iterable[_Entry], raw: bytes) -> dict[str, Reading]:
     newest: dict[str, _Entry] = {}
     for entry in entries:
         _resource_parts(entry.path)
+        # Of values with the same time, the last one in the payload counts.
         if entry.path not in newest or entry.time >= newest[entry.path].time:
             newest[entry.path] = entry
     return {path: _reading(entry, raw) for path, entry in newest.items()}

@@ -316,6 +316,7 @@ _displayed: WeakSet[MirrorWidget] = WeakSet()
 
 @atexit.register
 def _update_copies() -> None:
+    # The copies remain in the notebook when the kernel ends.
     for widget in list(_displayed):
         widget.update_copy()
 
