@@ -18,6 +18,7 @@ from mirror_sdk.wire.paths import check_path_pattern, parse_path
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+# The shell is blocked while it waits for completions.
 _COMPLETION_SECONDS = 2
 _NEGATIVE_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 

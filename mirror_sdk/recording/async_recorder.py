@@ -177,6 +177,8 @@ class AsyncRecorder:
         with self._worker.step:
             if self._worker.is_stopped:
                 return
+            # While the service is unreachable, the events in the journal still have to become visible to other
+            # programs.
             if self._reader.last_failure is not None:
                 await finish(self._writer.folder.finalize_when_due)
                 return

@@ -68,6 +68,7 @@ class RecordingFolder:
             layout.sidecar_of(folder).mkdir(exist_ok=True)
         except OSError as exc:
             raise InvalidValue(f"cannot create {folder}: {exc.strerror}; give a folder where you may write") from exc
+        # Shared by all threads: an asynchronous recorder acquires and releases it in different ones.
         self._lock = FileLock(layout.lock_path(folder), thread_local=False)
         # Lock before reading: a running recorder would change the files.
         try:
@@ -159,6 +160,7 @@ class RecordingFolder:
         if self._journal is None:
             return
         file, journal = self._journal
+        # Reset first: if finalizing fails, the next recorder does it, and the next write starts another journal.
         self._journal = self._oldest_at = None
         with file:
             journal.close()
@@ -218,6 +220,8 @@ class RecordingFolder:
         files.write_settings(self.path, self._settings)
         for number in layout.journal_numbers(self.path):
             if layout.part_path(self.path, number).exists():
+                # The previous recorder was killed between the two steps of finalizing, so the finalized file is
+                # complete.
                 files.remove_journal(self.path, number)
             else:
                 files.finalize(self.path, number, self._settings)

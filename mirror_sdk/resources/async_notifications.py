@@ -111,6 +111,7 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
         from mirror_sdk.webhook.inbox import TOKEN_HEADER
         from mirror_sdk.webhook.registration import RegisteredWebhook, register
 
+        # Read before the registration: the first entries may arrive before its response.
         position = receiver.last
         deadline = self._session.sender.deadline(timeout)
         await self._session.router.catch_up(deadline)
@@ -160,6 +161,7 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
         sockets = AsyncSockets(endpoint, self._session.sender.contact, self._session.sender.timeout_seconds)
         reader = AsyncSocketReader(self._session.sender.send, sockets)
         try:
+            # Before anything is replaced, so that the present channel stays if websockets are unavailable.
             await reader.open(deadline)
         except BaseException:
             await sockets.aclose()

@@ -110,6 +110,7 @@ class Notifications(ClientResource[ClientSession]):
         from mirror_sdk.webhook.inbox import TOKEN_HEADER
         from mirror_sdk.webhook.registration import RegisteredWebhook, register
 
+        # Read before the registration: the first entries may arrive before its response.
         position = receiver.last
         deadline = self._session.sender.deadline(timeout)
         self._session.router.catch_up(deadline)
@@ -159,6 +160,7 @@ class Notifications(ClientResource[ClientSession]):
         sockets = Sockets(endpoint, self._session.sender.contact, self._session.sender.timeout_seconds)
         reader = SocketReader(self._session.sender.send, sockets)
         try:
+            # Before anything is replaced, so that the present channel stays if websockets are unavailable.
             reader.open(deadline)
         except BaseException:
             sockets.close()
