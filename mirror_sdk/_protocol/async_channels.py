@@ -235,7 +235,6 @@ class AsyncResponseRouter:
             return True
 
     def _release_reader(self) -> None:
-        """Let another caller read."""
         with self._changed:
             self._is_reading = False
             self._changed.notify_all()

@@ -56,8 +56,7 @@ class ResponseRouter:
         self.inbox: Inbox = inbox
         self._clock = clock
         self.called_from: SourceLine | None = calling_line()
-        # Guards the flags, the inbox and the position. It is not held during a poll, which may take as long as its
-        # hold.
+        # Guards the flags, the inbox and the position. It is free during a poll that the service may hold for long.
         self._changed = Condition()
         # One caller polls at a time: of two polls from one position, the second would be rejected as a repetition.
         self._is_reading = False
@@ -230,7 +229,6 @@ class ResponseRouter:
             return True
 
     def _release_reader(self) -> None:
-        """Let another caller read."""
         with self._changed:
             self._is_reading = False
             self._changed.notify_all()

@@ -199,6 +199,7 @@ class Player(ClientClock):
     def _play(self, number: int, async_id: str | None, started: float | None = None) -> Played:
         exchange = self._exchanges[number]
         self._last[exchange.key] = number
+        # A repeated response must not move the clock back.
         if number not in self._played:
             self._played.add(number)
             self._advance(exchange, started)

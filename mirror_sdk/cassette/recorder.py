@@ -147,6 +147,7 @@ class CassetteRecorder(ClientClock):
             self._is_over = True
         # From here on no thread adds anything, so writing needs no lock.
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        # In the same folder, because a file is replaced atomically only within one file system.
         unfinished = self.path.with_name(f".{self.path.name}-{uuid.uuid4().hex}")
         # It gets the usual permissions of new files, since it contains personal values.
         with unfinished.open("xb") as file:

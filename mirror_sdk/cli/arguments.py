@@ -77,6 +77,7 @@ class ValueCommand(click.Command):
                 similar = get_close_matches(name, options)
                 cure = f"No such option: {name}. Write two dashes before a value that begins with a dash: -- {word}"
                 raise click.NoSuchOption(name, None if similar else cure, similar, ctx)
+        # So click passes a negative number on as the value.
         ctx.ignore_unknown_options = True
         return super().parse_args(ctx, args)
 

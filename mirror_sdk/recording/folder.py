@@ -197,13 +197,10 @@ class RecordingFolder:
         return self._journal
 
     def _with_id(self, old: files.RecordingSettings | None, new: files.RecordingSettings) -> files.RecordingSettings:
-        """Return the settings, with the id of the existing recording.
-
-        Raises:
-            InvalidValue: The existing recording has other settings.
-        """
+        """Return the settings, with the id of the existing recording."""
         if old is None:
             return new.model_copy(update={"id": uuid.uuid4().hex})
+        # The key is unknown if the folder was copied without its sidecar.
         if old.key not in {None, new.key} and old.server == new.server:
             raise InvalidValue(
                 f"{self.path} records the log of another access key, and each key has a log of its own; use the same "

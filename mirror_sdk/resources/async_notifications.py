@@ -118,6 +118,7 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
         has_log = await self._session.run(register(address, receiver.headers), deadline)
         log = AsyncLogReader(self._session.sender.send)
         if has_log:
+            # After the registration, because the webhook receives all entries after this position.
             await log.go_to_end(deadline)
         await self._session.close_sockets()
         webhook = RegisteredWebhook(address, receiver.headers[TOKEN_HEADER], log.position)

@@ -90,7 +90,6 @@ class AsyncPlanner:
         return await self._session.read_device(device_id, partial(resources_at, {path}))
 
     async def _targets(self, requested: Sequence[RequestedWrite], timeout: float | None) -> dict[str, TargetDevice]:
-        """Return the devices to write to by their ids, with their directory entries and resources."""
         from mirror_sdk.plan.checks import resources_at, target_devices
         from mirror_sdk.plan.requested import device_chunks
 

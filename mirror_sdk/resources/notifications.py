@@ -117,6 +117,7 @@ class Notifications(ClientResource[ClientSession]):
         has_log = self._session.run(register(address, receiver.headers), deadline)
         log = LogReader(self._session.sender.send)
         if has_log:
+            # After the registration, because the webhook receives all entries after this position.
             log.go_to_end(deadline)
         self._session.close_sockets()
         webhook = RegisteredWebhook(address, receiver.headers[TOKEN_HEADER], log.position)
