@@ -653,7 +653,7 @@ class Extensions:
             raise CannotServe(f"the extension {name} cannot be loaded: {error}") from error
 
     def _problem(self, extension: object, attribute: str) -> str:
-        """Return why an attribute of an extension cannot be a hook, with its file and line; empty if it can or is none.
+        """Return why an attribute of an extension cannot be a hook, with its file and line; empty if it can be one.
 
         pluggy finds the same problems, but reports them in its own terms.
         """
@@ -744,7 +744,7 @@ def installed() -> Mapping[str, ModuleType | Broken]:
         try:
             found[point.name] = point.load()
         except Exception as error:
-            reason = f"{error}{_place_of(error)}"
+            reason = f"{error}{_location_of(error)}"
             found[point.name] = Broken(f"the extension {point.name} ({point.value}) cannot be loaded: {reason}")
     for extension in found.values():
         for added in _called(extension, "locations"):
@@ -836,14 +836,14 @@ def read_settings(**values: Any) -> Settings:
     return Settings(**values, extensions=tuple(extensions))
 
 
-def _place_of(error: Exception) -> str:
+def _location_of(error: Exception) -> str:
     """Return file and line of the code of an extension that raised an error; empty if none of its code did."""
-    places = [
+    lines = [
         f" ({frame.f_code.co_filename}:{line})"
         for frame, line in traceback.walk_tb(error.__traceback__)
         if frame.f_globals.get("__name__", "").partition(".")[0] not in {"importlib", _PROJECT}
     ]
-    return places[-1] if places else ""
+    return lines[-1] if lines else ""
 
 
 def _called(extension: ModuleType | Broken, hook: str) -> list[Any]:

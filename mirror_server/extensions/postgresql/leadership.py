@@ -1,5 +1,6 @@
-"""Leader election among the processes on one PostgreSQL database, and the messages of the others.
+"""Starts and stops the leader's work in this process, and passes on the signals of the other processes.
 
+The lock and the connection are in ``store.election``; this module decides what to do with them.
 The leader connects to devices, delivers webhooks and handles expiry. It is the process with an advisory lock. When it
 ends, PostgreSQL gives the lock to another process. After an interruption, the former leader continues if no other
 process has become the leader. Otherwise its pending writes are dropped: every transaction checks the leader's token.
@@ -110,6 +111,7 @@ class Leadership:
             try:
                 self._participate()
             except Exception as error:
+                # The thread continues after any error. Without it, this process could neither lead nor get messages.
                 if not isinstance(error, StorageFailed):
                     _log.exception("an error interrupted the coordination with other processes; reconnecting")
                 self._interrupted(error)

@@ -1,4 +1,4 @@
-"""The election of the leader by an advisory lock, and messages between processes by NOTIFY."""
+"""The PostgreSQL connection with the advisory lock of the leader and the NOTIFY messages of other processes."""
 
 from __future__ import annotations
 

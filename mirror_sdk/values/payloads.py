@@ -26,8 +26,8 @@ from mirror_sdk.values.content_types import (
     media_type,
 )
 from mirror_sdk.values.data_types import HIGHEST_ID, accept, invalid_value, plain_scalar
-from mirror_sdk.values.decoders import registered_codec
 from mirror_sdk.values.named_records import LWM2M_JSON_CODEC, SENML_CBOR_CODEC, SENML_JSON_CODEC
+from mirror_sdk.values.registered_decoders import registered_codec
 from mirror_sdk.values.single_values import CBOR_CODEC, JSON_CODEC, LINKS_CODEC, OCTETS_CODEC, TEXT_CODEC
 from mirror_sdk.values.tlv import TLV_CODEC, join_instances
 from mirror_sdk.values.value import Value, ValueKind
