@@ -37,6 +37,7 @@ def erase_device(session: Session, device_id: str, storages: Iterable[Storage]) 
     if name is not None:
         # Invalidates cached copies of its object.
         session.note_change([device_id])
+    # Before the entries are deleted, because this sums their sizes.
     session.run(
         "UPDATE logs SET stored_bytes = stored_bytes - (SELECT coalesce(sum(length(body)), 0) FROM notifications n"
         " WHERE n.app_id = logs.app_id AND n.device_id = :device_id)",
@@ -80,6 +81,7 @@ def skip_lost_numbers(session: Session) -> None:
     again, clients would take a new change for one that they have.
     """
     session.run("UPDATE revisions SET last_revision = last_revision + :lost", lost=_MAX_LOST_CHANGES)
+    # All devices count as changed, so that clients reload their tables completely.
     session.run("UPDATE devices SET revision = (SELECT last_revision FROM revisions)")
     logs.skip_lost_numbers(session)
 
@@ -137,6 +139,7 @@ def violations(session: Session, storages: Iterable[Storage]) -> Iterator[Violat
 def found_in(session: Session, statements: Mapping[str, str]) -> Iterator[Violation]:
     """Run a statement for each kind of violation, which returns a row per occurrence, and yield those with rows."""
     for kind, statement in statements.items():
+        # The window function counts all rows, also those after the limit.
         limited = f"SELECT found.*, count(*) OVER () FROM ({statement}) AS found LIMIT {MOST_EXAMPLES}"
         if rows := session.rows(limited):
             yield Violation(kind, rows[0][1], [where for where, _ in rows])

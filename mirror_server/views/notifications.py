@@ -255,6 +255,7 @@ def _open_poll(server: Services, application: str, process_id: str | None, hold_
         return when_long_read(reading, deliver, close=close, consumes=True)
     return Deferred(
         more,
+        # Deferred even without a wait, because a deferred response is not rendered for a client that is gone.
         0 if waiting > 0 else hold_seconds,
         render=response,
         expired=response,
