@@ -155,6 +155,7 @@ class SystemClock:
                 due = [*self._by_wall.pop_due(wall), *self._by_steady.pop_due(steady)]
                 if not due:
                     self._changed.wait(self._wait_seconds(wall, steady))
+            # Without the lock, so that other threads can set timers meanwhile.
             for timer in due:
                 timer.fire()
 

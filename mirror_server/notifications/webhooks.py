@@ -161,6 +161,7 @@ class Webhooks:
             other = self._channels.other(session, app_id, WEBHOOK)
             if other is not None:
                 raise other
+            # A webhook that replaces another one continues at its position.
             if logs.webhook(session, app_id) is None:
                 self._log.skip_read(session, app_id)
             logs.put_webhook(session, app_id, orjson.dumps(registration.to_wire()).decode(), self._clock.now())

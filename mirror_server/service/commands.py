@@ -215,6 +215,7 @@ class CommandService:
 
     def _accept(self, session: Session, submissions: Sequence[CommandSubmission]) -> list[Command]:
         found = commands.contexts_of_new(session, [(each.device_id, each.request.path) for each in submissions])
+        # If one is rejected, the writer undoes the transaction and runs each submission alone.
         accepted = [self._check(session, each, context) for each, context in zip(submissions, found, strict=True)]
         numbers = commands.insert(session, [command for _, command in accepted])
         values = []
@@ -477,6 +478,7 @@ def _find_queued(session: Session, submission: CommandSubmission, expired_at: In
         ApiError: The async-id belongs to another request (409).
     """
     queued = commands.find(session, submission.app_id, submission.async_id)
+    # Housekeeping deletes finished commands only once an hour.
     if queued is None or commands.delete_if_finished(session, queued.command_id, expired_at):
         return None
     if (queued.device_id, queued.request) != (submission.device_id, submission.request):

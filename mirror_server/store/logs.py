@@ -129,8 +129,8 @@ def skip_read(session: Session, app_id: str) -> None:
 def skip_lost_numbers(session: Session) -> None:
     """Skip all entry numbers that readers may know, after a backup was restored.
 
-    A reader that had read beyond the backup would otherwise miss the entries that get those numbers again. With the
-    skip, all such readers get a gap. The server's own channels that were at the end move along.
+    Readers that had read beyond the backup then get a gap, instead of missing entries that get those numbers again. The
+    server's own channels that were at the end move along.
     """
     session.run(
         "UPDATE logs SET last_seq = last_seq + :lost,"

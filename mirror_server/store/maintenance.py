@@ -67,8 +67,7 @@ def _erase_rules(session: Session, device_id: str, name: str | None) -> int:
 def initialize_revisions(session: Session, at: Instant) -> None:
     """Start the change counter of a new database above the counters of all older databases.
 
-    So a client's table from another mirror, with the same address and device names, is read again completely: the
-    revisions of a lost database are all lower than those of the new one.
+    So a client that has a table of an older mirror, with the same address and device names, reads it again completely.
     """
     first = max(at - _REVISION_EPOCH, 0) * _MAX_CHANGES_PER_MILLISECOND
     session.run("UPDATE revisions SET last_revision = :first WHERE last_revision = 0", first=first)
@@ -77,8 +76,7 @@ def initialize_revisions(session: Session, at: Instant) -> None:
 def skip_lost_numbers(session: Session) -> None:
     """Skip all numbers that clients may know, after a database was restored to an earlier state.
 
-    The changes after a backup are lost with a restore, but clients may have read them. If their numbers were used
-    again, clients would take a new change for one that they have.
+    Otherwise new changes would get the numbers of lost ones, and clients that read those would skip the new ones.
     """
     session.run("UPDATE revisions SET last_revision = last_revision + :lost", lost=_MAX_LOST_CHANGES)
     # All devices count as changed, so that clients reload their tables completely.

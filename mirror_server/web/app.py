@@ -42,7 +42,7 @@ _SLASHES = re.compile("/{2,}")
 class MirrorApp(Flask):
     """A Flask app with delayed responses, and with paths in which trailing and doubled slashes are ignored.
 
-    All additions use hooks of Flask. None of Flask's own request handling is replaced.
+    All additions use hooks of Flask.
 
     Args:
         services: The services that the views use.
@@ -150,8 +150,8 @@ class MirrorApp(Flask):
     def current_response(self, deferred: Deferred, environ: WSGIEnvironment) -> Response:
         """Return the current response of a pending request, before :meth:`finish`.
 
-        The key, the route and the query were checked when the request was admitted. Only the key can have changed
-        since. Only responses with data depend on it; see :class:`Deferred`.
+        Of what was checked at admission, only the key can have changed. It is checked again for responses with data;
+        see :class:`Deferred`.
         """
         try:
             if deferred.rechecks_key:

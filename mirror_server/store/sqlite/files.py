@@ -53,9 +53,8 @@ _served_here: set[Path] = set()
 class ServingLock:
     """The lock of a server on its database. The operating system releases it when the process ends.
 
-    It consists of two locks. One is on a separate lock file, which only its owner may lock. The other one is on the
-    database file itself, so it is the same for all hard links of the file. SQLite's own locks are of another kind and
-    are not affected. Both locks follow symbolic links.
+    It locks a separate file, which only its owner may lock, and the database file itself, which is the same under all
+    its hard links. Both locks follow symbolic links, and SQLite's own locks are not affected.
 
     Args:
         database_path: The database file, which is created if it does not exist.
