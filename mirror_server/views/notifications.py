@@ -140,6 +140,7 @@ def _check_host(url: str) -> None:
         ApiError: A label of the host name is empty or too long (400).
     """
     try:
+        # Resolving the name at each delivery would fail with the same error.
         (urlsplit(url).hostname or "").encode("idna")
     except UnicodeError:
         message = "invalid host name; the parts between the dots must have 1 to 63 characters, like app.example.com"

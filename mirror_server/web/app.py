@@ -58,6 +58,7 @@ class MirrorApp(Flask):
         super().__init__("mirror_server", static_folder=None)
         self.extensions[SERVICES] = services
         self.config["MAX_CONTENT_LENGTH"] = services.settings.max_body_bytes
+        # Werkzeug would redirect such a request; :meth:`wsgi_app` changes the path instead.
         self.url_map.merge_slashes = False
         self.blocking_polls = Slots.of_polls(services.settings.max_blocking_polls, services.settings.poll_share)
         self.stopping = threading.Event()
