@@ -117,9 +117,9 @@ If you restore a database by other means, run ``mirror-server mark-restored`` be
 means are ``pg_restore``, a copied file, or a snapshot of the disk or virtual machine. Without this command, the server
 uses the numbers of the lost changes again, and clients that read the lost changes skip the new ones.
 
-A newer version upgrades the schema when it starts, or with any of its commands except ``backup``. Stop the older server
-first. A schema is created or upgraded in one transaction, so a kill or a full disk changes nothing. A second process
-waits.
+A newer version upgrades the schema when it starts, or with any of its commands except ``backup``. Stop all older
+servers first: while one runs, the newer version fails with an error and changes nothing. A schema is created or
+upgraded in one transaction, so a kill or a full disk changes nothing. A second process waits.
 
 To detect damage, the server reads the file once when it opens it, which takes about five seconds per GB. Only ``check``
 accepts a damaged file: it lists the damaged tables and counts the violations. Then ``restore`` a backup.

@@ -10,7 +10,8 @@ A SQLite file is served by one process, a PostgreSQL database by any number of p
 Use PostgreSQL if you need more than one machine, failover without a restart, or more reads than one core can serve.
 Otherwise SQLite is faster.
 
-The database user has to be allowed to create tables. The password comes from ``~/.pgpass`` or ``PGPASSWORD``.
+The database user has to be allowed to create tables, and own those of the mirror. The password comes from
+``~/.pgpass`` or ``PGPASSWORD``.
 
 Connect to PostgreSQL directly, or through a pooler in session mode. A pooler in transaction mode, such as PgBouncer,
 does not work: locks and ``LISTEN`` belong to a connection, which it would give to another client. The server detects
@@ -49,7 +50,8 @@ Operation
   devices are stored then. Streams end, and clients reconnect with their positions. You do not need to restart anything.
 - Back up with ``pg_dump`` while all processes run. A long dump or snapshot delays PostgreSQL's vacuum; take dumps of a
   large mirror from a replica.
-- For a version with a new schema, stop all processes, then start the new ones.
+- For a version with a new schema, stop all processes, then start the new ones. While a process of the older version
+  runs, servers and commands of the newer one fail with an error and change nothing.
 
 Performance
 -----------

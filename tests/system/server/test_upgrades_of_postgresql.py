@@ -1,6 +1,8 @@
 """A PostgreSQL schema is created or upgraded completely or not at all."""
 
 import itertools
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import databases
@@ -70,6 +72,69 @@ def test_locked_postgresql_schema_fails_with_cure_and_opens_afterwards(monkeypat
         with pytest.raises(DatabaseError, match=r"cannot prepare.*stop all processes of the earlier version"):
             Database(url, core=core)
     Database(url, core=core).close()
+
+
+def test_upgrade_is_rejected_until_all_older_servers_have_ended(open_services, url, tmp_path):
+    core, second = databases.next_core(tmp_path), databases.extension(tmp_path, 2)
+    leader, follower = open_services(), open_services()
+    databases.open_before(url, databases.extension(tmp_path, 1)).close()
+    message = f"older version .core {schema.CORE.newest} instead of {core.newest}.*stop all of them first"
+    with pytest.raises(DatabaseError, match=message):
+        Database(url, core=core)
+    leader.close()
+    with pytest.raises(DatabaseError, match=r"\(labels 0001 instead of 0002\), whose servers run"):
+        databases.open_before(url, second)
+    assert databases.query(url, "SELECT version FROM mirror_schema WHERE branch = 'labels'") == [("0001",)]
+    assert "names" not in databases.tables(url)
+    follower.close()
+    Database(url, [*databases.STORAGES, Storage(branch=second)], core=core).close()
+
+
+def test_killed_server_does_not_prevent_an_upgrade(url, tmp_path):
+    core = databases.next_core(tmp_path)
+    with closing(Database(url)) as database, closing(database.backend.election()):
+        with pytest.raises(DatabaseError, match="whose servers run"):
+            Database(url, core=core)
+        databases.query(
+            url, "SELECT pg_terminate_backend(pid, 10000) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2"
+        )
+        Database(url, core=core).close()
+
+
+def test_older_server_that_starts_during_an_upgrade_fails(url, tmp_path):
+    with closing(Database(url)) as database:
+        Database(url, core=databases.next_core(tmp_path)).close()
+        with pytest.raises(DatabaseError, match="was written by a newer version"):
+            database.backend.election()
+
+
+def test_servers_that_start_simultaneously_upgrade_once(url, tmp_path):
+    core = databases.next_core(tmp_path)
+    all_are_there = threading.Barrier(4)
+
+    def serve(_number):
+        all_are_there.wait(60)
+        database = Database(url, core=core)
+        return database, database.backend.election()
+
+    with ThreadPoolExecutor(4) as threads:
+        servers = list(threads.map(serve, range(4)))
+    for database, election in servers:
+        election.close()
+        database.close()
+    assert "names" in databases.tables(url)
+
+
+def test_upgrade_by_another_user_names_the_owner_as_cure(url, tmp_path):
+    databases.execute(
+        url,
+        "CREATE ROLE guest LOGIN",
+        "GRANT ALL ON SCHEMA public TO guest",
+        "GRANT ALL ON ALL TABLES IN SCHEMA public TO guest",
+    )
+    with pytest.raises(DatabaseError, match=r"must be owner of .*; its user must own the mirror's tables"):
+        Database(url.replace("mirror@", "guest@"), core=databases.next_core(tmp_path))
+    databases.execute(url, "DROP OWNED BY guest", "DROP ROLE guest")
 
 
 def test_upgrade_of_version_0001_keeps_forwarded_requests_and_writes(monkeypatch, tmp_path):

@@ -179,7 +179,8 @@ class PostgresBackend:
         branches: The branches to upgrade to their newest schema, the core first. Other tables stay unchanged.
 
     Raises:
-        DatabaseError: The database cannot be reached, or the user may not write to it.
+        DatabaseError: The database cannot be reached, the user may not write to it, or servers of another version
+            run on it.
     """
 
     is_shared = True
@@ -189,6 +190,7 @@ class PostgresBackend:
         self.is_leader = True
         self._election: PostgresElection | None = None
         self._url = url
+        self._branches = branches
         _bring_to_newest_schema(url, branches)
         self._connection = self._connect_writer()
         self.writing: _WritingSession = _WritingSession(self)
@@ -279,10 +281,17 @@ class PostgresBackend:
         """Join the election of the leader. Work that is ``by_leader`` is then stored only while this process leads.
 
         Raises:
-            DatabaseError: The database cannot be opened.
+            DatabaseError: The database cannot be opened, or a newer version has upgraded its schema.
         """
-        self._election = PostgresElection(self._url, self.process_id)
-        return self._election
+        election = PostgresElection(self._url, self.process_id)
+        try:
+            # Only from now on is this process known to run, so a newer version may have upgraded the schema before.
+            _bring_to_newest_schema(self._url, self._branches)
+        except DatabaseError:
+            election.close()
+            raise
+        self._election = election
+        return election
 
     def damage(self, session: Session) -> list[Violation]:  # noqa: ARG002 - only other kinds read it
         """Return nothing: PostgreSQL enforces foreign keys, and has pg_amcheck for its files."""
@@ -449,7 +458,7 @@ def _version(connection: PostgreSQLConnection) -> Hashable:
 
 
 def _bring_to_newest_schema(url: str, branches: Sequence[Branch]) -> None:
-    """Create or upgrade the schema in one transaction. Wait for another process that does the same."""
+    """Create the schema, or upgrade an older one that no server uses. Wait for other processes that do the same."""
     connection = opened(url)
     try:
         if connection.server_version < _OLDEST_VERSION:
@@ -457,8 +466,7 @@ def _bring_to_newest_schema(url: str, branches: Sequence[Branch]) -> None:
                 f"cannot use the database {redacted(url)}: PostgreSQL {_OLDEST_VERSION // 10_000} is needed"
             )
         _check_sessions(connection, url)
-        if schema.outdated(redacted(url), branches, _versions(connection)):
-            _upgrade(connection, redacted(url), branches)
+        _upgrade(connection, redacted(url), branches)
     except psycopg.Error as error:
         raise DatabaseError(
             f"cannot prepare the database {redacted(url)}: {reason_of(error)}; {_cure(error)}"
@@ -502,11 +510,23 @@ def _versions(connection: PostgreSQLConnection) -> dict[str, str]:
 def _upgrade(connection: PostgreSQLConnection, name: str, branches: Sequence[Branch]) -> None:
     # Do not wait forever for another process or a table that is in use.
     connection.run(f"SET lock_timeout = '{schema.UPGRADE_SECONDS * 1000:.0f}ms'")
-    # Processes that start simultaneously must not both change the schema.
+    # Processes that start simultaneously must not both change the schema. The lock is acquired even if the schema is
+    # the newest one, because another process may be upgrading it.
     connection.run(f"SELECT pg_advisory_lock({_SCHEMA_LOCK})")
-    connection.run("BEGIN")
     found = _versions(connection)
-    schema.upgrade(lambda script: connection.run(_of_postgresql(script)), schema.outdated(name, branches, found), found)
+    outdated = schema.outdated(name, branches, found)
+    if not outdated:
+        return
+    # Tables of an extension do not disturb servers that run without it.
+    used = [f"{each.name} {found[each.name]} instead of {each.newest}" for each in outdated if each.name in found]
+    # A server marks itself as alive before it waits for this lock to check the schema, so none is missed here.
+    if used and processes.any_alive(Session(connection)):
+        raise DatabaseError(
+            f"the database {name} has the schema of an older version ({', '.join(used)}), whose servers run;"
+            " stop all of them first; nothing was changed"
+        )
+    connection.run("BEGIN")
+    schema.upgrade(lambda script: connection.run(_of_postgresql(script)), outdated, found)
     connection.run("COMMIT")
 
 
@@ -520,7 +540,10 @@ def _of_postgresql(script: str) -> str:
 def _cure(error: psycopg.Error) -> str:
     """Return the cure for a schema that could not be changed. Nothing was changed."""
     if isinstance(error, errors.InsufficientPrivilege):
-        return "its user must be allowed to create tables in it"
+        return (
+            "its user must own the mirror's tables, and be allowed to create tables; connect as the user that created"
+            " them, or make this one their owner (REASSIGN OWNED)"
+        )
     if isinstance(error, errors.LockNotAvailable):
         return "another process uses it; stop all processes of the earlier version, and start again"
     return "nothing was changed; see PostgreSQL's log, and start again"

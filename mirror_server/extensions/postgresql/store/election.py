@@ -26,7 +26,9 @@ _OPTIONS = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET t
 
 
 class PostgresElection:
-    """A connection that holds the lock of the leader. After it is opened, it raises only StorageFailed.
+    """A connection that marks this process as alive, and holds the lock of the leader.
+
+    After it is opened, it raises only StorageFailed.
 
     Args:
         url: The database.
@@ -44,7 +46,7 @@ class PostgresElection:
         self.token = ""
         self._url = url
         self._connection = opened(url)
-        self._connection.run(_OPTIONS)
+        self._prepare()
 
     def try_lock(self) -> bool:
         """Try to acquire the lock of the leader. Return whether it was free."""
@@ -65,10 +67,9 @@ class PostgresElection:
             return Session(self._connection).setting(LEADER)
 
     def listen(self) -> None:
-        """Start to receive messages, and mark this process as alive."""
+        """Start to receive messages."""
         with storage_errors():
             self._connection.run(f"LISTEN {CHANNEL}")
-            processes.hold_liveness_lock(Session(self._connection), self.process_id)
 
     def messages(self, seconds: float) -> Iterator[list[str]]:
         """Yield the messages of other processes for this time, grouped by NOTIFY payload."""
@@ -95,7 +96,7 @@ class PostgresElection:
         """Connect again, without the lock. Return whether the database responds."""
         try:
             self._connection = PostgreSQLConnection(self._url)
-            self._connection.run(_OPTIONS)
+            self._prepare()
         except (psycopg.Error, StorageFailed):
             return False
         return True
@@ -103,3 +104,7 @@ class PostgresElection:
     def close(self) -> None:
         """Close the connection, which releases the lock."""
         self._connection.close()
+
+    def _prepare(self) -> None:
+        self._connection.run(_OPTIONS)
+        processes.hold_liveness_lock(Session(self._connection), self.process_id)

@@ -6,6 +6,12 @@ from mirror_server.core.instants import Instant
 from mirror_server.store.session import Session
 
 _ALIVE = 0x6D6972
+_LIVENESS_LOCKS = (
+    # ``objsubid`` 2 marks locks with two keys.
+    "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    " AND classid = CAST(:kind AS oid)"
+)
 
 
 def last_group(session: Session, process_id: str) -> int | None:
@@ -25,11 +31,8 @@ def is_alive(session: Session, process_id: str) -> bool:
     """Whether a process is connected to the database."""
     return bool(
         session.scalar(
-            # ``objsubid`` 2 marks locks with two keys. ``objid`` is unsigned and ``hashtext`` signed, so their bits are
-            # compared.
-            "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2"
-            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-            " AND classid = CAST(:kind AS oid) AND CAST(CAST(objid AS bigint) AS bit(32)) ="
+            # ``objid`` is unsigned and ``hashtext`` signed, so their bits are compared.
+            f"SELECT EXISTS ({_LIVENESS_LOCKS} AND CAST(CAST(objid AS bigint) AS bit(32)) ="
             " CAST(CAST(hashtext(:id) AS bigint) AS bit(32)))",
             kind=_ALIVE,
             id=process_id,
@@ -38,8 +41,8 @@ def is_alive(session: Session, process_id: str) -> bool:
 
 
 def any_alive(session: Session) -> bool:
-    """Whether a process that stored a transaction recently is connected to the database."""
-    return any(is_alive(session, process_id) for (process_id,) in session.rows("SELECT process_id FROM processes"))
+    """Whether a server is connected to the database. No table is read, so the schema may be of any version."""
+    return bool(session.scalar(f"SELECT EXISTS ({_LIVENESS_LOCKS})", kind=_ALIVE))
 
 
 def forget_before(session: Session, instant: Instant) -> None:
