@@ -95,7 +95,8 @@ class DeviceMethods:
                 queue mode.
             timeout: Seconds to wait for the response; by default until the request has expired, but at most 60.
             allow_read_only: Whether to write to a path that is declared read-only.
-            if_match: The expected resource, desired value or its revision; the write is not accepted after another one.
+            if_match: The resource, desired value or revision that you expect. If another write came in between, this
+                one is rejected.
 
         Raises:
             InvalidValue: The value does not match the declaration of the path, or another argument cannot be sent.
@@ -160,9 +161,9 @@ class DeviceMethods:
         Args:
             device_id: The device, or a table with the columns ``device_id`` and ``path``, such as
                 ``snapshot.query(...)``.
-            path: The resource path. For a table, the path of each of its devices, instead of its column.
-            timeout: Seconds the call may take, instead of the client's; for a table, instead of the client's for each
-                row.
+            path: The resource path. For a table, one path to use for all its devices, instead of its column ``path``.
+            timeout: Seconds the call may take, instead of the client's. For a table, seconds for all rows together; by
+                default the client's time-out applies to each row.
 
         Raises:
             NotFound: The device does not exist. For a table, all other rows are subscribed, and a note of the error

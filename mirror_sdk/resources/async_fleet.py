@@ -155,7 +155,7 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
 
         Args:
             folder: The folder to write: one that does not exist or is empty.
-            devices: As for :meth:`snapshot`, like all others up to ``compression``.
+            devices: As for :meth:`snapshot`, as are all arguments below up to ``compression``.
             paths: Path patterns (``/3303/*``); ``None`` selects every resource.
             state: ``registered`` or ``deregistered``.
             endpoint_type: Endpoint type.
@@ -164,7 +164,7 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
             raw: Whether there are columns with the raw payloads.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
             compression: ``none``, ``lz4`` or ``zstd`` in transit.
-            devices_per_file: The most devices of a file.
+            devices_per_file: The maximum number of devices in a file.
             overwrite: Whether it may replace another dataset. Other folders are never replaced.
             timeout: Seconds for the whole call, instead of the client's for each part.
 

@@ -1,4 +1,4 @@
-"""Resources in columns next to each other, and comparisons of two times."""
+"""Resources in columns next to each other, and comparisons of two periods."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from mirror_sdk.wire.paths import matches
 
 COMPARED_COLUMNS = (
     *RESOURCE_COLUMNS,
-    TableColumn("offset", pa.duration("ms"), "from the begin of the time to that of the bin"),
-    TableColumn("a", pa.float64(), "the statistic in the first time; NA if no value is known"),
-    TableColumn("b", pa.float64(), "the statistic in the second time"),
+    TableColumn("offset", pa.duration("ms"), "from the start of the period to that of the bin"),
+    TableColumn("a", pa.float64(), "the statistic in the first period; NA if no value is known"),
+    TableColumn("b", pa.float64(), "the statistic in the second period"),
     TableColumn("difference", pa.float64(), "``b`` less ``a``"),
-    TableColumn("covered_a", pa.float64(), "the share of the bin in which a value is known, in the first time"),
-    TableColumn("covered_b", pa.float64(), "the share of the bin in which a value is known, in the second time"),
+    TableColumn("covered_a", pa.float64(), "the share of the bin in which a value is known, in the first period"),
+    TableColumn("covered_b", pa.float64(), "the share of the bin in which a value is known, in the second period"),
 )
-"""A comparison of two times."""
+"""A comparison of two periods."""
 
 
 def align(timeline: Timeline, span: int, how: Statistic) -> pd.DataFrame:
@@ -53,7 +53,7 @@ def align(timeline: Timeline, span: int, how: Statistic) -> pd.DataFrame:
 
 
 def compare(timeline: Timeline, begins: Sequence[int], length: int, span: int | None, how: Statistic) -> pd.DataFrame:
-    """Compare two times; see :meth:`mirror_sdk.frames.MirrorAccessor.compare`.
+    """Compare two periods; see :meth:`mirror_sdk.frames.MirrorAccessor.compare`.
 
     Raises:
         InvalidValue: The statistic is not defined for numbers.

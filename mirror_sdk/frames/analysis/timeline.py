@@ -186,8 +186,8 @@ def timeline_of(
         frame: The table.
         paths: Patterns of the resources; all by default.
         silence_limit: How long a value holds after the last contact of its device; for ever by default.
-        begin: Begin of the time; that of the table by default, else its first row.
-        end: End of the time; that of the table by default, else its last row.
+        begin: Start of the period; that of the table by default, else its first row.
+        end: End of the period; that of the table by default, else its last row.
         state: A state table with the values that held before the first row.
         tz: The time zone of days and results; that of the table by default.
 
