@@ -214,7 +214,7 @@ FastAPI, with the asynchronous client:
 204
 40
 no device has the id or endpoint name 'ligth-01'; close to it: light-01, station-01
-/3311/0/5851 (Light Control · Dimmer, integer) takes a whole number from 0 to 100, not 400; give a number in this range
+/3311/0/5851 (Light Control · Dimmer, integer) takes a whole number from 0 to 100, not 400; pass a number in this range
 
 Flask, with the synchronous client, which all threads of a worker share:
 

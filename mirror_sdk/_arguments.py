@@ -56,7 +56,7 @@ def instant(name: str, value: object, now: Callable[[], datetime]) -> datetime:
         # NaT of pandas is a datetime, too.
         if not isinstance(meant, datetime) or meant != meant:  # noqa: PLR0124 - as NaT is
             raise InvalidValue(
-                f"{name}={format_instant(value)} is not a time; give one like datetime(2026, 1, 31, tzinfo=UTC), its"
+                f"{name}={format_instant(value)} is not a time; pass one like datetime(2026, 1, 31, tzinfo=UTC), its"
                 " text like '2026-01-31T00:00:00Z', or how long ago it was, like '2h' or timedelta(hours=2)"
             )
         if meant.tzinfo is None:
@@ -64,7 +64,7 @@ def instant(name: str, value: object, now: Callable[[], datetime]) -> datetime:
         meant.astimezone(UTC)
     except OverflowError:
         raise InvalidValue(
-            f"{name}={format_instant(value)} lies beyond the years 1 to 9999 in UTC; give one within them"
+            f"{name}={format_instant(value)} lies beyond the years 1 to 9999 in UTC; pass one within them"
         ) from None
     return meant
 
@@ -80,7 +80,7 @@ def _ago(value: str) -> timedelta:
 
 
 def _zone_cure(name: str, value: object, meant: datetime) -> str:
-    return f"write {meant.isoformat()}Z" if isinstance(value, str) else f"give one with {name}.replace(tzinfo=UTC)"
+    return f"write {meant.isoformat()}Z" if isinstance(value, str) else f"pass one with {name}.replace(tzinfo=UTC)"
 
 
 def format_instant(value: object) -> str:
@@ -198,5 +198,5 @@ def module_for(as_: Form) -> str:
         InvalidValue: The form does not exist.
     """
     if as_ not in _MODULES:
-        raise InvalidValue(f"as_={as_!r} is not a kind of table; give {', '.join(map(repr, _MODULES))}")
+        raise InvalidValue(f"as_={as_!r} is not a kind of table; pass {', '.join(map(repr, _MODULES))}")
     return _MODULES[as_]

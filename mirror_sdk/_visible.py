@@ -50,11 +50,13 @@ def visible_line(text: str) -> str:
 
 
 def without_key(text: str, key: str) -> str:
-    """Remove an access key from a text, or its secret part."""
-    displayed = text.replace(key, _HIDDEN)
+    """Remove an access key from a text, or its secret part; a short key only where it is a word of its own."""
     # A secret may have underscores of its own.
     secret = key.split("_", 2)[-1]
-    return displayed.replace(secret, _HIDDEN) if len(secret) >= _SHORTEST_SECRET else displayed
+    secrets = [re.escape(one) for one in (key, secret) if len(one) >= _SHORTEST_SECRET]
+    # A short key may be a part of other words. What is already removed stays, since its words may be a key.
+    found = "|".join([_HIDDEN, *secrets, rf"(?<!\w){re.escape(key)}(?!\w)"])
+    return re.sub(found, _HIDDEN, text)
 
 
 def without_formula(cell: str) -> str:

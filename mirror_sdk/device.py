@@ -35,7 +35,7 @@ class KeepsHistory(Protocol[T_co]):
 
     @property
     def history(self) -> Callable[..., T_co]:
-        """Its method ``history``; that of an asynchronous client is awaited."""
+        """Its method ``history``; await the result of an asynchronous client."""
 
 
 class DeviceHistoryOptions(TypedDict, total=False):
@@ -155,9 +155,9 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
     def history(self, path: str | None = None, *, client: KeepsHistory[Any] | None = None, **options: Any) -> Any:
         """Return the history of this device; see :meth:`mirror_sdk.MirrorClient.history`.
 
-        It is requested from the client that the device object comes from. With an
-        :class:`~mirror_sdk.AsyncMirrorClient` it is awaited, which type checkers know if you pass ``client=``. A device
-        object that was pickled has lost its client.
+        It is requested from the client that the device object comes from. For an
+        :class:`~mirror_sdk.AsyncMirrorClient`, await the result; pass ``client=`` so that type checkers know this. A
+        device object that was pickled has lost its client.
 
         Args:
             path: A resource or a pattern (``/3303/*``); ``None`` for the whole device.
@@ -174,7 +174,7 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
         """
         source = getattr(self, "_client", None) if client is None else client
         if source is None:
-            raise InvalidValue(f"device object {self.device_id} does not know its client; give client=")
+            raise InvalidValue(f"device object {self.device_id} does not know its client; pass client=")
         return source.history([self.device_id], None if path is None else [path], **options)
 
     def to_frame(self, *, raw: bool = False) -> pd.DataFrame:

@@ -113,7 +113,10 @@ class CassetteDamaged(MirrorError):
 
 
 class NotRecorded(MirrorError):
-    """A cassette has no response to a request, because that was not sent while recording; the message names both."""
+    """The request was not sent during the recording, so the cassette has no response to it.
+
+    The message names the cassette and the request.
+    """
 
 
 class InvalidValue(MirrorError, ValueError):
@@ -364,7 +367,7 @@ def failure_reason(category: str, method: Method | None) -> str:
 CATEGORY_HINTS = {
     "REQUEST_EXPIRED": (
         "it was not delivered in time: the device was not connected, or did not respond to an earlier request;"
-        " check that it is up, or give a larger expiry_seconds"
+        " check that it is up, or pass a larger expiry_seconds"
     ),
     "DEVICE_REMOVED_REGISTRATION": "the device deregistered; send the request again after its next registration",
     "RESOURCE_NOT_FOUND": "the device has no such resource; client.devices.resources(device_id) shows what it has",
@@ -373,7 +376,7 @@ CATEGORY_HINTS = {
     "REJECTED": "the device rejected the request; its own log may say why",
     "PRECONDITION_FAILED": "the device cannot do this in its current state",
     "TOO_LARGE": "the value is too large for the device; send less at once",
-    "UNSUPPORTED_CONTENT_TYPE": "the device does not support this content type; give another content_type",
+    "UNSUPPORTED_CONTENT_TYPE": "the device does not support this content type; pass another content_type",
     "NOT_CONNECTED": "the device cannot be reached; try again later",
     "TIMEOUT": "the device did not respond in time; read the resource to see whether it acted",
 }
@@ -386,7 +389,7 @@ _OTHER_HINTS: dict[tuple[str, Method | None], str] = {
     ("BAD_VALUE", "POST"): "the device does not accept this argument",
     ("TOO_LARGE", "GET"): "the response is too large for the device; read less at once",
     ("TOO_LARGE", "POST"): "the argument is too large for the device",
-    ("UNSUPPORTED_CONTENT_TYPE", "GET"): "the device cannot respond in this content type; give another accept",
+    ("UNSUPPORTED_CONTENT_TYPE", "GET"): "the device cannot respond in this content type; pass another accept",
     ("UNSUPPORTED_CONTENT_TYPE", "POST"): "the device does not accept an argument as text",
     ("TIMEOUT", "GET"): "the device did not respond in time; try again later",
     ("TIMEOUT", "POST"): "the device did not respond in time; whether it acted is unknown",

@@ -208,7 +208,7 @@ def explain(facts: Facts) -> Explanation:
 def _of_reported(resource: Resource, facts: Facts) -> Iterator[str]:
     reported = resource.reported
     if reported is None:
-        yield "Nothing was ever reported: it was never read with success, and the device never sent it."
+        yield "Nothing was ever reported: no read has ever succeeded, and the device never sent it."
         return
     unit = f" {resource.unit}" if resource.unit else ""
     yield f"The last reported value is {reported.value}{unit}, received at {_when(reported.reported_at, facts.now)}."

@@ -142,7 +142,7 @@ def known_id(argument: str, device: object) -> str | None:
     own = own_id(device)
     if own is None:
         raise TypeError(
-            f"{argument} must be a str, not {type_name(device)}; give a device, its id or its endpoint name"
+            f"{argument} must be a str, not {type_name(device)}; pass a device, its id or its endpoint name"
         )
     return own
 
@@ -315,7 +315,7 @@ def own_id(device: object) -> str | None:
 
 
 def _of_several(name: str, several: Sequence[Device]) -> str:
-    return f"{len(several)} devices have the endpoint name {name!r}; give the id of one: {describe_devices(several)}"
+    return f"{len(several)} devices have the endpoint name {name!r}; pass the id of one: {describe_devices(several)}"
 
 
 def _say_more(device: str, error: NotFound) -> Flow[None]:

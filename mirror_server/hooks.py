@@ -207,10 +207,10 @@ def configure_logging(settings: Settings) -> None:
 
 @specifies
 def shared_settings(settings: Settings) -> str:  # type: ignore[empty-body]
-    """Return the settings that must be the same for all processes on one database, such as ``with --simulate``.
+    """Return a phrase for the error message about settings that must be the same, such as ``with --simulate``.
 
-    The text is part of an error message. If it begins with a comma, it is appended to the clause about the clock. An
-    empty text adds nothing.
+    All processes on one database must have these settings. A phrase that begins with a comma is appended to the clause
+    about the clock. An empty text adds nothing.
     """
 
 
@@ -265,7 +265,7 @@ def resumed(session: Session, since: Instant) -> None:
 
 @specifies
 def resync() -> None:
-    """Check everything that signals of other processes may be about, because some may have been missed."""
+    """Check everything that other processes may have signaled, because some signals may have been missed."""
 
 
 @specifies
@@ -332,13 +332,13 @@ def responses_added(
 
 
 class Handling(NamedTuple):
-    """The part of an extension in a device request.
+    """The handling of a device request by an extension.
 
     Attributes:
         check: Called in the transaction that queues the request, unless its async-id was used before. It may raise
             :class:`~mirror_server.core.errors.ApiError`.
-        respond: Returns the response instead of the server. Its arguments are the future of the command, and a function
-            that returns the usual 202 for the command, with additional members in the body.
+        respond: Returns a response that replaces the server's. Its arguments are the future of the command, and a
+            function that returns the usual 202 for the command, with additional members in the body.
         is_conditional: Whether ``check`` evaluates the ``If-Match`` of the request. A request with this header is
             rejected if no extension does.
     """

@@ -113,7 +113,7 @@ class AsyncEventMethods:
         True
         """
         if not callable(callback):
-            raise TypeError(f"callback={callback!r} cannot be called; give a function that takes an event")
+            raise TypeError(f"callback={callback!r} cannot be called; pass a function that takes an event")
         deadline = self._session.sender.deadline(timeout)
         device_ids = None if devices is None else frozenset(await self._session.ids_of(devices, timeout=deadline))
         accepts = event_filter(paths, device_ids)

@@ -40,7 +40,8 @@ class AcceptedRequest(JsonForm):
         expiry_seconds: How long it may wait for the device; ``None`` leaves that to the service.
         accepted_at: When the service accepted it, by the service's clock; for a repeated async-id the first time.
             ``None`` for a resumed request, and if the service does not say.
-        expires_at: Until when it may wait for the device, by the service's clock; ``None`` as ``accepted_at``.
+        expires_at: Until when it may wait for the device, by the service's clock; ``None`` in the same cases as
+            ``accepted_at``.
         requested_value: The value to write; ``None`` if there is none.
     """
 
@@ -136,7 +137,7 @@ class AcceptedRequest(JsonForm):
         return WaitTimeout(
             f"no response for {self.path} of device {self.device_id} within {timeout_seconds:g} s; the request may"
             f" still finish: it waits{until} (expiry_seconds= shortens that) for the device, or for an earlier request"
-            " to finish; wait again with the same handle, give a longer timeout, or resume it anywhere with"
+            " to finish; wait again with the same handle, pass a longer timeout, or resume it anywhere with"
             f" client.requests.resume({self.async_id!r}, {self.device_id!r}, {self.path!r},"
             f" method={self.method!r})"
         )

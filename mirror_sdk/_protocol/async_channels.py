@@ -261,9 +261,10 @@ class AsyncResponseRouter:
 class AsyncEvents(AsyncIterator[Event]):
     """An iterator over events as they arrive, for ``async for``, that ends after a time without events.
 
-    They start at the call that makes it: requests that this client sends afterwards are sent after that. Events that
-    others cause are included from a moment later; ``async with client.events() as events:`` waits for that moment. If
-    no event loop runs at the call, they start with the first step. A cancelled step loses no event.
+    Events are included from the call of ``client.events()`` on: requests that this client sends afterwards are sent
+    after that. Events that others cause are included from a moment later; ``async with client.events() as events:``
+    waits for that moment. If no event loop runs at the call, they start with the first step. A cancelled step loses no
+    event.
 
     ``position`` is the number of the entry to continue after: a program may stop anywhere. Another iterator with
     ``after=events.position`` returns the next events, without loss or repetition.
@@ -315,7 +316,7 @@ class AsyncEvents(AsyncIterator[Event]):
         """Number of the entry to continue after, exact after each event; it includes filtered events.
 
         Before the first event it is where they begin, ``None`` until that is known. If the service does not number each
-        entry (``Event.seq``), it stays before a message until its last event was returned.
+        entry (``Event.seq``), it does not move past a message until all its events have been returned.
         """
         return self._buffer.position
 

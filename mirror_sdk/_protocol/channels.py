@@ -253,7 +253,7 @@ class ResponseRouter:
 class Events(Iterator[Event]):
     """An iterator over events as they arrive, for ``for``, that ends after a time without events.
 
-    They start at the call that makes it.
+    Events are included from the call of ``client.events()`` on.
 
     ``position`` is the number of the entry to continue after: a program may stop anywhere. Another iterator with
     ``after=events.position`` returns the next events, without loss or repetition.
@@ -301,7 +301,7 @@ class Events(Iterator[Event]):
         """Number of the entry to continue after, exact after each event; it includes filtered events.
 
         Before the first event it is where they begin. If the service does not number each entry (``Event.seq``), it
-        stays before a message until its last event was returned.
+        does not move past a message until all its events have been returned.
         """
         return self._buffer.position
 

@@ -155,10 +155,14 @@ def hide_key(error: MirrorError, key: str) -> None:
     error.args = tuple(_without_key(argument, key) for argument in error.args)
     if isinstance(error, APIError):
         APIError.__init__(error, *error.args)
-    if isinstance(error, PreconditionFailed) and error.resource and key in str(error.resource.to_dict()):
+    if isinstance(error, PreconditionFailed) and error.resource and _has_key(error.resource.to_dict(), key):
         error.resource = None
-    if error.__cause__ is not None and without_key(str(error.__cause__), key) != str(error.__cause__):
+    if error.__cause__ is not None and _has_key(error.__cause__, key):
         error.__cause__, error.__suppress_context__ = None, True
+
+
+def _has_key(value: object, key: str) -> bool:
+    return without_key(str(value), key) != str(value)
 
 
 def _without_key(value: Any, key: str) -> Any:

@@ -656,7 +656,7 @@ def _filter_name(name: str) -> str:
 def _filter_text(name: str, value: object) -> str:
     if isinstance(value, datetime):
         if value.tzinfo is None:
-            raise ValueError(f"filter {name}: the time has no zone; give one, like datetime(2026, 1, 1, tzinfo=UTC)")
+            raise ValueError(f"filter {name}: the time has no zone; pass one, like datetime(2026, 1, 1, tzinfo=UTC)")
         return write_timestamp(value)
     if _is_several(value):
         return ",".join(_filter_text(name, item) for item in value)

@@ -22,8 +22,8 @@ class ClientStatus(JsonForm):
     Attributes:
         base_url: Address of the service.
         channel: Which channel brings notifications.
-        is_channel_replaced: Whether another program with this key removed or replaced the webhook of this client. It
-            reads the notification log instead. Noticed when a reader missed something.
+        is_channel_replaced: Whether another program with this key removed or replaced the webhook of this client. This
+            client then reads the notification log instead. It notices this only when a reader misses an entry.
         last_response_at: When the service last sent a response, also an error, by the clock of this machine.
         failures: How many requests in a row had no response.
         last_failure: Why the last request or poll failed; ``None`` when it did not.

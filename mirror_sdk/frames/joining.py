@@ -43,7 +43,7 @@ def join(
         InvalidValue: A table lacks a column of ``on`` or has it twice, ``on`` is empty, or ``how`` is not a join.
     """
     if how not in ("left", "right", "inner", "outer"):
-        raise InvalidValue(f"how={how!r} is not a join; give 'left', 'right', 'inner' or 'outer'")
+        raise InvalidValue(f"how={how!r} is not a join; pass 'left', 'right', 'inner' or 'outer'")
     left, right = with_index(left), with_index(right)
     keys = _keys(left, right, on)
     for key in keys:

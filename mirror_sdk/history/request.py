@@ -25,8 +25,8 @@ class HistoryRequest(StreamRequest):
 
     Attributes:
         begin: From this instant on; ``None`` for everything that is stored.
-        end: Up to before this instant; ``None`` for the present.
-        limit: The most rows, the first ones; ``None`` for all.
+        end: Before this instant; ``None`` means now.
+        limit: The maximum number of rows, counted from the first; ``None`` for all.
         newest_first: Whether the order is reversed.
     """
 
@@ -53,7 +53,7 @@ class HistoryRequest(StreamRequest):
         Args:
             form: The media type.
             after: The position after which it continues; ``None`` for the beginning.
-            limit: The most rows.
+            limit: The maximum number of rows.
         """
         params = {
             "path": list(self.selection.paths or ()),
@@ -82,7 +82,7 @@ def check_interval(
     first = None if begin is None else instant("begin", begin, now)
     last = None if end is None else instant("end", end, now)
     if first is not None and last is not None and last < first:
-        raise InvalidValue(f"end={last} is before begin={first}; give them in order")
+        raise InvalidValue(f"end={last} is before begin={first}; pass them in order")
     return first, last
 
 

@@ -145,9 +145,9 @@ class PlanReport(JsonForm):
     def save(self, path: str | PathLike[str]) -> None:
         """Save the plan in a file, from which ``client.plans.load`` continues it, also in another process.
 
-        The file has the async-ids and the progress: a write that has ended is not sent again. A write that is sent
-        after this is not sent to a device twice either, as long as the service remembers it, which is usually a day.
-        If devices sleep for days, save the plan after it was applied.
+        The file has the async-ids and the progress: a write that has ended is not sent again. Writes sent after saving
+        are not executed twice either if the saved plan is applied, as long as the service remembers them, which is
+        usually a day. If devices sleep for days, save the plan after it was applied.
 
         Raises:
             OSError: The file cannot be written.

@@ -106,11 +106,13 @@ class Recording:
         return audit(read_content(self.path))
 
     def finalize(self) -> None:
-        """Finalize the journal of a killed recorder, so that other programs see it. The next recorder does the same.
+        """Complete the Parquet files after a recorder was killed, so that other programs see all events.
+
+        The next recorder with this folder does the same.
 
         Raises:
-            OSError: The folder or its sidecar cannot be written.
-            InvalidValue: A recorder is running. It finalizes its journal itself.
+            OSError: The folder or the one next to it (``_run.parquet.mirror``) cannot be written.
+            InvalidValue: A recorder is running. It completes the files itself.
 
         >>> with client.record(folder / "run.parquet") as recorder:
         ...     pass
@@ -170,7 +172,7 @@ class Recording:
             paths: Path patterns (``/3303/*``); ``None`` selects every resource.
             begin: From this instant on: a datetime with its time zone, a text, or how long before the end of the
                 recording (``"2h"``); ``None`` for everything.
-            end: Up to before this instant; ``None`` for everything.
+            end: Before this instant; ``None`` for everything.
             raw: Whether the payloads are a column too.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
             limit: The maximum number of rows, from the start; ``None`` for all.

@@ -33,7 +33,7 @@ def history(
         content: The recording.
         selection: The devices and resources.
         begin: From this instant on.
-        end: Up to before this instant.
+        end: Before this instant.
         limit: The maximum number of rows.
         raw: Whether the payloads are a column too.
         server: Address of the service.

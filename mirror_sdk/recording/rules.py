@@ -84,7 +84,7 @@ class RecordingRules:
             open_paths = yield Work(partial(_without_rule, found.paths, rules, devices))
             yield from _drop_subscribed(open_paths, found.observed)
         except MirrorError as error:
-            # The recording starts in any case.
+            # The recording starts nevertheless.
             return f"it is unknown whether anything of {', '.join(self._paths)} is subscribed: {error}"
         unmet = [
             pattern

@@ -279,9 +279,10 @@ class Devices(ClientResource[ClientSession]):
     def explain(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> Explanation:
         """Explain in words why a value is what it is and what would refresh it. It sends no request to the device.
 
-        A device seems cut off if it has been silent for three times its longest pause, unless its values have not
-        changed. Its pauses are measured between the values it recently sent to this application, once there are six of
-        them. Facts that the key has no access to are omitted or described as unknown.
+        A device seems cut off after a silence of more than three times its longest recent pause, although its values
+        may also just not have changed. The pauses are those between the values that the device recently sent to this
+        application, once there are six of them. Facts that the key has no access to are omitted or described as
+        unknown.
 
         Raises:
             NotFound: The device does not exist.
@@ -290,7 +291,7 @@ class Devices(ClientResource[ClientSession]):
         Source: specification 2.2, 3.1 to 3.3.
 
         >>> client.devices.explain(station, "/3303/0/5700").why[0]
-        'Nothing was ever reported: it was never read with success, and the device never sent it.'
+        'Nothing was ever reported: no read has ever succeeded, and the device never sent it.'
         """
         # Imported here because few programs use it and it takes a moment to load.
         import_locked("mirror_sdk.explanation")

@@ -100,7 +100,7 @@ class SizeLimit:
         if byte_count > self._left:
             raise UnexpectedResponse(
                 f"the {self.content} has more than max_snapshot_bytes={self._max_bytes} after decompression;"
-                f" {self._cure} give the client a larger max_snapshot_bytes (--max-snapshot-bytes)"
+                f" {self._cure} pass the client a larger max_snapshot_bytes (--max-snapshot-bytes)"
             )
 
 

@@ -64,10 +64,10 @@ def register_decoder(content_type: str, decode: Decoder, encode: Encoder | None 
     global _registered  # noqa: PLW0603 - readers take the whole mapping at once, so it is swapped, never changed
     for name, function in (("decode", decode), ("encode", encode)):
         if not callable(function) and (name, function) != ("encode", None):
-            raise TypeError(f"{name}={function!r} cannot be called; give a function")
+            raise TypeError(f"{name}={function!r} cannot be called; pass a function")
         if function is not None and not _accepts_two_arguments(function):
             first = "the payload" if name == "decode" else "the value"
-            raise TypeError(f"{name}={function!r} does not take two arguments; give a function of {first} and the path")
+            raise TypeError(f"{name}={function!r} does not take two arguments; pass a function of {first} and the path")
     key = _key(content_type)
     if key in CONTENT_FORMATS.values():
         raise ValueError(

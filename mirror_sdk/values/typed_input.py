@@ -101,7 +101,7 @@ def typed_value(value: object, text: str | None, path: str) -> object:
     """
     if (value is None) is (text is None):
         had = "neither" if value is None else "both"
-        raise InvalidValue(f"{path} takes one value, and {had} of value= and text= was given; give one of the two")
+        raise InvalidValue(f"{path} takes one value, and {had} of value= and text= was passed; pass one of the two")
     return value if text is None else parse_value(text, path)
 
 

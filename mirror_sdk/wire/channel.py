@@ -130,7 +130,7 @@ def _check_headers(headers: dict[str, str]) -> dict[str, str]:
         if is_of_connection(name):
             raise ValueError(f"{name} belongs to the server's connection; leave it out")
         if name.lower() in seen:
-            raise ValueError(f"{name} is there twice, in other letters; give it once")
+            raise ValueError(f"{name} is there twice, in other letters; pass it once")
         seen.add(name.lower())
         if not _HEADER_VALUE.fullmatch(value):
             raise ValueError(

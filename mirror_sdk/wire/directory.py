@@ -234,7 +234,8 @@ class DeviceConnection(WireModel):
         binding: The binding that the device registered with: ``U``, or ``UQ`` in queue mode.
         reachable: Whether a request would reach it now; not so while it sleeps.
         lifetime_seconds: The lifetime of its registration without an update.
-        registration_expires_at: When that ends, unless it is updated; absent for a device that is not registered.
+        registration_expires_at: When the registration ends, unless it is updated; absent for a device that is not
+            registered.
         last_contact_at: When the device last sent anything.
         address: Address and port its messages come from; only for a key with the scope ``admin``.
     """

@@ -31,7 +31,7 @@ _FAULTS = {
     "dict_type": "must be an object, like {...}",
     "list_type": "must be a list, like [...]",
     "string_type": 'must be a text, like "..."',
-    "none_required": "is not yours to give; leave it out",
+    "none_required": "cannot be set; leave it out",
     "string_too_short": "must not be empty",
     "string_too_long": "takes at most %(max_length)s characters",
     "too_short": "must not be empty",

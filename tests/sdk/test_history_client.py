@@ -350,6 +350,6 @@ def test_device_object_without_a_client_raises_with_the_cure(plain, devices, beg
     device = plain.get_device("a")
     pickled = pickle.loads(pickle.dumps(device))
     assert pickled == device
-    with pytest.raises(InvalidValue, match="give client="):
+    with pytest.raises(InvalidValue, match="pass client="):
         pickled.history(TEMPERATURE)
     assert_frame_equal(pickled.history(client=plain, begin=begin), device.history(begin=begin))

@@ -84,7 +84,7 @@ def compare(timeline: Timeline, begins: Sequence[int], length: int, span: int | 
 def _one(how: Statistic) -> Statistic:
     (name, *others) = checked(how)
     if others or name == "duration":
-        raise InvalidValue(f"how={how!r} is not a single column; give time_weighted_mean, last, min, max or count")
+        raise InvalidValue(f"how={how!r} is not a single column; pass time_weighted_mean, last, min, max or count")
     return name
 
 
@@ -94,7 +94,7 @@ def _window(timeline: Timeline, begin: int, length: int, span: int, name: Statis
     binned = binned_segments(timeline.within(begin, begin + length), bins, [name])
     table = binned.statistics([name])
     if pa.types.is_string(table[name].type):
-        raise InvalidValue(f"how={name!r}: texts have no difference; give the paths of numbers with paths=[...]")
+        raise InvalidValue(f"how={name!r}: texts have no difference; pass the paths of numbers with paths=[...]")
     values = table[name].cast(pa.float64()).to_numpy(zero_copy_only=False)
     return values, binned.unit(), table["covered"].combine_chunks()
 

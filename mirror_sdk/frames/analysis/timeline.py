@@ -232,7 +232,7 @@ def warn_of_units(timeline: Timeline) -> None:
     others = f", as are {len(changed) - 1} other resources" if len(changed) > 1 else ""
     warn(
         f"{visible(str(path))} of {visible(str(device))} is in {units}{others}: statistics and differences of several"
-        " units are missing, and a threshold is compared with all of them; give begin= and end= of the time of one"
+        " units are missing, and a threshold is compared with all of them; pass begin= and end= of the time of one"
         " unit, or convert the values and set the column unit first",
         UnitWarning,
     )
@@ -295,7 +295,7 @@ def _range(rows: Rows, metadata: dict[str, Any], known_until: int, begin: int | 
     """
     if begin is not None and end is not None and end < begin:
         end_time, begin_time = (pd.Timestamp(one, unit="ms", tz="UTC") for one in (end, begin))
-        raise InvalidValue(f"end={end_time} is before begin={begin_time}; give them in order")
+        raise InvalidValue(f"end={end_time} is before begin={begin_time}; pass them in order")
     at = rows.at[rows.is_counted]
     # Rows after the end of a history come from devices whose clock is ahead.
     within = at[at <= known_until] if _is_history(metadata) else at

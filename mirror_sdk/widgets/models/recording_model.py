@@ -58,7 +58,7 @@ class RecordingModel:
             record = self._model.client.record
             self._run("starting to record …", lambda: record(folder, devices=devices, paths=paths), self._started)
         else:
-            raise ValueError("the folder has no name; give one such as recording.parquet")
+            raise ValueError("the folder has no name; enter one such as recording.parquet")
 
     def tick(self) -> None:
         """Report a recording that has ended by itself."""

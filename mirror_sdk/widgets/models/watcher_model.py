@@ -398,7 +398,7 @@ class WatcherModel(Model):
             ValueError: The path is empty.
         """
         if not os.fspath(path):
-            raise ValueError("the file has no name; give one such as events.parquet")
+            raise ValueError("the file has no name; enter one such as events.parquet")
         file = Path(path)
         if file.exists() and not overwrite:
             raise FileExistsError(f"{file} exists; choose another name, or overwrite it")

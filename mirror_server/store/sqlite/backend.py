@@ -119,7 +119,7 @@ class SqliteBackend:
         self._path = path
         self._file: tuple[int, int] | None = None
         if must_exist and not path.exists():
-            raise DatabaseError(f"there is no database {path}; name with --database the one that is served")
+            raise DatabaseError(f"there is no database {path}; pass the server's database with --database")
         if must_exist and not path.stat().st_size:
             raise DatabaseError(f"there is no database in {path}: it is empty; name another file, or restore a backup")
         try:

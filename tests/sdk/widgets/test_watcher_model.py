@@ -245,7 +245,7 @@ def test_saved_events_are_read_back(tmp_path, monkeypatch):
     model.save(file, overwrite=True)
     assert len(read_parquet(file)) == 3
     assert list(tmp_path.iterdir()) == [file]
-    with pytest.raises(ValueError, match="give one such as"):
+    with pytest.raises(ValueError, match="enter one such as"):
         model.save("")
 
     def full(*_):

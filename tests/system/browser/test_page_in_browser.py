@@ -440,7 +440,7 @@ def test_typed_input_stays_and_other_tabs_and_offline_devices_are_reported(visit
     assert page.locator("#tail time[datetime^='2001']").count() == 0
     expect(typed).to_be_focused()
     expect(typed).to_have_value("44")
-    visit.press("Write all the same")
+    visit.press("Write anyway")
     expect(visit.answer).to_contain_text("waits for the device, until ")
     tab.come_back()
     expect(page.locator("#waiting tr")).to_contain_text("b-light")
