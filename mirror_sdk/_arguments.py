@@ -17,7 +17,7 @@ from mirror_sdk.wire.paths import check_path_pattern
 InstantLike: TypeAlias = datetime | timedelta | str
 """An instant: a time with its zone, its text in ISO 8601, or how long ago it was: a timedelta, or ``2h``.
 
-A time span counts back from the present of the service's clock, and for a table or a recording from its end.
+A time span counts back from the current time of the service's clock, and for a table or a recording from its end.
 """
 
 _AGO = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|min|m|h|d|w))+", re.IGNORECASE | re.ASCII)
@@ -124,7 +124,7 @@ def is_count(value: object) -> TypeGuard[int]:
 
 
 def count(name: str, value: object) -> int | None:
-    """Return the most items to return; ``None`` for all.
+    """Return the maximum number of items to return; ``None`` for all.
 
     Raises:
         InvalidValue: It is not a whole number, or negative.
@@ -152,7 +152,7 @@ def path_patterns(paths: Sequence[str] | None) -> list[str] | None:
     """Return the patterns of resource paths; ``None`` for every path.
 
     Raises:
-        TypeError: They are one text instead of a list, or one of them is not a text.
+        TypeError: They are one string instead of a list, or one of them is not a string.
         InvalidValue: A ``*`` is not at the end of one, or one can match no path.
     """
     if isinstance(paths, str):

@@ -172,4 +172,4 @@ def _check_texts(column: pd.Series, argument: str) -> None:
         )
     wrong = next((one for one in column if not isinstance(one, str)), None)
     if wrong is not None:
-        raise InvalidValue(f"{argument}: {name} of a row is {wrong!r}, not a text")
+        raise InvalidValue(f"{argument}: {name} of a row is {wrong!r}, not a string")

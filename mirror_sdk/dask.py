@@ -312,7 +312,7 @@ class _ServicePartition:
         server: Address of the service.
         settings: Settings of the client; ``None`` for those of the worker's environment.
         timeout_seconds: Time limit of each request.
-        max_snapshot_bytes: The most bytes of the partition.
+        max_snapshot_bytes: The maximum number of bytes of the partition.
         tz: Time zone of the time columns.
     """
 

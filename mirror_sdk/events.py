@@ -146,12 +146,12 @@ def event_filter(paths: Collection[str] | None, devices: Collection[str] | None)
         devices: Device ids; of all other events, only those of these devices match, including responses.
 
     Raises:
-        TypeError: A single text was passed instead of a list, or something else than texts.
+        TypeError: A single string was passed instead of a list, or something that is not a string.
         InvalidValue: A pattern can match no path.
     """
     for name, texts in (("paths", paths), ("devices", devices)):
         if isinstance(texts, str):
-            raise TypeError(f"{name} takes a list of texts; write {name}=[{texts!r}]")
+            raise TypeError(f"{name} takes a list of strings; write {name}=[{texts!r}]")
         for one in texts or ():
             text(f"each of {name}", one)
     try:

@@ -64,7 +64,7 @@ class EventMethods:
             MirrorError: While iterating: a failure that a repeated request would not fix, or one that outlasted
                 ``outage_timeout``.
             NotFound: A device does not exist.
-            TypeError: A single text was passed instead of a list.
+            TypeError: A single string was passed instead of a list.
             InvalidValue: A time limit, ``limit``, ``after`` or a pattern is not valid.
 
         Source: specification 6; wire.md 4.
@@ -100,7 +100,7 @@ class EventMethods:
             timeout: Seconds within which it must start, instead of the client's.
 
         Raises:
-            TypeError: ``callback`` cannot be called, or a single text was passed instead of a list.
+            TypeError: ``callback`` cannot be called, or a single string was passed instead of a list.
             InvalidValue: A pattern is not valid.
 
         Source: wire.md 4.
@@ -159,7 +159,7 @@ class EventMethods:
             NotFound: A device does not exist.
             OSError: The folder cannot be written.
             RecordingDamaged: A file of the recording was changed or damaged; the message names it.
-            TypeError: A single text was passed instead of a list.
+            TypeError: A single string was passed instead of a list.
             InvalidValue: The folder contains something else or another recording, or another recorder is using it. Or
                 an argument is not a valid size, time or pattern. Or ``subscribe`` would exceed the limit of rules for a
                 key.

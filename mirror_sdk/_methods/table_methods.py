@@ -72,7 +72,7 @@ class TableMethods:
         Raises:
             ImportError: What the form needs, such as pandas, is not installed.
             NotFound: A device does not exist.
-            TypeError: A single text was passed instead of a list of devices.
+            TypeError: A single string was passed instead of a list of devices.
             InvalidValue: A pattern is not valid, or ``tz`` is not a time zone.
 
         >>> client.state_frame(paths=["/3311/*"])["path"].tolist()
@@ -170,7 +170,7 @@ class TableMethods:
             ImportError: What the form needs, such as pandas, is not installed.
             NoHistory: The service keeps no history, or its version has none.
             NotFound: One of the ``devices`` does not exist.
-            TypeError: A single text was passed instead of a list of devices.
+            TypeError: A single string was passed instead of a list of devices.
             ValueError: A time in ``filters`` has no zone, or several values are passed without ``in``.
             InvalidValue: An instant has no time zone, the end is before the beginning, a pattern is not valid,
                 ``limit`` is not a number, or ``tz`` is not a time zone.
@@ -283,7 +283,7 @@ class TableMethods:
             ImportError: What the form needs, such as pandas, is not installed.
             NoHistory: The service keeps no history, or its version has none.
             NotFound: One of the ``devices`` does not exist.
-            TypeError: A single text was passed instead of a list of devices.
+            TypeError: A single string was passed instead of a list of devices.
             ValueError: A time in ``filters`` has no zone, or several values are passed without ``in``.
             InvalidValue: The instant has no time zone, a pattern is not valid, or ``tz`` is not a time zone.
 
@@ -383,7 +383,7 @@ class TableMethods:
             ImportError: What the form needs, such as pandas, is not installed.
             NoHistory: The service keeps no history, or its version has none.
             NotFound: One of the ``devices`` does not exist.
-            TypeError: A single text was passed instead of a list of devices.
+            TypeError: A single string was passed instead of a list of devices.
             ValueError: A time in ``filters`` has no zone, or several values are passed without ``in``.
             InvalidValue: An instant has no time zone, the end is before the beginning, a pattern is not valid, or
                 ``tz`` is not a time zone.

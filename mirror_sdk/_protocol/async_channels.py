@@ -172,7 +172,7 @@ class AsyncResponseRouter:
         return expectation.response
 
     async def fetch_available(self, expectations: Iterable[Expectation], within_seconds: float = math.inf) -> None:
-        """Read the present entries of the log without waiting, until these responses are found.
+        """Read the current entries of the log without waiting, until these responses are found.
 
         Temporary failures are retried for a few seconds; after that, the failure is in ``last_failure``.
 

@@ -108,7 +108,7 @@ async def wait_for_response(request: AsyncDeviceRequest, timeout_seconds: float)
 
 
 async def fetch_responses(requests: Iterable[object]) -> None:
-    """Read the present entries of the log, once for all requests of a client; a closed client reads nothing.
+    """Read the current entries of the log, once for all requests of a client; a closed client reads nothing.
 
     Raises:
         MirrorError: The log could not be read, and another attempt would not help.

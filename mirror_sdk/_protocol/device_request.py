@@ -109,7 +109,7 @@ def wait_for_response(request: DeviceRequest, timeout_seconds: float) -> bool:
 
 
 def fetch_responses(requests: Iterable[object]) -> None:
-    """Read the present entries of the log, once for all requests of a client; a closed client reads nothing.
+    """Read the current entries of the log, once for all requests of a client; a closed client reads nothing.
 
     Raises:
         MirrorError: The log could not be read, and another attempt would not help.

@@ -70,7 +70,7 @@ class Operation(Generic[T_co]):
         headers: Headers besides those of every request.
         json: Body, or ``None`` for none.
         hold_seconds: How long the service may delay the response; it is added to a client's time-out.
-        within_seconds: The most seconds for all of it, if the client's limit is longer.
+        within_seconds: The maximum number of seconds for all of it, if the client's limit is longer.
         is_repeatable: Whether sending it twice has the effect of sending it once, although its method is ``POST``.
         max_retries: How often it may be sent again; ``None`` is the client's setting.
         outlasts_loss: Whether it is sent again until its time is over if the connection is lost, here or at a proxy. A

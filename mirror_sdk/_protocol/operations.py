@@ -267,7 +267,7 @@ def find_device_query(name: str) -> Operation[DeviceQuery]:
     """The saved filter of a name. Source: wire.md 9.
 
     Raises:
-        TypeError: The name is not a text.
+        TypeError: The name is not a string.
     """
     listing = list_device_queries(name=text("query", name))
 
@@ -351,7 +351,7 @@ def event_filters(
     """Return the conditions on device events, one set for each request: many devices need several requests.
 
     Raises:
-        TypeError: A single text was passed instead of a list of event types.
+        TypeError: A single string was passed instead of a list of event types.
     """
     if isinstance(event_types, str):
         raise TypeError(f"event_types={event_types!r} must be a list of str; write [{event_types!r}]")

@@ -101,8 +101,8 @@ def _change(
 
     Args:
         rules: The rules to add or to remove.
-        change: Takes the present list and these rules; returns the meanings of those it changes, and the new list.
-        apply_now: Whether the new list is sent even if it is the present one.
+        change: Takes the current list and these rules; returns the meanings of those it changes, and the new list.
+        apply_now: Whether the new list is sent even if it is the current one.
         announce: Called with the rules that are about to change.
     """
     requested: _ByMeaning = {}

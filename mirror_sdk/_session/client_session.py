@@ -54,7 +54,7 @@ class ClientSession:
         base_url: Address of the service.
         key_mark: A short digest of the access key, for data that must not be shared between keys.
         sender: Sends operations.
-        max_snapshot_bytes: The most bytes of a snapshot after decompression.
+        max_snapshot_bytes: The maximum number of bytes of a snapshot after decompression.
         names: The cache of device names.
         router: Waits for responses to device requests.
         watches: The watches and recorders to stop when the client is closed.
@@ -174,7 +174,7 @@ class ClientSession:
         Args:
             page: Makes the operation for each page.
             timeout: Seconds for all pages; ``None`` applies the client's time limit to each page.
-            limit: The most items to return; ``None`` returns all.
+            limit: The maximum number of items to return; ``None`` returns all.
 
         Raises:
             UnexpectedResponse: The service repeats a page, or sends an empty one that is not the last.

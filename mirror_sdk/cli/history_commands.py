@@ -30,7 +30,7 @@ def _span(text: str) -> timedelta:
 
 
 def _instant(text: str) -> datetime | timedelta:
-    """Parse an instant with its time zone, or a time span, which the client subtracts from the present."""
+    """Parse an instant with its time zone, or a time span, which the client subtracts from the current time."""
     if _SPAN.fullmatch(text):
         return _span(text)
     try:

@@ -393,7 +393,7 @@ class MirrorAccessor(HistoryMethods):
 
         Raises:
             ImportError: matplotlib is not installed.
-            TypeError: ``paths`` is a single text.
+            TypeError: ``paths`` is a single string.
             InvalidValue: A pattern is invalid.
 
         >>> client.notifications.events_frame(after=0, timeout=0).mirror.plot_timeline().get_xlabel()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _LONGEST_NAME = 40
-"""The most characters of a device's name in a plot."""
+"""The maximum number of characters of a device's name in a plot."""
 
 
 def axes_for(ax: Axes | None, *, height: float = 4.0) -> Axes:

@@ -49,7 +49,7 @@ def state_frame(
         (their number), ``complete`` and ``server``; pandas writes it into Parquet files.
 
     Raises:
-        TypeError: ``paths`` is a single text.
+        TypeError: ``paths`` is a single string.
         InvalidValue: ``taken_at`` is naive, ``tz`` is not a time zone, or a pattern has a ``*`` before its end.
 
     Source: specification 2.2; wire.md 1.

@@ -217,7 +217,7 @@ def _read_name(name: str, cell: object) -> str:
     """Return a cell that names a device or a path. pandas turns a name such as 0012 into another number.
 
     Raises:
-        InvalidValue: It is not a text.
+        InvalidValue: It is not a string.
     """
     if isinstance(cell, str):
         return str(cell)
@@ -225,7 +225,7 @@ def _read_name(name: str, cell: object) -> str:
         cure = f'leave out such rows, table.dropna(subset=["{name}"])'
         raise InvalidValue(f"wanted: {name} of a row that has a value is missing; name it, or {cure}")
     raise InvalidValue(
-        f"wanted: {name} of a row is {cell!r}, not a text; texts of digits stay texts with"
+        f"wanted: {name} of a row is {cell!r}, not a string; strings of digits stay strings with"
         f' pd.read_csv(file, dtype={{"{name}": "string"}})'
     )
 

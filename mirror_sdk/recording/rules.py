@@ -41,7 +41,7 @@ class RecordingRules:
         adds_rules: Whether rules are added while it records.
 
     Raises:
-        TypeError: A single text was passed instead of a list of texts.
+        TypeError: A single string was passed instead of a list of strings.
         ValueError: A rule cannot have such a path.
         InvalidValue: A pattern can match no path, or there would be more rules than a key can have.
     """

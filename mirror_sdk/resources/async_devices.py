@@ -83,7 +83,7 @@ class AsyncDevices(ClientResource[AsyncClientSession]):
                 ``{"created_at__gte": datetime(2026, 1, 1, tzinfo=UTC), "endpoint_type__in": ["Light", "Fan"]}``, or
                 ``{"custom_attributes__room__neq": "B12"}``. Operators are ``eq neq in nin gte lte``.
             query: A saved query, or its name; see ``client.devices.queries.create()``.
-            limit: The most devices to return; ``None`` returns all, however many pages that takes.
+            limit: The maximum number of devices to return; ``None`` returns all, however many pages that takes.
             timeout: Seconds the call may take, instead of the client's.
 
         Raises:
@@ -211,12 +211,13 @@ class AsyncDevices(ClientResource[AsyncClientSession]):
             begin: From this instant on: a time with its zone, its text, or how long ago it was (``"2h"``).
             end: Before this instant.
             event_types: Only these: ``registration``, ``reg_update``, ``deregistration``, ``expired``.
-            limit: The most events to return, the newest ones; ``None`` returns all, however many pages that takes.
+            limit: The maximum number of events to return, the newest ones; ``None`` returns all, however many pages
+                that takes.
             timeout: Seconds for all pages, instead of the client's for each page.
 
         Raises:
             NotFound: One of the ``devices`` does not exist.
-            TypeError: A single text was passed instead of a list.
+            TypeError: A single string was passed instead of a list.
             ValueError: An instant has no zone, or ``limit`` is not a number.
 
         Source: wire.md 9.
@@ -255,14 +256,14 @@ class AsyncDevices(ClientResource[AsyncClientSession]):
             begin: From this instant on, as for :meth:`events`.
             end: Before this instant.
             event_types: Only these.
-            limit: The most events to return, the newest ones.
+            limit: The maximum number of events to return, the newest ones.
             tz: Time zone of the time column, such as ``Europe/Berlin``; UTC by default.
             timeout: Seconds for all pages, instead of the client's for each page.
 
         Raises:
             ImportError: pandas is not installed.
             NotFound: One of the ``devices`` does not exist.
-            TypeError: A single text was passed instead of a list.
+            TypeError: A single string was passed instead of a list.
             ValueError: An instant has no zone, or ``limit`` is not a number.
             InvalidValue: ``tz`` is not a time zone.
 

@@ -104,7 +104,7 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
             ImportError: What the form needs, such as pandas, is not installed.
             BadRequest: A filter does not exist; the message lists the known ones.
             NotFound: One of the ``devices`` does not exist.
-            TypeError: A single text was passed instead of a list of devices.
+            TypeError: A single string was passed instead of a list of devices.
             ValueError: A time in ``filters`` has no zone, or several values are passed without ``in``.
             InvalidValue: A pattern is not valid, or ``tz`` is not a time zone.
 
@@ -174,7 +174,7 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
             BadRequest: A filter does not exist; the message lists the known ones.
             NotFound: One of the ``devices`` does not exist.
             OSError: The folder cannot be written.
-            TypeError: A single text was passed instead of a list of devices.
+            TypeError: A single string was passed instead of a list of devices.
             ValueError: A time in ``filters`` has no zone.
             InvalidValue: The folder is not empty, a pattern is not valid, ``tz`` is not a time zone, or
                 ``devices_per_file`` is below 1.

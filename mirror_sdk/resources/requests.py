@@ -279,7 +279,7 @@ class Requests(ClientResource[ClientSession]):
                 of the error says so.
             Conflict: The last write has not failed, or is not the expected one. For a table, the same.
             NotFound: The device does not exist. For a table, the same.
-            InvalidValue: The table lacks these columns, its ``desired_revision`` contains other values than numbers, or
+            InvalidValue: The table lacks these columns, its ``desired_revision`` contains values other than numbers, or
                 ``if_match`` was passed with a table.
 
         >>> simulator.set_response_mode(light, "reject")

@@ -174,7 +174,7 @@ class DatasetWriter:
 
     Args:
         folder: The folder; it is created if necessary.
-        devices_per_file: The most devices with rows of a file.
+        devices_per_file: The maximum number of devices with rows of a file.
         raw: Whether to add the payloads.
         tz: Time zone of the time columns.
         overwrite: Whether another dataset may be replaced.

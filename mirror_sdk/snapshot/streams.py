@@ -53,7 +53,7 @@ class SizeLimit:
     """Counts the bytes of responses after decompression.
 
     Args:
-        max_bytes: The most bytes of all responses together.
+        max_bytes: The maximum number of bytes of all responses together.
         content: The content of the responses, in a word.
         cure: How to request less.
     """

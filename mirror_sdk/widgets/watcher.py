@@ -83,7 +83,7 @@ class EventWatcher(MirrorWidget):
 
     Raises:
         FileNotFoundError: There is no such recording.
-        TypeError: ``client`` is not a :class:`~mirror_sdk.MirrorClient`, or a single text was passed instead of a list.
+        TypeError: ``client`` is not a :class:`~mirror_sdk.MirrorClient`, or a single string was passed instead of a list.
         ValueError: A pattern is invalid.
 
     >>> with EventWatcher(client, paths=["/3303/*"], live=False) as watcher:

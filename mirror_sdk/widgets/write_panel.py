@@ -64,8 +64,8 @@ class WritePanel(MirrorWidget):
 
     Raises:
         AmbiguousName: One of the names belongs to several devices.
-        TypeError: ``client`` is not a :class:`~mirror_sdk.MirrorClient`, an item of ``devices`` is not a
-            device, or ``path`` is not a text.
+        TypeError: ``client`` is not a :class:`~mirror_sdk.MirrorClient`, an item of ``devices`` is not a device, or
+            ``path`` is not a string.
         UnknownDevice: One of the names belongs to no device.
         InvalidValue: A table does not name devices, or a limit is too small.
 

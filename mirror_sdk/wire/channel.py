@@ -67,7 +67,7 @@ class Serialization(WireModel):
 
     Attributes:
         type: The version of the format.
-        max_chunk_size: The most notifications in a message.
+        max_chunk_size: The maximum number of notifications in a message.
         cfg: The optional members of notifications.
     """
 

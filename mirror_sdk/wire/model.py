@@ -233,7 +233,7 @@ class EntryPage(WireModel):
     Attributes:
         data: The entries.
         has_more: Whether another page follows.
-        limit: The most entries that a page has.
+        limit: The maximum number of entries that a page has.
         order: The order of the entries.
         after: The id after which the page begins, as it was requested.
     """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MOST_ROWS = 30
-"""The most rows that one plot shows."""
+"""The maximum number of rows that one plot shows."""
 _DAY = 86_400_000
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 _Color: TypeAlias = "str | tuple[str, float]"

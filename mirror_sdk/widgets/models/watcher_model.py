@@ -66,7 +66,7 @@ class WatcherModel(Model):
         clock: Returns seconds; used for the rate.
 
     Raises:
-        TypeError: A single text was passed instead of a list.
+        TypeError: A single string was passed instead of a list.
         ValueError: A pattern is invalid.
 
     Attributes:
@@ -127,7 +127,7 @@ class WatcherModel(Model):
         """Show and store the events of these devices and paths. An empty collection selects all.
 
         Raises:
-            TypeError: A single text was passed instead of a list.
+            TypeError: A single string was passed instead of a list.
             ValueError: A pattern is invalid.
         """
         for pattern in () if isinstance(paths, str) else paths:
