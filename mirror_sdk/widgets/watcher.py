@@ -83,7 +83,8 @@ class EventWatcher(MirrorWidget):
 
     Raises:
         FileNotFoundError: There is no such recording.
-        TypeError: ``client`` is not a :class:`~mirror_sdk.MirrorClient`, or a single string was passed instead of a list.
+        TypeError: ``client`` is not a :class:`~mirror_sdk.MirrorClient`, or a single string was passed instead of a
+            list.
         ValueError: A pattern is invalid.
 
     >>> with EventWatcher(client, paths=["/3303/*"], live=False) as watcher:
@@ -213,6 +214,7 @@ class EventWatcher(MirrorWidget):
     def _drew(self, png: bytes) -> None:
         self._is_drawing, self._picture = False, png
         super().update_copy()
+        # Only for this copy: the next one has newer lines.
         self._picture = None
 
     def _drawing_failed(self, error: Exception) -> None:
