@@ -266,6 +266,8 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods, WithMembers):
     def get_device(self, device_id: DeviceLike, *, timeout: float | None = None) -> DeviceObject:
         """Return the device object: reported and desired values of every resource, with their times.
 
+        ``client.devices.get()`` returns its entry in the directory instead: names, type, state and attributes.
+
         Raises:
             NotFound: The device does not exist.
 

@@ -275,23 +275,33 @@ class DeviceRequestFailed(MirrorError):
         path: The resource path.
         async_id: The id of the request and its async response.
         method: ``GET`` read, ``PUT`` write, ``POST`` execute; ``None`` if unknown.
+        device_name: The endpoint name that was passed for the device; ``None`` if the request was made by its id.
         hint: What to do next.
     """
 
     def __init__(
-        self, category: str, status: int, device_id: str, path: str, async_id: str, method: Method | None = None
+        self,
+        category: str,
+        status: int,
+        device_id: str,
+        path: str,
+        async_id: str,
+        method: Method | None = None,
+        device_name: str | None = None,
     ) -> None:
-        super().__init__(category, status, device_id, path, async_id, method)
+        super().__init__(category, status, device_id, path, async_id, method, device_name)
         self.category = category
         self.status = status
         self.device_id = device_id
         self.path = path
         self.async_id = async_id
         self.method = method
+        self.device_name = device_name
         self.hint: str = failure_reason(category, method)
 
     def __str__(self) -> str:
-        return f"{visible_line(self.category)} ({self.status}) for {self.path} of device {self.device_id}: {self.hint}"
+        device = device_text(self.device_id, self.device_name)
+        return f"{visible_line(self.category)} ({self.status}) for {self.path} of device {device}: {self.hint}"
 
 
 class RequestExpired(DeviceRequestFailed):
@@ -356,6 +366,11 @@ class UnitWarning(UserWarning):
 
 def _after(attempts: int) -> str:
     return f" (after {attempts} attempts)" if attempts > 1 else ""
+
+
+def device_text(device_id: str, name: str | None) -> str:
+    """Return the id of a device for a message, after the name that the caller passed for it."""
+    return device_id if name is None else f"{visible_line(name)} ({device_id})"
 
 
 def failure_reason(category: str, method: Method | None) -> str:
@@ -444,10 +459,17 @@ def api_error(status: int, body: ErrorBody, retry_after_seconds: float | None = 
 
 
 def device_request_failed(
-    *, category: str, status: int, device_id: str, path: str, async_id: str, method: Method | None = None
+    *,
+    category: str,
+    status: int,
+    device_id: str,
+    path: str,
+    async_id: str,
+    method: Method | None = None,
+    device_name: str | None = None,
 ) -> DeviceRequestFailed:
     """Return the error for an async response; a category without a class is a plain ``DeviceRequestFailed``."""
     kind = _BY_CATEGORY.get(category, DeviceRequestFailed)
     if kind is WriteRejected:
         kind = _REJECTED.get(method, WriteRejected)
-    return kind(category, status, device_id, path, async_id, method)
+    return kind(category, status, device_id, path, async_id, method, device_name)

@@ -309,6 +309,11 @@ def describe_devices(several: Sequence[Device]) -> str:
     return ", ".join(f"{visible(device.id)} ({visible(device.state)})" for device in several)
 
 
+def name_passed(device: DeviceLike, device_id: str) -> str | None:
+    """Return the endpoint name if a caller passed one for the device with this id; ``None`` for anything else."""
+    return device if isinstance(device, str) and device != device_id else None
+
+
 def own_id(device: object) -> str | None:
     """Return the id that an object has; ``None`` if it is not a device."""
     of_device = getattr(device, "device_id", None)

@@ -229,7 +229,7 @@ class DeviceMethods:
         Raises:
             AccessDenied: With ``read_first``: the key has no permission to read from devices.
             ImportError: pandas is not installed.
-            InvalidValue: ``writes`` has another form; the message names the missing column.
+            InvalidValue: ``writes`` is not one of these; the message names a missing column.
 
         Source: specification 3.1.
 

@@ -220,7 +220,7 @@ class ResponseRouter:
         return not self.reader.has_position or (idle_seconds > STALE_AFTER_SECONDS and not self.inbox.waiting)
 
     def _acquire_reader(self, expectation: Expectation, timeout_seconds: float) -> bool:
-        """Become the reader; ``False`` if the response came, or another caller still reads at the end of the time."""
+        """Become the reader; ``False`` if the response came, or another caller still reads at the deadline."""
         with self._changed:
             self._changed.wait_for(lambda: expectation.response is not None or not self._is_reading, timeout_seconds)
             if expectation.response is not None or self._is_reading:

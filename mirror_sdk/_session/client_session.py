@@ -31,7 +31,7 @@ from mirror_sdk.config import ClientSettings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import BadRequest, Conflict, MirrorError, NotFound
 from mirror_sdk.events import Event, event_filter, utc_now
-from mirror_sdk.naming import ANY_ID, DeviceLike, DevicesLike, NameCache, id_of, ids_of, send_for, send_to
+from mirror_sdk.naming import ANY_ID, DeviceLike, DevicesLike, NameCache, id_of, ids_of, name_passed, send_for, send_to
 from mirror_sdk.values import Value, decode
 from mirror_sdk.wire.device_requests import Method
 
@@ -290,6 +290,7 @@ class ClientSession:
             _expectation=expectation,
             _started_seconds=clock.started_seconds(started_seconds, identity),
             _router=router,
+            _device_name=name_passed(device, device_id),
         )
 
     @property

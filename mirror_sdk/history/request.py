@@ -70,7 +70,7 @@ class HistoryRequest(StreamRequest):
 def check_interval(
     begin: InstantLike | None, end: InstantLike | None, now: Callable[[], datetime]
 ) -> tuple[datetime | None, datetime | None]:
-    """Return the begin and the end of an interval.
+    """Return the start and the end of an interval.
 
     Args:
         begin: The begin.
@@ -78,7 +78,7 @@ def check_interval(
         now: The instant from which a span counts back.
 
     Raises:
-        InvalidValue: One is not a time or is naive, or the end is before the begin.
+        InvalidValue: One is not a time or is naive, or the end is before the start.
     """
     first = None if begin is None else instant("begin", begin, now)
     last = None if end is None else instant("end", end, now)

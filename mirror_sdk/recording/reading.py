@@ -250,7 +250,7 @@ class Recording:
 
         Args:
             instant: The instant: a datetime with its time zone; a text, as in ``attrs["mirror"]``; or how long before
-                the end of the recording, as ``"2h"`` or a timedelta.
+                the end of the recording, such as ``"2h"`` or a timedelta.
             devices: Devices, their ids or endpoint names, or a table that names them; ``None`` selects all.
             paths: Path patterns (``/3303/*``); ``None`` selects every resource.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
@@ -342,7 +342,7 @@ class Recording:
             :meth:`as_of`.
 
         Raises:
-            InvalidValue: An instant is naive or lies before the recording, the end lies before the begin, a device does
+            InvalidValue: An instant is naive or lies before the recording, the end lies before the start, a device does
                 not occur in it, or a pattern is invalid.
 
         >>> begin = simulator.get_clock()

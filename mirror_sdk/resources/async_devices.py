@@ -108,7 +108,9 @@ class AsyncDevices(ClientResource[AsyncClientSession]):
         return DeviceList(await self._session.collect(page, deadline, limit=limit))
 
     async def get(self, device_id: DeviceLike, *, timeout: float | None = None) -> Device:
-        """Return a device as the directory lists it.
+        """Return a device as the directory lists it: its names, type, state and attributes.
+
+        For the values of its resources use ``client.get_device()``.
 
         Raises:
             NotFound: The device does not exist.

@@ -18,7 +18,7 @@ from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._table_keys import DeviceTable, desired_revisions, is_table
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import utc_now
-from mirror_sdk.naming import DeviceLike, id_of
+from mirror_sdk.naming import DeviceLike, id_of, name_passed
 from mirror_sdk.resource import ExpectedValue
 from mirror_sdk.resources.base import ClientResource
 from mirror_sdk.wire.device_requests import Method, WaitingRequest
@@ -208,15 +208,17 @@ class Requests(ClientResource[ClientSession]):
         """
         # From the start of the log, because the response may have arrived long ago.
         router = self._session.new_router(self._session.new_log_reader(0))
+        found = self._session.run(id_of(self._session.names, device_id, refresh=True), timeout)
         return DeviceRequest(
             async_id=async_id,
-            device_id=self._session.run(id_of(self._session.names, device_id, refresh=True), timeout),
+            device_id=found,
             path=path,
             method=method,
             issued_at=utc_now(),
             expiry_seconds=None,
             _expectation=router.expect(async_id),
             _router=router,
+            _device_name=name_passed(device_id, found),
         )
 
     def frame(

@@ -230,7 +230,8 @@ class DeviceConnection(WireModel):
         device_id: The device's id.
         protocol: ``coap``, ``coaps`` (with DTLS) or ``simulated``; absent if the service has no connection of the
             device. More may be added.
-        lwm2m_version: The version of LwM2M that the device registered with, as ``1.1``; absent for other protocols.
+        lwm2m_version: The version of LwM2M that the device registered with, such as ``1.1``; absent for other
+            protocols.
         binding: The binding that the device registered with: ``U``, or ``UQ`` in queue mode.
         reachable: Whether a request would reach it now; not so while it sleeps.
         lifetime_seconds: The lifetime of its registration without an update.
@@ -253,7 +254,7 @@ class DeviceConnection(WireModel):
 
     @property
     def way(self) -> str:
-        """The protocols in words, as ``LwM2M 1.1 over CoAP with DTLS``; empty if they are unknown."""
+        """The protocols in words, such as ``LwM2M 1.1 over CoAP with DTLS``; empty if they are unknown."""
         if self.protocol is None:
             return ""
         carrier = _CARRIERS.get(self.protocol)

@@ -147,7 +147,7 @@ def _bars(
 
 
 def _clipped(timeline: Timeline, intervals: pd.DataFrame) -> tuple[Floats, Floats]:
-    """Return the visible begin and end of intervals, as dates of matplotlib."""
+    """Return the visible start and end of intervals, as dates of matplotlib."""
     end = intervals["end"].fillna(pd.Timestamp(max(timeline.known_until, timeline.begin), unit="ms", tz="UTC"))
     first, last = timeline.begin / _DAY, timeline.end / _DAY
     return np.clip(_dates(intervals["begin"]), first, last), np.clip(_dates(end), first, last)

@@ -315,7 +315,7 @@ def _arrived(frame: pd.DataFrame, event: Ints, at: Ints, until: Ints, order: Int
 
 
 def _with_losses(frame: pd.DataFrame, event: Ints, at: Ints, until: Ints, order: Ints) -> tuple[Ints, Ints]:
-    """Return begin and end of each loss of an events table: from the rows before it up to the rows after it.
+    """Return start and end of each loss of an events table: from the rows before it up to the rows after it.
 
     A loss arrives with the first entries after it. So it was received together with them, and after all earlier rows.
     """

@@ -291,10 +291,10 @@ def _is_history(metadata: dict[str, Any]) -> bool:
 
 
 def _range(rows: Rows, metadata: dict[str, Any], known_until: int, begin: int | None, end: int | None) -> _Span:
-    """Return begin and end of the timeline.
+    """Return start and end of the timeline.
 
     Raises:
-        InvalidValue: The end is before the begin.
+        InvalidValue: The end is before the start.
     """
     if begin is not None and end is not None and end < begin:
         end_time, begin_time = (pd.Timestamp(one, unit="ms", tz="UTC") for one in (end, begin))
@@ -342,12 +342,12 @@ def _with_repeats(values: Rows, unknown: Ints, intervals: Intervals, known_until
 
     Args:
         values: Sorted values.
-        unknown: The begin of the first interval at the time of each value or later.
+        unknown: The start of the first interval at the time of each value or later.
         intervals: The intervals.
         known_until: The instant up to which the table is complete.
 
     Returns:
-        The sorted values with the repeated ones, and the begin of the first interval at the time of each or later.
+        The sorted values with the repeated ones, and the start of the first interval at the time of each or later.
     """
     late = np.flatnonzero((unknown <= values.arrived) & (values.arrived < known_until))
     if not len(late):
