@@ -96,7 +96,7 @@ The hooks, in the order in which a server calls them
   ``resync``, ``clock_advanced``, ``disconnect_devices``, ``resign``, ``stop``.
 - In the transaction of a change, on the writer thread: ``values_reported``, ``write_finished``,
   ``registration_changed``, ``devices_deleted``, ``responses_added``. A batch contains the values that one group of
-  changes stores, up to some thousand; an exception rolls the group back. Send anything to the outside after the
+  changes stores, up to a few thousand; an exception rolls the group back. Send anything to the outside after the
   transaction, with ``session.after_commit``.
 - For each request: ``rewrite_path``, ``response_ready``. For each device request: ``device_request``. For a request
   with a wrong key: ``client_of``.
@@ -694,6 +694,7 @@ class Extensions:
             CannotServe: A function does not take all arguments.
         """
         caller = getattr(self.hook, hook)
+        # pluggy calls the implementations in the reverse order of this list.
         found = caller.get_hookimpls()[::-1]
         for implementation in found:
             if implementation.argnames != caller.spec.argnames:
@@ -732,6 +733,7 @@ class Broken(NamedTuple):
 def installed() -> Mapping[str, ModuleType | Broken]:
     """Return all installed extensions by name, including those to leave out. Registers their database schemes."""
     found: dict[str, ModuleType | Broken] = {}
+    # The server also works without the folder of extensions.
     if find_spec(_GROUP) is not None:
         package = importlib.import_module(_GROUP)
         for each in pkgutil.iter_modules(package.__path__):
@@ -743,6 +745,7 @@ def installed() -> Mapping[str, ModuleType | Broken]:
             continue
         try:
             found[point.name] = point.load()
+        # Only a server reports it, so that commands which do not need the extension still work.
         except Exception as error:
             reason = f"{error}{_location_of(error)}"
             found[point.name] = Broken(f"the extension {point.name} ({point.value}) cannot be loaded: {reason}")
@@ -767,6 +770,7 @@ def require_distinct(names: Iterable[tuple[str, str]]) -> None:
 
 def extension_of(module: str) -> str:
     """Return the name of the extension that a module belongs to; empty if it belongs to none."""
+    # An extension can be a single module, and other modules of its package belong to it too.
     for attribute in ("__name__", "__package__"):
         for name, extension in installed().items():
             if f"{module}.".startswith(f"{getattr(extension, attribute, None) or '?'}."):
