@@ -12,7 +12,7 @@ from mirror_sdk._fork import unlocked_property
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.analysis.history_methods import HistoryMethods
 from mirror_sdk.frames.axes import axes_for, device_names, plain_legend
-from mirror_sdk.frames.columns import in_zone
+from mirror_sdk.frames.columns import in_zone, named_columns
 from mirror_sdk.frames.drift import drift_frame
 from mirror_sdk.frames.excel import for_excel
 from mirror_sdk.frames.html import to_html, visible_frame
@@ -471,7 +471,7 @@ class MirrorAccessor(HistoryMethods):
     def _need(self, *names: str) -> None:
         missing = [name for name in names if name not in self._frame]
         if missing:
-            raise InvalidValue(f"the table lacks the column {', '.join(missing)}; use one of client.*_frame()")
+            raise InvalidValue(f"the table lacks {named_columns(missing)}; use one of client.*_frame()")
 
 
 def mirror(frame: pd.DataFrame) -> MirrorAccessor:

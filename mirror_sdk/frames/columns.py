@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -212,6 +212,12 @@ def need_times(frame: pd.DataFrame, *names: str) -> None:
                 f"the column {name} has {times.dtype}, not times with a zone, as after reading a text file;"
                 f' convert it with frame["{name}"] = pd.to_datetime(frame["{name}"], format="ISO8601", utc=True)'
             )
+
+
+def named_columns(names: Iterable[object]) -> str:
+    """Return columns for a message: ``the column a``, or ``the columns a, b``."""
+    words = [str(name) for name in names]
+    return f"the column{'s' * (len(words) > 1)} {', '.join(words)}"
 
 
 def _has_zone(column: pd.Series) -> bool:

@@ -100,8 +100,8 @@ def typed_value(value: object, text: str | None, path: str) -> object:
         InvalidValue: There are both or neither, or the text is not a value for the resource.
     """
     if (value is None) is (text is None):
-        had = "neither" if value is None else "both"
-        raise InvalidValue(f"{path} takes one value, and {had} of value= and text= was passed; pass one of the two")
+        passed = "neither value= nor text= was passed" if value is None else "both value= and text= were passed"
+        raise InvalidValue(f"{path} takes one value, and {passed}; pass one of the two")
     return value if text is None else parse_value(text, path)
 
 
