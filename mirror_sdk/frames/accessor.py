@@ -276,7 +276,7 @@ class MirrorAccessor(HistoryMethods):
     def pseudonymize(self, key: str | bytes, *, also: Iterable[str] = ()) -> pd.DataFrame:
         """Return the table with pseudonyms for personal data, to share it; see :mod:`mirror_sdk.privacy`.
 
-        This replaces ids and names of devices, also in the index, and the values of the resources that are listed
+        This replaces ids and names of devices, even in the index, and the values of the resources that are listed
         there. ``attrs["mirror"]["pseudonymized"]`` has a report of the replacements.
 
         Args:

@@ -91,7 +91,7 @@ def drift_frame(
         acknowledged: Whether to include failed writes that someone acknowledged.
 
     Returns:
-        A frame with these columns, those of :data:`DRIFT_SCHEMA`, also when it has no rows:
+        A frame with these columns, those of :data:`DRIFT_SCHEMA`, even when it has no rows:
 
         {columns}
 

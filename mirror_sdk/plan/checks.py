@@ -446,7 +446,7 @@ def _since(current: ReportedValue | DesiredValue) -> str:
 
 
 def same(one: Value, other: Value) -> bool:
-    """Return whether two values are equal, also with different content types."""
+    """Return whether two values are equal, even with different content types."""
     return one.kind is other.kind and one.python == other.python
 
 

@@ -70,7 +70,7 @@ class Plan(PlanReport):
         """Send the writes and wait for their responses. Called again, it continues with those that have not ended.
 
         Devices that sleep are written to last, after the responses of the others. They accept the write at their next
-        contact, which is not waited for. Until then the write is ``pending``; call ``apply`` again, also in another
+        contact, which is not waited for. Until then the write is ``pending``; call ``apply`` again, even in another
         process, to read the responses that have arrived.
 
         Ctrl-C has the effect of :meth:`stop`: no more is sent, and writes in flight continue. A write is sent under the

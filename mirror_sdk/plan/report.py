@@ -143,7 +143,7 @@ class PlanReport(JsonForm):
         }
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Save the plan in a file, from which ``client.plans.load`` continues it, also in another process.
+        """Save the plan in a file, from which ``client.plans.load`` continues it, even in another process.
 
         The file has the async-ids and the progress: a write that has ended is not sent again. Writes sent after saving
         are not executed twice either if the saved plan is applied, as long as the service remembers them, which is

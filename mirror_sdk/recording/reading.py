@@ -334,7 +334,7 @@ class Recording:
             as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
         Returns:
-            A table with these columns, those of :data:`~mirror_sdk.recording.CHANGES_SCHEMA`, also when it has no rows:
+            A table with these columns, those of :data:`~mirror_sdk.recording.CHANGES_SCHEMA`, even when it has no rows:
 
             {columns}
 

@@ -187,7 +187,7 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
         method: Method = "GET",
         timeout: float | None = None,
     ) -> AsyncDeviceRequest:
-        """Resume a request by its async-id, also in another process than the one that sent it.
+        """Resume a request by its async-id, even in another process than the one that sent it.
 
         The response is searched for in the whole stored notification log, usually a day, and then waited for.
 

@@ -188,7 +188,7 @@ class Requests(ClientResource[ClientSession]):
         method: Method = "GET",
         timeout: float | None = None,
     ) -> DeviceRequest:
-        """Resume a request by its async-id, also in another process than the one that sent it.
+        """Resume a request by its async-id, even in another process than the one that sent it.
 
         The response is searched for in the whole stored notification log, usually a day, and then waited for.
 

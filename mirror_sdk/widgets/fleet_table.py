@@ -90,7 +90,7 @@ class FleetTable(MirrorWidget):
         With a ``path`` and a ``value`` it is an argument for :meth:`mirror_sdk.MirrorClient.plan`.
 
         Returns:
-            A frame with these columns, also when nothing is selected:
+            A frame with these columns, even when nothing is selected:
 
             ================  ===================  ===========================================================
             column            dtype                meaning

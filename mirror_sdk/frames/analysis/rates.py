@@ -1,4 +1,4 @@
-"""Rates of counters, also of counters that reset."""
+"""Rates of counters, which may have resets."""
 
 from __future__ import annotations
 
