@@ -130,7 +130,7 @@ class FleetTable(MirrorWidget):
 
         Raises:
             AmbiguousName: Several devices have one of the names.
-            UnknownDevice: No device has one of them.
+            UnknownDevice: One of the names belongs to no device.
 
         >>> fleet = FleetTable(client, live=False)
         >>> fleet.select([light, "station-01"])
