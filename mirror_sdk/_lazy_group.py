@@ -30,8 +30,13 @@ class _LazyCommands(dict[str, click.Command]):
         self.modules = modules
 
     def __missing__(self, name: str) -> click.Command:
-        import_module(self.modules[name])
-        return dict(self)[name]
+        module = self.modules[name]
+        import_module(module)
+        if name not in self:
+            raise click.ClickException(
+                f"the module {module} is listed with the command {name!r}, but adds none of this name to the group"
+            )
+        return self[name]
 
 
 class LazyGroup(click.Group):
@@ -121,8 +126,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 def _helps(module: str) -> dict[str, str]:
     """Return the docstrings of a module's functions; none if the module is not loaded from a file."""
+    package = module.rpartition(".")[0]
     # Other finders, such as the import hook of a test run, may provide no code.
-    spec = PathFinder.find_spec(module, import_module(module.rpartition(".")[0]).__path__)
+    spec = PathFinder.find_spec(module, import_module(package).__path__ if package else None)
     code = spec and spec.loader and cast("InspectLoader", spec.loader).get_code(module)
     functions = [each for each in (code.co_consts if code else ()) if isinstance(each, CodeType) and each.co_consts]
     return {each.co_name.rstrip("_").replace("_", "-"): each.co_consts[0] for each in functions}

@@ -96,7 +96,7 @@ The hooks, in the order in which a server calls them
   ``resync``, ``clock_advanced``, ``disconnect_devices``, ``resign``, ``stop``.
 - In the transaction of a change, on the writer thread: ``values_reported``, ``write_finished``,
   ``registration_changed``, ``devices_deleted``, ``responses_added``. A batch contains the values that one group of
-  changes stores, up to some thousand; an exception rolls the group back. Send anything to the outside after the
+  changes stores, up to a few thousand; an exception rolls the group back. Send anything to the outside after the
   transaction, with ``session.after_commit``.
 - For each request: ``rewrite_path``, ``response_ready``. For each device request: ``device_request``. For a request
   with a wrong key: ``client_of``.
@@ -119,7 +119,9 @@ from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import entry_points, metadata
 from importlib.util import find_spec
-from types import ModuleType
+from inspect import isroutine, signature
+from itertools import chain
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pluggy
@@ -592,7 +594,7 @@ class Extensions:
         left_out: The names of the extensions that are left out, each with the reason.
 
     Raises:
-        CannotServe: There is no extension with such a name, or an extension of another package cannot be loaded.
+        CannotServe: There is no extension with such a name, or an extension cannot be loaded.
     """
 
     def __init__(self, without: Collection[str] = ()) -> None:
@@ -642,18 +644,42 @@ class Extensions:
         """
         kind = type(extension)
         name = name or f"{extension_of(kind.__module__) or kind.__module__} ({kind.__name__})"
-        problem = f"the extension {name} does not fit this version of the server"
+        for attribute in dir(extension):
+            if problem := self._problem(extension, attribute):
+                raise CannotServe(f"the extension {name} cannot be loaded: {problem}")
         try:
             self._manager.register(extension, name)
-        except (pluggy.PluginValidationError, ValueError) as error:
-            raise CannotServe(f"{problem}: {error}") from error
-        hooks = [hook for hook, caller in vars(self.hook).items() if caller.has_spec()]
-        for caller in self._manager.get_hookcallers(extension) or ():
-            if caller.name not in hooks:
-                (marked,) = caller.get_hookimpls()
-                similar = get_close_matches(caller.name, hooks, 1)
-                cure = f"did you mean {similar[0]}?" if similar else "'mirror-server help extensions' names all"
-                raise CannotServe(f"{problem}: {marked.function.__name__}() is marked as a hook {caller.name}; {cure}")
+        except ValueError as error:
+            raise CannotServe(f"the extension {name} cannot be loaded: {error}") from error
+
+    def _problem(self, extension: object, attribute: str) -> str:
+        """Return why an attribute of an extension cannot be a hook, with its file and line; empty if it can be one.
+
+        pluggy finds the same problems, but reports them in its own terms.
+        """
+        function = getattr(extension, attribute, None)
+        if not isroutine(function) or not isinstance(code := getattr(function, "__code__", None), CodeType):
+            return ""
+        where = f"{attribute}() ({code.co_filename}:{code.co_firstlineno})"
+        hooks = {hook: caller.spec.argnames for hook, caller in vars(self.hook).items() if caller.spec is not None}
+        marked = self._manager.parse_hookimpl_opts(extension, attribute)
+        if marked is None:
+            # Other modules and classes may have methods such as ``stop`` and ``check``, which are not hooks.
+            is_forgotten = isinstance(extension, ModuleType) and function.__module__ == extension.__name__
+            if attribute in hooks and is_forgotten:
+                return f"{where} has the name of a hook; mark it with @extends, or rename it"
+            return ""
+        hook = marked.get("specname") or attribute
+        if hook not in hooks:
+            similar = get_close_matches(hook, hooks, 1)
+            cure = f"did you mean {similar[0]}?" if similar else "'mirror-server help extensions' names all hooks"
+            return f"{where} is marked as a hook, but there is no hook {hook}; {cure}"
+        for each in signature(function).parameters.values():
+            is_required = each.kind is each.POSITIONAL_OR_KEYWORD and each.default is each.empty
+            if is_required and each.name not in hooks[hook]:
+                arguments = ", ".join(hooks[hook]) or "no arguments"
+                return f"{where} has the argument {each.name}, but the hook {hook} has {arguments}"
+        return ""
 
     def results(self, hook: str) -> Iterator[tuple[str, Any]]:
         """Yield the results of a hook without arguments, each with the name of its extension, ordered by name."""
@@ -668,6 +694,7 @@ class Extensions:
             CannotServe: A function does not take all arguments.
         """
         caller = getattr(self.hook, hook)
+        # pluggy calls the implementations in the reverse order of this list.
         found = caller.get_hookimpls()[::-1]
         for implementation in found:
             if implementation.argnames != caller.spec.argnames:
@@ -681,14 +708,7 @@ class Extensions:
         Raises:
             CannotServe: A setting or the database needs such an extension, or two settings have the same name.
         """
-        kinds = [(SERVER, Settings)]
-        for name, extension in installed().items():
-            kinds += [(f"the extension {name}", kind) for kind in _called(extension, "settings")]
-        names = [(name, SERVER) for name in ("setting host", "option --host", "setting port", "option --port")]
-        for owner, kind in kinds:
-            for each in fields(kind):
-                names += [(f"setting {each.name}", owner), (f"option {option_name(each)}", owner)]
-        require_distinct(names)
+        setting_classes()
         scheme = settings.database_url.partition("://")[0]
         for name, reason in self.left_out.items():
             for schemes in _called(installed()[name], "locations"):
@@ -713,6 +733,7 @@ class Broken(NamedTuple):
 def installed() -> Mapping[str, ModuleType | Broken]:
     """Return all installed extensions by name, including those to leave out. Registers their database schemes."""
     found: dict[str, ModuleType | Broken] = {}
+    # The server also works without the folder of extensions.
     if find_spec(_GROUP) is not None:
         package = importlib.import_module(_GROUP)
         for each in pkgutil.iter_modules(package.__path__):
@@ -724,8 +745,10 @@ def installed() -> Mapping[str, ModuleType | Broken]:
             continue
         try:
             found[point.name] = point.load()
+        # Raised by :class:`Extensions`, so that the help works in spite of it.
         except Exception as error:
-            found[point.name] = Broken(f"the extension {point.name} ({point.value}) cannot be loaded: {error}")
+            reason = f"{error}{_location_of(error)}"
+            found[point.name] = Broken(f"the extension {point.name} ({point.value}) cannot be loaded: {reason}")
     for extension in found.values():
         for added in _called(extension, "locations"):
             LOCATIONS.update(added)
@@ -747,6 +770,7 @@ def require_distinct(names: Iterable[tuple[str, str]]) -> None:
 
 def extension_of(module: str) -> str:
     """Return the name of the extension that a module belongs to; empty if it belongs to none."""
+    # An extension can be a single module, and other modules of its package belong to it too.
     for attribute in ("__name__", "__package__"):
         for name, extension in installed().items():
             if f"{module}.".startswith(f"{getattr(extension, attribute, None) or '?'}."):
@@ -765,13 +789,30 @@ def call_installed(hook: str) -> list[Any]:
     return [result for extension in installed().values() for result in _called(extension, hook)]
 
 
+def setting_classes() -> list[type]:
+    """Return the classes with the settings of the server and of all installed extensions, for the options of a command.
+
+    Raises:
+        CannotServe: Two settings have the same name or option.
+    """
+    owned = [(SERVER, Settings)]
+    for name, extension in installed().items():
+        owned += [(f"the extension {name}", kind) for kind in _called(extension, "settings")]
+    names = [(name, SERVER) for name in ("setting host", "option --host", "setting port", "option --port")]
+    for owner, kind in owned:
+        for each in fields(kind):
+            names += [(f"setting {each.name}", owner), (f"option {option_name(each)}", owner)]
+    require_distinct(names)
+    return [kind for _, kind in owned]
+
+
 def load_for_commands() -> Extensions:
     """Load the extensions for commands on a database, including those that a server leaves out for a missing package.
 
     So their stored data is checked and erased too.
 
     Raises:
-        CannotServe: An extension does not fit this version of the server.
+        CannotServe: An extension cannot be loaded.
     """
     extensions = Extensions()
     for name in extensions.left_out:
@@ -799,13 +840,32 @@ def read_settings(**values: Any) -> Settings:
     return Settings(**values, extensions=tuple(extensions))
 
 
+def _location_of(error: Exception) -> str:
+    """Return file and line of the code of an extension that raised an error; empty if none of its code did."""
+    lines = [
+        f" ({frame.f_code.co_filename}:{line})"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in {"importlib", _PROJECT}
+    ]
+    return lines[-1] if lines else ""
+
+
 def _called(extension: ModuleType | Broken, hook: str) -> list[Any]:
     return [getattr(extension, hook)()] if hasattr(extension, hook) else []
 
 
 def _missing(name: str, extension: ModuleType) -> str:
-    """Return the reason to leave an extension out: the first missing module that it needs; empty if none is missing."""
-    module = next((each for needed in _called(extension, "needs") for each in needed if find_spec(each) is None), None)
+    """Return the reason to leave an extension out: the first missing module that it needs; empty if none is missing.
+
+    Raises:
+        CannotServe: ``needs`` returned a text instead of a list.
+    """
+    needed = _called(extension, "needs")
+    for each in needed:
+        # Each letter of a text would be looked for as a module.
+        if isinstance(each, str):
+            raise CannotServe(f"needs() of the extension {name} returned the text {each!r}; return a list, [{each!r}]")
+    module = next((each for each in chain(*needed) if find_spec(each) is None), None)
     if module is None:
         return ""
     if not extension.__name__.startswith(f"{_GROUP}."):

@@ -266,8 +266,8 @@ class MirrorAccessor(HistoryMethods):
     def pseudonymize(self, key: str | bytes, *, also: Iterable[str] = ()) -> pd.DataFrame:
         """Return the table with pseudonyms for personal data, to share it; see :mod:`mirror_sdk.privacy`.
 
-        Replaced are ids and names of devices, also in the index, and the values of the resources that are listed there.
-        ``attrs["mirror"]["pseudonymized"]`` has a report of the replacements.
+        This replaces ids and names of devices, also in the index, and the values of the resources that are listed
+        there. ``attrs["mirror"]["pseudonymized"]`` has a report of the replacements.
 
         Args:
             key: A secret text or bytes, of 16 bytes or more. Tables with one key have the same pseudonyms.
@@ -431,6 +431,7 @@ class MirrorAccessor(HistoryMethods):
         frame = self._frame
         is_end = frame["event"].isin(["gap", "deregistration", "expired"]) if "event" in frame else [False] * len(frame)
         found = frame.loc[is_end, ["device_id", "changed_at"]].dropna(subset=["changed_at"])
+        # At NaN, matplotlib breaks a line.
         return found.assign(value_num=float("nan"))
 
     def _value_rows(self) -> pd.DataFrame:

@@ -175,6 +175,7 @@ class Pseudonymizer:
         """
         if REPORT in metadata:
             raise InvalidValue("the table has pseudonyms already; use the original table")
+        # A requested device may have no row here, and its id may still be in a text.
         selection = metadata.get("selection") or {}
         self._originals.update(map(str, selection.get("device_ids") or ()))
 
@@ -335,6 +336,7 @@ def _coarse(original: Any) -> Any:
         degrees = round(float(original), _DECIMALS)
     except (ValueError, OverflowError):
         return None
+    # The number is not in degrees, so that rounding would hide nothing.
     if abs(degrees) > _MOST_DEGREES:
         return None
     if isinstance(original, str | bytes):

@@ -201,6 +201,7 @@ class Recording:
             raw=raw,
             server=self._settings.server,
         )
+        # With a limit, a path without rows may have some after it.
         if most is None:
             metadata = with_silent(metadata, tables, paths)
         return to_form(tables, metadata, as_=as_, tz=tz)
@@ -365,7 +366,6 @@ class Recording:
     def _values(
         self, devices: DevicesLike | None, paths: Sequence[str] | None
     ) -> tuple[RecordingContent, RecordedValues]:
-        """Return the content, and the recorded values of these resources."""
         content = read_content(self.path)
         values = recorded_values(content.events, self._states())
         return content, values._replace(rows=self._select(content, devices, paths).of_frame(values.rows))

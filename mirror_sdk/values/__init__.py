@@ -59,7 +59,6 @@ Registration applies to one process: other processes, such as Dask workers, regi
 >>> unregister_decoder(EXAMPLE)  # for example at the end of a test
 """
 
-from mirror_sdk.values.codecs import decode, decode_many, encode, plain_type
 from mirror_sdk.values.content_types import (
     CBOR,
     JSON,
@@ -71,7 +70,8 @@ from mirror_sdk.values.content_types import (
     SENML_JSON,
     TEXT_PLAIN,
 )
-from mirror_sdk.values.decoders import Decoder, Encoder, register_decoder, unregister_decoder
+from mirror_sdk.values.payloads import decode, decode_many, encode, plain_type
+from mirror_sdk.values.registered_decoders import Decoder, Encoder, register_decoder, unregister_decoder
 from mirror_sdk.values.typed_input import parse_value
 from mirror_sdk.values.value import NO_VALUE, InstanceValues, PythonValue, Value, ValueKind, plain_text, written
 

@@ -1,4 +1,4 @@
-"""The codec of a content type: how its payloads are read, written and split."""
+"""The interface of a codec: the functions that read, write and split the payloads of one content type."""
 
 from __future__ import annotations
 

@@ -124,6 +124,7 @@ class Grid(LazyModule):
                 ``bad``, ``warn``, ``note``, ``good`` and ``dim`` for a column, and ``hints`` the tooltip of its cell.
         """
         current = {str(row["key"]): row for row in rows}
+        # Messages of a page arrive on another thread, without the lock of the widget.
         with self._table_lock:
             before, self._rows = self._rows, current
             precisions = {name: time_precision(row.get(name) for row in rows) for name in self._times}

@@ -13,7 +13,7 @@ import click
 
 from mirror_server.cli import main
 from mirror_server.config import Settings, database_option, options_of
-from mirror_server.hooks import Erasure, call_installed, load_for_commands, open_database, read_settings
+from mirror_server.hooks import Erasure, load_for_commands, open_database, read_settings, setting_classes
 from mirror_server.store import maintenance, schema
 from mirror_server.store.backend import DatabaseError, redacted
 from mirror_server.store.database import Database, location_of
@@ -25,7 +25,7 @@ from mirror_server.store.sqlite.files import copy
 @click.argument("device_id")
 @click.confirmation_option(prompt="This permanently deletes all stored data of the device. Continue?")
 @database_option
-@options_of("erase", Settings, *call_installed("settings"))
+@options_of("erase", *setting_classes())
 def erase(device_id: str, database_url: str, **settings: Any) -> None:
     """Erase all data of a device, to protect the privacy of its user, and print a receipt.
 
@@ -81,12 +81,13 @@ def _erase(database: Database, device_id: str, settings: Settings) -> tuple[dict
 
 @main.command()
 @database_option
-@options_of("check", Settings, *call_installed("settings"))
+@options_of("check", *setting_classes())
 def check(database_url: str, **settings: Any) -> None:
     """Check the database for damage and list it by kind, with counts. The exit status is 1 if there is any.
 
     Data of extensions is checked too, also outside the database.
     """
+    # Before it is opened, which fails if the file is damaged.
     violations = location_of(database_url).damage()
     if not violations:
         with closing(open_database(database_url, must_exist=True)) as database:

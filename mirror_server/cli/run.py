@@ -12,7 +12,7 @@ from mirror_sdk._visible import visible
 from mirror_server.cli import main
 from mirror_server.config import ListenAddress, Settings, options_of
 from mirror_server.core.errors import CannotServe
-from mirror_server.hooks import Extensions, call_installed, read_settings
+from mirror_server.hooks import Extensions, read_settings, setting_classes
 from mirror_server.store.backend import redacted
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ port_option = click.option(
     help="Address to listen on.",
 )
 @port_option
-@options_of("run", Settings, *call_installed("settings"))
+@options_of("run", *setting_classes())
 def run(host: str, port: int, **settings: Any) -> None:
     """Run the server until it is stopped with Ctrl-C or SIGTERM.
 

@@ -87,7 +87,7 @@ class Blocking:
     def _blocking(self, method: Any) -> Any:
         def call(*arguments: Any, **options: Any) -> Any:
             async def run() -> Any:
-                made = method(*map(_given, arguments), **options)
+                made = method(*map(_argument_for, arguments), **options)
                 return await made if inspect.isawaitable(made) else made
 
             return self._wrap(self._loop.run(run()))
@@ -100,14 +100,14 @@ class Blocking:
         if isinstance(made, AsyncCassette):
             return BlockingCassette(made, self._loop)
         if isinstance(made, AsyncEvents):
-            # Events of the other client begin where it is asked for them.
+            # Events of the other client start at the call.
             self._loop.run(made.__aenter__())
             return BlockingEvents(made, self._loop)
         return made
 
 
-def _given(argument: Any) -> Any:
-    """An argument as the client takes it: its own requests stand in a list."""
+def _argument_for(argument: Any) -> Any:
+    """Convert an argument: a list contains the client's own requests."""
     if not isinstance(argument, list):
         return argument
     return [one._wrapped if isinstance(one, Blocking) else one for one in argument]

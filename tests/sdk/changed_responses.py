@@ -26,7 +26,8 @@ DIMMED = [RESOURCES[0], DIMMER]
 class Between(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """Stands between a client of either kind and the server.
 
-    ``before`` sees each request and may fail it unheard; ``change`` gives what becomes of its answer, or loses it.
+    ``before`` receives each request and may fail it before it is sent. ``change`` returns the changed response, or
+    raises an error as if it were lost.
     """
 
     def __init__(self, mirror, change=None, *, before=lambda request: None):
@@ -36,23 +37,23 @@ class Between(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def handle_request(self, request):
         self._before(request)
-        answer = self._mirror.transport.handle_request(request)
+        response = self._mirror.transport.handle_request(request)
         if self._change is None:
-            return answer
-        answer.read()
-        return self._change(request, answer)
+            return response
+        response.read()
+        return self._change(request, response)
 
     async def handle_async_request(self, request):
         self._before(request)
-        answer = await self._mirror.async_transport.handle_async_request(request)
+        response = await self._mirror.async_transport.handle_async_request(request)
         if self._change is None:
-            return answer
-        await answer.aread()
-        return self._change(request, answer)
+            return response
+        await response.aread()
+        return self._change(request, response)
 
 
 class Arriving(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A body as it comes from a socket; it tells how much of it was wanted."""
+    """A body as it arrives from a socket; it counts the bytes that were read."""
 
     def __init__(self, content, piece_bytes=65_536):
         self.pieces = [content[begin : begin + piece_bytes] for begin in range(0, len(content), piece_bytes)]
@@ -93,22 +94,24 @@ def traced_peak(call):
         tracemalloc.stop()
 
 
-def answer_with(answer, content):
-    return httpx.Response(answer.status_code, headers={"Content-Type": answer.headers["Content-Type"]}, content=content)
+def response_with(response, content):
+    return httpx.Response(
+        response.status_code, headers={"Content-Type": response.headers["Content-Type"]}, content=content
+    )
 
 
-def without(ending, request, answer):
-    """The answer of a service that has no paths which end so."""
+def without(ending, request, response):
+    """Return the response of a service without paths that end like this."""
     if not request.url.path.endswith(ending):
-        return answer
+        return response
     return httpx.Response(404, json={"object": "error", "code": 404, "type": "not_found", "message": "no such path"})
 
 
 without_snapshots = functools.partial(without, "/v3/device-echo")
 
 
-def without_arrow(request, answer):
+def without_arrow(request, response):
     if request.headers["Accept"] != ARROW:
-        return answer
+        return response
     body = {"object": "error", "code": 406, "type": "not_acceptable", "message": "no pyarrow here"}
     return httpx.Response(406, json=body)

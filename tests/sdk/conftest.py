@@ -112,7 +112,7 @@ def run(mirror: Mirror) -> Callable[..., Any]:
         transport: httpx.AsyncBaseTransport = mirror.async_transport,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     ) -> Any:
-        async def whole() -> Any:
+        async def complete_call() -> Any:
             async with AsyncMirrorClient(URL, mirror.new_key(), transport=transport) as client:
                 result = await asyncio.wait_for(scene(client), 60)
             for _ in range(LAST_TURNS):
@@ -123,7 +123,7 @@ def run(mirror: Mirror) -> Callable[..., Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             with asyncio.Runner(loop_factory=loop_factory) as runner:
-                result = runner.run(whole())
+                result = runner.run(complete_call())
             gc.collect()
         return result
 
@@ -201,7 +201,7 @@ def device_id(simulator: Simulator) -> str:
 
 @pytest.fixture
 def plain(mirror: Mirror) -> Iterator[MirrorClient]:
-    """A client whose answers nobody touches."""
+    """A client with unchanged responses."""
     with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as made:
         yield made
 
@@ -222,7 +222,7 @@ def ids(simulator: Simulator, plain: MirrorClient) -> list[str]:
 
 @pytest.fixture
 def client_over(mirror: Mirror, client_of: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes clients whose answers are changed on the way."""
+    """Makes clients whose responses are changed in transit."""
     return lambda change: client_of(URL, mirror.new_key(), transport=Between(mirror, change))
 
 
@@ -239,8 +239,8 @@ def settle(mirror: Mirror) -> Callable[[], object]:
 
 
 @pytest.fixture
-def last_look_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last look of a recorder comes soon, not when a poll of real time has ended."""
+def last_poll_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the last poll of a recorder short, instead of waiting for real time."""
     monkeypatch.setattr("mirror_sdk.recording.recorder.DEFAULT_HOLD_SECONDS", 1)
 
 

@@ -21,14 +21,14 @@ AT_MOST = 30.0
 
 
 Answer = Callable[[bytes], Iterable[bytes]]
-"""Of a request, what is sent of the answer, piece by piece with a pause between."""
+"""Maps a request to the chunks of its response, which are sent with pauses."""
 
 
 class MaliciousService:
-    """Answers each request, and then waits for the client to hang up.
+    """Responds to each request, and then waits for the client to hang up.
 
     Args:
-        answer: Makes the pieces of each answer.
+        respond: Returns the chunks of each response.
     """
 
     def __init__(self, answer: Answer) -> None:

@@ -23,7 +23,7 @@ UP, DOWN = ("registration", "reg_update"), ("deregistration", "expired")
 
 @dataclass(frozen=True)
 class Row:
-    """One row; instants are seconds behind ``BEGIN``."""
+    """One row; instants are seconds after ``BEGIN``."""
 
     what: str
     device: str | None
@@ -46,11 +46,11 @@ def numbers() -> st.SearchStrategy[float | None]:
 def histories(values: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy[list[Row]]:
     """Generated histories: values, registrations and their ends, gaps of a device or of all, in any order.
 
-    Some values come with a time that lies before their receipt. Some devices leave, come back, and tell theirs again.
+    Some values have a time before their arrival. Some devices leave, return and report theirs again.
     """
     instant = st.integers(0, SECONDS)
     device = st.sampled_from(DEVICES)
-    told = st.builds(
+    reports = st.builds(
         lambda whom, path, second, value, delay: Row(
             "reported", whom, path, second, value, received=None if delay is None else second + delay
         ),
@@ -67,9 +67,9 @@ def histories(values: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy
         instant,
         st.one_of(st.none(), st.integers(0, 10)),
     )
-    # Lists are mostly short by themselves, and what is given to one_of twice counts once: few values would follow each
+    # Lists are mostly short by themselves, and one_of counts repeated arguments once, so few values would follow each
     # other without a break.
-    each = st.sampled_from([*[told] * 12, seen, gap]).flatmap(lambda kind: kind)
+    each = st.sampled_from([*[reports] * 12, seen, gap]).flatmap(lambda kind: kind)
     rows = st.one_of(st.lists(each, max_size=3), *[st.lists(each, min_size=size, max_size=30) for size in (8, 20)])
     back = st.builds(
         _back,
@@ -88,7 +88,7 @@ def histories(values: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy
 
 
 def _back(device: str, path: str, second: int, value: Any, lengths: tuple[int, ...], how: str) -> list[Row]:
-    """A value, an absence behind it, and the same value with its old time when that is over."""
+    """Return a value, a following absence, and the same value with its old time afterwards."""
     begin, end, received = (second + sum(lengths[: count + 1]) for count in range(3))
     absence = [Row(how, device, None, begin), Row("registration", device, None, end)]
     return [
@@ -127,7 +127,7 @@ def frame_of(rows: list[Row], **about: Any) -> pd.DataFrame:
 
 
 class Naive:
-    """A history, asked instant by instant.
+    """A history, evaluated instant by instant.
 
     Args:
         rows: Its rows.
@@ -156,17 +156,17 @@ class Naive:
 
     def known(self, device: str, path: str, second: int) -> float | bool | str | None:
         """What is known of a resource from this second to the next; ``None`` for nothing."""
-        told = [row for row in self.steps(device, path) if row.at <= second]
-        if not told or second >= self.known_until:
+        reports = [row for row in self.steps(device, path) if row.at <= second]
+        if not reports or second >= self.known_until:
             return None
-        last = told[-1]
+        last = reports[-1]
         for whom, begin, *_ in self.intervals:
             if whom in (None, device) and last.at <= begin <= second:
                 return None
         return readable(last.value)
 
-    def heard(self, device: str) -> list[int]:
-        """When a device told something, and when that came."""
+    def report_instants(self, device: str) -> list[int]:
+        """Return the instants of a device's reports and of their arrival."""
         rows = [row for row in self.rows if row.device == device and row.what in ("reported", *UP)]
         return sorted([*(row.at for row in rows), *(row.received for row in rows if row.received is not None)])
 
@@ -178,7 +178,7 @@ class Naive:
         )
 
     def _reported_again(self, intervals: list[tuple[str | None, int, float, str, float]]) -> list[Row]:
-        """The values that came when something had been unknown since their time, each as if it were told then."""
+        """The values that came when something had been unknown since their time, each as if it were reported then."""
         again = []
         for row in self.rows:
             if row.what != "reported" or row.received is None:
@@ -194,7 +194,10 @@ class Naive:
     def _without_delayed(self, again: list[tuple[int, Row]], intervals: list[tuple[Any, ...]]) -> list[Row]:
         """Those of the values that say something else than what is known since one of the same time came before."""
         # Of what came at once the last one counts.
-        last = {(row.device, row.path, told, row.at): row for told, row in sorted(again, key=lambda one: one[1].order)}
+        last = {
+            (row.device, row.path, reported_at, row.at): row
+            for reported_at, row in sorted(again, key=lambda one: one[1].order)
+        }
         kept = []
         for key in sorted(last):
             row = last[key]
@@ -215,7 +218,7 @@ class Naive:
                 end, order = (behind[0].at, behind[0].order) if behind else (math.inf, row.order)
                 found.append((row.device, row.at, end, row.what, order))
         for device in DEVICES if limit is not None else ():
-            for one, following in pairwise([*self.heard(device), math.inf]):
+            for one, following in pairwise([*self.report_instants(device), math.inf]):
                 if following - one > limit:
                     found.append((device, one + limit, following, "silent", -math.inf))
         return found
@@ -225,7 +228,7 @@ def readable(value: float | bool | str | None) -> float | bool | str | None:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def told(*values: tuple[int, Any], device: str = "d1", path: str = TEMPERATURE) -> list[Row]:
+def reports(*values: tuple[int, Any], device: str = "d1", path: str = TEMPERATURE) -> list[Row]:
     """Values at seconds."""
     return [Row("reported", device, path, second, value, order=n) for n, (second, value) in enumerate(values)]
 

@@ -15,7 +15,7 @@ PAUSE = threading.Event()
 
 @contextmanager
 def once(condition: Callable[[], object], act: Callable[[], object]) -> Iterator[None]:
-    """Beside what is done here, wait until the condition is true and do something then."""
+    """Run the block while a thread waits for a condition and then acts."""
 
     def wait_and_act() -> None:
         until(condition)

@@ -12,7 +12,7 @@ from mirror_sdk import Conflict, InvalidValue, NotFound
 
 @pytest.fixture
 def lights(client, simulator):
-    """Three lights that refused a write."""
+    """Three lights that rejected a write."""
     devices = [simulator.add_device(f"light-{number}", [DIMMER]) for number in range(3)]
     for device in devices:
         client.read_value(device, LEVEL)

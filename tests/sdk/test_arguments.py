@@ -44,7 +44,7 @@ CALLS = {
     "one path for a list": (lambda c, d: c.state_frame(paths="/3303/*"), TypeError, "paths='/3303/*' must be a list"),
     "no devices in a table": (lambda c, d: c.state_frame([None]), TypeError, "each of devices must be a str"),
     "a pattern that matches no path": (lambda c, d: c.state_frame(paths=["3303"]), InvalidValue, "'3303' matches no"),
-    "a callback that is none": (lambda c, d: c.watch(3), TypeError, "callback=3 cannot be called"),
+    "an invalid callback": (lambda c, d: c.watch(3), TypeError, "callback=3 cannot be called"),
     "a pattern of a watch": (lambda c, d: c.watch(print, paths=["3303"]), InvalidValue, "'3303' matches no"),
     "a path of a watch": (lambda c, d: c.watch(print, paths=[3303]), TypeError, "each of paths must be a str"),
     "a rotation that is a text": (lambda c, d: c.record("r", rotate_bytes="1"), InvalidValue, "rotate_bytes='1' must"),
@@ -113,7 +113,7 @@ def test_a_closed_client_says_so(client, device_id, tmp_path, monkeypatch):
     events = client.events()
     client.close()
     client.close()
-    # What was begun before says so too.
+    # Earlier requests and iterators report it as well.
     for call in (*CLOSED, lambda _: request.result(), lambda _: next(iter(events))):
         with pytest.raises(ClientClosed, match="this client is closed; make a new one"):
             call(client)

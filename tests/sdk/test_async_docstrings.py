@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from client_resources import ASYNC_RESOURCES
-from test_docstrings import WANTED, examples_of, given
+from test_docstrings import WANTED, examples_of, predefined
 
 from mirror_sdk import (
     AsyncDeviceRequest,
@@ -56,7 +56,7 @@ async def show(test: doctest.DocTest, simulator: Simulator, mirror: Any, folder:
     ):
         # A key sees what happens from its first request on.
         await client.devices.list()
-        names = {"client": client, "simulator": AsyncSimulator(operator), **given(simulator, folder)}
+        names = {"client": client, "simulator": AsyncSimulator(operator), **predefined(simulator, folder)}
         names |= {"asyncio": asyncio, "AsyncMirrorClient": AsyncMirrorClient}
         if test.name == "AsyncNotifications.use_websocket":
             address = await stack.enter_async_context(listening(mirror))

@@ -54,13 +54,13 @@ NOWHERE = httpx.MockTransport(lambda request: pytest.fail(f"sent {request.method
 
 @pytest.fixture
 def alone(client_of):
-    """Makes clients without a service, which only a cassette answers."""
+    """Makes clients without a service, whose responses come from a cassette."""
     return lambda url=URL: client_of(url, "another-key", transport=NOWHERE)
 
 
 @pytest.fixture
 def playing(alone, file):
-    """Makes such a client that is answered by the cassette until the end of the test."""
+    """Makes such a client with a cassette until the end of the test."""
     with ExitStack() as cassettes:
 
         def playing(**options):
@@ -84,7 +84,7 @@ def both(client, alone, file, program):
 
 
 def tables(client):
-    """Everything that asks for tables and values, one after the other."""
+    """Yield tables and values of all calls, one after the other."""
     yield client.fleet.snapshot()
     yield client.state_frame()
     yield client.fleet.snapshot(paths=["/3303/*"], compression="zstd")
@@ -99,7 +99,7 @@ def tables(client):
     yield client.notifications.events_frame(after=0, timeout=0)
     plan = client.plan(client.fleet.snapshot(paths=[LEVEL]), value=41, if_match=True)
     yield plan.frame
-    # Of writes side by side each may tell the time of another's answer.
+    # Concurrent writes may each get the time of another's response.
     yield plan.apply(concurrency=1)
     yield plan.undo().frame
     yield client.fleet.snapshot()
@@ -259,7 +259,7 @@ def test_of_requests_that_are_the_same_the_first_that_is_made_is_the_first_that_
     player.respond(listed, None, 0, 0)
     assert isinstance(player.respond(poll, None, 0, 25), Wait)
     player.respond(asked, "an-id", 0, 0)
-    # The other question came behind it.
+    # The other request came later.
     assert isinstance(player.respond(poll, None, 0, 25), Played)
 
 
@@ -276,7 +276,7 @@ def test_an_open_poll_ends_with_the_cassette(plain, lights, file):
 
 
 def test_many_threads_are_recorded_and_played_also_by_tasks(plain, lights, file, monkeypatch, no_environment):
-    # However late one of these threads comes to ask.
+    # A thread may send its request this late.
     monkeypatch.setattr("mirror_sdk.cassette.player._ORDER_SECONDS", 60.0)
 
     def by_threads(one):

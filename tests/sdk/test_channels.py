@@ -30,7 +30,7 @@ NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
 class Time:
-    """A clock that moves when somebody sleeps or a poll is held."""
+    """A clock that advances during sleeps and open polls."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -73,7 +73,7 @@ class Log:
             return failure
         after = self.last_seq if request.url.params["after"] == "latest" else int(request.url.params["after"])
         if after > self.last_seq:
-            return refusal(400, "CURSOR_BEYOND_LOG")
+            return error_response(400, "CURSOR_BEYOND_LOG")
         return self._message(after, float(request.url.params["hold"]))
 
     def _message(self, after: int, hold_seconds: float) -> httpx.Response:
@@ -91,7 +91,7 @@ class Log:
         return httpx.Response(204, headers=headers)
 
 
-def refusal(status: int, reason: str | None = None, headers: dict[str, str] | None = None) -> httpx.Response:
+def error_response(status: int, reason: str | None = None, headers: dict[str, str] | None = None) -> httpx.Response:
     body = {"code": status, "type": "t", "message": "m", "reason": reason}
     return httpx.Response(status, headers=headers, json=body)
 
@@ -141,13 +141,13 @@ def router(log: Log) -> ResponseRouter:
     ("failure", "held_seconds", "slept"),
     [
         (lost, 0, [0.5]),
-        (lambda: refusal(410), 0, [0.5]),
-        (lambda: refusal(429, headers={"Retry-After": "20"}), 0, [20.0]),
-        (lambda: refusal(503), 0, [0.5, 1.0, 2.0, 4.0]),
-        # A service that is slow to refuse is asked less often too; a poll that is cut on the way is not its refusal.
-        (lambda: refusal(503), 10, [0.5, 1.0, 2.0, 4.0]),
-        (lambda: refusal(429), 10, [0.5, 1.0, 2.0, 4.0]),
-        (lambda: refusal(504), 10, [0.5] * 9),
+        (lambda: error_response(410), 0, [0.5]),
+        (lambda: error_response(429, headers={"Retry-After": "20"}), 0, [20.0]),
+        (lambda: error_response(503), 0, [0.5, 1.0, 2.0, 4.0]),
+        # A slow error also reduces the rate of requests; an interrupted poll is not an error of the service.
+        (lambda: error_response(503), 10, [0.5, 1.0, 2.0, 4.0]),
+        (lambda: error_response(429), 10, [0.5, 1.0, 2.0, 4.0]),
+        (lambda: error_response(504), 10, [0.5] * 9),
         (lost, 10, [0.5] * 9),
     ],
 )
@@ -169,7 +169,7 @@ def test_an_outage_is_waited_out_and_is_no_time_without_events(log):
     def fail(number: int) -> httpx.Response | None:
         if number == 8:
             log.add("de-registrations", "d1")
-        return refusal(503) if number < 7 else None
+        return error_response(503) if number < 7 else None
 
     log.before_poll = fail
     assert [event.device_id for event in events_of(log, timeout_seconds=20)] == ["d1"]
@@ -179,11 +179,11 @@ def test_an_outage_is_waited_out_and_is_no_time_without_events(log):
 @pytest.mark.parametrize(
     ("failure", "options", "error", "slept_seconds"),
     [
-        (lambda: refusal(503), {"timeout_seconds": 0}, ServerError, 0),
-        (lambda: refusal(401), {}, AuthenticationError, 0),
+        (lambda: error_response(503), {"timeout_seconds": 0}, ServerError, 0),
+        (lambda: error_response(401), {}, AuthenticationError, 0),
         (lost, {"timeout_seconds": 1000, "outage_seconds": 60}, ConnectionFailed, 60),
     ],
-    ids=["an outage at a look", "a refused key", "a long outage"],
+    ids=["an outage at a status check", "a rejected key", "a long outage"],
 )
 def test_a_failure_that_outlasts_the_timeout_is_raised(log, failure, options, error, slept_seconds):
     log.before_poll = lambda _: failure()
@@ -193,7 +193,7 @@ def test_a_failure_that_outlasts_the_timeout_is_raised(log, failure, options, er
 
 
 def test_a_pause_is_no_longer_than_the_time_there_is(log):
-    log.before_poll = lambda number: refusal(429, headers={"Retry-After": "90"})
+    log.before_poll = lambda number: error_response(429, headers={"Retry-After": "90"})
     reader = reader_of(log, after=0)
     for seconds in (25, 7, 0):
         reader.read(seconds)
@@ -231,11 +231,11 @@ def test_all_of_a_longer_log_than_there_is_now_is_a_gap(log):
     assert (gap.kind, gap.first_seq, gap.seq) == (EventKind.GAP, None, None)
 
 
-# Answers
+# Responses
 
 
 def test_the_end_of_the_log_is_found_before_the_first_request_and_only_then(log, router):
-    log.add_response("of somebody else")
+    log.add_response("of another client")
     log.before_poll = lambda number: lost()
     with pytest.raises(ConnectionFailed):
         router.expect("a")
@@ -284,8 +284,8 @@ def test_after_a_long_pause_reading_starts_at_the_end_unless_a_response_is_pendi
     assert [poll["after"] for poll in log.polls].count("latest") == 2
 
 
-class HeldLog(Log):
-    """A log whose polls are really held until the test lets them go; it notes how many are open at once."""
+class OpenPollLog(Log):
+    """A log whose polls stay open until the test releases them; it counts the open polls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -303,7 +303,7 @@ class HeldLog(Log):
                 self.open -= 1
         return super().__call__(request)
 
-    def wait_until_held(self) -> None:
+    def wait_until_open(self) -> None:
         with self.gate:
             assert self.gate.wait_for(lambda: self.open == 1, 60)
 
@@ -314,21 +314,21 @@ class HeldLog(Log):
 
 
 def test_of_many_threads_one_reads_and_the_others_take_over_when_it_leaves():
-    log = HeldLog()
+    log = OpenPollLog()
     router = ResponseRouter(LogReader(send_to(log)), Inbox())
     names = [f"a{number}" for number in range(8)]
     expectations = [router.expect(name) for name in names]
     with ThreadPoolExecutor(8) as threads:
         answers = threads.map(lambda expectation: router.wait(expectation, 180), expectations)
         for name in names:
-            log.wait_until_held()
+            log.wait_until_open()
             log.let_go(name)
     assert [answer and answer.id for answer in answers] == names
     assert log.most_open == 1
 
 
 def test_a_thread_that_becomes_the_reader_waits_only_for_its_remaining_time():
-    log = HeldLog()
+    log = OpenPollLog()
     looks: list[float] = []
 
     def clock() -> float:
@@ -339,7 +339,7 @@ def test_a_thread_that_becomes_the_reader_waits_only_for_its_remaining_time():
     of_first, of_next = router.expect("first"), router.expect("next")
     with ThreadPoolExecutor(2) as threads:
         first = threads.submit(router.wait, of_first, 180)
-        log.wait_until_held()
+        log.wait_until_open()
         looks.clear()
         waiting = threads.submit(router.wait, of_next, 25)
         # It has looked at its time, and cannot read before the first one leaves.
@@ -347,7 +347,7 @@ def test_a_thread_that_becomes_the_reader_waits_only_for_its_remaining_time():
         log.time.seconds += 20
         log.let_go("first")
         assert first.result(60) is not None
-        log.wait_until_held()
+        log.wait_until_open()
         log.let_go("next")
         assert waiting.result(60) is not None
     assert [poll["hold"] for poll in log.polls] == ["0", "25", "5"]
@@ -367,14 +367,14 @@ def test_a_task_that_starts_while_another_finds_the_end_of_the_log_gets_its_resp
         router = AsyncResponseRouter(AsyncLogReader(sender.send, after=0, clock=log.time), Inbox(), clock=log.time)
         log.time.seconds += 3600
 
-        async def ask() -> AsyncResponse | None:
+        async def request() -> AsyncResponse | None:
             expectation = await router.expect("a")
             log.add_response("a")
             return await router.wait(expectation, 60)
 
         seeking = asyncio.create_task(router.expect("another"))
         await is_seeking.wait()
-        asking = asyncio.create_task(ask())
+        asking = asyncio.create_task(request())
         await asyncio.sleep(0)
         may_go_on.set()
         await seeking
@@ -386,7 +386,7 @@ def test_a_task_that_starts_while_another_finds_the_end_of_the_log_gets_its_resp
 @pytest.mark.parametrize("timeout_seconds", [0, 60])
 def test_a_failed_reader_lets_the_next_one_read(log, router, timeout_seconds):
     expectation = router.expect("a")
-    log.before_poll = lambda number: refusal(401) if number == 2 else None
+    log.before_poll = lambda number: error_response(401) if number == 2 else None
     with pytest.raises(AuthenticationError):
         router.wait(expectation, timeout_seconds)
     log.add_response("a")
@@ -397,7 +397,7 @@ def test_a_failed_reader_lets_the_next_one_read(log, router, timeout_seconds):
 
 
 def test_a_watch_starts_with_new_entries_and_records_errors_of_its_callback(caplog):
-    log = HeldLog()
+    log = OpenPollLog()
     log.add_response("before")
     seen: list[str | None] = []
 
@@ -407,10 +407,10 @@ def test_a_watch_starts_with_new_entries_and_records_errors_of_its_callback(capl
 
     with caplog.at_level(logging.ERROR), watch_of(log, callback) as watch:
         for name in ("a1", "a2"):
-            log.wait_until_held()
+            log.wait_until_open()
             log.let_go(name)
             wait_until(lambda name=name: name in seen)
-        log.wait_until_held()
+        log.wait_until_open()
         assert watch.is_running
     log.let_go("end")
     watch._worker._thread.join(60)
@@ -422,7 +422,7 @@ def test_a_watch_starts_with_new_entries_and_records_errors_of_its_callback(capl
 
 
 def test_a_watch_stopped_by_its_callback_calls_it_no_more():
-    log = HeldLog()
+    log = OpenPollLog()
     seen: list[str | None] = []
 
     def stop(event: Event) -> None:
@@ -430,7 +430,7 @@ def test_a_watch_stopped_by_its_callback_calls_it_no_more():
         seen.append(event.async_id)
 
     watch = watch_of(log, stop)
-    log.wait_until_held()
+    log.wait_until_open()
     with log.gate:
         log.add_response("a1")
         log.let_go("a2")
@@ -439,7 +439,7 @@ def test_a_watch_stopped_by_its_callback_calls_it_no_more():
 
 
 def test_a_rejected_key_ends_a_watch_and_is_recorded(log, caplog):
-    log.before_poll = lambda number: refusal(401) if number == 2 else None
+    log.before_poll = lambda number: error_response(401) if number == 2 else None
     watch = watch_of(log, print)
     watch._worker._thread.join(60)
     assert [type(error) for error in watch.errors] == [AuthenticationError]
@@ -455,7 +455,7 @@ def test_a_rejected_key_ends_a_watch_and_is_recorded(log, caplog):
 
 def test_a_status_check_respects_retry_after(log, router):
     expectation = router.expect("a")
-    log.before_poll = lambda number: refusal(429, headers={"Retry-After": "20"})
+    log.before_poll = lambda number: error_response(429, headers={"Retry-After": "20"})
     assert [router.wait(expectation, 0) for _ in range(2)] == [None, None]
     assert len(log.polls) == 2
     log.before_poll = lambda number: None

@@ -60,7 +60,7 @@ def test_a_wait_that_timed_out_can_be_resumed(client, simulator, device_id):
     with pytest.raises(WaitTimeout, match="may still finish"):
         request.result(timeout=0)
     assert not request.done()
-    # Answers find their requests in any order.
+    # Responses match their requests in any order.
     writes = [client.requests.begin_write(device_id, SWITCH, number % 2 == 0) for number in range(5)]
     simulator.set_online(device_id, True)
     assert request.result().python == 21.5

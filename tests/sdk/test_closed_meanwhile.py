@@ -59,7 +59,7 @@ STAGES = [
     ("http", None, b""),
     ("http", None, BEGUN),
     ("https", None, BEGUN),
-    # The handshake has begun, and waits for what never comes.
+    # The handshake has started and waits for a message that never arrives.
     ("https", None, None),
     ("https", "http", None),
     ("https", "https", None),

@@ -4,7 +4,7 @@ import json
 from functools import partial
 
 import pytest
-from changed_responses import RESOURCES, TEMPERATURE, answer_with, without
+from changed_responses import RESOURCES, TEMPERATURE, response_with, without
 from html_cells import Cells
 
 from mirror_sdk import NotFound
@@ -14,14 +14,14 @@ OVER_DTLS = {"protocol": "coaps", "lwm2m_version": "1.1", "binding": "UQ", "addr
 
 
 @pytest.fixture
-def telling(client_over):
-    """Makes clients of a service that tells this of every connection, beside what it knows."""
+def client_with_connection(client_over):
+    """Makes clients of a service that adds these members to every connection."""
 
     def change(told):
         def add(request, answer):
             if not request.url.path.endswith("/connection"):
                 return answer
-            return answer_with(answer, json.dumps(answer.json() | told).encode())
+            return response_with(answer, json.dumps(answer.json() | told).encode())
 
         return client_over(add)
 
@@ -36,8 +36,8 @@ def test_a_simulated_device(client, simulator, device_id):
     assert repr(found) == "<DeviceConnection simulated, reachable, last contact 2026-01-05 08:00:00>"
 
 
-def test_the_connection_of_a_real_device_is_described_in_words(telling, device_id):
-    found = telling(OVER_DTLS).devices.connection(device_id)
+def test_the_connection_of_a_real_device_is_described_in_words(client_with_connection, device_id):
+    found = client_with_connection(OVER_DTLS).devices.connection(device_id)
     assert found.rows() == [
         ("protocol", "LwM2M 1.1 over CoAP with DTLS"),
         ("binding", "UQ"),
@@ -61,14 +61,14 @@ def test_the_protocols_in_words():
         assert DeviceConnection(**told, protocol=protocol, lwm2m_version=version).way == way
 
 
-def test_an_explanation_names_the_transport_and_origin_of_a_value(telling, device_id):
-    client = telling(OVER_DTLS)
+def test_an_explanation_names_the_transport_and_origin_of_a_value(client_with_connection, device_id):
+    client = client_with_connection(OVER_DTLS)
     client.read_value(device_id, TEMPERATURE)
     why = client.devices.explain(device_id, TEMPERATURE).why
     assert "It came by LwM2M 1.1 over CoAP with DTLS: a read brought it." in why
     assert "The device speaks LwM2M 1.1 over CoAP with DTLS; its messages come from [2001:db8::1]:40000." in why
     # A key that may not know the address does without.
-    client = telling(OVER_DTLS | {"address": None, "protocol": "coap"})
+    client = client_with_connection(OVER_DTLS | {"address": None, "protocol": "coap"})
     assert "The device speaks LwM2M 1.1 over CoAP." in client.devices.explain(device_id, TEMPERATURE).why
 
 
@@ -96,8 +96,10 @@ def test_an_explanation_says_whether_a_queue_mode_device_is_asleep(client, simul
 
 
 @pytest.mark.parametrize("reachable", [True, False])
-def test_an_explanation_says_whether_an_always_awake_device_is_reachable(telling, device_id, reachable):
-    told = telling(OVER_DTLS | {"binding": "U", "reachable": reachable}).devices.explain(device_id, TEMPERATURE)
+def test_an_explanation_says_whether_an_always_awake_device_is_reachable(client_with_connection, device_id, reachable):
+    told = client_with_connection(OVER_DTLS | {"binding": "U", "reachable": reachable}).devices.explain(
+        device_id, TEMPERATURE
+    )
     said = "The device cannot be reached now: it accepts requests at its next contact."
     assert (said in told.why) is not reachable
     assert told.refresh[0].endswith("waits until the device next makes contact") is not reachable

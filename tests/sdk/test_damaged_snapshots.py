@@ -35,13 +35,13 @@ def test_no_damage_ends_the_process_or_gives_a_wrong_table():
     whole = [arrow_stream(streams.batches(), compression) for compression in (None, "lz4", "zstd")]
     damaged = [(ARROW, streams.mutated(whole[number % 3], rng)) for number in range(120)]
     damaged += [(NDJSON, streams.mutated(ndjson_stream(), rng)) for _ in range(30)]
-    refused = 0
+    check_rejected = 0
     for form, content in damaged:
-        with MirrorClient("http://localhost", "key", transport=answer_with(form, content)) as client:
+        with MirrorClient("http://localhost", "key", transport=response_with(form, content)) as client:
             try:
                 frame = client.fleet.snapshot(raw=True)
             except (ConnectionFailed, UnexpectedResponse):
-                refused += 1
+                check_rejected += 1
                 continue
         # It can be used, though Arrow made it of what was damaged.
         frame.groupby("path", observed=True)["reported_num"].mean()
@@ -49,14 +49,14 @@ def test_no_damage_ends_the_process_or_gives_a_wrong_table():
         rows = frame.astype({"device_id": object, "path": object})[["device_id", "path"]]
         assert not rows.duplicated().any()
         assert not rows.isna().any().any()
-    assert refused > len(damaged) / 2
+    assert check_rejected > len(damaged) / 2
 
 
 def test_the_columns_are_those_the_server_sends():
     assert COLUMNS.equals(SCHEMA)
 
 
-def answer_with(form, content, headers=None):
+def response_with(form, content, headers=None):
     """A service whose every snapshot is this."""
 
     def answer(request):
@@ -72,20 +72,20 @@ def answering(client_of):
     """Makes clients of such a service."""
 
     def make(form, content, headers=None, max_snapshot_bytes=1_000_000):
-        return client_of(transport=answer_with(form, content, headers), max_snapshot_bytes=max_snapshot_bytes)
+        return client_of(transport=response_with(form, content, headers), max_snapshot_bytes=max_snapshot_bytes)
 
     return make
 
 
 @pytest.fixture
-def refused(answering):
-    """Sees such an answer refused with this message."""
+def check_rejected(answering):
+    """Checks that such a response is rejected with this message."""
 
-    def refused(message, *answer, error=UnexpectedResponse, **limits):
+    def check_rejected(message, *answer, error=UnexpectedResponse, **limits):
         with pytest.raises(error, match=message):
             answering(*answer, **limits).fleet.snapshot()
 
-    return refused
+    return check_rejected
 
 
 def changed(**members):
@@ -117,25 +117,25 @@ DAMAGED = {
         r"'/3303/0/57.x07.x00' is not a resource",
     ),
     "a path of too large a number": ([[resources(0, path="/3303/0/65536")]], "go from 0 to 65535"),
-    "a resource that is none": ([[changed(resources=[None, *device(FULL)["resources"]])]], "1 of resources"),
+    "an invalid resource": ([[changed(resources=[None, *device(FULL)["resources"]])]], "1 of resources"),
     "a resource that may be subscribed": ([[resources(0, subscribed=None)]], "1 of subscribed"),
     "an unchanged device": ([[changed(resources=None, desired=[])]], "has unchanged devices"),
     "a desired value of the next device": ([[desired(resource=5), device(11)]], "a resource that is missing"),
     "a desired value of no resource": ([[desired(resource=-1)]], "a resource that is missing"),
     "two desired values": ([[changed(desired=device(FULL)["desired"] * 2)]], "the desired value"),
-    "a status that is none": ([[desired(desired_status=3)]], "desired_status"),
+    "an invalid status": ([[desired(desired_status=3)]], "desired_status"),
     "a time before the calendar": ([[resources(0, reported_at=-1970 * YEAR_MS)]], "reported_at"),
     "an end before the calendar": ([[resources(0, reported_expires_at=-1970 * YEAR_MS)]], "reported_expires_at"),
     "a write beyond it": ([[desired(desired_at=(10_000 - 1970) * YEAR_MS)]], "desired_at"),
     "a time beyond it": ([[desired(requested_at=(10_000 - 1970) * YEAR_MS)]], "requested_at"),
-    "a revision that is none": ([[resources(0, reported_revision=-1)]], "reported_revision"),
-    "a revision of a write that is none": ([[desired(desired_revision=-1)]], "desired_revision"),
+    "an invalid revision": ([[resources(0, reported_revision=-1)]], "reported_revision"),
+    "an invalid revision of a write": ([[desired(desired_revision=-1)]], "desired_revision"),
 }
 
 
-def test_a_contradictory_response_is_rejected(answering, refused, tmp_path):
+def test_a_contradictory_response_is_rejected(answering, check_rejected, tmp_path):
     for damage, (rows, message) in DAMAGED.items():
-        refused(message, ARROW, arrow_stream(rows))
+        check_rejected(message, ARROW, arrow_stream(rows))
         with pytest.raises(UnexpectedResponse, match=message):
             answering(ARROW, arrow_stream(rows)).fleet.dataset(tmp_path / "fleet")
         assert list(tmp_path.glob("*fleet*")) == [], damage
@@ -147,7 +147,7 @@ def test_a_complete_snapshot_is_read(answering, tmp_path):
     assert len(answering(NDJSON, ndjson_stream()).fleet.snapshot()) == 30
 
 
-def test_nothing_may_follow_the_end(refused):
+def test_nothing_may_follow_the_end(check_rejected):
     rows = streams.batches()
     for content in (
         arrow_stream(rows, ends_after=1),
@@ -155,13 +155,13 @@ def test_nothing_may_follow_the_end(refused):
         arrow_stream(rows) + b"more",
         arrow_stream(rows) + arrow_stream(rows),
     ):
-        refused("continues after its end", ARROW, content)
+        check_rejected("continues after its end", ARROW, content)
     lines = ndjson_stream()
     for content in (lines + lines.splitlines(keepends=True)[0], lines + lines, lines + b'{"obj', lines + b"\n"):
-        refused(None, NDJSON, content)
+        check_rejected(None, NDJSON, content)
 
 
-def test_lines_are_looked_at_likewise(refused):
+def test_lines_are_looked_at_likewise(check_rejected):
     *devices, end = ndjson_stream().splitlines(keepends=True)
     twice = json.loads(devices[1])
     twice["resources"] *= 2
@@ -175,31 +175,31 @@ def test_lines_are_looked_at_likewise(refused):
         ([devices[0], json.dumps(other).encode() + b"\n", *devices[2:], end], "is not a resource path"),
         ([*devices, json.dumps(unchanged).encode() + b"\n", end], "has unchanged devices"),
     ):
-        refused(message, NDJSON, b"".join(lines))
+        check_rejected(message, NDJSON, b"".join(lines))
 
 
 @pytest.mark.parametrize("form", [ARROW, NDJSON])
-def test_as_many_devices_come_as_were_announced(answering, refused, form):
+def test_as_many_devices_come_as_were_announced(answering, check_rejected, form):
     content = ndjson_stream() if form == NDJSON else arrow_stream(streams.batches())
-    refused("12 devices but announces 13", form, content, {"Mirror-Total": "13"})
-    # What is no number announces nothing.
+    check_rejected("12 devices but announces 13", form, content, {"Mirror-Total": "13"})
+    # A header that is not a number announces nothing.
     assert len(answering(form, content, {"Mirror-Total": "9" * 5000}).fleet.snapshot()) == 30
 
 
-def test_columns_of_other_types_are_rejected_and_unknown_ones_ignored(answering, refused):
+def test_columns_of_other_types_are_rejected_and_unknown_ones_ignored(answering, check_rejected):
     for field in SCHEMA:
         index = SCHEMA.get_field_index(field.name)
         null = SCHEMA.set(index, pa.field(field.name, pa.null()))
         for other in (SCHEMA.remove(index), null, SCHEMA.append(field)):
-            refused(field.name, ARROW, arrow_stream([[]], schema=other))
+            check_rejected(field.name, ARROW, arrow_stream([[]], schema=other))
     further = SCHEMA.append(pa.field("color", pa.list_(pa.large_string())))
     assert len(answering(ARROW, arrow_stream(streams.batches(), schema=further)).fleet.snapshot()) == 30
 
 
-def test_an_instant_out_of_range_in_utc_is_rejected(refused):
+def test_an_instant_out_of_range_in_utc_is_rejected(check_rejected):
     lines = ndjson_stream().replace(b'"taken_at": "2026-01-31T00:00:00+00', b'"taken_at": "0001-01-01T00:00:00+14')
     assert b"+14:00" in lines
-    refused(None, NDJSON, lines)
+    check_rejected(None, NDJSON, lines)
 
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
@@ -213,20 +213,20 @@ def test_the_decompressed_size_of_arrow_buffers_is_limited(answering, compressio
     assert len(answering(ARROW, large, max_snapshot_bytes=3_000_000).fleet.snapshot()) == FULL
 
 
-def test_many_small_parts_are_counted_together(answering, refused):
+def test_many_small_parts_are_counted_together(answering, check_rejected):
     rows = [[device(number)] for number in range(1, 60)]
     for form, content in ((ARROW, arrow_stream(rows, "lz4")), (NDJSON, ndjson_stream())):
-        refused("max_snapshot_bytes", form, content, max_snapshot_bytes=3_000)
+        check_rejected("max_snapshot_bytes", form, content, max_snapshot_bytes=3_000)
         answering(form, content).fleet.snapshot()
 
 
-def test_one_part_is_bounded_however_much_all_may_have(refused, monkeypatch):
+def test_one_part_is_bounded_however_much_all_may_have(check_rejected, monkeypatch):
     monkeypatch.setattr(arrow_streams, "MAX_MESSAGE_BYTES", 100_000)
     for compression in (None, "zstd"):
         large = arrow_stream([[resources(0, reported_value=bytes(200_000))]], compression)
-        refused("the limit is 100000", ARROW, large)
+        check_rejected("the limit is 100000", ARROW, large)
     monkeypatch.setattr(arrow_streams, "MAX_LINE_BYTES", 100_000)
-    refused("the limit is 100000", NDJSON, b" " * 200_000)
+    check_rejected("the limit is 100000", NDJSON, b" " * 200_000)
 
 
 BOMBS = {
@@ -238,10 +238,10 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_a_decompression_bomb_needs_little_memory(refused, bomb):
+def test_a_decompression_bomb_needs_little_memory(check_rejected, bomb):
     form, pack = BOMBS[bomb]
     answer = (form, pack(), GZIP, 2_000_000_000 if "long" in bomb else 1_000_000)
-    peak = traced_peak(lambda: refused(None, *answer, error=MirrorError))
+    peak = traced_peak(lambda: check_rejected(None, *answer, error=MirrorError))
     assert peak < (64_000_000 if "long" in bomb else 30_000_000)
 
 
@@ -269,13 +269,13 @@ def test_a_full_disk_raises_its_own_error(answering, tmp_path, monkeypatch):
         answering(ARROW, arrow_stream(streams.batches())).fleet.dataset(tmp_path / "fleet")
 
 
-def test_a_truncated_response_is_detected(refused):
+def test_a_truncated_response_is_detected(check_rejected):
     content = arrow_stream(streams.batches())
     for length in (3, 100, len(content) // 2, len(content) - 9):
-        refused("was cut off", ARROW, content[:length], error=ConnectionFailed)
-    # Where something was announced, nothing is too little; otherwise it is no snapshot.
-    refused("was cut off after 0 of 4 devices", ARROW, b"", {"Mirror-Total": "4"}, error=ConnectionFailed)
-    refused("empty", ARROW, b"")
+        check_rejected("was cut off", ARROW, content[:length], error=ConnectionFailed)
+    # An empty body is truncated if something was announced, and otherwise not a snapshot.
+    check_rejected("was cut off after 0 of 4 devices", ARROW, b"", {"Mirror-Total": "4"}, error=ConnectionFailed)
+    check_rejected("empty", ARROW, b"")
 
 
 @pytest.fixture
@@ -288,14 +288,14 @@ def test_a_damaged_dataset_is_rejected(written):
     part = written / "part-00001.parquet"
     whole, expected = part.read_bytes(), SnapshotDataset(written).to_frame()
     pages = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
-    refused = 0
+    check_rejected = 0
     for at in range(4, pages, max(1, pages // 30)):
         part.write_bytes(whole[:at] + bytes([whole[at] ^ 0x01]) + whole[at + 1 :])
         try:
             pd.testing.assert_frame_equal(SnapshotDataset(written).to_frame(), expected)
         except InvalidValue:
-            refused += 1
-    assert refused > 15
+            check_rejected += 1
+    assert check_rejected > 15
     part.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(InvalidValue, match="damaged"):
         read_parquet(part)

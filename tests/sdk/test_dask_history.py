@@ -24,7 +24,7 @@ def access(mirror, address):
 
 @pytest.fixture
 def interval(mirror, simulator, plain):
-    """Five devices that tell of something in each of ten minutes, in which the service is silent once."""
+    """Five devices that report in each of ten minutes, during which the service is silent once."""
     ids = [simulator.add_device(f"device-{number}", RESOURCES) for number in range(5)]
     plain.subscriptions.rules.replace([{"resource_path": [TEMPERATURE]}], apply_now=True)
     begin = simulator.advance(60)
@@ -43,7 +43,7 @@ def interval(mirror, simulator, plain):
 
 
 def in_order(frame):
-    """The rows as a list, whatever partition they stood in."""
+    """Return the rows as a list, independent of their partitions."""
     frame = frame.astype(object).sort_values("revision")
     return frame.where(frame.notna(), None).to_numpy().tolist()
 

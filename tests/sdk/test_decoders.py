@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from changed_responses import Between, answer_with, without_arrow
+from changed_responses import Between, response_with, without_arrow
 from resource_paths import LEVEL, TEMPERATURE
 from usual import DIMMER, URL
 
@@ -66,14 +66,14 @@ def example():
 
 
 def from_vendor(request, answer):
-    """The answers of a service whose devices report in JSON of their own."""
+    """The responses of a service whose devices report in their own JSON."""
     answer = without_arrow(request, answer)
     if not (content := answer.content):
         return answer
     for text in (b"21.5", b"10"):
         vendor = b'{"value": %s}' % text
         content = content.replace(base64.b64encode(text), base64.b64encode(vendor))
-    return answer_with(answer, content.replace(b'"text/plain"', b'"%s"' % EXAMPLE.encode()))
+    return response_with(answer, content.replace(b'"text/plain"', b'"%s"' % EXAMPLE.encode()))
 
 
 @pytest.mark.parametrize("content_type", [EXAMPLE, "Application/Vnd.Example+JSON", f"{EXAMPLE}; v=2; charset=UTF-8"])

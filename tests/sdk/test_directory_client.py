@@ -82,7 +82,7 @@ def test_an_invalid_query_is_rejected(client):
 
 @pytest.mark.parametrize(("operator", "alone"), [("in", "eq"), ("nin", "neq")])
 def test_of_several_values_none_may_have_a_comma(client, device_id, operator, alone):
-    """A comma separates them, so that the filter would be another one than was asked for."""
+    """A comma separates them, so the filter would differ from the requested one."""
     client.devices.update(device_id, name="Lamp, by the window")
     several = {f"name__{operator}": ["Lamp", "Lamp, by the window"]}
     for use in (client.devices.list, lambda filters: client.devices.queries.create("lamps", filters)):

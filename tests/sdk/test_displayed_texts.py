@@ -36,7 +36,7 @@ HOSTILE = f"your key {KEY} is \x1b[2Jnot\r\nwelcome \u202e, nor is {SECRET}"
 
 
 def everything(error):
-    """All that is told of an error, in any way."""
+    """Return all texts of an error."""
     told = [str(error), repr(error), repr(error.args), repr(vars(error))]
     return "\n".join([*told, *traceback.format_exception(error)])
 

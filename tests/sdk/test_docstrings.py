@@ -78,8 +78,8 @@ def examples_of(kinds):
 EXAMPLES = examples_of([*(kind for kind in CLASSES if kind not in GENERATED), *map(importlib.import_module, MODULES)])
 
 
-def given(simulator, folder):
-    """What the examples of synchronous and asynchronous classes take for granted."""
+def predefined(simulator, folder):
+    """Return the names that examples of synchronous and asynchronous classes use."""
     light = simulator.add_device("light-01", LIGHT, endpoint_type="Light")
     station = simulator.add_device("station-01", STATION, endpoint_type="Station")
     kinds = {kind.__name__: kind for kind in (timedelta, PreconditionFailed, WebhookReceiver)}
@@ -92,7 +92,7 @@ def names(plain, simulator, tmp_path, opened):
     # A key sees what happens from its first request on.
     plain.devices.list()
     kinds = {kind.__name__: kind for kind in (MirrorClient, Recording, *WIDGETS)}
-    yield {"client": plain, "simulator": simulator, **given(simulator, tmp_path), "examples": examples, **kinds}
+    yield {"client": plain, "simulator": simulator, **predefined(simulator, tmp_path), "examples": examples, **kinds}
     plt.close("all")
 
 

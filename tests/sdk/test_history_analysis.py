@@ -11,7 +11,20 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive_history import BEGIN, DEVICES, LENGTHS, SECONDS, Naive, Row, at, frame_of, histories, limited, readable, told
+from naive_history import (
+    BEGIN,
+    DEVICES,
+    LENGTHS,
+    SECONDS,
+    Naive,
+    Row,
+    at,
+    frame_of,
+    histories,
+    limited,
+    readable,
+    reports,
+)
 from resource_paths import TEMPERATURE
 
 from mirror_sdk.errors import InvalidValue
@@ -110,7 +123,12 @@ def test_durations_are_those_of_a_plain_computation(question, condition):
 
 
 def test_a_text_may_be_the_condition_and_booleans_need_none():
-    frame = frame_of([*told((0, "on"), (10, "off"), (30, "on")), *told((0, True), (20, False), path="/3311/0/5850")])
+    frame = frame_of(
+        [
+            *reports((0, "on"), (10, "off"), (30, "on")),
+            *reports((0, True), (20, False), path="/3311/0/5850"),
+        ]
+    )
     for path, equals, expected in (
         (TEMPERATURE, "on", 15),
         (TEMPERATURE, "away", 0),
@@ -142,7 +160,7 @@ def test_a_text_may_be_the_condition_and_booleans_need_none():
 )
 def test_condition_that_does_not_fit_the_values_is_rejected(value, arguments, message):
     with pytest.raises(InvalidValue, match=message):
-        frame_of(told((0, value))).mirror.durations(TEMPERATURE, **arguments)
+        frame_of(reports((0, value))).mirror.durations(TEMPERATURE, **arguments)
 
 
 @settings(max_examples=25)
@@ -163,9 +181,9 @@ def test_unchanged_values_equal_a_plain_computation(question, longer_than):
 
 def test_unchanged_value_has_its_count_and_whether_it_is_ongoing():
     rows = [
-        *told((0, 1.0), (10, 1.0), (20, 2.0), (30, 2.0), (30, 2.0)),
-        *told((0, True), (5, True), path="/3311/0/5850"),
-        *told((0, "a"), path="/3/0/0"),
+        *reports((0, 1.0), (10, 1.0), (20, 2.0), (30, 2.0), (30, 2.0)),
+        *reports((0, True), (5, True), path="/3311/0/5850"),
+        *reports((0, "a"), path="/3/0/0"),
     ]
     found = frame_of(rows).mirror.unchanged("15s", end=at(40))
     assert found["path"].tolist() == ["/3/0/0", TEMPERATURE, TEMPERATURE, "/3311/0/5850"]
@@ -181,8 +199,8 @@ def test_unchanged_value_has_its_count_and_whether_it_is_ongoing():
 def test_result_has_endpoint_names_and_metadata(name):
     rows = [
         Row("registration", "d2", None, 0),
-        *told((0, 1.0), (30, 2.0)),
-        *told((0, 1.0), (10, 3.0), device="d2"),
+        *reports((0, 1.0), (30, 2.0)),
+        *reports((0, 1.0), (10, 3.0), device="d2"),
         Row("reported", "d1", TEMPERATURE, 5, 1.5, order=9),
         Row("deregistration", "d1", None, 40, order=10),
         Row("registration", "d1", None, 41, order=11),
@@ -222,7 +240,7 @@ def test_availability_is_that_of_a_plain_computation(question):
         intervals += [(device, word, first, last) for first, last, word in found]
         lengths = {word: [e - b for b, e, one in found if one == word] for word in ("available", "absent", "unknown")}
         absences = lengths["absent"]
-        heard = max([second for second in naive.heard(device) if second < end], default=None)
+        heard = max([second for second in naive.report_instants(device) if second < end], default=None)
         expected.append((device, *map(sum, lengths.values()), len(absences), max(absences, default=0), heard))
     found = frame.mirror.availability(**options)
     names = "device_id available absent unknown absences longest_absence last_seen_at"
@@ -243,7 +261,7 @@ def test_silent_device_of_the_state_has_a_row():
             "reported_at": pd.to_datetime([at(-500), at(-5), at(-500), None], utc=True).as_unit("ms"),
         }
     )
-    frame = frame_of(told((0, 1.0), (50, 2.0), device="d1"))
+    frame = frame_of(reports((0, 1.0), (50, 2.0), device="d1"))
     options = {"begin": at(0), "end": at(100), "silence_limit": "60s"}
     assert frame.mirror.availability(**options)["device_id"].tolist() == ["d1"]
     found = frame.mirror.availability(state=state, **options)
@@ -384,7 +402,7 @@ def test_late_values_are_those_of_a_plain_computation(rows, longer_than, data):
 
 
 def test_without_numbers_the_order_of_arrival_is_that_of_the_receipt():
-    frame = frame_of(told((0, 1.0), (5, 2.0), (9, 3.0))).drop(columns="revision")
+    frame = frame_of(reports((0, 1.0), (5, 2.0), (9, 3.0))).drop(columns="revision")
     times = [at(20), at(10), at(30)]
     frame["received_at"] = pd.Series(pd.to_datetime(times, utc=True)).dt.as_unit("ms")
     found = frame.mirror.late_arrivals()
@@ -428,22 +446,26 @@ def test_rates_are_those_of_a_plain_computation(question, length):
 
 
 def test_reset_counter_counts_from_zero():
-    frame = frame_of(told((0, 10.0), (10, 14.0), (20, 3.0), (20, 4.0), (30, 4.0)))
+    frame = frame_of(reports((0, 10.0), (10, 14.0), (20, 3.0), (20, 4.0), (30, 4.0)))
     found = frame.mirror.rates(TEMPERATURE)
     assert found["increase"].tolist() == [4.0, 4.0, 0.0]
     assert found["reset"].tolist() == [False, True, False]
-    huge = frame_of(told((0, -1e308), (1, 1e308))).mirror.rates(TEMPERATURE)
+    huge = frame_of(reports((0, -1e308), (1, 1e308))).mirror.rates(TEMPERATURE)
     assert huge["increase"].tolist() == [math.inf]
     with pytest.raises(InvalidValue, match="has values that are not numbers; give the path of a counter"):
-        frame_of(told((0, "a"))).mirror.rates(TEMPERATURE)
+        frame_of(reports((0, "a"))).mirror.rates(TEMPERATURE)
 
 
 # Next to each other
 
 
 def test_an_aligned_table_has_a_column_for_each_resource_of_the_kind_of_its_values():
-    rows = [*told((0, 1.0), (60, 2.0)), *told((0, True), path="/3311/0/5850"), *told((0, "a"), path="/3/0/0")]
-    rows += told((30, 5.0), device="d2")
+    rows = [
+        *reports((0, 1.0), (60, 2.0)),
+        *reports((0, True), path="/3311/0/5850"),
+        *reports((0, "a"), path="/3/0/0"),
+    ]
+    rows += reports((30, 5.0), device="d2")
     frame = frame_of(rows, taken_at=at(90).isoformat(), server="http://a")
     side = frame.mirror.align(["/3311/*", TEMPERATURE, "/3/0/0"], on="1min", end=at(90))
     assert side.index.names == ["device_id", "bin"]
@@ -497,7 +519,7 @@ OTHERS = {
     "binned rates": "bin device_id endpoint_name path increase rate resets covered",
 }
 EMPTY = build({name: [] for name in HISTORY_SCHEMA.names}, HISTORY_SCHEMA)
-SOME = told((0, 1.0), (9, 2.0), (4, 3.0), (20, 3.0))
+SOME = reports((0, 1.0), (9, 2.0), (4, 3.0), (20, 3.0))
 SOME += [Row("expired", "d1", None, 12), Row("reg_update", "d1", None, 14)]
 
 
@@ -530,7 +552,7 @@ def test_times_are_in_the_requested_zone():
         assert str(found[column].dt.tz) == "Europe/Berlin"
 
 
-TEXTS = frame_of(told((0, "a"), (9, "b")))
+TEXTS = frame_of(reports((0, "a"), (9, "b")))
 
 
 def test_texts_are_counted_where_they_are_compared():
@@ -566,11 +588,11 @@ def resampling(*arguments, **options):
 )
 def test_invalid_argument_is_rejected(ask, message):
     with pytest.raises(InvalidValue, match=message):
-        ask(frame_of(told((0, 1.0))))
+        ask(frame_of(reports((0, 1.0))))
 
 
 def test_texts_read_as_numbers_are_rejected():
-    frame = frame_of(told((0, "00012"), (5, "00013")))
+    frame = frame_of(reports((0, "00012"), (5, "00013")))
     options = {"equals": "00012", "end": at(10)}
     assert seconds(frame.mirror.durations(TEMPERATURE, **options)["duration"]) == [5]
     for damaged in ([12.0, 13.0], ["00012", 13]):

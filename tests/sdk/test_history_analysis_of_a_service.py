@@ -10,7 +10,7 @@ from usual import LAMP, SENSOR
 
 from mirror_server.devices.link import Content, Observation
 
-pytestmark = [pytest.mark.keeps_history, pytest.mark.usefixtures("last_look_soon")]
+pytestmark = [pytest.mark.keeps_history, pytest.mark.usefixtures("last_poll_soon")]
 
 STATISTICS = ["time_weighted_mean", "last", "min", "max", "count"]
 QUESTIONS = {

@@ -8,7 +8,7 @@ from itertools import count
 import httpx
 import pyarrow as pa
 import pytest
-from changed_responses import LIGHT, RESOURCES, TEMPERATURE, answer_with, without_arrow
+from changed_responses import LIGHT, RESOURCES, TEMPERATURE, response_with, without_arrow
 from pandas.testing import assert_frame_equal
 
 from mirror_sdk import BeforeHistory, NoHistory
@@ -197,7 +197,7 @@ def test_it_goes_on_as_often_as_something_comes_and_is_of_the_moment_it_began(
         # Changes between two responses are not included.
         simulator.advance(10)
         simulator.set_value(devices[0], TEMPERATURE, 99)
-        return sent if len(asked) > cuts else answer_with(sent, sent.content[: len(sent.content) * 7 // 10])
+        return sent if len(asked) > cuts else response_with(sent, sent.content[: len(sent.content) * 7 // 10])
 
     # No row is there twice, and none is missing.
     assert cells(client_with_changes(cut).history(), "revision") == cells(whole, "revision")
@@ -210,7 +210,7 @@ def test_it_ends_where_nothing_comes_any_more(client_with_changes, devices):
     asked = count()
 
     def cut(_, answer):
-        return answer_with(answer, answer.content[:100]) if next(asked) < 9 else answer
+        return response_with(answer, answer.content[:100]) if next(asked) < 9 else answer
 
     with pytest.raises(ConnectionFailed, match="was cut off after 0 rows"):
         client_with_changes(cut).history()
@@ -245,7 +245,7 @@ def with_rows(change_rows, **changed_end):
 
     def change(_, answer):
         rows = pa.ipc.open_stream(answer.content).read_all().to_pylist()
-        return answer_with(answer, history_of(change_rows(rows), **changed_end))
+        return response_with(answer, history_of(change_rows(rows), **changed_end))
 
     return change
 
@@ -256,7 +256,7 @@ def of_first(**members):
 
 def with_an_odd_line(request, answer):
     sent = without_arrow(request, answer)
-    return answer_with(answer, answer.content.replace(b'"what"', b'"when"', 1)) if sent.is_success else sent
+    return response_with(answer, answer.content.replace(b'"what"', b'"when"', 1)) if sent.is_success else sent
 
 
 def test_impossible_rows_and_ends_are_rejected(client_with_changes, simulator, devices, begin):

@@ -5,7 +5,7 @@ import sys
 import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
-from naive_history import BEGIN, Row, at, frame_of, told
+from naive_history import BEGIN, Row, at, frame_of, reports
 from resource_paths import TEMPERATURE
 
 
@@ -37,8 +37,8 @@ def bars(axes):
 
 def test_gaps_are_drawn_by_device_those_of_all_at_the_top_and_the_longest_first():
     rows = [
-        *told((0, 1.0), (100, 2.0)),
-        *told((0, 1.0), device="d2"),
+        *reports((0, 1.0), (100, 2.0)),
+        *reports((0, 1.0), device="d2"),
         Row("expired", "d1", None, 10),
         Row("registration", "d1", None, 20),
         Row("deregistration", "d2", None, 40),
@@ -55,7 +55,7 @@ def test_gaps_are_drawn_by_device_those_of_all_at_the_top_and_the_longest_first(
 def test_more_devices_than_can_be_read_are_cut_and_the_title_says_so():
     rows = []
     for number in range(40):
-        rows += told((0, 1.0), device=f"d{number:02}")
+        rows += reports((0, 1.0), device=f"d{number:02}")
         rows.append(Row("expired", f"d{number:02}", None, 100 - number))
     frame = frame_of(rows)
     axes = frame.mirror.plot_gaps(end=at(200))
@@ -67,11 +67,15 @@ def test_more_devices_than_can_be_read_are_cut_and_the_title_says_so():
 
 
 def test_availability_is_drawn_in_three_colors_in_order_of_names():
-    rows = [*told((10, 1.0)), Row("expired", "d1", None, 30), Row("gap", None, None, 50, until=70)]
+    rows = [*reports((10, 1.0)), Row("expired", "d1", None, 30), Row("gap", None, None, 50, until=70)]
     axes = frame_of(rows).mirror.plot_availability(begin=at(0), end=at(100))
     assert bars(axes) == [(0, 0, 10), (0, 10, 30), (0, 30, 50), (0, 50, 70), (0, 70, 100)]
     assert legend(axes) == ["available", "absent", "unknown"]
-    rows = [*told((0, 1.0), device="d1"), *told((0, 1.0), device="d2"), *told((0, 1.0), device="d3")]
+    rows = [
+        *reports((0, 1.0), device="d1"),
+        *reports((0, 1.0), device="d2"),
+        *reports((0, 1.0), device="d3"),
+    ]
     frame = frame_of([*rows, Row("expired", "d1", None, 30)])
     frame["endpoint_name"] = frame["device_id"].astype(object).map({"d1": "cellar", "d2": "hall", "d3": "attic"})
     state = pd.DataFrame({"device_id": ["d0"], "endpoint_name": ["barn"], "path": TEMPERATURE, "reported_num": [1.0]})
@@ -81,7 +85,11 @@ def test_availability_is_drawn_in_three_colors_in_order_of_names():
 
 
 def test_unchanged_values_are_drawn_with_their_value():
-    rows = [*told((0, 1.5), (50, 2.0)), *told((0, True), path="/3311/0/5850"), *told((0, "$\\frac$"), path="/3/0/0")]
+    rows = [
+        *reports((0, 1.5), (50, 2.0)),
+        *reports((0, True), path="/3311/0/5850"),
+        *reports((0, "$\\frac$"), path="/3/0/0"),
+    ]
     frame = frame_of(rows)
     frame["endpoint_name"] = "$\\alpha$"
     axes = frame.mirror.plot_unchanged("20s", end=at(100))
@@ -96,7 +104,7 @@ def test_unchanged_values_are_drawn_with_their_value():
 
 
 def test_late_values_are_drawn_by_how_much_later_they_came():
-    frame = frame_of(told((0, 1.0), (50, 2.0), (20, 3.0)))
+    frame = frame_of(reports((0, 1.0), (50, 2.0), (20, 3.0)))
     times = [at(300), at(52), at(7220)]
     frame["received_at"] = pd.Series(pd.to_datetime(times, utc=True)).dt.as_unit("ms")
     axes = frame.mirror.plot_late_arrivals("1min")
@@ -128,7 +136,7 @@ def test_empty_plot_says_so_and_ax_is_used(name, monkeypatch):
 
 
 def test_timeline_and_wide_table_of_a_history_have_only_reported_values():
-    rows = told((0, 1.0), (9, 2.0))
+    rows = reports((0, 1.0), (9, 2.0))
     frame = frame_of([*rows, Row("write", "d1", TEMPERATURE, 5, 99.0)])
     left = frame_of([*rows, Row("deregistration", "d1", None, 5), Row("gap", None, None, 12, until=13)])
     other = frame_of([*rows, Row("deregistration", "d2", None, 5)])

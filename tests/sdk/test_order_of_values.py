@@ -6,7 +6,7 @@ from itertools import product
 
 import pandas as pd
 import pytest
-from changed_responses import answer_with, without_arrow
+from changed_responses import response_with, without_arrow
 from resource_paths import LEVEL, SWITCH
 from usual import DIMMER, LAMP
 
@@ -164,7 +164,7 @@ def of_before(request, answer):
     if told.status_code != 200 or "echo" not in request.url.path:
         return told
     lines = [json.dumps(stripped(json.loads(line))).encode() for line in told.content.splitlines()]
-    return answer_with(told, b"\n".join(lines) + (b"\n" if told.headers["Content-Type"] == NDJSON else b""))
+    return response_with(told, b"\n".join(lines) + (b"\n" if told.headers["Content-Type"] == NDJSON else b""))
 
 
 def test_older_service_without_revisions_has_no_false_drift(client_over, plain, simulator, light):

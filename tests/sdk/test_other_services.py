@@ -1,4 +1,4 @@
-"""Where something else than a mirror answers, or nothing does: over both clients. Source: wire.md 0, 6, 7."""
+"""Another service responds, or none, with both clients. Source: wire.md 0, 6, 7."""
 
 import itertools
 import json
@@ -21,7 +21,7 @@ PAGE = b"<!doctype html><title>Please log in</title>"
 
 @pytest.fixture
 def client_of(client_of):
-    """Makes clients of either kind that ask once."""
+    """Makes clients of either kind that send each request once."""
     return lambda *given, **options: client_of(*given, max_retries=0, **options)
 
 
@@ -73,7 +73,7 @@ ANSWERS = {
     "a header without end": lambda _: itertools.chain([b"HTTP/1.1 200 OK\r\nX: "], itertools.repeat(b"x" * 65_536)),
     "an upgrade": lambda _: [b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"],
     "junk called gzip": lambda _: [b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\njunk"],
-    "a chunk that is none": lambda _: [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"],
+    "an invalid chunk": lambda _: [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"],
     "two lengths": lambda _: [b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}"],
     "too much announced": lambda _: [b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n"],
 }
@@ -94,12 +94,12 @@ def test_nothing_that_a_network_can_do_is_raised(client_of, name, scheme):
 def test_where_nothing_is_there_is_no_mirror(client_of, host, monkeypatch):
     real = socket.getaddrinfo
 
-    def look_up(name, *rest, **more):
+    def lookup(name, *rest, **more):
         if str(name).endswith("invalid"):
             raise socket.gaierror(-2, "Name or service not known")
         return real(name, *rest, **more)
 
-    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
     assert client_of(f"http://{host}", timeout=BRIEFLY).service.is_healthy() is False
 
 

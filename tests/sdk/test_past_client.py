@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pandas as pd
 import pytest
-from changed_responses import LIGHT, RESOURCES, TEMPERATURE, UNIT, answer_with, without_arrow
+from changed_responses import LIGHT, RESOURCES, TEMPERATURE, UNIT, response_with, without_arrow
 from pandas.testing import assert_frame_equal
 
 from mirror_sdk import BeforeHistory, NoHistory
@@ -100,7 +100,7 @@ def test_an_instant_before_the_history_is_rejected_with_the_oldest(client, repor
 def test_without_arrow_on_the_way_it_is_the_same_and_one_that_breaks_off_is_no_table(client_over, plain, reported):
     instant = reported[1][0]
     assert_frame_equal(client_over(without_arrow).as_of(instant), plain.as_of(instant))
-    cut = client_over(lambda _, answer: answer_with(answer, answer.content[:-20]) if answer.is_success else answer)
+    cut = client_over(lambda _, answer: response_with(answer, answer.content[:-20]) if answer.is_success else answer)
     with pytest.raises((ConnectionFailed, UnexpectedResponse)):
         cut.as_of(instant)
 
@@ -147,7 +147,7 @@ def test_a_service_that_ignores_the_instant_is_reported(client_over, mirror, rep
         # What a service would send that does not know it.
         without = httpx.Request("GET", request.url.copy_remove_param("as_of"), headers=request.headers)
         present = mirror.transport.handle_request(without)
-        return answer_with(present, present.read())
+        return response_with(present, present.read())
 
     with pytest.raises(UnexpectedResponse, match="has the current one"):
         client_over(change).as_of(reported[1][0])

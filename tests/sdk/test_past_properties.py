@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.keeps_history, pytest.mark.filterwarnings("ignore::mir
 
 
 def play(client, simulator, ids, dice):
-    """Things that happen to some devices; of a read the log tells when it was answered, so none is among them."""
+    """Cause events of some devices. There are no reads, whose log entry has the time of the response."""
     for _ in range(25):
         device_id, path = dice.choice(ids), dice.choice(list(VALUES))
         step = dice.choice(["set"] * 6 + ["advance"] * 4 + ["online", "write", "register", "update", "deregister"])
@@ -49,7 +49,7 @@ def rows_of(frame, *names):
     return chosen.where(chosen.notna(), None).to_numpy().tolist()
 
 
-def told(source, begin):
+def reported_rows(source, begin):
     frame = source.history(begin=begin)
     return rows_of(frame[~frame["event"].isin(["write", "gap"])], *TOLD)
 
@@ -60,7 +60,7 @@ def reported(source, instant):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_concurrent_recording_has_the_same_rows(plain, simulator, folder, last_look_soon, seed):
+def test_a_concurrent_recording_has_the_same_rows(plain, simulator, folder, last_poll_soon, seed):
     plain.subscriptions.rules.replace([{"resource_path": ["*"]}])
     ids = [simulator.add_device(name, RESOURCES) for name in ("a", "b")]
     simulator.advance(2)
@@ -69,7 +69,7 @@ def test_a_concurrent_recording_has_the_same_rows(plain, simulator, folder, last
         simulator.advance(1)
         play(plain, simulator, ids, random.Random(seed))
     recording = Recording(folder)
-    assert told(recording, begin + MILLISECOND) == told(plain, begin + MILLISECOND) != []
+    assert reported_rows(recording, begin + MILLISECOND) == reported_rows(plain, begin + MILLISECOND) != []
     for instant in recording.history(begin=begin)["changed_at"].dropna().unique()[::4]:
         for at in (instant - MILLISECOND, instant):
             assert reported(recording, at) == reported(plain, at)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mirror_sdk.values import LWM2M_JSON, LWM2M_TLV, SENML_CBOR, SENML_JSON, decode_many, encode
 from mirror_sdk.values.codec import UnreadablePayload
-from mirror_sdk.values.codecs import split
+from mirror_sdk.values.payloads import split
 from mirror_sdk.wire.link_format import InvalidLinkFormat, Link, parse_links
 
 texts, whole = st.text(), st.integers(-(2**63), 2**63 - 1)

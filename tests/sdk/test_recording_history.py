@@ -78,7 +78,7 @@ def test_invalid_arguments_are_rejected(recorded):
     for asked, words in (
         ({"begin": datetime(2026, 1, 1, tzinfo=UTC)}, "lies before the recording, which begins at"),
         ({"begin": datetime(2026, 1, 1)}, "no time zone"),
-        ({"devices": ["nobody"]}, "the recording has no device 'nobody'; none|close"),
+        ({"devices": ["no-device"]}, "the recording has no device 'no-device'; none|close"),
         ({"limit": -1}, "limit=-1"),
         ({"tz": "Nowhere"}, "time zone"),
     ):
@@ -122,5 +122,5 @@ def test_the_state_and_the_changes_of_some_devices_and_paths(recorded):
     assert recording.changes(begin, end, ["b"])["after_num"].tolist() == [30.5]
     assert recording.changes(begin, end, paths=[LIGHT]).empty
     assert recording.changes(begin, end, ["a"], paths=["/3303/*"])["observations"].tolist() == [2]
-    with pytest.raises(InvalidValue, match="nobody"):
-        recording.as_of(end, ["nobody"])
+    with pytest.raises(InvalidValue, match="no-device"):
+        recording.as_of(end, ["no-device"])

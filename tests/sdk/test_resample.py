@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive_history import LENGTHS, SECONDS, Naive, Row, at, frame_of, histories, limited, readable, told
+from naive_history import LENGTHS, SECONDS, Naive, Row, at, frame_of, histories, limited, readable, reports
 from resource_paths import TEMPERATURE
 
 from mirror_sdk.errors import InvalidValue, UnitWarning
@@ -55,18 +55,18 @@ def test_the_statistics_are_those_of_a_plain_computation(rows, length, limit, da
 
 
 def test_a_number_with_zero_duration_is_an_extreme_and_counts():
-    rows = told((0, 1.0), (5, 99.0), (5, 2.0))
+    rows = reports((0, 1.0), (5, 99.0), (5, 2.0))
     (cell,) = frame_of(rows).mirror.resample("10s", ALL, end=at(10)).to_dict("records")
     assert (cell["max"], cell["min"], cell["last"], cell["count"]) == (99.0, 1.0, 2.0, 3)
     assert cell["time_weighted_mean"] == 1.5
     # The mean of booleans is the share that is true.
-    found = frame_of(told((0, True), (4, False))).mirror.resample("10s", ALL, end=at(10))
+    found = frame_of(reports((0, True), (4, False))).mirror.resample("10s", ALL, end=at(10))
     assert found["time_weighted_mean"].tolist() == [0.4]
     assert (found["last"].tolist(), found["last"].dtype) == ([False], "boolean")
 
 
 def test_the_durations_of_each_value_are_summed_up():
-    frame = frame_of([*told((0, "on"), (4, "off"), (7, "on"), (12, None)), *told((20, "off"))])
+    frame = frame_of([*reports((0, "on"), (4, "off"), (7, "on"), (12, None)), *reports((20, "off"))])
     found = frame.mirror.resample("10s", "duration", end=at(30), silence_limit="9s")
     assert list(zip(found["bin"], found["value"], found["duration"].dt.total_seconds(), strict=True)) == [
         (at(0), "off", 3.0),
@@ -89,7 +89,7 @@ def test_the_mean_of_a_constant_is_the_constant(value, instants):
 
 
 def test_the_order_of_the_rows_the_index_and_the_unit_of_times_make_no_difference():
-    frame = frame_of([*told((0, 1.0), (0, 2.0), (9, 3.0), (30, 4.0)), *told((3, 5.0), device="d2")])
+    frame = frame_of([*reports((0, 1.0), (0, 2.0), (9, 3.0), (30, 4.0)), *reports((3, 5.0), device="d2")])
     asked = frame.mirror.resample("7s", ALL)
     shuffled = frame.sample(frac=1, random_state=4)
     shuffled.index = pd.Index([0] * len(frame))
@@ -100,15 +100,15 @@ def test_the_order_of_the_rows_the_index_and_the_unit_of_times_make_no_differenc
 
 def test_a_history_is_unknown_after_its_end():
     about = {"taken_at": at(60).isoformat(), "end": at(40).isoformat(), "oldest_at": at(-60).isoformat()}
-    frame = frame_of(told((0, 1.0), (30, 4.0)), **about)
+    frame = frame_of(reports((0, 1.0), (30, 4.0)), **about)
     assert frame.mirror.resample("20s", end=at(60))["covered"].tolist() == [1.0, 1.0, 0.0]
-    without = frame_of(told((0, 1.0)), **about | {"end": None})
+    without = frame_of(reports((0, 1.0)), **about | {"end": None})
     assert without.mirror.resample("1min", end=at(120))["covered"].tolist() == [1.0, 0.0]
 
 
 def test_a_device_whose_clock_is_ahead_moves_no_end_of_a_history():
     about = {"taken_at": at(60).isoformat(), "end": None, "oldest_at": at(-60).isoformat()}
-    rows = [*told((0, 1.0), (60, 2.0)), *told((30, 5.0), (10**9, 6.0), device="d2")]
+    rows = [*reports((0, 1.0), (60, 2.0)), *reports((30, 5.0), (10**9, 6.0), device="d2")]
     found = frame_of(rows, **about).mirror.resample("30s", ["count", "last"])
     assert found["count"].tolist() == [1, 0, 1, 0, 1, 0]
     assert found["last"].tolist() == [1.0, 1.0, pd.NA, pd.NA, 5.0, pd.NA]
@@ -116,7 +116,7 @@ def test_a_device_whose_clock_is_ahead_moves_no_end_of_a_history():
 
 
 def test_a_nonexistent_local_time_is_resolved_or_rejected():
-    frame = frame_of(told((0, 1.0), (9, 2.0)))
+    frame = frame_of(reports((0, 1.0), (9, 2.0)))
     times = pd.Series(np.array(["2026-03-02T12:00", "9999-12-31T23:59:59"], dtype="datetime64[ms]"))
     frame = frame.assign(changed_at=times.dt.tz_localize("UTC"))
     # pandas 3 knows no zone after the year 9999, pandas 2.2 does.
@@ -128,7 +128,7 @@ def test_a_nonexistent_local_time_is_resolved_or_rejected():
 
 
 def test_initial_values_come_from_earlier_rows_or_a_state_table():
-    frame = frame_of(told((-30, 7.0), (20, 9.0)))
+    frame = frame_of(reports((-30, 7.0), (20, 9.0)))
     assert frame.mirror.resample("10s", ["last", "count"], begin=at(0)).iloc[0]["last"] == 7.0
     state = pd.DataFrame(
         {
@@ -138,7 +138,7 @@ def test_initial_values_come_from_earlier_rows_or_a_state_table():
             "reported_at": pd.to_datetime([at(-99), None], utc=True),
         }
     )
-    later = frame_of(told((20, 9.0)))
+    later = frame_of(reports((20, 9.0)))
     found = later.mirror.resample("10s", ["last", "count"], begin=at(0), end=at(30), state=state)
     assert found["device_id"].unique().tolist() == ["d1"]
     assert found["last"].tolist() == [5.0, 5.0, 9.0]
@@ -155,7 +155,10 @@ def test_initial_values_come_from_earlier_rows_or_a_state_table():
 
 
 def test_bins_are_laid_out_with_a_column_for_each_resource():
-    rows = [*told((0, 1.0), (10, 2.0)), *told((0, True), (20, False), device="d2", path="/3311/0/5850")]
+    rows = [
+        *reports((0, 1.0), (10, 2.0)),
+        *reports((0, True), (20, False), device="d2", path="/3311/0/5850"),
+    ]
     frame = frame_of(rows)
     one = frame.mirror.resample("10s", "last", begin=at(0), end=at(30)).mirror.wide()
     assert one.index.tolist() == [at(0), at(10), at(20)]
@@ -172,7 +175,7 @@ def test_bins_are_laid_out_with_a_column_for_each_resource():
 
 def in_units(*values):
     """Temperatures at seconds, each in its unit."""
-    frame = frame_of(told(*[(second, value) for second, value, _ in values]))
+    frame = frame_of(reports(*[(second, value) for second, value, _ in values]))
     return frame.assign(unit=pd.Categorical([unit for _, _, unit in values]))
 
 
@@ -283,7 +286,7 @@ def test_no_value_is_carried_across_a_loss_of_events(first, received):
 
 
 def test_no_value_is_carried_across_a_gap_without_a_start():
-    frame = frame_of([*told((0, 1.0), (10, 2.0), (40, 3.0)), Row("gap", None, None, 0, until=30)])
+    frame = frame_of([*reports((0, 1.0), (10, 2.0), (40, 3.0)), Row("gap", None, None, 0, until=30)])
     frame.loc[frame["event"] == "gap", "changed_at"] = pd.NaT
     assert frame.mirror.resample("10s", end=at(50))["covered"].tolist() == [1, 0, 0, 0, 1]
     assert frame.mirror.gaps(end=at(50))["begin"].tolist() == [at(10)]
@@ -320,7 +323,7 @@ def test_bins_at_a_change_of_the_clock(zone, begin, span, hours):
 
 def test_days_of_a_zone_have_23_or_25_hours():
     begin = datetime(2026, 10, 24, 22, tzinfo=UTC)
-    rows = frame_of(told((0, 1.0))).assign(changed_at=pd.to_datetime([begin], utc=True))
+    rows = frame_of(reports((0, 1.0))).assign(changed_at=pd.to_datetime([begin], utc=True))
     asked = {"bin": "1D", "how": "count", "end": begin + timedelta(hours=25)}
     found = rows.mirror.resample(**asked, tz="Europe/Berlin")
     assert [str(one) for one in found["bin"]] == ["2026-10-25 00:00:00+02:00"]
@@ -333,7 +336,13 @@ def test_days_of_a_zone_have_23_or_25_hours():
 
 
 def test_texts_have_no_mean_and_cannot_be_mixed_with_numbers():
-    frame = frame_of([*told((0, 1.0)), *told((0, "abc"), path="/3/0/0"), *told((0, True), path="/3311/0/5850")])
+    frame = frame_of(
+        [
+            *reports((0, 1.0)),
+            *reports((0, "abc"), path="/3/0/0"),
+            *reports((0, True), path="/3311/0/5850"),
+        ]
+    )
     with pytest.raises(InvalidValue, match=r"needs numbers or booleans, and /3/0/0 has texts; exclude it with paths="):
         frame.mirror.resample("1s")
     with pytest.raises(InvalidValue, match=r"/3/0/0 has texts and .* has other values.*paths of one kind"):
@@ -344,7 +353,7 @@ def test_texts_have_no_mean_and_cannot_be_mixed_with_numbers():
 
 
 def test_a_table_without_events_or_values_or_with_text_times_is_rejected():
-    frame = frame_of(told((0, 1.0)))
+    frame = frame_of(reports((0, 1.0)))
     with pytest.raises(InvalidValue, match=r"lacks the column device_id; use a table of client.history"):
         frame.drop(columns="device_id").mirror.resample("1s")
     for wrong, message in (
@@ -363,7 +372,9 @@ def test_a_table_without_events_or_values_or_with_text_times_is_rejected():
 
 def test_many_resources_together_equal_each_alone():
     devices = [f"d{number}" for number in range(7)]
-    rows = [row for n, device in enumerate(devices) for row in told((n, 1.0), (n + 9, 2.0), (30 - n, n), device=device)]
+    rows = [
+        row for n, device in enumerate(devices) for row in reports((n, 1.0), (n + 9, 2.0), (30 - n, n), device=device)
+    ]
     frame = frame_of(rows).sample(frac=1, random_state=2)
     asked = {"begin": at(0), "end": at(40)}
     for how in (["time_weighted_mean", "count"], "duration"):

@@ -196,13 +196,13 @@ def noting_load(*arguments, load=ssl.SSLContext.load_verify_locations, **options
 sys.meta_path.insert(0, Noting())
 ssl.SSLContext.load_verify_locations = noting_load
 
-def answer(request):
+def respond(request):
     if "after" in request.url.params and request.url.path.endswith("/pull"):
         return httpx.Response(204, headers={"Mirror-Cursor": "7"})
     return httpx.Response(200, json={"object": "list", "data": [], "has_more": False})
 
 async def main(call):
-    transport = httpx.MockTransport(answer) if call in calls else None
+    transport = httpx.MockTransport(respond) if call in calls else None
     async with AsyncMirrorClient(sys.argv[1], "key", max_retries=0, transport=transport) as client:
         try:
             await eval(call)

@@ -8,7 +8,7 @@ import httpx
 import pandas as pd
 import pyarrow as pa
 import pytest
-from changed_responses import RESOURCES, TEMPERATURE, Between, answer_with, without_arrow, without_snapshots
+from changed_responses import RESOURCES, TEMPERATURE, Between, response_with, without_arrow, without_snapshots
 from usual import URL
 
 from mirror_sdk import AsyncMirrorClient, SnapshotWarning
@@ -109,7 +109,7 @@ def test_a_truncated_response_leaves_no_files(client_over, many, folder):
 
     def cut(request, answer):
         sizes.append(len(answer.content))
-        return answer_with(answer, answer.content[: lengths[-1]])
+        return response_with(answer, answer.content[: lengths[-1]])
 
     other = client_over(cut)
     other.fleet.dataset(folder)

@@ -79,7 +79,7 @@ def test_the_units_stand_in_the_files_of_a_recording(client, simulator, rooms, t
 
 
 @pytest.fixture
-def changed(plain, simulator, tmp_path, last_look_soon):
+def changed(plain, simulator, tmp_path, last_poll_soon):
     """A sensor that names Cel, then Far, with three values; the times of it, and a recording."""
     named = {"path": UNITS, "value": "Cel", "observable": True}
     sensor = simulator.add_device("sensor", [SENSOR | {"value": "19"}, named])

@@ -22,7 +22,7 @@ RESOURCES = [SENSOR, LAMP, {"path": "/3/0/4", "value": "", "executable": True}]
 
 
 class Clock:
-    """Seconds that pass when it is told so."""
+    """A clock that tests advance."""
 
     def __init__(self, now: float = 0.0) -> None:
         self.now = now
@@ -55,7 +55,7 @@ def statuses(frame: pd.DataFrame) -> list[Any]:
 
 
 def page_of(numbers: Iterable[int], *, has_more: bool) -> httpx.Response:
-    """An answer with a page of the directory."""
+    """Return a response with a page of the directory."""
     one = {"object": "device", "state": "registered"} | dict.fromkeys(["created_at", "updated_at"], "2026-01-31T00:00Z")
     devices = [one | {"id": f"{number:032x}", "endpoint_name": f"e-{number}"} for number in numbers]
     page = {"object": "list", "data": devices, "has_more": has_more, "limit": 1000, "order": "ASC"}

@@ -34,5 +34,5 @@ def all_html(widget: Any) -> str:
 
 
 def threads_since(before: set[threading.Thread]) -> set[str]:
-    """The names of the threads that have begun since."""
+    """Return the names of the threads that have started since."""
     return {one.name for one in set(threading.enumerate()) - before}

@@ -1,5 +1,7 @@
 """Extensions of the server and of other packages are loaded, left out or rejected."""
 
+import os
+import subprocess
 import sys
 
 import pytest
@@ -115,7 +117,7 @@ def build():
     ("hook", "arguments", "why"),
     [
         ("values_reported", "session", r"the hook values_reported of greeting \(Part\) does not take all of"),
-        ("values_reported", "values", r"the extension greeting \(Part\) does not fit .*values"),
+        ("values_reported", "values", r"greeting \(Part\) cannot be loaded: .*:\d+\) has the argument values, but"),
         ("value_reported", "session", r"greeting \(Part\) .*value_reported\(\) .*; did you mean values_reported\?"),
     ],
 )
@@ -193,15 +195,30 @@ def test_commands_report_an_incompatible_extension_without_traceback(install, tm
     install("greeting", GREETING + "@extends\ndef value_reported():\n    pass\n")
     result = CliRunner().invoke(main, ["check", "--database", f"sqlite:///{tmp_path}/mirror.db"])
     assert result.exit_code == 1
-    assert "value_reported() is marked as a hook value_reported; did you mean values_reported?" in result.output
+    assert "there is no hook value_reported; did you mean values_reported?" in result.output
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
         ("import mirror_no_such_package", r"broken .*cannot be loaded: No module named 'mirror_no_such_package'"),
-        (GREETING + "\n@extends\ndef blueprint():\n    return []\n", "does not fit .*blueprint"),
-        (GREETING + "\n@extends\ndef build(server):\n    return []\n", "does not fit .*server"),
+        (
+            f"{GREETING}\nno_such_name",
+            r"cannot be loaded: name 'no_such_name' is not defined \(.*mirror_broken.py:18\)",
+        ),
+        (
+            f"{GREETING}\n@extends\ndef blueprint():\n    return []\n",
+            r"blueprint\(\) \(.*mirror_broken.py:18\) is marked as a hook, .* blueprint; did you mean blueprints\?$",
+        ),
+        (
+            f"{GREETING}\n@extends\ndef build(server):\n    return []\n",
+            r"build\(\) \(.*mirror_broken.py:18\) has the argument server, but the hook build has services$",
+        ),
+        (f"{GREETING}\ndef blueprints():\n    return []\n", r"blueprints\(\) \(.*:18\) has the name of a hook; mark"),
+        (
+            f"{GREETING}\n@extends\ndef needs():\n    return 'numpy'\n",
+            r"needs\(\) of the extension broken returned the text 'numpy'; return a list, \['numpy'\]",
+        ),
     ],
 )
 def test_incompatible_extension_prevents_the_start_but_not_other_commands(install, text, why):
@@ -210,3 +227,36 @@ def test_incompatible_extension_prevents_the_start_but_not_other_commands(instal
         Extensions()
     assert "broken" in Extensions(["broken"]).left_out
     assert CliRunner().invoke(main, ["keys", "create", "--help"]).exit_code == 0
+
+
+COMMANDS = """
+from mirror_server.hooks import extends
+
+
+@extends
+def commands():
+    return {"mirror_without_commands": ["quiet"]}
+"""
+
+
+def run_installed(tmp_path, *words):
+    """Run ``mirror-server`` with the installed extensions, in a new process, and return the ended process."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), *sys.path])}
+    command = [sys.executable, "-m", "mirror_server", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+
+
+def test_missing_command_of_an_extension_is_reported_with_its_module(install, tmp_path):
+    install("without_commands", COMMANDS)
+    assert run_installed(tmp_path, "--help").returncode == 0
+    assert run_installed(tmp_path, "quiet").stderr == (
+        "Error: the module mirror_without_commands is listed with the command 'quiet', but adds none of this name to"
+        " the group\n"
+    )
+
+
+def test_duplicate_setting_is_reported_before_any_option_is_read(install, tmp_path):
+    install("greeting", GREETING.replace("greeting:", "poll_share:"))
+    assert run_installed(tmp_path, "run", "--poll-share", "2").stderr == (
+        "Error: the server and the extension greeting both have the setting poll_share; rename one of them\n"
+    )

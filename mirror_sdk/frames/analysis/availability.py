@@ -84,11 +84,7 @@ def availability(timeline: Timeline, state: pd.DataFrame | None, *, per_interval
 
 
 def _intervals(timeline: Timeline, devices: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Divide the time of each device by its presence.
-
-    Returns:
-        The number of the device, begin, end and presence of each interval.
-    """
+    """Divide the time of each device by its presence: number of the device, begin, end and presence."""
     device, at, absent, unknown = _changes(timeline, devices)
     order = order_by(device, at)
     device, at = device[order], at[order]
@@ -98,6 +94,7 @@ def _intervals(timeline: Timeline, devices: Ints) -> tuple[Ints, Ints, Ints, Int
     end = following(at)
     is_interval = ~is_end(device) & (end > at)
     device, at, end, presence = (column[is_interval] for column in (device, at, end, presence))
+    # Adjacent intervals of one presence are one, such as an absence in which a silence begins.
     first, last = is_start(device, presence), is_end(device, presence)
     return device[first], at[first], end[last], presence[first]
 
@@ -125,7 +122,6 @@ def _changes(timeline: Timeline, devices: Ints) -> tuple[Ints, Ints, Ints, Ints]
 
 
 def _first_rows(timeline: Timeline, devices: Ints) -> Ints:
-    """Return the time of the first row of each device."""
     # The last element is for rows without a device.
     first = np.full(len(timeline.rows.devices) + 1, NEVER)
     np.minimum.at(first, timeline.rows.device, timeline.rows.at)

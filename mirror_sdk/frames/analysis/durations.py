@@ -112,6 +112,7 @@ def totals(group: Ints, lengths: Ints, count: int) -> tuple[Ints, Ints, Ints]:
     """Return the sum, number and maximum of the lengths in each group; ``count`` is the number of groups."""
     longest = np.zeros(count, dtype=np.int64)
     np.maximum.at(longest, group, lengths)
+    # The sums are floats in between, which are exact up to 2**53 milliseconds: 285,000 years.
     sums = np.bincount(group, weights=lengths, minlength=count).astype(np.int64)
     return sums, np.bincount(group, minlength=count), longest
 
@@ -162,7 +163,6 @@ def _runs(segments: Segments, is_within: Flags, is_break: Flags) -> _Runs:
 def _meets(
     timeline: Timeline, segments: Segments, above: float | None, below: float | None, equals: float | bool | str | None
 ) -> Flags:
-    """Return which segments meet the condition."""
     if above is None and below is None:
         return _equals(timeline, segments, equals)
     if equals is not None:
@@ -199,11 +199,7 @@ def _equals(timeline: Timeline, segments: Segments, value: float | bool | str | 
 
 
 def _check_kind(timeline: Timeline, kind: int, why: str) -> None:
-    """Check that a condition applies to all values.
-
-    Raises:
-        InvalidValue: Some values are of another kind.
-    """
+    """Reject a condition that does not apply to all values."""
     segments = timeline.segments
     is_other = (segments.kind != kind) & segments.is_known
     if is_other.any():

@@ -191,6 +191,7 @@ def _open_file(archive: Archive, database: Database, name: str) -> object:
             raise
         if now is None:
             raise FileRemoved(*missing.args) from None
+    # That file may have been replaced too.
     return _open_file(archive, database, now)
 
 
@@ -217,6 +218,7 @@ def merged(sources: Iterable[Source], *, descending: bool = False) -> Iterator[p
         sources: The sources.
         descending: Whether the last row comes first.
     """
+    # The source to start next is at the end of the list.
     if descending:
         waiting = sorted(sources, key=lambda source: source.last_device)
     else:
@@ -226,6 +228,7 @@ def merged(sources: Iterable[Source], *, descending: bool = False) -> Iterator[p
         boundary = _start_all_up_to_boundary(waiting, heads, descending=descending)
         if boundary is not None:
             ready = [head.cut(boundary) for head in heads]
+            # The rows of one source are sorted already.
             rows = ready[0] if len(ready) == 1 else in_order(concat(ready))
             heads = [head for head in heads if head.load()]
             yield reverse(rows) if descending else rows

@@ -286,6 +286,7 @@ class RealFleet:
         if device is None:
             return DeviceResponse(Outcome.NOT_SENT)
         is_observation_command = isinstance(command, Observe | CancelObservation)
+        # One request at a time to each device, as RFC 7252, 4.7, requires (NSTART).
         async with device.turn:
             device_session = self._device_session
             # A device that did not respond to the last request gets no observe requests, because each would wait for
@@ -301,6 +302,7 @@ class RealFleet:
                 return DeviceResponse(_outcome_without_response(device, command, error))
             finally:
                 device.is_executing = False
+        # A new registration ends all observations of a device, so its observe requests have to be sent again.
         has_reregistered = self.registry.by_id(device_id) is not device
         return DeviceResponse(Outcome.NOT_SENT) if is_observation_command and has_reregistered else response
 
@@ -321,6 +323,7 @@ class RealFleet:
         try:
             result = await task
         except asyncio.CancelledError:
+            # Either this task is cancelled, or only the exchange is, by ``cancel_exchange``.
             this = asyncio.current_task()
             if this is not None and this.cancelling():
                 raise
@@ -329,7 +332,9 @@ class RealFleet:
             self._note_failure(device, path, "got no response")
             device.is_silent = True
             if device.queue_mode:
+                # It sleeps, so nothing more is sent before its next message.
                 device.last_seen_at = 0
+            # The address was stored before a restart. Before the next message of the device, it may be wrong.
             if not device.is_address_fresh:
                 device.is_reachable = False
             raise
@@ -402,6 +407,7 @@ class RealFleet:
             if device_session is None or not self._is_current(device):
                 raise Unreachable
             response = await self._exchange(device, path, device_session.discover(device, path))
+            # Some clients do not implement Discover. See decision 14.
             if response.code == _NOT_IMPLEMENTED:
                 values = await self._exchange(device, path, device_session.read_values(device, path))
                 return read_links(",".join(f"<{each.path}>" for each in values).encode(), prefix="") if values else None
@@ -479,6 +485,7 @@ class RealFleet:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
+        # These are expected: the registration ended during the command, or another process became the leader.
         if error is not None and not isinstance(error, NotRegistered | NotLeader):
             _log.error("a command to a device failed unexpectedly", exc_info=error)
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from mirror_sdk.object_table import ResourceType, lookup
 from mirror_sdk.values import JSON, LINK_FORMAT, LWM2M_TLV, OCTET_STREAM, TEXT_PLAIN, decode
 from mirror_sdk.values.codec import Part, UnreadablePayload
-from mirror_sdk.values.codecs import split
 from mirror_sdk.values.content_types import CONTENT_FORMATS, media_type
 from mirror_sdk.values.data_types import is_integer_for_float
+from mirror_sdk.values.payloads import split
 from mirror_sdk.values.single_values import write_text
 from mirror_sdk.wire.paths import is_resource
 from mirror_server.core.instants import Instant

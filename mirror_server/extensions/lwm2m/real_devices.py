@@ -106,6 +106,7 @@ class RealDevices:
             # RuntimeError: the loop has just ended by itself.
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._stopping.set)
+            # Longer than commands and sockets together may take to end.
             self._thread.join(2 * _STOP_SECONDS)
         self._thread = self._fleet = self.endpoint = None
 
@@ -158,6 +159,7 @@ class RealDevices:
     ) -> None:
         """See :class:`~mirror_server.devices.link.DeviceBackend`."""
         if not self._call(lambda fleet: cancelled(fleet.cancel(device_id, command, also_sent=also_sent))):
+            # The loop has ended. Until then the command may have been sent.
             cancelled(True)
 
     def describe(self, device_id: str) -> ConnectionStatus | None:

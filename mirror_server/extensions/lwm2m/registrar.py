@@ -247,6 +247,7 @@ class Registrar:
         await self._check_identity(peer, await self._query(partial(_name_of, device)))
 
     def _lock(self, endpoint_name: str) -> asyncio.Lock:
+        # The dictionary keeps a lock only while a request holds it or waits for it.
         return self._locks.setdefault(endpoint_name, asyncio.Lock())
 
     def _exclusively(self, location: str) -> AbstractAsyncContextManager[object]:
@@ -334,6 +335,7 @@ class Registrar:
         previous = self.registry.by_id(device_id) or previous
         if previous is not None:
             self._replace(previous, device)
+        # The device may have other resources than before, even below known paths.
         if previous is None or previous.links_hash != structure.links_hash:
             device.to_discover = structure.links.to_discover
         await self._store_registration(device)
@@ -358,6 +360,7 @@ class Registrar:
 
     async def _deregister(self, peer: Peer, location: str) -> Response:
         device = await self._device(peer, location)
+        # First, so that nothing is sent to the device while its end is stored.
         self.forget(device)
         await asyncio.wrap_future(self._events.deregistered(device.device_id))
         self.counts.deregistrations += 1
@@ -394,6 +397,7 @@ class Registrar:
                 )
             )
         except NotRegistered:
+            # The registration has ended in the directory, for example because it expired.
             self.forget(device)
             raise _unknown() from None
         has_new_binding = parameters.binding != device.binding

@@ -1,5 +1,6 @@
-"""Leader election among the processes on one PostgreSQL database, and the messages of the others.
+"""Starts and stops the leader's work in this process, and passes on the signals of the other processes.
 
+The lock and the connection are in ``store.election``; this module decides what to do with them.
 The leader connects to devices, delivers webhooks and handles expiry. It is the process with an advisory lock. When it
 ends, PostgreSQL gives the lock to another process. After an interruption, the former leader continues if no other
 process has become the leader. Otherwise its pending writes are dropped: every transaction checks the leader's token.
@@ -110,6 +111,7 @@ class Leadership:
             try:
                 self._participate()
             except Exception as error:
+                # The thread continues after any error. Without it, this process could neither lead nor get messages.
                 if not isinstance(error, StorageFailed):
                     _log.exception("an error interrupted the coordination with other processes; reconnecting")
                 self._interrupted(error)
@@ -136,6 +138,7 @@ class Leadership:
         if self._holds_lock:
             self._lead()
         elif self.is_leader:
+            # Another process acquired the lock during the interruption.
             self._stop_leading()
 
     def _lead(self) -> None:
@@ -154,10 +157,12 @@ class Leadership:
             session.put_setting(LEADER, token)
 
         try:
+            # Exclusive: once it is stored, all transactions of the former leader have ended.
             self._database.write(work)
             self._services.become_leader()
             self._forwarder.announce_leader()
         except BaseException:
+            # Otherwise this process would count as the leader, although it has not become it.
             self._stop_leading()
             raise
 
@@ -184,6 +189,7 @@ class Leadership:
         self._holds_lock = False
         if not self._is_closing.is_set():
             _log.warning("the database does not respond (%s); retrying until it does", reason_of(error))
+        # The token stays: if no other process becomes the leader, this one continues with it.
         self._services.pause_leading()
 
     def _reconnect(self) -> bool:

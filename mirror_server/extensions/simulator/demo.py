@@ -18,11 +18,11 @@ from mirror_sdk._visible import visible
 from mirror_server.cli import main
 from mirror_server.cli.run import port_option, serve_until_stopped
 from mirror_server.clock import wall_time
-from mirror_server.config import Settings, options_of
+from mirror_server.config import options_of
 from mirror_server.extensions.options import stop_with_stdin
 from mirror_server.extensions.simulator import demo_key
 from mirror_server.extensions.simulator.demo_key import DemoKey
-from mirror_server.hooks import call_installed, read_settings
+from mirror_server.hooks import call_installed, read_settings, setting_classes
 from mirror_server.notifications.webhooks import LOOPBACK
 from mirror_server.service import keys as access_keys
 from mirror_server.service.keys import Scope
@@ -55,7 +55,7 @@ def _check_key(_context: click.Context, _parameter: click.Parameter, key: str | 
     help="Store the state in this database, sqlite:///FILE, and the key in FILE.key. By default both are lost at the"
     " end.",
 )
-@options_of("demo", Settings, *call_installed("settings"))
+@options_of("demo", *setting_classes())
 @click.option(
     "--key",
     callback=_check_key,
@@ -115,7 +115,6 @@ def demo(
 
 @contextmanager
 def _demo_database(url: str | None) -> Iterator[str]:
-    """Yield the URL of the named database, or of a temporary one."""
     if url is not None:
         yield url
         return

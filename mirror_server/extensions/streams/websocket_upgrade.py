@@ -103,6 +103,7 @@ class UpgradableConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Detect a handshake; called by the parser."""
+        # Not while an earlier request of the connection gets its response.
         if self.parser.should_upgrade() and getattr(self.cycle, "response_complete", True):
             self._take_over = cast("Upgrade", self.ws_protocol_class)(self)
         super().on_headers_complete()
@@ -145,7 +146,6 @@ def _environ_of(scope: Message) -> WSGIEnvironment:
 
 
 async def _accept(scope: Message, response: WSGIResponse, send: Send) -> None:
-    """Complete the handshake."""
     protocol = _PROTOCOL if _PROTOCOL in scope["subprotocols"] else None
     headers = [(name, value) for name, value in response.headers if name not in {b"content-length", b"content-type"}]
     await send({"type": "websocket.accept", "subprotocol": protocol, "headers": headers})

@@ -18,7 +18,7 @@ import click
 
 from mirror_server.config import Settings, options_of
 from mirror_server.core.errors import ApiError, CannotServe
-from mirror_server.hooks import call_installed, read_settings
+from mirror_server.hooks import read_settings, setting_classes
 from mirror_server.server import Services
 from mirror_server.store.backend import AlreadyServed, DatabaseError
 from mirror_server.web.app import MirrorApp, create_app
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 @click.command()
-@options_of("wsgi", Settings, *call_installed("settings"))
+@options_of("wsgi", *setting_classes())
 def _settings(**settings: Any) -> Settings:
     return read_settings(**settings)
 
@@ -141,6 +141,7 @@ def _connection(environ: WSGIEnvironment) -> socket.socket | None:
 
 def _reject(app: MirrorApp, services: Services) -> None:
     """Reject all requests in a forked child: it has neither the threads nor a database connection of its own."""
+    # The child must not close what its parent uses.
     atexit.unregister(services.close)
     message = "this process was forked from the one that made the server, and cannot serve; make the app after the fork"
 

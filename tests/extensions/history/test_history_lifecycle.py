@@ -19,7 +19,7 @@ from operator_commands import assert_fails, done
 from waits import wait_until
 
 from mirror_server.clock import SystemClock, wall_time
-from mirror_server.config import Settings, options_of
+from mirror_server.config import options_of
 from mirror_server.devices.link import Content, Observation, Registration
 from mirror_server.extensions.history.history_queries import HistoryQueries
 from mirror_server.extensions.history.recorder import HistoryRecorder
@@ -28,7 +28,7 @@ from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.settings import HistorySettings
 from mirror_server.extensions.history.store import history
 from mirror_server.extensions.history.store.history import StoredHistoryRow
-from mirror_server.hooks import call_installed, open_database, read_settings
+from mirror_server.hooks import open_database, read_settings, setting_classes
 from mirror_server.server import Services
 from mirror_server.store.backend import StorageFailed
 from mirror_server.store.database import Database
@@ -336,7 +336,7 @@ def test_check_finds_inconsistent_history(url, life, damage, error):
 
 def read_options(*arguments: str, **variables: str) -> Result:
     @click.command()
-    @options_of("run", Settings, *call_installed("settings"))
+    @options_of("run", *setting_classes())
     def show(**settings: Any) -> None:
         click.echo(repr(read_settings(**settings).of(HistorySettings).keep_history_seconds))
 

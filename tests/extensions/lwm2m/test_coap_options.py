@@ -19,7 +19,7 @@ from mirror_server.config import ListenAddress, Settings, options_of
 from mirror_server.extensions.lwm2m.real_devices import RealDevices
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings, check_listening, is_loopback
 from mirror_server.extensions.lwm2m.transport_api import CannotListen
-from mirror_server.hooks import call_installed, read_settings
+from mirror_server.hooks import read_settings, setting_classes
 from mirror_server.server import Services
 from mirror_server.web.serve import listen
 
@@ -30,7 +30,7 @@ def read(*arguments: str, **environment: str) -> LwM2MSettings:
     found: list[Settings] = []
 
     @click.command()
-    @options_of("run", Settings, *call_installed("settings"))
+    @options_of("run", *setting_classes())
     def command(**settings: object) -> None:
         found.append(read_settings(**settings))
 

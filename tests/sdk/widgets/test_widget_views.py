@@ -11,6 +11,7 @@ import pytest
 from patience import until
 from resource_paths import SWITCH, TEMPERATURE
 from usual import EXECUTABLE, NASTY
+from waits import PATIENCE_SECONDS
 from widget_parts import START, all_html, all_parts, observation, threads_since
 
 from mirror_sdk import AsyncMirrorClient, MirrorClient
@@ -257,6 +258,26 @@ def test_the_selection_is_recorded_until_it_is_stopped(widget, client, simulator
     frame = Recording(tmp_path / "recording.parquet").events()
     assert set(frame["device_id"]) == {device_id}
     assert 33.0 in set(frame["value_num"])
+
+
+def test_a_recording_that_starts_while_its_widget_closes_is_stopped(widget, client, tmp_path, monkeypatch):
+    record, recorders = client.record, []
+    called, closed = threading.Event(), threading.Event()
+
+    def record_late(*arguments, **options):
+        called.set()
+        assert closed.wait(PATIENCE_SECONDS)
+        recorders.append(record(*arguments, **options))
+        return recorders[0]
+
+    monkeypatch.setattr(client, "record", record_late)
+    watcher = widget(EventWatcher, live=True)
+    watcher.folder.value = str(tmp_path / "recording.parquet")
+    watcher.record_button.click()
+    assert called.wait(PATIENCE_SECONDS)
+    watcher.close()
+    closed.set()
+    until(lambda: recorders and not recorders[0].is_running)
 
 
 # FleetTable

@@ -84,8 +84,8 @@ class Image:
     def _lay_out_environment(self) -> None:
         """The environment that an image begins with.
 
-        It has the packages already that the requirements name: uv lays them out in a few seconds, pip in a minute and a
-        half. What pip is told to do, it still has to do.
+        It already has the required packages: uv installs them in a few seconds, pip in a minute and a half. pip still
+        has to do the rest.
         """
         prefix = self.environment["NB_PYTHON_PREFIX"]
         make = ["venv", "--quiet", "--seed", "--no-python-downloads", "--python", PYTHON_HERE or sys.executable, prefix]

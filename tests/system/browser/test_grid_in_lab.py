@@ -36,13 +36,13 @@ for number, name in enumerate(['"quoted', "=1+1", "-1+cmd|'/C calc'!A0", "-1.5 C
 rows[3] |= {{"name": {NASTY!r}, "level": None, "hints": {{"name": "a hint"}}}}
 grid = Grid(columns, label="Devices", selection=SelectionMode.MANY, empty_text="no devices yet")
 grid.show(rows)
-told = ipywidgets.Label()
-def tell(_):
-    told.value = f"told {{sorted(grid.selected)}} {{grid.active}}"
-grid.observe(tell, ["selected", "active"])
+reported = ipywidgets.Label()
+def report(_):
+    reported.value = f"reported {{sorted(grid.selected)}} {{grid.active}}"
+grid.observe(report, ["selected", "active"])
 field = NameField(names=[f"lamp-{{n:04}}" for n in range(5000)] + ["Lamp, odd", {NASTY!r}], description="Names")
-field.observe(lambda change: setattr(told, "value", f"named {{change['new']}}"), "value")
-box = ipywidgets.VBox([grid, told, field])
+field.observe(lambda change: setattr(reported, "value", f"named {{change['new']}}"), "value")
+box = ipywidgets.VBox([grid, reported, field])
 box.add_class("mirror-widget")
 """,
     "box",
@@ -65,13 +65,13 @@ def wait_for(name):
     while not (pathlib.Path.cwd().parent / name).exists():
         time.sleep(0.1)
 grid.observe(lambda _: wait_for({IS_FREE!r}), "active")
-told = ipywidgets.Label()
-button = ipywidgets.Button(description="Tell")
-button.on_click(lambda _: setattr(told, "value", f"told {{sorted(grid.selected)}}"))
+reported = ipywidgets.Label()
+button = ipywidgets.Button(description="Report")
+button.on_click(lambda _: setattr(reported, "value", f"reported {{sorted(grid.selected)}}"))
 none = ipywidgets.Button(description="None")
 none.on_click(lambda _: setattr(grid, "selected", []))
 """,
-    "ipywidgets.VBox([grid, button, none, told])",
+    "ipywidgets.VBox([grid, button, none, reported])",
     f"""
 late = Grid([GridColumn("name", "name")], label="Late")
 display(late)
@@ -92,7 +92,7 @@ def notebook(lab: Lab, browser: Browser) -> Iterator[Notebook]:
 def test_a_grid_and_a_field_of_names_in_a_notebook(notebook: Notebook) -> None:
     page = notebook.page
     box = page.locator(".mirror-widget", has=page.get_by_role("grid", name="Devices")).last
-    grid, count, told = box.get_by_role("grid"), box.locator(".mirror-grid-count"), box.locator("div.widget-label")
+    grid, count, reported = box.get_by_role("grid"), box.locator(".mirror-grid-count"), box.locator("div.widget-label")
     expect(grid).to_be_visible(timeout=60_000)
     notebook.wait_for_the_cells()
     expect(grid.get_by_text(NASTY)).to_be_visible()
@@ -101,7 +101,7 @@ def test_a_grid_and_a_field_of_names_in_a_notebook(notebook: Notebook) -> None:
     search = box.get_by_role("searchbox", name="Search in Devices")
     search.fill("device-99")
     expect(count).to_have_text("11 of 1,000 rows")
-    # Letters and arrows are for the widget, whatever JupyterLab would do with them.
+    # Letters and arrows are for the widget, not for JupyterLab.
     search.press("d")
     search.press("d")
     expect(count).to_contain_text("no row fits")
@@ -116,10 +116,10 @@ def test_a_grid_and_a_field_of_names_in_a_notebook(notebook: Notebook) -> None:
 
     expect(first()).to_have_text("device-199")
     first().click()
-    expect(told).to_have_text("told ['k199'] {'key': 'k199', 'column': 'name'}")
+    expect(reported).to_have_text("reported ['k199'] {'key': 'k199', 'column': 'name'}")
     # On a cell a letter would be a command that makes a cell of the notebook.
     notebook.keys("b", "ArrowDown", "ArrowRight", "Space")
-    expect(told).to_have_text("told ['k198', 'k199'] {'key': 'k198', 'column': 'level'}")
+    expect(reported).to_have_text("reported ['k198', 'k199'] {'key': 'k198', 'column': 'level'}")
     page.context.grant_permissions(["clipboard-read"])
     notebook.keys("Control+c")
     copied = [
@@ -145,7 +145,7 @@ def test_a_grid_and_a_field_of_names_in_a_notebook(notebook: Notebook) -> None:
     notebook.run(2)
     expect(first()).to_have_text("device-1")
     expect(count).to_have_text("111 of 1,000 rows · 1 selected")
-    expect(told).to_contain_text("told ['k199']")
+    expect(reported).to_contain_text("reported ['k199']")
 
     names = box.get_by_label("Names")
     offered = box.locator("datalist option")
@@ -158,13 +158,13 @@ def test_a_grid_and_a_field_of_names_in_a_notebook(notebook: Notebook) -> None:
     names.fill("lamp-0042, lamp-000")
     names.press_sequentially("7")
     names.press("Enter")
-    expect(told).to_have_text("named lamp-0042, lamp-0007")
+    expect(reported).to_have_text("named lamp-0042, lamp-0007")
     names.fill("<im")
     names.press("Tab")
     expect(names).to_have_value(NASTY)
     names.press("Tab")
     expect(names).not_to_be_focused()
-    expect(told).to_have_text(f"named {NASTY}")
+    expect(reported).to_have_text(f"named {NASTY}")
     assert page.locator(".jp-CodeCell").count() == len(CELLS)
     assert notebook.wrong == []
 
@@ -204,7 +204,7 @@ def test_grid_that_anywidget_gave_up_receives_rows_and_names(on_a_slow_page: Not
 
 def test_rows_and_selections_while_the_kernel_is_busy_and_on_another_page(busy: Notebook, lab: Lab) -> None:
     page = busy.page
-    # A kernel that runs a cell does not hear that the page is open.
+    # A kernel that runs a cell does not receive that the page is open.
     late = page.get_by_role("grid", name="Late")
     expect(late).to_be_visible(timeout=START_SECONDS * 1000)
     (lab.folder / IS_OPEN).touch()
@@ -213,18 +213,18 @@ def test_rows_and_selections_while_the_kernel_is_busy_and_on_another_page(busy: 
     busy.wait_for_the_cells()
 
     rows = page.locator(".jp-CodeCell").nth(1)
-    count, told = rows.locator(".mirror-grid-count"), rows.locator("div.widget-label")
-    tell, none = page.get_by_role("button", name="Tell"), page.get_by_role("button", name="None")
-    # The kernel is told of the cell with the focus, and works on that while the row and the buttons are clicked.
+    count, reported = rows.locator(".mirror-grid-count"), rows.locator("div.widget-label")
+    report, none = page.get_by_role("button", name="Report"), page.get_by_role("button", name="None")
+    # The kernel receives the focused cell and processes it while the row and the buttons are clicked.
     page.get_by_role("gridcell", name="second").click()
     expect(count).to_have_text("3 rows · 1 selected")
-    tell.click()
+    report.click()
     none.click()
     (lab.folder / IS_FREE).touch()
-    expect(told).to_have_text("told ['second']")
-    # The state of the page, which was held back, came behind that.
-    tell.click()
-    expect(told).to_have_text("told []")
+    expect(reported).to_have_text("reported ['second']")
+    # The state of the page, which was delayed, came after that.
+    report.click()
+    expect(reported).to_have_text("reported []")
     expect(count).to_have_text("3 rows")
 
     other = busy.other_page()
@@ -233,6 +233,6 @@ def test_rows_and_selections_while_the_kernel_is_busy_and_on_another_page(busy: 
     expect(count).to_have_text("3 rows · 1 selected")
     page.get_by_role("gridcell", name="first").click()
     expect(other_count).to_have_text("3 rows · 2 selected")
-    tell.click()
-    expect(told).to_have_text("told ['first', 'third']")
+    report.click()
+    expect(reported).to_have_text("reported ['first', 'third']")
     assert busy.wrong == []

@@ -185,7 +185,7 @@ def test_a_deleted_device_is_reported(visit: Visit) -> None:
     visit.sign_in(key)
     visit.press("goes-for-good")
     expect(page.locator("#resources tr")).to_have_count(1)
-    # All that is asked about it has been answered.
+    # All requests have their responses.
     expect(page.locator("#connection")).to_be_visible()
     erased = run_command("erase", device_id, "--yes", "--database", visit.server.database_url)
     assert erased.returncode == 0, erased.stderr
@@ -227,7 +227,7 @@ def test_a_revoked_key_is_reported_and_signed_out(visit: Visit) -> None:
     visit.sign_in(key)
     assert run_command("keys", "revoke", key.split("_")[1], "--database", visit.server.database_url).returncode == 0
     device = visit.page.get_by_role("button", name="a-light")
-    # The stream may have told it already; then there is nothing left to click.
+    # The stream may have reported it already; then there is nothing to click.
     if device.is_visible():
         with suppress(PlaywrightTimeoutError):
             device.click(timeout=10_000)
@@ -237,7 +237,7 @@ def test_a_revoked_key_is_reported_and_signed_out(visit: Visit) -> None:
 
 
 def test_a_rejection_that_arrives_after_sign_out_is_ignored(visit: Visit) -> None:
-    """As where two requests are refused, and the page forgets the key with the first."""
+    """For example, two requests are rejected, and the page drops the key with the first."""
     visit.page.goto(visit.server.url)
     ended = visit.page.evaluate("""async () => {
         const { callApi, useKey } = await import("/page/interface.js");
@@ -255,9 +255,9 @@ def test_a_rejection_that_arrives_after_sign_out_is_ignored(visit: Visit) -> Non
 def test_a_key_survives_a_reload_until_sign_out_unless_it_is_rejected(visit: Visit) -> None:
     page, told = visit.page, visit.page.get_by_role("status").first
     visit.sign_in(visit.server.key())
-    page.goto(f"{visit.server.url}/#device=nobody")
+    page.goto(f"{visit.server.url}/#device=no-device")
     page.reload()
-    expect(page.locator("#device")).to_have_text("There is no device with the id nobody.")
+    expect(page.locator("#device")).to_have_text("There is no device with the id no-device.")
     expect(page.get_by_role("button", name="a-light")).to_be_visible()
     page.get_by_role("button", name="Sign out").click()
     page.reload()

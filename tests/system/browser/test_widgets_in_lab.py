@@ -120,7 +120,7 @@ def test_the_watcher_with_mouse_and_keyboard_also_while_a_cell_runs(open_noteboo
     )
     widget = notebook.widget()
     table = widget.get_by_role("treegrid").or_(widget.get_by_role("grid")).last
-    # What was before the widget is there too, and the cell goes on until that was seen.
+    # Earlier events are there too, and the cell runs until they were seen.
     expect(table).to_contain_text("39.0")
     expect(table).to_contain_text("52.0")
     assert notebook.page.get_by_text("the cell is done", exact=True).count() == 0
@@ -156,34 +156,34 @@ def test_the_watcher_with_mouse_and_keyboard_also_while_a_cell_runs(open_noteboo
     assert notebook.wrong == []
 
 
-ASKED = "asked = globals().get('asked', 0) + 1; print(f'answer {asked}.')"
-"""A cell that tells how often it ran."""
+COUNTING = "runs = globals().get('runs', 0) + 1; print(f'run {runs}.')"
+"""A cell that prints how often it ran."""
 
 
-def ask(notebook: Notebook, cell: int) -> None:
-    """Run this cell once more, and wait for its answer."""
+def rerun(notebook: Notebook, cell: int) -> None:
+    """Run this cell once more, and wait for its output."""
     output = notebook.cell(cell).locator(".jp-OutputArea-output")
     number = re.search(r"\d+", output.text_content() or "")
     assert number is not None
     notebook.run(cell)
-    expect(output).to_contain_text(f"answer {int(number[0]) + 1}.")
+    expect(output).to_contain_text(f"run {int(number[0]) + 1}.")
 
 
 COUNTED = re.compile(r"events/s · ([\d,]+) events")
 
 
 def test_kernel_and_page_respond_at_a_thousand_events_a_second(open_notebook: Any, lab: Lab) -> None:
-    is_told = lab.folder / "told that both answer"
+    is_responsive = lab.folder / "both respond"
     flood = f"""
 import pathlib, threading, time
 from datetime import UTC, datetime
 from mirror_sdk import Event, EventKind
 from mirror_sdk.values import decode
 from mirror_sdk.widgets.feed import feed_of
-is_told = pathlib.Path("{is_told}")
+is_responsive = pathlib.Path("{is_responsive}")
 def flood():
     for number in range(300_000):
-        if number % 1000 == 0 and is_told.exists():
+        if number % 1000 == 0 and is_responsive.exists():
             break
         value = decode(str(number % 97).encode(), "text/plain", "/3303/0/5700")
         feed_of(client)._publish(Event(kind=EventKind.OBSERVATION, received_at=datetime.now(UTC), seq=number,
@@ -191,7 +191,7 @@ def flood():
         time.sleep(0.001)
 threading.Thread(target=flood, daemon=True).start()
 """
-    notebook = open_notebook("EventWatcher(client)", flood, ASKED)
+    notebook = open_notebook("EventWatcher(client)", flood, COUNTING)
     widget = notebook.widget()
 
     def has_counted(enough: int) -> bool:
@@ -200,11 +200,11 @@ threading.Thread(target=flood, daemon=True).start()
 
     for enough in (3000, 6000):
         wait_until(partial(has_counted, enough), f"{enough} events")
-        ask(notebook, 3)
+        rerun(notebook, 3)
     assert 4 <= widget.locator(".ag-row").count() < 60
     widget.get_by_role("button", name="Pause").click()
     expect(widget.get_by_role("button", name="Resume")).to_be_visible()
-    is_told.touch()
+    is_responsive.touch()
 
 
 def test_widgets_of_a_page_leave_no_module_in_the_state_that_a_notebook_stores(open_notebook: Any) -> None:

@@ -46,7 +46,7 @@ def write_all(client: MirrorClient, level: int) -> pd.DataFrame:
     return requests_frame(requests)
 
 
-def look(client: MirrorClient, device_id: str) -> datetime | None:
+def read(client: MirrorClient, device_id: str) -> datetime | None:
     device: DeviceObject = client.get_device(device_id)
     resource = device["/3303/0/5700"]
     past: pd.DataFrame = device.history("/3303/0/5700", begin=device.created_at)
@@ -67,10 +67,10 @@ def typed(client: MirrorClient, device: DeviceObject, table: pd.DataFrame) -> Pl
 
 
 def listen(client: MirrorClient) -> list[Value]:
-    def heard(event: Event) -> None:
+    def on_event(event: Event) -> None:
         print(event.kind is EventKind.GAP, event.path, event.changed_at)
 
-    with WebhookReceiver() as receiver, client.watch(heard, paths=["/3303/*"]):
+    with WebhookReceiver() as receiver, client.watch(on_event, paths=["/3303/*"]):
         client.notifications.use_webhook(receiver)
     return [event.value for event in client.events(limit=3) if event.value is not None]
 

@@ -234,9 +234,9 @@ def replace_file(session: Session, file: ArchivedFile, by: Sequence[ArchivedFile
     return True
 
 
-def put_files(session: Session, new_blocks: Sequence[ArchivedFile]) -> None:
+def put_files(session: Session, files: Sequence[ArchivedFile]) -> None:
     """Make files valid."""
-    _insert(session, "history_files", _FILE, new_blocks)
+    _insert(session, "history_files", _FILE, files)
 
 
 def forget_files(session: Session, names: Iterable[str]) -> None:
@@ -251,6 +251,7 @@ def erasures(session: Session) -> dict[str, int]:
 
 def forget_erasures(session: Session, done: Iterable[tuple[str, int]]) -> None:
     """Record that all rows of these devices up to these revisions are deleted."""
+    # A device that was erased again in the meantime has a larger revision, and stays.
     statement = "DELETE FROM history_erasures WHERE device_id = ? AND up_to_revision = ?"
     session.run_many(statement, sorted(done))
 

@@ -47,6 +47,8 @@ _SAMPLE_SECONDS = 0.1
 """The interval at which one message of a device above its rate limit is decrypted all the same."""
 _LINE_SECONDS = 1.0
 """The minimum time between two warnings of failed handshakes: unauthenticated clients must not fill the disk."""
+# DTLS_EVENT_CONNECTED of tinydtls. The types of alerts, records and handshake messages below are those of TLS
+# (RFC 5246, 6.2.1, 7.2 and 7.4).
 _CONNECTED = 0x01DE
 _CLOSE_NOTIFY = 0
 _FATAL = 2
@@ -245,6 +247,7 @@ class DtlsTransport:
             Unreachable: It has no session, or one with another identity; or the datagram is too long.
         """
         session = self._open.get(peer.address)
+        # Another device may have this address by now. It must not get data of the previous one.
         if session is None or session.peer.identity != peer.identity:
             raise Unreachable(f"{peer.address}: its DTLS session has ended")
         if not session.encrypt(datagram):
@@ -282,6 +285,8 @@ class DtlsTransport:
             if address in self._opening:
                 session.repeat_flight()
         else:
+            # If a device with a session sends another hello, the session ends only when the cookie is returned. Source:
+            # RFC 6347, 4.2.8.
             self._feed(session or self._cookie_context(peer), peer, datagram)
 
     def _feed(self, session: _Session, peer: Peer, datagram: bytes) -> None:
@@ -294,6 +299,7 @@ class DtlsTransport:
             self._open_session(session)
         if address in self._open:
             self._deliver(session, datagram, session_events)
+        # After the delivery: data that came before a close_notify alert is valid.
         if session_events.broken:
             self._end_broken(session)
 
@@ -335,6 +341,7 @@ class DtlsTransport:
         context = self._cookie_contexts.get(number)
         if context is None:
             context = self._cookie_contexts[number] = _Session(self._dtls, self._keys, self._send_raw)
+        # Allowed: a cookie context has no peer until an address returns its cookie.
         context.set_peer(peer)
         return context
 
@@ -347,8 +354,10 @@ class DtlsTransport:
     def _deliver(self, session: _Session, datagram: bytes, session_events: _SessionEvents) -> None:
         self._open.move_to_end(session.peer.address)
         if session_events.plaintexts:
+            # The device sends data only after it has received the last flight.
             session.flight = []
         elif not session_events.connected and _handshake_message(datagram) == _CLIENT_KEY_EXCHANGE:
+            # The device repeats its last flight, so the response to it was lost.
             session.repeat_flight()
         for plaintext in session_events.plaintexts:
             self._receiver.received(session.peer, plaintext)
@@ -357,10 +366,12 @@ class DtlsTransport:
         """Start the handshake of an address that returned its cookie. Its previous session ends."""
         address = peer.address
         if address in self._open:
+            # The library has already replaced the peer in this context, so there is nothing to end there.
             self._forget(session)
         number = hash(address) % _COOKIE_CONTEXTS
         if self._cookie_contexts.get(number) is session:
             del self._cookie_contexts[number]
+        # Removed first, so that the entry moves to the end: the first one is the oldest.
         self._opening.pop(address, None)
         session.restart_handshake(peer, hello, self._loop.time())
         self._opening[address] = session
@@ -380,6 +391,7 @@ class DtlsTransport:
         if len(others) > self._limits.sessions_of_identity:
             self._end(others[0])
         elif len(self._open) > self._limits.sessions:
+            # One session was added, so it is enough to end one.
             self._end(next(iter(self._open.values())))
 
     def _end_broken(self, session: _Session) -> None:

@@ -1,4 +1,4 @@
-"""The election of the leader by an advisory lock, and messages between processes by NOTIFY."""
+"""The PostgreSQL connection with the advisory lock of the leader and the NOTIFY messages of other processes."""
 
 from __future__ import annotations
 
@@ -84,6 +84,7 @@ class PostgresElection:
         """End :meth:`messages` early."""
         payload = f"{self.process_id}\n{END}"
         try:
+            # On a separate connection, because the thread of :meth:`messages` waits on the other one.
             connection = PostgreSQLConnection(self._url)
             connection.execute("SELECT pg_notify(:channel, :payload)", {"channel": CHANNEL, "payload": payload})
             connection.close()

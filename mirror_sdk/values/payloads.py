@@ -26,8 +26,8 @@ from mirror_sdk.values.content_types import (
     media_type,
 )
 from mirror_sdk.values.data_types import HIGHEST_ID, accept, invalid_value, plain_scalar
-from mirror_sdk.values.decoders import registered_codec
 from mirror_sdk.values.named_records import LWM2M_JSON_CODEC, SENML_CBOR_CODEC, SENML_JSON_CODEC
+from mirror_sdk.values.registered_decoders import registered_codec
 from mirror_sdk.values.single_values import CBOR_CODEC, JSON_CODEC, LINKS_CODEC, OCTETS_CODEC, TEXT_CODEC
 from mirror_sdk.values.tlv import TLV_CODEC, join_instances
 from mirror_sdk.values.value import Value, ValueKind
@@ -205,6 +205,7 @@ def encode(
     if definition is not None:
         _check_access(definition, path, allow_read_only=allow_read_only)
     plain = plain_scalar(value)
+    # Checked first: Python formats no integer of more than 4,300 digits, so other messages would fail.
     if isinstance(plain, int) and plain.bit_length() > _MAX_INTEGER_BITS:
         raise InvalidValue(f"{path} takes no integer of {plain.bit_length()} bits; 64 are the most, or give a float")
     opaque = definition is not None and definition.type is ResourceType.OPAQUE
@@ -212,6 +213,7 @@ def encode(
         content_type = OCTET_STREAM if isinstance(plain, bytes) and (opaque or definition is None) else TEXT_PLAIN
     name = media_type(_written_type(content_type))
     codec = _CODECS.get(name) or registered_codec(name)
+    # Bytes are a payload already, unless the resource is opaque. As text/plain they are checked, and so rejected.
     if codec is None or codec.write is None or (isinstance(plain, bytes) and not opaque and name != TEXT_PLAIN):
         if not isinstance(plain, bytes):
             cure = "give bytes, or leave content_type out"
@@ -243,6 +245,7 @@ def _encode_instances(
     ]
     if name == LWM2M_TLV:
         return join_instances(parts, path), content_type
+    # Each part is an array of one record.
     return b"[" + b",".join(part[1:-1] for part in parts) + b"]", content_type
 
 
