@@ -426,6 +426,7 @@ class MirrorAccessor(HistoryMethods):
         frame = self._frame
         is_end = frame["event"].isin(["gap", "deregistration", "expired"]) if "event" in frame else [False] * len(frame)
         found = frame.loc[is_end, ["device_id", "changed_at"]].dropna(subset=["changed_at"])
+        # At NaN, matplotlib breaks a line.
         return found.assign(value_num=float("nan"))
 
     def _value_rows(self) -> pd.DataFrame:

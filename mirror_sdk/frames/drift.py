@@ -145,8 +145,10 @@ def _kinds(requested: pd.DataFrame, tolerance: float | Mapping[str, float], rela
     is_other_type = has_desired & is_reported & ~(desired & reported).any(axis=1)
     succeeded, failed, pending = (requested["desired_status"] == status for status in ("success", "failure", "pending"))
     unlike = succeeded & differs
+    # Without their payloads, opaque values cannot be compared.
     if "desired_raw" not in requested:
         unlike &= has_desired
+    # A reported opaque value has a time, even if the table lacks its payload.
     never_reported = ~is_reported & requested["reported_at"].isna()
     # The first true condition wins.
     conditions = {

@@ -110,6 +110,7 @@ def read_parquet(
     requested = None if columns is None else list(columns)
     try:
         table = pq.read_table(file, columns=requested, page_checksum_verification=True)
+        # Arrow would follow the offsets of a damaged file beyond its memory.
         table.validate(full=True)
         return _in_form(table, as_)
     except FileNotFoundError:

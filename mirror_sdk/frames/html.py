@@ -74,6 +74,7 @@ def _for_notebook(frame: Any) -> str | None:
 
 def _is_ours(frame: pd.DataFrame) -> bool:
     """Return whether a frame is a table of this package, also after pandas dropped ``attrs``, and HTML is enabled."""
+    # Another package may have replaced the display of all frames.
     is_pandas = pd.DataFrame._repr_html_.__module__.startswith("pandas.")  # type: ignore[attr-defined]
     is_named = "device_id" in frame.columns or "device_id" in frame.index.names
     return is_pandas and bool(_option("display.notebook_repr_html")) and ("mirror" in frame.attrs or is_named)

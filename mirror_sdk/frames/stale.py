@@ -49,6 +49,7 @@ def stale_rows(
     """
     need_times(state, "reported_at")
     limit = _span(age)
+    # Only an empty table has no instant.
     instant = pd.Timestamp(reference_instant(state, now) or "NaT")
     reported_at = state["reported_at"]
     is_stale = reported_at < instant - limit

@@ -129,6 +129,7 @@ def wide(
     names = keys["path"] if columns == "path" else _label_names(frame)
     cells = keys.assign(name=names, value=value_column(frame, of))
     table = cells.pivot(index="device_id", columns="name", values="value")
+    # pivot() sorts devices and columns.
     table = table.reindex(index=keys["device_id"].unique(), columns=names.unique())
     table = table.astype({name: _WIDE_DTYPES.get(infer_dtype(table[name], skipna=True), "object") for name in table})
     table = table.rename_axis(index="device_id", columns=None)

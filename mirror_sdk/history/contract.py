@@ -85,6 +85,7 @@ class RowChecker:
         )
         is_after = np.zeros(len(columns[0]) - 1, np.bool_)
         is_same = ~is_after
+        # The first column in which two rows differ decides.
         for column in columns:
             difference = self._sign * np.diff(column)
             is_after |= is_same & (difference > 0)

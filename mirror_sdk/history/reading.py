@@ -152,6 +152,8 @@ class HistoryReader:
         self._request_number += 1
         self._after: str | None = None
         if self._request is not None:
+            # The rows of every request begin with the gaps of the service itself, out of order after those of the last
+            # one.
             self._rows = RowChecker(self._request)
 
     def _add(self, table: pa.Table, row_count: int, after: str | None) -> None:
@@ -171,6 +173,7 @@ class HistoryReader:
         row_count = self._row_count - self._rows_before
         if end.row_count != row_count:
             raise UnexpectedResponse(f"the history has {row_count} rows but announces {end.row_count}")
+        # The responses are read one after another: only up to the instant of the first one are all of them complete.
         self._first_end = self._first_end or end
         if end.after is None:
             self._next_request()

@@ -41,6 +41,7 @@ class HistoryRequest(StreamRequest):
             yield self
             return
         selection = replace(self.selection, filters=dict(self.selection.filters))
+        # A URL can have this condition once, so both lists of devices become one.
         among = selection.filters.pop("id__in", None)  # type: ignore[attr-defined] # it is the dict of above
         selected = sorted(set(ids) if among is None else set(ids) & set(among.split(",")), reverse=self.newest_first)
         for first in range(0, len(selected), MAX_IDS_PER_URL):

@@ -156,6 +156,7 @@ def _check_range(subject: str, declared: ResourceDeclaration) -> None:
     if declared.type not in NUMBERS:
         raise ValueError(f"{subject}: a {declared.type} has no range; remove range=")
     match declared.range:
+        # The difference is finite only if both numbers are.
         case (int() | float() as low, int() | float() as high) if math.isfinite(high - low) and low <= high:
             return
     raise ValueError(f"{subject}: range={declared.range!r} must be (lowest, highest), both finite numbers")

@@ -62,6 +62,7 @@ class Cells:
         indices, values = self.encoded
         chosen = indices >= 0 if rows is None else rows & (indices >= 0)
         replaced, position = np.unique(indices[chosen], return_inverse=True)
+        # Once for each distinct value, since a pseudonym costs a hash.
         new = [replace(values[index]) for index in replaced.tolist()]
         # Rows that are not chosen keep the old values, so the new ones are appended.
         new_indices = [-1 if value is None else len(values) + at for at, value in enumerate(new)]

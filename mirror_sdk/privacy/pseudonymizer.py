@@ -175,6 +175,7 @@ class Pseudonymizer:
         """
         if REPORT in metadata:
             raise InvalidValue("the table has pseudonyms already; use the original table")
+        # A requested device may have no row here, and its id may still be in a text.
         selection = metadata.get("selection") or {}
         self._originals.update(map(str, selection.get("device_ids") or ()))
 

@@ -43,6 +43,7 @@ class Pseudonyms:
 
     def text(self, kind: str, word: str, original: str | bytes) -> str:
         """Return the pseudonym of a text: a word and twelve digits and letters, however long the text is."""
+        # Twelve digits of 5 bits each use 60 of these 64 bits.
         number = int.from_bytes(self._digest(kind, original)[:8], "big")
         return f"{word}-{''.join(_DIGITS[(number >> 5 * digit) & 31] for digit in range(_LENGTH))}"
 

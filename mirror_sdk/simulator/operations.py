@@ -117,6 +117,7 @@ def simulator_id_of(device: DeviceLike) -> Flow[str]:
     device_id = known_id("device_id", device)
     if device_id is None:
         listed: list[SimulatorDevice] = yield list_simulator_devices()
+        # An id takes precedence over an equal name of another device.
         ids = {one.endpoint_name: one.id for one in listed} | {one.id: one.id for one in listed}
         device_id = ids.get(str(device))
         if device_id is None:

@@ -148,6 +148,7 @@ def _check_resources(resources: pa.StructArray, counts: np.ndarray, *, is_past: 
 
 def _require_paths_once(indices: np.ndarray, counts: np.ndarray, word_count: int) -> None:
     begins = np.cumsum(counts) - counts
+    # One element more: a last device without resources begins after the last index.
     is_rising = np.ones(len(indices) + 1, np.bool_)
     np.greater(indices[1:], indices[:-1], out=is_rising[1:-1])
     is_rising[begins] = True

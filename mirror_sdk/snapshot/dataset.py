@@ -226,6 +226,7 @@ class DatasetWriter:
             batch, begins = begins[:count], begins[count:]
             end = begins[0] if begins else table.num_rows
             part = table.slice(batch[0], end - batch[0])
+            # A slice still has the categories of the whole batch.
             self._waiting.append(part if part.num_rows == table.num_rows else reencoded(part))
             file.last = part["device_id"][-1].as_py()
             file.devices += len(batch)
@@ -249,6 +250,7 @@ class DatasetWriter:
             first.write_table(self._empty.cast(first.schema))
         contents = _Contents(version=_VERSION, about=_Metadata.model_validate(metadata), files=self._files)
         (self._partial / _LIST).write_text(contents.model_dump_json(indent=1, by_alias=True), encoding="utf-8")
+        # The files with rows are on disk already. All have to be before the folder gets its name.
         for name in (_FIRST, _LIST):
             sync(self._partial / name)
         _replace_folder(self._partial, self._folder)
@@ -261,7 +263,6 @@ class DatasetWriter:
         return self._writer
 
     def _write_group(self, writer: pq.ParquetWriter) -> None:
-        """Write the waiting rows as one group."""
         writer.write_table(concatenated(self._waiting).cast(self._schema))
         self._waiting.clear()
 
@@ -316,8 +317,10 @@ def _replace_folder(partial: Path, folder: Path) -> None:
     if (folder / _LIST).exists():
         old = folder.replace(_hidden_path(folder, "replaced"))
     elif folder.exists():
+        # It is empty, and rmdir() fails if another process has written into it in the meantime.
         folder.rmdir()
     partial.replace(folder)
+    # The new name has to be on disk before the old files are deleted: a power failure must not lose both.
     sync(folder.parent)
     if old is not None:
         shutil.rmtree(old, ignore_errors=True)

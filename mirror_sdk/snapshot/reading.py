@@ -93,6 +93,7 @@ class _DeviceReader:
             require_matches(selection.sent_filters, "endpoint_name", batch.column("endpoint_name").to_pylist())
         if selection.sent_paths:
             _require_paths_match(selection.sent_paths, batch)
+        # The service announces all devices that it sends, also those that are left out below.
         self.received += batch.num_rows
         if selection.device_ids is not None:
             batch = batch.filter(pc.is_in(batch.column("device_id"), pa.array(selection.device_ids, pa.string())))
@@ -231,6 +232,7 @@ def next_form(request: SnapshotRequest, form: str, error: APIError) -> str | Non
     """
     if error.status == 406 and form == ARROW:
         return NDJSON
+    # Read one by one, devices have only their current state.
     if request.as_of is not None:
         raise error_without_history(error) from error
     if error.status in {404, 405}:

@@ -79,6 +79,7 @@ class Selection:
     @property
     def sent_filters(self) -> dict[str, str]:
         """The conditions to send."""
+        # Devices that are not sent as a condition are selected from the response.
         if self.device_ids is None or len(self.device_ids) > MAX_IDS_PER_URL or "id__in" in self.filters:
             return dict(self.filters)
         return {**self.filters, "id__in": ",".join(self.device_ids)}

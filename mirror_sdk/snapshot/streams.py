@@ -131,6 +131,7 @@ def read_batches(
         raise UnexpectedResponse(f"the response is not a {limit.content}{elsewhere(headers)}")
     lines = _Lines(body, limit)
     batches = _arrow_batches(body, limit, columns) if form == ARROW else lines.batches(convert_lines)
+    # A generator of its own: in this function, nothing would be checked before the first batch is requested.
     return _up_to_end(batches, lines, body, limit)
 
 
@@ -153,6 +154,7 @@ def _arrow_batches(body: BinaryIO, limit: SizeLimit, columns: pa.Schema) -> Iter
             require_columns(stream.schema, columns)
             for batch, metadata in stream.iter_batches_with_custom_metadata():
                 yield batch, metadata or {}
+    # A cut response is not invalid. It lacks the batch with the end, by which the caller recognizes it.
     except UnexpectedResponse:
         if not messages.is_cut:
             raise
@@ -190,6 +192,7 @@ class _Lines:
 
     def _line(self) -> bytearray:
         line = bytearray()
+        # In pieces, so that a line without an end fails before it fills the memory.
         while not line.endswith(b"\n") and (chunk := self._body.readline(_READ_BYTES)):
             line += chunk
             self._limit.require(len(line), MAX_LINE_BYTES)
@@ -204,6 +207,7 @@ class _Messages:
         is_cut: Whether the response ended within a message.
     """
 
+    # Arrow reads this attribute of every file object.
     closed = False
 
     def __init__(self, body: BinaryIO, limit: SizeLimit) -> None:
@@ -238,6 +242,7 @@ class _Messages:
                 head_size = self._exactly(4)
             yield head_size
             size = int.from_bytes(head_size, "little", signed=True)
+            # The mark of the end of a stream.
             if size == 0:
                 return
             head = self._exactly(size)
@@ -268,6 +273,7 @@ def _decompressed_size(head: bytes, records: int, body: bytes) -> int:
     if buffers is None or _field(head, records, _COMPRESSION) is None:
         return 0
     vector = _table(head, buffers)
+    # A vector of FlatBuffers begins with its length, and a compressed buffer with its size when decompressed.
     (count,) = struct.unpack_from("<I", head, vector)
     size = 0
     for number in range(count):

@@ -227,6 +227,8 @@ def own(column: pa.Array) -> pa.Array:
 @lru_cache(maxsize=32)
 def nulls(length: int, kind: pa.DataType) -> pa.Array:
     """Return a column of missing cells, of any type but a category. Unused pages of zeros are not allocated."""
+    # One buffer serves as validity (all missing), offsets (no text has a length) and values. There is one offset more
+    # than cells.
     zeros = pa.py_buffer(np.zeros(length + 1, np.int64))
     return pa.Array.from_buffers(kind, length, [zeros] * kind.num_buffers, length)
 
@@ -246,6 +248,7 @@ def words_at(index: pa.Array, words: pa.StringArray) -> pa.DictionaryArray:
     encoded = words.dictionary_encode()
     if len(encoded.dictionary) == len(words):
         return pa.DictionaryArray.from_arrays(index.cast(pa.int32()), words)
+    # These indices come from the dictionary itself, so Arrow need not check them.
     return pa.DictionaryArray.from_arrays(at(index, encoded.indices), encoded.dictionary, safe=False)
 
 

@@ -106,6 +106,7 @@ class _Desired:
         self._row_count = len(resources.path)
         if len(self.struct):
             begins = np.repeat(resources.begins, lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False))
+            # The service counts the resources of each device from 0.
             rows = begins + self["resource"].to_numpy(zero_copy_only=False)
             index = np.full(self._row_count, -1)
             index[rows] = np.arange(len(rows))
@@ -153,7 +154,6 @@ def _typed(struct: pa.StructArray, name: str, field: pa.Field) -> pa.Array:
 
 
 def _copied(column: pa.Array) -> pa.Array:
-    """Return a copy of a column."""
     return nulls(len(column), column.type) if column.null_count == len(column) else own(column)
 
 
@@ -180,6 +180,7 @@ def _units(resources: _Resources, reported: TypedColumns) -> pa.DictionaryArray:
     if not len(naming):
         return words_at(resources.path.indices, declared)
     instances = pa.array(map(instance_of, paths), pa.string()).dictionary_encode()
+    # Device and object instance as one number, so that one search finds the naming resource of every row.
     keys = resources.devices() * len(instances.dictionary) + instances.indices.to_numpy()[index]
     named = np.flatnonzero(is_in_unit)
     found = pc.index_in(pa.array(keys[named]), pa.array(keys[naming])).fill_null(-1).to_numpy()

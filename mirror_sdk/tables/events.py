@@ -154,6 +154,7 @@ def _copied(name: str, rows: Sequence[Event]) -> list[object]:
     if name == "status":
         return [one if isinstance(one, int) and _LEAST_STATUS <= one <= _MOST_STATUS else None for one in cells]
     return [
+        # Lone surrogates, which JSON can contain and UTF-8 cannot.
         one.encode(errors="backslashreplace").decode() if isinstance(one, str) and not one.isascii() else one
         for one in cells
     ]

@@ -207,6 +207,7 @@ class HistoryTableBuilder:
         return [table if units is None else with_units(table, units)], {**metadata, **of_rows}
 
     def _join(self) -> pa.Table:
+        # The result replaces the tables, since several methods need it and each copy would take as much memory.
         self._tables = [pa.concat_tables(self._tables).unify_dictionaries()]
         return self._tables[0]
 

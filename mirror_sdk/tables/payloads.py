@@ -171,6 +171,7 @@ def _read_by_value(payloads: _Payloads, columns: _Columns, rows: Rows) -> None:
     chosen = pa.array(rows)
     values = list(map(decode, *(column.take(chosen).to_pylist() for column in payloads)))
     kinds = np.array([_KINDS[value.kind] for value in values], np.int8)
+    # This sets the kind of all rows, also of those without a text.
     columns.put_texts(rows, pa.array([text(value) for value in values], pa.string()), kinds)
     is_number, is_boolean = kinds == _KINDS[ValueKind.NUMBER], kinds == _KINDS[ValueKind.BOOLEAN]
     columns.put_numbers(rows[is_number], [found for value in values if (found := number(value)) is not None])

@@ -180,6 +180,7 @@ class Faults:
         """End all faults, also for entries they acted on, which the next reader gets unchanged."""
         with self._changed:
             ended, self._active = self._active, []
+        # Without the lock, since the fault of a device ends with a request to the server.
         for fault in ended:
             fault.end()
 
@@ -232,6 +233,7 @@ class Faults:
     def wait(self, seconds: float) -> None:
         """Wait until the clock was advanced or a fault ended, but not longer than ``seconds``."""
         with self._changed:
+            # Checked again under the lock: otherwise a wake() since the last check would be missed.
             if self.is_channel_late():
                 self._changed.wait(seconds)
 

@@ -80,6 +80,7 @@ class InProcessServer(httpx.BaseTransport):
             return
         end_at = time.monotonic() + _PATIENCE_SECONDS
         with self._quiet:
+            # First, so that no request starts anymore while the open ones end.
             self.app = None
             while self._in_flight and time.monotonic() < end_at:
                 self._wake_polls()

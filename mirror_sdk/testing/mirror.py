@@ -152,6 +152,7 @@ class Mirror:
         reader = LogReader((client or self.client)._session.sender.send, after=after)
         events: list[Event] = []
         before: int | None = None
+        # A read returns one message, and the log may have more.
         while reader.position != before:
             before = reader.position
             events += read_events(reader.read(0), self.clock.now())

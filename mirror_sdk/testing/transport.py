@@ -106,6 +106,7 @@ class FaultyTransport(httpx.BaseTransport):
             left_seconds = max(0.0, end_at - time.monotonic())
             if not self._faults.is_channel_late():
                 response = self.read(_poll_request(request, position, left_seconds), is_canceled)
+                # Without a position, the server has already moved its own one, so the entries cannot be held back.
                 if after is None or response.status_code not in {200, 204}:
                     return response
                 responses.append(response)
@@ -116,6 +117,7 @@ class FaultyTransport(httpx.BaseTransport):
                     is_unchanged = len(responses) == 1 and altered == message
                     return response if is_unchanged else _poll_response(request, responses, altered)
             elif left_seconds:
+                # In short steps, to notice a client that stopped waiting.
                 self._faults.wait(min(left_seconds, _POLL_SECONDS))
             if not left_seconds or is_canceled():
                 return httpx.Response(204, headers={CURSOR_HEADER: after} if after else None, request=request)

@@ -69,6 +69,7 @@ def from_base64(text: str) -> bytes | None:
 def _finite(number: object) -> float | int | None:
     if isinstance(number, bool) or not isinstance(number, int | float):
         return None
+    # Subclasses, such as numpy.float64 and members of an IntEnum, become plain numbers.
     if isinstance(number, int):
         return int(number)
     return float(number) if math.isfinite(number) else None
@@ -163,6 +164,7 @@ class _Text(DataType):
         if not isinstance(value, str):
             return None
         # JSON and Python have lone surrogates, which no table and no terminal takes.
+        # str.__str__ makes a plain text of a subclass, such as the member of a StrEnum.
         return str.__str__(value) if value == value.encode("utf-8", "ignore").decode() else None
 
     def from_bytes(self, content: bytes) -> str | None:

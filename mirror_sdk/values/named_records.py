@@ -45,9 +45,11 @@ _CBOR_LABELS = {
     "ut": 7,
     "vd": 8,
 }
+# LwM2M adds a label for object links, which has no number in CBOR.
 _NAMES_OF_LABELS: Mapping[object, str] = {"vlo": "vlo"} | {label: name for name, label in _CBOR_LABELS.items()}
 _LWM2M_JSON_MEMBERS = {"v": "v", "sv": "vs", "bv": "vb", "ov": "vlo"}
 _MEMBERS_OF_FIELDS = {field: member for member, field in _LWM2M_JSON_MEMBERS.items()}
+# The version of RFC 8428, and of a pack that does not name one.
 _VERSION = 10
 
 _TYPES_OF_FIELDS = {
@@ -145,9 +147,11 @@ def _senml(records: Iterable[_Record]) -> Iterator[_Entry]:
         base_name = _text(record, "bn", base_name)
         base_time = _number(record, "bt", base_time)
         base_value = _number(record, "bv", base_value)
+        # A record may have only base fields, which apply to the records after it.
         if not record.keys() & {"n", *_VALUE_FIELDS}:
             continue
         field = _only_value(record, _VALUE_FIELDS)
+        # Without a base value the item stays as it is: a sum would turn an integer into a float.
         item = _number(record, "v", 0.0) + base_value if field == "v" and base_value else record[field]
         yield _Entry(base_name + _text(record, "n", ""), field, item, base_time + _number(record, "t", 0.0))
 
@@ -190,6 +194,7 @@ def _with_bytes(entry: _Entry, last_characters: bytes) -> _Entry:
     """Decode the base64 text of an entry with bytes; a text that is not base64 is left to the type check."""
     if entry.field != "vd" or not isinstance(entry.item, str):
         return entry
+    # SenML has base64 without padding, which b64decode() requires.
     padded = entry.item.rstrip("=") + "=" * (-len(entry.item.rstrip("=")) % 4)
     try:
         return entry._replace(item=base64.b64decode(padded, last_characters, validate=True))
@@ -222,6 +227,7 @@ def _newest(entries: Iterable[_Entry], raw: bytes) -> dict[str, Reading]:
     newest: dict[str, _Entry] = {}
     for entry in entries:
         _resource_parts(entry.path)
+        # Of values with the same time, the last one in the payload counts.
         if entry.path not in newest or entry.time >= newest[entry.path].time:
             newest[entry.path] = entry
     return {path: _reading(entry, raw) for path, entry in newest.items()}

@@ -212,6 +212,7 @@ def encode(
         content_type = OCTET_STREAM if isinstance(plain, bytes) and (opaque or definition is None) else TEXT_PLAIN
     name = media_type(_written_type(content_type))
     codec = _CODECS.get(name) or registered_codec(name)
+    # Bytes are a payload already, unless the resource is opaque. As text/plain they are checked, and so rejected.
     if codec is None or codec.write is None or (isinstance(plain, bytes) and not opaque and name != TEXT_PLAIN):
         if not isinstance(plain, bytes):
             cure = "give bytes, or leave content_type out"
@@ -243,6 +244,7 @@ def _encode_instances(
     ]
     if name == LWM2M_TLV:
         return join_instances(parts, path), content_type
+    # Each part is an array of one record.
     return b"[" + b",".join(part[1:-1] for part in parts) + b"]", content_type
 
 

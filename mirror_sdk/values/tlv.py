@@ -48,6 +48,7 @@ def _split_tlv(raw: bytes, path: str) -> list[Part]:
     """Return a TLV for each resource with all its instances, in their order."""
     parent = _ids(path)
     if len(parent) > _LEVELS[_Kind.RESOURCE_INSTANCE]:
+        # The values are read only to check the payload, which has one resource instance and needs no split.
         return [Part(path, raw, LWM2M_TLV) for _ in _values(raw, parent, lowest=1)]
     found: dict[tuple[int, ...], tuple[_Kind, list[bytes]]] = {}
     for ids, content in _values(raw, parent, lowest=1):
@@ -95,6 +96,8 @@ def _values(raw: bytes, parent: tuple[int, ...], lowest: int) -> Iterator[tuple[
 
 def _entries(raw: bytes) -> Iterator[tuple[_Kind, int, bytes]]:
     position = 0
+    # The first byte has the kind (2 bits), whether the id has two bytes (1), how many bytes the length has (2), and
+    # with none of them the length itself (3).
     while position < len(raw):
         head = raw[position]
         id_end = position + (3 if head & _WIDE_ID else 2)

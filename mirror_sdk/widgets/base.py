@@ -162,9 +162,11 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
         >>> print(fleet.comm)
         None
         """
+        # ipywidgets also closes a widget that is garbage collected, even if its __init__ failed.
         live = getattr(self, "_live", None)
         if live is not None:
             live.stop()
+            # Before the views are closed, from which the copy takes its content.
             self.update_copy()
             with live.lock:
                 _close_children(self)
@@ -314,6 +316,7 @@ _displayed: WeakSet[MirrorWidget] = WeakSet()
 
 @atexit.register
 def _update_copies() -> None:
+    # The copies remain in the notebook when the kernel ends.
     for widget in list(_displayed):
         widget.update_copy()
 

@@ -84,6 +84,7 @@ class Explorer(MirrorWidget):
         self.devices = Grid(_DEVICES, label="Devices", height_px=_HEIGHT_PX, selection=SelectionMode.ONE)
         self.resources = Grid(_RESOURCES, label="Resources", height_px=_HEIGHT_PX, selection=SelectionMode.MANY)
         self.devices.observe(self.changed(lambda ids: self.model.choose(ids[0] if ids else None)), "selected")
+        # The handler shows the number of selected resources.
         self.resources.observe(self.handler(lambda _: None), "selected")
         self.left = self._left()
         sides, room = side_by_side(self.left)

@@ -74,6 +74,7 @@ class EventFeed:
         """Subscribe; the first subscription starts the poller."""
         subscription = Subscription(self._unsubscribe)
         with self._lock:
+            # The list is replaced and never changed, since _publish() iterates over it without the lock.
             self._subscriptions = [*self._subscriptions, subscription]
         self.tend()
         return subscription
@@ -130,6 +131,7 @@ class EventFeed:
             self._is_starting = False
             self._watch, self._reader = watch, reader
             self._started.set()
+            # The last subscription may have been closed while the watch started.
             if not self._subscriptions:
                 self._stop()
         if was_broken:

@@ -122,6 +122,7 @@ class Grid(LazyModule):
                 ``good`` and ``dim`` for a column, and ``hints`` the tooltip of its cell.
         """
         current = {str(row["key"]): row for row in rows}
+        # Messages of a page arrive on another thread, without the lock of the widget.
         with self._table_lock:
             before, self._rows = self._rows, current
             changed = [row for key, row in current.items() if before.get(key) != row]

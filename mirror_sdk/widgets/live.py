@@ -50,6 +50,7 @@ class Live:
         failed: Callable[[Exception], object],
         is_live: bool = True,
     ) -> None:
+        # Reentrant, since a handler shows its outcome while it holds the lock.
         self.lock = threading.RLock()
         self._client = client
         self._receive = receive
@@ -86,6 +87,7 @@ class Live:
 
         def make() -> None:
             with self._free:
+                # The wait before may have been long.
                 if not self._stopped.is_set():
                     run_now(call, self._later(then), self._later(failed))
 
@@ -138,6 +140,7 @@ class Live:
                 self._failed(error)
 
     def _deliver(self) -> None:
+        # Only the outcomes that are there now, so that the step ends however fast others arrive.
         for _ in range(self._outcomes.qsize()):
             try:
                 self._outcomes.get_nowait()()

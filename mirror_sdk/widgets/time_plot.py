@@ -86,6 +86,7 @@ class TimePlot:
                 self.figure.layout[f"yaxis{_suffix(number)}"].autorange = True
 
     def _range_changed(self, _: object, ends: Sequence[str] | None, is_automatic: bool | None) -> None:
+        # plotly also reports ranges that the program sets.
         if self._is_showing:
             return
         self._zoomed(None if is_automatic or not ends else Interval(_instant(ends[0]), _instant(ends[1])))

@@ -75,6 +75,7 @@ class ValueField(widgets.HBox):  # type: ignore[misc] # ipywidgets has no types
         if isinstance(field, widgets.FileUpload):
             self._enter(bytes(new[0]["content"]) if new else "")
         else:
+            # A slider and the text field next to it have the same entry, a text.
             self._enter(str(new) if isinstance(field, widgets.IntSlider) else new)
 
 
@@ -109,5 +110,6 @@ def _displayed_value(field: widgets.Widget, entry: Entry) -> object:
             return None
         return number if field.min <= number <= field.max else None
     if isinstance(field, widgets.FileUpload):
+        # A file stays displayed until another entry replaces it.
         return None if isinstance(entry, bytes) else ()
     return "" if isinstance(entry, bytes) else entry

@@ -212,6 +212,7 @@ class EventWatcher(MirrorWidget):
     def _drew(self, png: bytes) -> None:
         self._is_drawing, self._picture = False, png
         super().update_copy()
+        # Only for this copy: the next one has newer lines.
         self._picture = None
 
     def _drawing_failed(self, error: Exception) -> None:

@@ -216,6 +216,7 @@ class WritePanel(MirrorWidget):
         self.devices_box.layout.display = "none" if devices.is_one else "flex"
         self.device_grid.height_px = _height_px(len(devices.rows), _DEVICES_HEIGHT_PX)
         self.device_grid.show(devices.rows)
+        # A selection in another order is the same, and need not be sent to the page.
         if set(self.device_grid.selected) != set(devices.picked):
             self.device_grid.selected = devices.picked
         self.devices_view.value = status_line(devices.text)

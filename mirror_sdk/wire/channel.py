@@ -112,6 +112,7 @@ def is_of_connection(name: str) -> bool:
 def _check_url(url: str) -> str:
     try:
         parts = urlsplit(url)
+        # Python checks the port only when it is read.
         port = parts.port
     except ValueError as error:
         raise ValueError(f"{_NO_ADDRESS} ({error})") from None

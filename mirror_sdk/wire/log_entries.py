@@ -55,6 +55,7 @@ _READERS: dict[str, Callable[[object], EntryBody]] = {
 
 def _read_entry(key: str, content: object) -> EntryBody:
     reader = _READERS.get(key)
+    # A list that a later version of the service has added.
     if reader is None:
         return Unreadable(key, content)
     try:

@@ -16,6 +16,8 @@ PATH_PATTERN = r"^(?:/(?:0|[1-9][0-9]{0,4})){1,4}$"
 TEXT_PATTERN = r"^[^*]*\*?$"
 """Regular expression of a pattern: ``*`` at most once, at its end."""
 
+# The pattern is part of the interface description, whose dialect has no \Z. In Python, $ also matches before a final
+# line end.
 _PATH = re.compile(PATH_PATTERN.replace("$", r"\Z"))
 _HIGHEST_ID = 65535
 

@@ -98,6 +98,7 @@ def _intervals(timeline: Timeline, devices: Ints) -> tuple[Ints, Ints, Ints, Int
     end = following(at)
     is_interval = ~is_end(device) & (end > at)
     device, at, end, presence = (column[is_interval] for column in (device, at, end, presence))
+    # Adjacent intervals of one presence are one, such as an absence in which a silence begins.
     first, last = is_start(device, presence), is_end(device, presence)
     return device[first], at[first], end[last], presence[first]
 
@@ -125,7 +126,6 @@ def _changes(timeline: Timeline, devices: Ints) -> tuple[Ints, Ints, Ints, Ints]
 
 
 def _first_rows(timeline: Timeline, devices: Ints) -> Ints:
-    """Return the time of the first row of each device."""
     # The last element is for rows without a device.
     first = np.full(len(timeline.rows.devices) + 1, NEVER)
     np.minimum.at(first, timeline.rows.device, timeline.rows.at)

@@ -40,6 +40,7 @@ class Bins:
     def index(self, at: Ints) -> Ints:
         """Return the bin of each instant; -1 before the first bin and the number of bins after the last one."""
         lengths = self.lengths
+        # The usual case, without changes of the clock: a division is faster than a search.
         if len(lengths) and (lengths == lengths[0]).all():
             positions: Ints = np.minimum(np.maximum((at - self.edges[0]) // lengths[0], -1), len(lengths))
             return positions
@@ -63,6 +64,7 @@ def bins_of(span: int, begin: int, end: int, tz: str) -> Bins:
     Raises:
         InvalidValue: The zone does not exist, or there would be too many bins.
     """
+    # First, since the edges of too many bins would not fit into memory.
     check_count((end - begin) // span)
     # The first bin may begin earlier and the last one end later; no bin is twice as long as the span.
     edges = _edges(span, begin - 2 * span, end + 2 * span, tz)
@@ -78,6 +80,7 @@ def _edges(span: int, begin: int, end: int, tz: str) -> Ints:
     for index, (at, until, offset) in enumerate(zip(instants, [*instants[1:], end], offsets, strict=True)):
         before, after = at + offsets[max(index - 1, 0)], at + offset
         local = _multiples(span, after, until + offset)
+        # The clock skips a multiple, so the bin begins at the change.
         if before < after and len(_multiples(span, before, after)):
             edges.append(np.array([at]))
             local = local[local > after]
@@ -90,6 +93,7 @@ def _edges(span: int, begin: int, end: int, tz: str) -> Ints:
 
 def _multiples(span: int, begin: int, end: int) -> Ints:
     """Return the multiples of a span that a clock shows from a time up to another."""
+    # Rounded up: the first multiple at or after each time.
     first, last = (-((_MONDAY - local) // span) for local in (begin, end))
     return np.arange(first, last) * span + _MONDAY
 
@@ -127,6 +131,7 @@ def _offsets(tz: str, begin: int, end: int) -> tuple[list[int], list[int]]:
 
     with _in_years_of_zones():
         # No zone has ever changed twice within three days.
+        # Between two of these instants there is at most one change, which bisection finds to the millisecond.
         days = np.append(np.arange(begin, end, 3 * _DAY), end)
         index = np.flatnonzero(np.diff(ahead(days)))
         low, high = days[index], days[index + 1]

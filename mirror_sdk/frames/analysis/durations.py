@@ -112,6 +112,7 @@ def totals(group: Ints, lengths: Ints, count: int) -> tuple[Ints, Ints, Ints]:
     """Return the sum, number and maximum of the lengths in each group; ``count`` is the number of groups."""
     longest = np.zeros(count, dtype=np.int64)
     np.maximum.at(longest, group, lengths)
+    # The sums are floats in between, which are exact up to 2**53 milliseconds: 285,000 years.
     sums = np.bincount(group, weights=lengths, minlength=count).astype(np.int64)
     return sums, np.bincount(group, minlength=count), longest
 
@@ -162,7 +163,6 @@ def _runs(segments: Segments, is_within: Flags, is_break: Flags) -> _Runs:
 def _meets(
     timeline: Timeline, segments: Segments, above: float | None, below: float | None, equals: float | bool | str | None
 ) -> Flags:
-    """Return which segments meet the condition."""
     if above is None and below is None:
         return _equals(timeline, segments, equals)
     if equals is not None:

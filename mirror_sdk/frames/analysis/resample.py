@@ -91,9 +91,11 @@ class BinnedSegments:
         self.segments: Segments = segments
         first = bins.index(np.maximum(segments.at, timeline.begin))
         until = np.minimum(segments.until, timeline.end)
+        # The end is exclusive. A segment of no length ends in the bin in which it begins.
         last = np.maximum(first, bins.index(until - 1))
         count = last - first + 1
         self.segment: Ints = np.repeat(np.arange(len(segments)), count)
+        # The bins count up from the first one of each segment, without a loop over segments.
         bin_ = np.arange(len(self.segment)) - np.repeat(np.cumsum(count) - count, count) + first[self.segment]
         self.cell: Ints = segments.resource[self.segment] * len(bins) + bin_
         begin = np.maximum(np.maximum(segments.at, timeline.begin)[self.segment], bins.edges[bin_])

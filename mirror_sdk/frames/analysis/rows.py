@@ -188,6 +188,7 @@ def order_by(*columns: Ints) -> Ints:
     for column in columns if len(columns[0]) else ():
         least, greatest = int(column.min()), int(column.max())
         width = greatest - least + 1
+        # The difference overflows if a column has NO_TIME. Such a column is a key of its own, as it is.
         own = column - least if width < NEVER else column
         if keys and room * width < NEVER:
             keys[-1] = keys[-1] * width + own
@@ -361,6 +362,7 @@ def _of_state(state: pd.DataFrame) -> Rows:
         received=unknown,
         arrived=unknown,
         until=np.full(count, NEVER),
+        # Before all rows of the table.
         order=unknown,
         is_counted=np.zeros(count, dtype=bool),
     )
@@ -402,6 +404,7 @@ def _numbers(column: pd.Series) -> Floats:
 
 def _texts(frame: pd.DataFrame, name: str) -> tuple[Ints, pd.Index]:
     if name not in frame or frame[name].isna().all():
+        # All rows share one element, so that a column without texts needs no memory.
         return np.broadcast_to(np.int64(-1), len(frame)), pd.Index([], dtype=object)
     return codes_of(frame[name])
 
@@ -415,5 +418,6 @@ def endpoint_names(devices: pd.Index, *frames: pd.DataFrame) -> npt.NDArray[np.o
             name, words = codes_of(frame["endpoint_name"])
             is_named = (device >= 0) & (name >= 0)
             index = devices.get_indexer(ids)[device[is_named]]
+            # Of several assignments to an element, NumPy keeps the last one, which is the newest name.
             names[index[index >= 0]] = words.to_numpy()[name[is_named]][index >= 0]
     return names

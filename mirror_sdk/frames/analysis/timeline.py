@@ -112,6 +112,7 @@ class Timeline:
 
     def within(self, begin: int, end: int) -> Timeline:
         """Return the same timeline for another time."""
+        # The segments do not depend on the requested time, so they are computed only once.
         return replace(self, begin=begin, end=end, own_segments=self.segments)
 
     def of_path(self, path: int) -> Timeline:
@@ -204,6 +205,7 @@ def timeline_of(
     known_until = _known_until(rows, metadata, bounds.get("begin"), chosen.get("end"))
     first, last = _range(rows, metadata, known_until, bounds.get("begin"), bounds.get("end"))
     intervals = intervals_of(rows, limit)
+    # The table comes last, since its names are newer than those of the state.
     names = endpoint_names(rows.devices, *([] if state is None else [state]), frame)
     zone = tz or str(getattr(frame["changed_at"].dtype, "tz", None) or "UTC")
     return Timeline(rows, intervals, first, last, known_until, zone, shared_metadata(frame), patterns, names)
@@ -264,7 +266,6 @@ def span_of(name: str, value: str | pd.Timedelta) -> int:
 
 
 def _instants_in(metadata: dict[str, Any], *names: str) -> dict[str, int]:
-    """Return the instants of these names that the metadata contain."""
     return {name: milliseconds(pd.Timestamp(metadata[name])) for name in names if metadata.get(name)}
 
 
@@ -276,7 +277,9 @@ def _known_until(rows: Rows, metadata: dict[str, Any], begin: int | None, end: i
     """
     described = _instants_in(metadata, "taken_at", "end").values()
     if described and _is_history(metadata):
+        # A history has nothing after its end, and nothing that happened after it was taken.
         return min(described)
+    # A begin says nothing about what is known. It is used only for a table without rows.
     bounds = [one for one in (end, begin) if one is not None]
     newest = [int(rows.at.max())] if len(rows) else bounds[-1:]
     return max([*newest, *described, *bounds[: end is not None]], default=0)
@@ -316,6 +319,7 @@ def _segments(rows: Rows, intervals: Intervals, patterns: list[str] | None, know
     return Segments(
         resource=np.cumsum(is_first) - 1,
         at=values.at,
+        # A device whose clock is ahead reports values after known_until, which have no length.
         until=np.maximum(until, values.at),
         kind=values.kind,
         number=values.number,
@@ -364,6 +368,7 @@ def _with_repeats(values: Rows, unknown: Ints, intervals: Intervals, known_until
     instant, late = instant[positions], late[positions]
     is_last = is_end(instant, values.arrived[late])
     instant, again = instant[is_last], values.take(late[is_last])
+    # A value counts only once, at its own time.
     again = replace(again, at=again.arrived, is_counted=np.zeros(len(again), dtype=bool))
     begins = intervals.first_from(again.device, again.at)
     # A value that already holds needs no other segment.
@@ -388,5 +393,6 @@ def is_selected(rows: Rows, patterns: list[str] | None) -> Flags:
     """Return which rows are values of the selected resources."""
     selected: Flags = (rows.event == VALUE) & (rows.device >= 0) & (rows.path >= 0)
     if patterns is not None:
+        # The last element is for -1, a row without a path.
         selected &= np.array([*(matches_any(patterns, str(path)) for path in rows.paths), False])[rows.path]
     return selected

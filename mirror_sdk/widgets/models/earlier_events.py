@@ -95,6 +95,7 @@ def _read_log(
         return (), None
     reader.go_to_end()
     end = reader.position or 0
+    # Only up to the present end, since entries may arrive as fast as they are read.
     begin = max(0, end - ENTRIES_READ)
     reader = client._session.new_reader(after=begin)
     selected: deque[Event] = deque(maxlen=limit)
@@ -143,6 +144,7 @@ def _newest_rows(client: MirrorClient, end: datetime, devices: Sequence[str], pa
                 raise
             begin = error.oldest_at
             continue
+        # The limit leaves out the last devices, not the oldest rows, so a full page is read again from a later begin.
         if len(frame) < ENTRIES_READ or end - begin < timedelta(seconds=1):
             return frame
         begin = end - (end - begin) / 2

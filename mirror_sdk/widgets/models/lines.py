@@ -27,7 +27,7 @@ class SeriesKey(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A number at a time; ``is_joined`` is false where the line is broken before it."""
+    """A number at a time; ``is_connected`` is false where the line is broken before it."""
 
     at: datetime
     number: float

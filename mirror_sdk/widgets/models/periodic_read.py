@@ -30,6 +30,7 @@ class PeriodicRead:
     def within(self, seconds: float) -> None:
         """Schedule a read within this many seconds, because of a change."""
         due_at = self._model.clock() + seconds
+        # The earliest schedule counts, so that a stream of events cannot postpone the read forever.
         self._due_at = due_at if self._due_at is None else min(due_at, self._due_at)
 
     @property

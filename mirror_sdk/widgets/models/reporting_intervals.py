@@ -64,6 +64,7 @@ class ReportingIntervals:
 
     def _longest_pause(self, key: tuple[str, str], at: int) -> int | None:
         reports = self._reports.setdefault(key, _Reports(at))
+        # Tables that several threads have read may arrive out of order.
         if at > reports.at:
             reports.longest = max(reports.longest, at - reports.at)
             reports.pauses += 1

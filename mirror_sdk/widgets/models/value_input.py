@@ -54,6 +54,7 @@ class ValueInput:
         """Offer the resources of this device, or none for ``None``."""
         if device_id != self._device_id:
             self._device_id, self._name, self._device = device_id, name, None
+            # Without a device, load() does not replace the read of the earlier one.
             self._read.cancel()
             self.load()
 

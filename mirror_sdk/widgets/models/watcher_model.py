@@ -132,6 +132,7 @@ class WatcherModel(Model):
         """
         for pattern in () if isinstance(paths, str) else paths:
             check_pattern(pattern)
+        # Made here only to reject invalid arguments before anything changes.
         event_filter(paths, devices)
         self.devices, self.paths = tuple(devices), tuple(paths)
         self._apply_choice()
@@ -166,6 +167,7 @@ class WatcherModel(Model):
         arrived = list(events)
         self._learn_names(arrived)
         self._units.learn(arrived)
+        # Live events begin before the log is read, so some events come from both.
         selected_events = [
             event for event in arrived if self._is_selected(event) and _identity(event) not in self._read_identities
         ]
@@ -209,6 +211,7 @@ class WatcherModel(Model):
 
     def clear(self) -> None:
         """Delete all events and counts."""
+        # A read of the log that is in progress must not bring cleared events back.
         self._cleared_seq = max((event.seq or 0 for event in self._events), default=self._cleared_seq)
         self._is_cleared = True
         self._events.clear()
@@ -402,6 +405,7 @@ class WatcherModel(Model):
         file = Path(path)
         if file.exists() and not overwrite:
             raise FileExistsError(f"{file} exists; choose another name, or overwrite it")
+        # In the folder of the file: only a rename within one disk is atomic.
         with tempfile.TemporaryDirectory(prefix=f".{file.name}-", dir=file.parent) as folder:
             written = Path(folder) / file.name
             self.frame.to_parquet(written)
@@ -480,6 +484,7 @@ class WatcherModel(Model):
     def _accept_earlier(self, earlier: EarlierEvents) -> None:
         """Insert the earlier events before the live ones. Events that are already here do not change."""
         existing = {_identity(event) for event in self._events}
+        # Of an event that came from both, the live one stays: it has the time of its receipt.
         logged = [e for e in earlier.logged if _identity(e) not in existing and (e.seq or 0) > self._cleared_seq]
         merged = sorted(chain(_with_seq(logged), _with_seq(self._events)), key=itemgetter(0))
         self._events = deque(map(itemgetter(1), merged), self._events.maxlen)
@@ -566,7 +571,6 @@ def _number(event: Event) -> float | None:
 
 
 def _value_text(event: Event, unit: str) -> str:
-    """Return the content of an event as a text."""
     if event.kind is EventKind.GAP:
         is_counted = count_missing(event.first_seq, event.seq) is not None
         return f"lost: {event.first_seq} to {event.seq}" if is_counted else "lost: an unknown number"

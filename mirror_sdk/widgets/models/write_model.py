@@ -159,6 +159,7 @@ class WriteModel(Model):
             return
         self.stage = Stage.WRITING
         self.notices.clear("apply")
+        # Before anything is sent, since an apply() that fails may have sent writes to undo.
         self._applied, self.status = plan, None
         self._is_stopping = False
         self.changed()

@@ -54,6 +54,7 @@ def write_rows(
         expiry_seconds: The time that each write may wait; ``None`` for that of the plan.
     """
     requests = {request.async_id: request for request in plan.requests} if is_started else {}
+    # Awake devices come first, since the first ones are the canary.
     ordered = sorted(plan.planned, key=lambda one: (_ORDER.index(decision(one, include_offline)), not one.is_awake))
     names = display_names({one.device_id: one.endpoint_name or one.device_id for one in ordered})
     rows: list[tuple[Status, Row]] = []
@@ -84,7 +85,6 @@ def write_rows(
 def _status(
     planned: PlannedWrite, decided: Decision, request: AcceptedRequest | UnacceptedRequest | None, *, is_over: bool
 ) -> tuple[Status, str]:
-    """Return the status of a write, and the reason for it."""
     if decided is Decision.REFUSE:
         return Status.REJECTED, planned.reason
     if decided is Decision.SKIP:

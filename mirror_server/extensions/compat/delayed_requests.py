@@ -73,6 +73,7 @@ class DelayedRequests:
         def queued(session: Session, context: CommandContext) -> None:
             if context.unfinished >= _MANY_WAITING:
                 self._release_oldest(session, device_id)
+            # Before the commit: as soon as the request is visible, it must be delayed.
             self._delay(device_id, async_id)
             session.publish(DELAYED, f"{device_id} {async_id}", here=partial(self._stored, device_id, async_id))
 
@@ -118,6 +119,7 @@ class DelayedRequests:
             if delay is not None:
                 delay.timer = timer
                 return
+        # The delay has ended already, because the 202 was sent first.
         timer.cancel()
 
     def _delay_of_other(self, *requests: str) -> None:

@@ -248,7 +248,6 @@ def _read_rules() -> str:
 
 
 def _read_content_type() -> str | None:
-    """Return the content type of the body, ``None`` if it has none."""
     content_type = request.headers.get("Content-Type")
     if not content_type:
         return None
@@ -276,6 +275,7 @@ def _json_to_plain_text(payload: bytes, content_type: str) -> tuple[bytes, str]:
         case str():
             return value.encode(), DEFAULT_CONTENT_TYPE
         case int() | float():
+            # The digits as the program sent them: Python may write a float in another way.
             return payload.strip(), DEFAULT_CONTENT_TYPE
         case _:
             return payload, content_type

@@ -27,6 +27,7 @@ _LINGER_SECONDS = 2
 _MOST_PIPELINED = 16
 _MAX_LOGGED = 100
 _CHUNK_BYTES = 64 * 1024
+# The colon, a space and the line end of a header line.
 _HEADER_MARKS = 4
 _MALFORMED = "this is not an HTTP/1.1 request; use plain HTTP here, and percent-encode paths as ASCII"
 
@@ -90,6 +91,7 @@ class BoundedConnection(HttpToolsProtocol):
         """Accept the connection, unless there are too many."""
         super().connection_made(transport)
         excess = len(self.connections) - self._max_connections
+        # Only a limited number of clients above the limit get a response.
         if excess > _MAX_LOGGED:
             transport.abort()
         elif excess > 0:
@@ -256,10 +258,12 @@ class BoundedConnection(HttpToolsProtocol):
         self._is_over = True
         self._stop_timer()
         if self._is_responding():
+            # The response in progress belongs to an earlier request, and stays valid.
             if self._in_head or not self._in_message:
                 self.cycle.keep_alive = False
                 return
             self._abandon_response()
+            # An error response would follow in the middle of another response, or in place of an earlier one.
             if self.cycle.response_started or self.pipeline:
                 self._end()
                 return
@@ -282,6 +286,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._is_over = True
         self._unset_keepalive_if_required()
         self.flow.resume_reading()
+        # TLS cannot close one direction only.
         if not self.transport.is_closing() and self.transport.can_write_eof():
             self.transport.write_eof()
         self._end_within(_LINGER_SECONDS)

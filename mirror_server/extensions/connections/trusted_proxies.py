@@ -60,6 +60,7 @@ def _read(text: str) -> Address | None:
         address = ipaddress.ip_address(with_port[1] if with_port else bare)
     except ValueError:
         return None
+    # A socket for both families shows IPv4 clients as mapped IPv6 addresses.
     return (address.ipv4_mapped or address) if isinstance(address, ipaddress.IPv6Address) else address
 
 

@@ -108,6 +108,7 @@ def connection_content(directory_device: DirectoryDevice, *, with_address: bool)
 
 def _describe(device_id: str) -> Response:
     reject_if_match()
+    # As JSON, to compare them with what clients send back.
     present = orjson.loads(orjson.dumps(services().devices.described(device_id).members))
     of_others = {name: value for name, value in present.items() if name not in DeviceUpdate.model_fields}
     sent = read_echoed(DeviceUpdate, unsupported=UNSUPPORTED_FIELDS, unchanged=of_others).model_dump(exclude_unset=True)

@@ -272,7 +272,6 @@ def _changed(row: DeviceQueryRow, sent: Mapping[str, Any]) -> DeviceQueryRow:
 
 
 def _query(row: DeviceQueryRow) -> dict[str, Any]:
-    """Return a saved query as JSON."""
     return {
         "object": "device-query",
         "id": row.query_id,
@@ -285,7 +284,6 @@ def _query(row: DeviceQueryRow) -> dict[str, Any]:
 
 
 def _event_content(row: DeviceEventRow) -> dict[str, Any]:
-    """Return a device event as JSON."""
     kind, at = KINDS[row.kind], timestamp(row.at)
     return {
         "object": "device-event",

@@ -94,6 +94,7 @@ class Archive:
             return
         for folder in reversed((Path(self._root), *Path(self._root).parents)):
             if not folder.exists():
+                # One by one: ``parents=True`` would create the parents with the default mode.
                 folder.mkdir(_OWNER_ONLY_FOLDER, exist_ok=True)
         if not os.access(self._root, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), self._root)
@@ -104,6 +105,7 @@ class Archive:
         Raises:
             OSError: The folder cannot be read.
         """
+        # fsspec caches listings, but other processes write and delete files.
         self._files.invalidate_cache()
         # Not by a pattern of the full path, because the name of a folder may look like a pattern.
         found = (PurePosixPath(path).parts[-2:] for path in self._files.find(self._root, maxdepth=2))
@@ -146,6 +148,7 @@ class Archive:
             with unfinished.open("wb") as file:
                 yield file
                 file.flush()
+                # Before the file gets its name: after a crash, a file with a name is complete.
                 os.fsync(file.fileno())
             unfinished.replace(path)
             _make_durable(path.parent)
@@ -185,6 +188,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _make_durable(folder: Path) -> None:
+    # Windows cannot open a folder to synchronize it.
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -27,6 +27,7 @@ NO_ROWS = pa.RecordBatch.from_arrays([pa.array([], type=field.type) for field in
 _KINDS = dict(zip(("what", "origin"), (to_array(words, WORD) for words in zip(*KINDS, strict=True)), strict=True))
 """The words of each kind, by column."""
 
+# Sort keys must not overflow 64 bits.
 _LARGEST_KEY = 2**62
 
 

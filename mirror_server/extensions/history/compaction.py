@@ -170,6 +170,7 @@ class Compaction:
         """Delete compacted rows of the tail and contents that are not valid, in short transactions."""
         while self._database.submit_durable(partial(history.delete_compacted, most=_DELETED_AT_A_TIME)).result():
             pass
+        # A block has up to 4 MB, so each transaction deletes only one.
         while self._database.submit_durable(partial(segments.delete_contents, most=1)).result():
             pass
 
@@ -203,6 +204,8 @@ class Compaction:
         runs = sorted(segments.runs(segments.blocks(session, ROWS)), key=interval)
         for (day, number), found in groupby(runs, key=interval):
             batch = list(found)
+            # An interval without further segments is merged completely, the current one only when it has enough small
+            # segments.
             if len(batch) > 1 and (day < now // DAY or number < len(ends)):
                 return batch
             small = [run for run in batch if sum(block.bounds.row_count for block in run) <= self._rows]

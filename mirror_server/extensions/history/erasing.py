@@ -102,6 +102,7 @@ class Erasing:
 
         if not self._database.submit_durable(work).result():
             raise _Replaced
+        # The rows of checkpoints are copies, which are not counted.
         return int(rows.num_rows - remaining.num_rows) if block.kind == ROWS else 0
 
     def _erase_file(self, file: ArchivedFile, erased: Mapping[str, int], leader: str | None) -> int:
@@ -129,6 +130,7 @@ class Erasing:
         return ArchivedFile(name, file.day, archive.size(name), bounds(remaining))
 
     def _delete_replaced(self, file_name: str) -> int:
+        # First the file: after a crash in between, the database still lists it, and the deletion is repeated.
         self._archive_of(file_name).delete(file_name)
         self._database.submit_durable(partial(segments.forget_files, names=[file_name])).result()
         return 0

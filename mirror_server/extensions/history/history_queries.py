@@ -97,7 +97,6 @@ class HistoryQueries:
 
 
 def _before_history(field: str, oldest_at: Instant) -> ApiError:
-    """Return the 400 of an instant before the history."""
     message, more = (
         f"the instant is before the history, which begins at {_format(oldest_at)}",
         {"oldest_at": _format(oldest_at)},

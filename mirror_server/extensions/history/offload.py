@@ -141,6 +141,7 @@ class Trimming:
     def __init__(self, database: Database, keep_seconds: float) -> None:
         self._database = database
         self._keep_milliseconds = round(keep_seconds * 1000)
+        # Each trim writes a checkpoint of the whole fleet, so there is at most one in this time.
         self._step = min(DAY, self._keep_milliseconds // 10)
 
     def base_at(self, now: Instant) -> Instant:
@@ -178,7 +179,6 @@ class Trimming:
 
 
 def _of_first_day(session: Session, now: Instant) -> list[Block]:
-    """Return the blocks of the first completed day."""
     runs = [run for run in segments.runs(segments.blocks(session, ROWS)) if day_of(run) < now // DAY]
     day = min(map(day_of, runs), default=None)
     return [block for run in runs if day_of(run) == day for block in run]

@@ -191,6 +191,7 @@ def _open_file(archive: Archive, database: Database, name: str) -> object:
             raise
         if now is None:
             raise FileRemoved(*missing.args) from None
+    # That file may have been replaced too.
     return _open_file(archive, database, now)
 
 
@@ -217,6 +218,7 @@ def merged(sources: Iterable[Source], *, descending: bool = False) -> Iterator[p
         sources: The sources.
         descending: Whether the last row comes first.
     """
+    # The source to start next is at the end of the list.
     if descending:
         waiting = sorted(sources, key=lambda source: source.last_device)
     else:

@@ -211,7 +211,6 @@ def _query_devices() -> tuple[Condition, ...]:
 
 
 def _end(page: HistoryPage, pages: PagedRequest) -> bytes:
-    """Return the last object of a response."""
     members = {
         "object": "history-end",
         "taken_at": timestamp(pages.taken_at),
@@ -234,7 +233,6 @@ def _ndjson(page: HistoryPage, cursor: Callable[[Position], str], end: Callable[
 
 
 def _row(row: Mapping[str, Any]) -> bytes:
-    """Return a row of the history without the members it does not have."""
     members = {"object": "history-row"} | {name: value for name, value in row.items() if value is not None}
     for name in _INSTANTS & members.keys():
         members[name] = timestamp(members[name])

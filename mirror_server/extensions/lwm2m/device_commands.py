@@ -60,7 +60,7 @@ def list_devices(database_url: str) -> None:
 def revoke_device(endpoint_name: str, database_url: str) -> None:
     """Delete the key of the device ENDPOINT_NAME, which can then no longer connect.
 
-    An open session ends with its next message. The data of the device stays: 'mirror-server erase' deletes it.
+    An open session ends within a second. The data of the device stays: 'mirror-server erase' deletes it.
     """
     with _click_errors(), closing(open_database(database_url, must_exist=True)) as database:
         device_keys.revoke(database, endpoint_name)

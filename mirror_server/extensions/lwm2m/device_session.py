@@ -162,6 +162,8 @@ class DeviceSession:
                     break
             is_observed = response.is_success and sequence is not None
         finally:
+            # Also after a timeout or a cancellation. If the device observes all the same, its notifications get a
+            # reset, which ends that.
             if not is_observed and device.observed.get(path) is observed:
                 self._registry.end_observation(device, path)
         _remember_read(device, path, number, response)

@@ -301,6 +301,7 @@ class RealFleet:
                 return DeviceResponse(_outcome_without_response(device, command, error))
             finally:
                 device.is_executing = False
+        # A new registration ends all observations of a device, so its observe requests have to be sent again.
         has_reregistered = self.registry.by_id(device_id) is not device
         return DeviceResponse(Outcome.NOT_SENT) if is_observation_command and has_reregistered else response
 
@@ -321,6 +322,7 @@ class RealFleet:
         try:
             result = await task
         except asyncio.CancelledError:
+            # Either this task is cancelled, or only the exchange is, by ``cancel_exchange``.
             this = asyncio.current_task()
             if this is not None and this.cancelling():
                 raise
@@ -330,6 +332,7 @@ class RealFleet:
             device.is_silent = True
             if device.queue_mode:
                 device.last_seen_at = 0
+            # The address was stored before a restart. Before the next message of the device, it may be wrong.
             if not device.is_address_fresh:
                 device.is_reachable = False
             raise
@@ -479,6 +482,7 @@ class RealFleet:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
+        # These are expected: the registration ended during the command, or another process became the leader.
         if error is not None and not isinstance(error, NotRegistered | NotLeader):
             _log.error("a command to a device failed unexpectedly", exc_info=error)
 

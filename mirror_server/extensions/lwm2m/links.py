@@ -24,6 +24,7 @@ _LONGEST_TEXT = 128
 _ROOT = "oma.lwm2m"
 _KEYS = frozenset({0, 21})
 """The objects with keys, Security and OSCORE. No server may read or write them."""
+# ``*+`` does not backtrack, so long texts of devices take linear time.
 _PREFIX = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+:@-]{1,64})*+")
 _LWM2M_PATH = re.compile(r"/[0-9]")
 _NUMBER = re.compile(r"[0-9]{1,5}")
@@ -230,6 +231,7 @@ def _structure(links_below: list[_LWM2MLink]) -> Links:
     with_links: set[str] = set()
     for parts, _, attributes in links_below:
         if parts.resource_id is not None:
+            # Attributes of a resource instance do not apply to the resource.
             of_resource = attributes if parts.resource_instance_id is None else {}
             attributes_of.setdefault(f"/{parts.object_id}/{parts.instance_id}/{parts.resource_id}", of_resource)
         if parts.instance_id is not None:

@@ -158,6 +158,7 @@ class RealDevices:
     ) -> None:
         """See :class:`~mirror_server.devices.link.DeviceBackend`."""
         if not self._call(lambda fleet: cancelled(fleet.cancel(device_id, command, also_sent=also_sent))):
+            # The loop has ended. Until then the command may have been sent.
             cancelled(True)
 
     def describe(self, device_id: str) -> ConnectionStatus | None:

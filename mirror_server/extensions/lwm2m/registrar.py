@@ -247,6 +247,7 @@ class Registrar:
         await self._check_identity(peer, await self._query(partial(_name_of, device)))
 
     def _lock(self, endpoint_name: str) -> asyncio.Lock:
+        # The dictionary keeps a lock only while a request holds it or waits for it.
         return self._locks.setdefault(endpoint_name, asyncio.Lock())
 
     def _exclusively(self, location: str) -> AbstractAsyncContextManager[object]:
@@ -334,6 +335,7 @@ class Registrar:
         previous = self.registry.by_id(device_id) or previous
         if previous is not None:
             self._replace(previous, device)
+        # The device may have other resources than before, even below known paths.
         if previous is None or previous.links_hash != structure.links_hash:
             device.to_discover = structure.links.to_discover
         await self._store_registration(device)

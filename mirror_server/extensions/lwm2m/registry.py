@@ -22,6 +22,8 @@ from mirror_server.extensions.lwm2m.transport_api import ObserveNotification, Pe
 
 _TOKEN_BYTES = 8
 """The maximum in CoAP. No one who does not see the traffic can guess such a token."""
+# Observe numbers have 24 bits and wrap around. A number is newer if it is ahead by less than half of them, or if 128 s
+# have passed. Source: RFC 7641, 3.4.
 _HALF_OF_SEQUENCES = 1 << 23
 _MAX_BUFFERED = 100
 _SEQUENCE_LIVES_MILLISECONDS = 128_000
@@ -215,6 +217,7 @@ class Registry:
         return len(self._by_id)
 
     def __iter__(self) -> Iterator[RegisteredDevice]:
+        # A copy, because callers remove devices meanwhile.
         return iter(list(self._by_id.values()))
 
     def add(self, device: RegisteredDevice) -> None:
@@ -251,6 +254,7 @@ class Registry:
     def move(self, device: RegisteredDevice, peer: Peer) -> None:
         """Change the address of a device. Its observations continue."""
         self._remove_from_peer(device)
+        # The keys of auto-observed resources contain the address.
         auto_observed = [observed for observed in device.observed.values() if not observed.is_requested]
         for observed in auto_observed:
             self._forget(observed)

@@ -148,6 +148,7 @@ class Forwarder:
         call_id = f"{self._database.process_id}-{next(self._numbers)}"
         future: Future[Reply] = Future()
         with self._lock:
+            # Before the call is stored: the response may arrive before the result of storing it.
             self._pending[call_id] = (call, future)
 
         def work(session: Session) -> None:
@@ -187,6 +188,7 @@ class Forwarder:
             pending = dict(self._pending)
         for call_id, (call, future) in pending.items():
             if not self._take_response(call_id):
+                # A read can be processed twice. If this process became the leader, no one would respond to the call.
                 if call.method == "GET" and self.is_needed:
                     self._resend(call_id)
                 else:
@@ -206,6 +208,7 @@ class Forwarder:
     def _end(self, call_id: str, future: Future[Reply]) -> None:
         with self._lock:
             self._pending.pop(call_id, None)
+        # The request may have ended in the meantime, or another thread has set its result.
         with suppress(InvalidStateError):
             future.set_exception(leader_changed())
         self._delete(call_id)

@@ -40,6 +40,7 @@ def forward(forwarder: Forwarder, environ: WSGIEnvironment, *, is_poll: bool) ->
         scopes=sorted(g.scopes),
         method=request.method,
         path=request.path,
+        # Latin-1 represents any bytes unchanged.
         query=request.query_string.decode("latin-1"),
         headers=[["content-type", request.headers.get("Content-Type", "")], request_id_header],
         address=request.remote_addr or "",

@@ -48,6 +48,7 @@ class ForwardedRequests:
         self._loop.close()
 
     async def _stop(self) -> None:
+        # Parked polls then end with a response. The others are cancelled after a moment.
         self._bridge.stop_waiting()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=2)
@@ -55,6 +56,7 @@ class ForwardedRequests:
             task.cancel()
 
     def _start(self, call_id: str) -> None:
+        # A call is announced again after an interruption, while it may still be running.
         if call_id in self._disconnected:
             return
         self._disconnected[call_id] = asyncio.Event()

@@ -137,6 +137,7 @@ class Leadership:
         if self._holds_lock:
             self._lead()
         elif self.is_leader:
+            # Another process acquired the lock during the interruption.
             self._stop_leading()
 
     def _lead(self) -> None:
@@ -155,10 +156,12 @@ class Leadership:
             session.put_setting(LEADER, token)
 
         try:
+            # Exclusive: once it is stored, all transactions of the former leader have ended.
             self._database.write(work)
             self._services.become_leader()
             self._forwarder.announce_leader()
         except BaseException:
+            # Otherwise this process would count as the leader, although it has not become it.
             self._stop_leading()
             raise
 
@@ -185,6 +188,7 @@ class Leadership:
         self._holds_lock = False
         if not self._is_closing.is_set():
             _log.warning("the database does not respond (%s); retrying until it does", reason_of(error))
+        # The token stays: if no other process becomes the leader, this one continues with it.
         self._services.pause_leading()
 
     def _reconnect(self) -> bool:

@@ -115,7 +115,6 @@ def demo(
 
 @contextmanager
 def _demo_database(url: str | None) -> Iterator[str]:
-    """Yield the URL of the named database, or of a temporary one."""
     if url is not None:
         yield url
         return

@@ -24,6 +24,7 @@ NAME = "mirror-server demo"
 _OVERLAP_SECONDS = 24 * 3600
 _MOST_BYTES = 200
 _ANOTHER = "remove it, and the demo makes another key"
+# A link may lead to a file of another user. To open a named pipe would wait for its writer. Windows has neither flag.
 _NEITHER_FOLLOW_NOR_WAIT = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 

@@ -75,6 +75,7 @@ class Outbox:
                 call()
             except Exception:
                 _log.exception("the service failed to process a message of a simulated device")
+            # Otherwise no thread would make the remaining calls.
             except BaseException:
                 self._stop_draining()
                 raise
@@ -156,6 +157,7 @@ class SimulatedFleet:
                 self._store.save({device_id: device.to_json() for device_id, device in turn.unsaved.items()})
             if turn.observations:
                 turn.calls.append(partial(self._events.observed, turn.observations))
+            # Within the lock, so that the calls are in the order of the decisions.
             last_call = self._outbox.add(turn.calls)
         self._outbox.drain()
         if wait:
@@ -253,6 +255,7 @@ class SimulatedFleet:
         turn.calls.append(partial(on_response, response))
         if response.outcome is Outcome.DONE and changes_device(command):
             if isinstance(command, Observe):
+                # The response contains the value, so it is not sent again.
                 running.note_sent(command.path, turn.now)
             turn.save(running)
             self.report(turn, running, only=command.path)
@@ -289,6 +292,7 @@ class SimulatedFleet:
 
     def _wake(self, running: RunningDevice, due_at: Instant) -> None:
         with self.turn() as turn:
+            # The timer may have been replaced while this call waited for the lock.
             if running.timer is None or running.timer.due_at != due_at:
                 return
             running.timer = None

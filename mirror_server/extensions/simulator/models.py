@@ -36,6 +36,7 @@ _ROOM_SETTLES = 30 * _MINUTE
 def draw(key: str, name: str, step: int = 0) -> float:
     """Chance without a memory: a number from 0 to below 1 that always is the same for the same arguments."""
     digest = hashlib.blake2b(f"{key}/{name}/{step}".encode(), digest_size=8).digest()
+    # The upper 53 bits, which a float represents exactly.
     return (int.from_bytes(digest, "big") >> 11) / 2**53
 
 
@@ -48,6 +49,7 @@ def _sway(key: str, name: str, at: Instant, step: int) -> float:
     """Slow noise from -1 to 1: a smooth way through one drawn point every ``step`` milliseconds."""
     number, rest = divmod(at, step)
     share = rest / step
+    # A cubic curve, without a bend at the drawn points.
     weight = share * share * (3 - 2 * share)
     here, there = draw(key, name, number), draw(key, name, number + 1)
     return 2 * (here + (there - here) * weight) - 1
@@ -87,6 +89,7 @@ def indoor_humidity(key: str, at: Instant) -> str:
 
 
 def _season_celsius(at: Instant) -> float:
+    # January 15 is the coldest day.
     return 10 - 9 * math.cos(2 * math.pi * (at / _DAY - 15) / 365.25)
 
 

@@ -120,6 +120,7 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
     def data_received(self, data: bytes) -> None:
         """Parse data; called by the transport. Data before the end of the handshake is delayed until then."""
         if self.handshake_initiated and not self.handshake_complete:
+            # Pausing limits this to what the transport has already read.
             self._early += data
             self.transport.pause_reading()
         else:
@@ -147,6 +148,7 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
 
     def handle_pong(self, event: Frame) -> None:
         """Confirm the messages before a ping. A client may respond only to the last of several pings."""
+        # A pong without a ping (RFC 6455, 5.5.3) has other data, and confirms nothing.
         number = int.from_bytes(bytes(event.data)) if len(event.data) == _NUMBER_BYTES else 0
         confirmed = None
         while self._pings and self._pings[0].number <= number:
@@ -206,7 +208,6 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
             self.data_received(self._early)
 
     def _next_ping(self, confirms: int | None) -> bytes:
-        """Return the next ping to send."""
         ping = _Ping(next(self._numbers), self.loop.time(), confirms)
         self._pings.append(ping)
         return _encoded_ping(ping.number)

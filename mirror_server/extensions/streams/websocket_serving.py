@@ -15,6 +15,7 @@ from mirror_server.web.bridge import LoopCallQueue
 CONNECTION = "mirror.websocket"
 """Key of a websocket's ASGI scope with its :class:`WebSocketConnection`."""
 
+# A close frame has at most 125 bytes, 2 of them for the code. Source: RFC 6455, 5.5.
 _MOST_REASON_BYTES = 120
 
 
@@ -126,5 +127,6 @@ async def _is_set(event: asyncio.Event, seconds: float) -> bool:
 
 async def close(closing: Closing, send: Send) -> None:
     """Close a websocket."""
+    # The cut may be inside a character.
     reason = closing.reason.encode()[:_MOST_REASON_BYTES].decode(errors="ignore")
     await send({"type": "websocket.close", "code": closing.code, "reason": reason})

@@ -145,7 +145,6 @@ def _environ_of(scope: Message) -> WSGIEnvironment:
 
 
 async def _accept(scope: Message, response: WSGIResponse, send: Send) -> None:
-    """Complete the handshake."""
     protocol = _PROTOCOL if _PROTOCOL in scope["subprotocols"] else None
     headers = [(name, value) for name, value in response.headers if name not in {b"content-length", b"content-type"}]
     await send({"type": "websocket.accept", "subprotocol": protocol, "headers": headers})

@@ -191,6 +191,7 @@ class Websockets:
             return _ChannelStart(row.registration if row else "{}", state.position if state else 0)
 
         with self._lock:
+            # Before it is stored: a stored connection that is not open here counts as ended.
             self._open.setdefault(app_id, set()).add(socket)
         future = self._database.submit(work)
         # First of all callbacks: the connection has to be ready when its task reads the first message. Other effects of
@@ -207,6 +208,7 @@ class Websockets:
                 self._open.pop(socket.app_id, None)
         self._database.submit_durable(
             lambda session: websockets.disconnect(session, socket.app_id, socket.token, self._clock.now()),
+            # Any process can have websockets, not only the leader.
             by_leader=False,
         )
 
@@ -316,6 +318,7 @@ class ChannelSocket:
     def _stored(self, seq: int) -> None:
         with self._lock:
             newest = self._confirmed
+            # Later confirmations arrived while this one was stored. They are stored next, in one transaction.
             self._is_storing = newest > seq
         if newest > seq:
             self._store(newest)

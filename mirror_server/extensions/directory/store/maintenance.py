@@ -31,6 +31,7 @@ _OPERATOR = re.compile(rf"__(?:{'|'.join(FILTER_OPERATORS)})\Z")
 
 def erase(session: Session, device_id: str, name: str | None) -> dict[str, int]:
     """Delete all data of a device; ``name`` is its endpoint name. Returns the number of rows by table."""
+    # First, because it needs the description.
     queries = _erase_queries(session, device_id, name)
     rows = {
         table: session.run(f"DELETE FROM {table} WHERE device_id = :device_id", device_id=device_id)

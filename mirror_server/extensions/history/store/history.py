@@ -282,6 +282,7 @@ def erase(session: Session, device_ids: Sequence[str]) -> int:
     session.run_many(
         "INSERT INTO history_erasures (device_id, up_to_revision)"
         " SELECT device_id, last_revision FROM devices, revisions, history_state"
+        # If there never was a history, there are no other rows.
         " WHERE device_id = ? AND heartbeat_at IS NOT NULL"
         " ON CONFLICT (device_id) DO UPDATE SET up_to_revision = excluded.up_to_revision",
         [(device_id,) for device_id in device_ids],

@@ -251,6 +251,7 @@ def erasures(session: Session) -> dict[str, int]:
 
 def forget_erasures(session: Session, done: Iterable[tuple[str, int]]) -> None:
     """Record that all rows of these devices up to these revisions are deleted."""
+    # A device that was erased again in the meantime has a larger revision, and stays.
     statement = "DELETE FROM history_erasures WHERE device_id = ? AND up_to_revision = ?"
     session.run_many(statement, sorted(done))
 

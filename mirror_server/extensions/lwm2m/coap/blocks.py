@@ -18,6 +18,7 @@ from mirror_server.extensions.lwm2m.coap.messages import (
 from mirror_server.extensions.lwm2m.transport_api import Peer, Request, RequestRejected
 
 _Key = tuple[Peer, int, tuple[tuple[int, bytes], ...]]
+# The options that differ between the blocks of one request. All others identify it. Source: RFC 7959, 2.5.
 _PER_BLOCK = (Option.BLOCK1, Option.BLOCK2, Option.SIZE1)
 
 

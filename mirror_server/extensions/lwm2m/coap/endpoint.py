@@ -177,6 +177,7 @@ class CoapEndpoint:
         if is_over_limit or len(self._request_tasks) >= self._limits.requests_in_progress:
             self.counts.rejected += 1
             busy = error_response("5.03", "too many requests are in progress")
+            # The number of seconds after which the device may retry. Source: RFC 7252, 5.9.3.4.
             busy.add_number(Option.MAX_AGE, 5)
             self._layer(peer).respond(peer, request, busy)
             return
@@ -192,6 +193,7 @@ class CoapEndpoint:
             is_accepted = self._handler.notified(notification)
         except Exception:
             _log.exception("Processing a notification of %s failed", peer.address)
+            # The server failed, not the device. A reset would end the observation.
             return True
         if is_accepted and not notification.is_complete and len(message.payload) <= BLOCK_BYTES:
             self._first_blocks[peer, message.token] = message
@@ -230,6 +232,7 @@ class CoapEndpoint:
         if len(request.payload) <= size:
             response = await layer.request_response(peer, request_message(request, token))
             size = _smaller_size(response, size)
+            # A 4.13 response with a smaller block size requests the payload in such blocks. Source: RFC 7959, 2.9.3.
             if response.code != _TOO_LARGE or size >= min(BLOCK_BYTES, len(request.payload)):
                 return response
         return await self._upload_blocks(peer, request, token, size)
@@ -247,6 +250,7 @@ class CoapEndpoint:
             elif response.code >> 5 != 2 or not block.more:
                 return response
             else:
+                # Block sizes are powers of two, so a block of the smaller size starts at ``end`` too.
                 offset, size = end, requested_size
 
     async def _read_remaining_blocks(self, peer: Peer, request: Request, first: Message, token: bytes) -> Message:
@@ -279,6 +283,7 @@ class CoapEndpoint:
             self.counts.rejected += response.code >> 5 > 2
         else:
             response = block_of(await self._handled(peer, request), message.block(Option.BLOCK2))
+            # The response to the last block repeats its Block1 option. Source: RFC 7959, 2.3.
             response.options += [option for option in message.options if option[0] == Option.BLOCK1]
         self._layer(peer).respond(peer, message, response)
 

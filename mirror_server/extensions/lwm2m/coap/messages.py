@@ -143,6 +143,7 @@ class Message:
         head = bytes((_VERSION << 6 | self.type << 4 | len(self.token), self.code))
         fields = [head, self.message_id.to_bytes(2, "big"), self.token]
         last = 0
+        # The sort is stable, so the segments of a path keep their order.
         for number, value in sorted(self.options, key=itemgetter(0)):
             (first, more), (second, rest) = _nibble(number - last), _nibble(len(value))
             fields += bytes((first << 4 | second,)), more, rest, value
@@ -195,6 +196,7 @@ def _read_options(message: Message, datagram: bytes, at: int) -> None:
         number += delta
         if at + length > end:
             raise _malformed(message, "an option is cut off")
+        # An option that is too long counts as unknown. Source: RFC 7252, 5.4.3.
         if length <= _MAX_BYTES_OF_OPTION.get(number, -1):
             message.options.append((number, datagram[at : at + length]))
         elif number & 1 and message.unknown_critical is None:
@@ -203,6 +205,7 @@ def _read_options(message: Message, datagram: bytes, at: int) -> None:
 
 
 def _extended(message: Message, datagram: bytes, value: int, at: int) -> tuple[int, int]:
+    # 13 and 14 stand for one and two further bytes, 15 is reserved. Source: RFC 7252, 3.1.
     width = value - _MAX_IN_HEAD
     if value == 15 or at + width > len(datagram):
         raise _malformed(message, "an option is cut off")
@@ -210,6 +213,7 @@ def _extended(message: Message, datagram: bytes, value: int, at: int) -> tuple[i
 
 
 def _malformed(message: Message, reason: str) -> NotCoap:
+    # Other malformed messages are ignored without a reset. Source: RFC 7252, 4.2 and 4.3.
     return NotCoap(reason, message.message_id if message.type == Type.CONFIRMABLE else None)
 
 
@@ -288,6 +292,7 @@ def request_of(message: Message) -> Request:
         ValueError: Its path or its query is not valid.
     """
     segments = message.texts(Option.URI_PATH)
+    # In the joined path it would look like two segments.
     if any("/" in segment for segment in segments):
         raise ValueError("a path segment has a slash")
     return Request(

@@ -47,6 +47,7 @@ _SAMPLE_SECONDS = 0.1
 """The interval at which one message of a device above its rate limit is decrypted all the same."""
 _LINE_SECONDS = 1.0
 """The minimum time between two warnings of failed handshakes: unauthenticated clients must not fill the disk."""
+# The event DTLS_EVENT_CONNECTED of tinydtls. The constants after it are those of TLS (RFC 5246, 6.2.1, 7.2 and 7.4).
 _CONNECTED = 0x01DE
 _CLOSE_NOTIFY = 0
 _FATAL = 2
@@ -245,6 +246,7 @@ class DtlsTransport:
             Unreachable: It has no session, or one with another identity; or the datagram is too long.
         """
         session = self._open.get(peer.address)
+        # Another device may have this address by now. It must not get data of the previous one.
         if session is None or session.peer.identity != peer.identity:
             raise Unreachable(f"{peer.address}: its DTLS session has ended")
         if not session.encrypt(datagram):
@@ -294,6 +296,7 @@ class DtlsTransport:
             self._open_session(session)
         if address in self._open:
             self._deliver(session, datagram, session_events)
+        # After the delivery: data that came before a close_notify alert is valid.
         if session_events.broken:
             self._end_broken(session)
 
@@ -335,6 +338,7 @@ class DtlsTransport:
         context = self._cookie_contexts.get(number)
         if context is None:
             context = self._cookie_contexts[number] = _Session(self._dtls, self._keys, self._send_raw)
+        # Allowed, because a context without a cookie has no peer.
         context.set_peer(peer)
         return context
 
@@ -346,8 +350,10 @@ class DtlsTransport:
 
     def _deliver(self, session: _Session, datagram: bytes, session_events: _SessionEvents) -> None:
         self._open.move_to_end(session.peer.address)
+        # The device sends data only after it has received the last flight.
         if session_events.plaintexts:
             session.flight = []
+        # The device repeats its last flight, so the response to it was lost.
         elif not session_events.connected and _handshake_message(datagram) == _CLIENT_KEY_EXCHANGE:
             session.repeat_flight()
         for plaintext in session_events.plaintexts:
@@ -357,10 +363,12 @@ class DtlsTransport:
         """Start the handshake of an address that returned its cookie. Its previous session ends."""
         address = peer.address
         if address in self._open:
+            # The library has already replaced the previous peer of this context, so it must not be ended again.
             self._forget(session)
         number = hash(address) % _COOKIE_CONTEXTS
         if self._cookie_contexts.get(number) is session:
             del self._cookie_contexts[number]
+        # Removed first, so that the entry moves to the end: the first one is the oldest.
         self._opening.pop(address, None)
         session.restart_handshake(peer, hello, self._loop.time())
         self._opening[address] = session
@@ -379,6 +387,7 @@ class DtlsTransport:
         others.append(session)
         if len(others) > self._limits.sessions_of_identity:
             self._end(others[0])
+        # One session was added, so it is enough to end one.
         elif len(self._open) > self._limits.sessions:
             self._end(next(iter(self._open.values())))
 

@@ -131,8 +131,10 @@ class _Udp6(MessageInterfaceUDP6):
 
     def _pause_or_listen(self) -> None:
         now = self._loop.time()
+        # The approximate number of datagrams within the last pause: earlier ones count exponentially less.
         self._recent_count = self._read_count + self._recent_count * math.exp((self._read_at - now) / _PAUSE_SECONDS)
         self._read_at = now
+        # If a turn read its maximum, more datagrams are available, and there is no pause.
         if self._recent_count > _LOAD_DATAGRAMS and self._read_count <= _DATAGRAMS_PER_TURN:
             self._loop.remove_reader(self._file)
             pause_seconds = _PAUSE_SECONDS * min(1, _DATAGRAMS_PER_TURN / self._recent_count)
@@ -172,6 +174,7 @@ class _Udp6(MessageInterfaceUDP6):
 
     def datagram_msg_received(self, data: bytes, ancdata: Any, flags: int, address: Any) -> None:
         manager: Udp6Transport = self._ctx
+        # aiocoap reads one datagram in each turn of the loop, and calls this. The others are read here.
         manager.pass_on(data, ancdata, flags, address)
         self._read_count = 1
         listening = self.transport.get_extra_info("socket")
@@ -244,6 +247,7 @@ class Udp6Transport:
         remember = lru_cache(limits.remembered_addresses)
         self.remote = remember(lambda address: UDP6EndpointAddress(sockaddr_of(address), self._interface))
         """Returns aiocoap's object for the address of a peer. It includes the local address that the peer sent to."""
+        # While it is cached, all messages of an address have the same Peer object. Duplicates are recognized by it.
         self._cached_peer = remember(
             lambda sockaddr: _CachedPeer(Peer(address_text(sockaddr)), self.remote(address_text(sockaddr)))
         )
@@ -253,6 +257,7 @@ class Udp6Transport:
         """Start to receive."""
         loop = asyncio.get_running_loop()
         self._interface = await _Udp6._create_transport_endpoint(bound, self, _aiocoap_log, loop)
+        # aiocoap's 4096 bytes would truncate larger datagrams.
         self._interface.transport.max_size = _LARGEST_DATAGRAM
         self._interface.listen()
 
@@ -288,6 +293,7 @@ class Udp6Transport:
             self._counts.dropped += 1
             return
         cached = self._cached_peer(sockaddr)
+        # Responses leave from the address that the device sent to. A router would not forward others to it.
         cached.remote.pktinfo = local
         self._receiver.received(cached.peer, datagram)
 

@@ -130,6 +130,8 @@ class MessageLayer:
         self._counts = counts
         self._loop = asyncio.get_running_loop()
         self.limiter = AddressRateLimiter(limits, self._loop.time)
+        # A random start, so that peers do not take messages after a restart for duplicates, and ids are hard to guess.
+        # Source: RFC 7252, 4.4.
         self._next_message_id = secrets.randbelow(0x10000)
         self._exchanges: dict[str, list[CoapExchange]] = {}
         self._received: OrderedDict[_Key, _ReceivedMessage] = OrderedDict()
@@ -140,6 +142,7 @@ class MessageLayer:
         """Handle a datagram."""
         # Above the rate limit, only an acknowledgement or reset is parsed that an own request may wait for.
         if not self.limiter.consume(peer.address) and (
+            # A slice, because a datagram may be empty.
             peer.address not in self._exchanges or datagram[0:1] < _LEAST_ACKNOWLEDGEMENT
         ):
             self._drop_excess(peer, datagram)
@@ -204,6 +207,8 @@ class MessageLayer:
             is_waiting = exchange.response is not None and not exchange.acknowledged and due_at < exchange.timer.when()
             if is_waiting and exchange.contacts_left:
                 exchange.contacts_left -= 1
+                # The peer listens now, so the attempts restart: one at ``due_at``, then as many as after a first
+                # transmission.
                 exchange.retransmissions_left, exchange.wait_seconds = self._tuning.retransmissions + 1, moment
                 exchange.timer.cancel()
                 exchange.timer = self._loop.call_at(due_at, self._retransmit_or_fail, exchange)
@@ -258,6 +263,7 @@ class MessageLayer:
         retransmissions = self._tuning.retransmissions if retransmissions is None else retransmissions
         exchange = CoapExchange(peer, message, message.encode(), response, wait, retransmissions, retransmissions)
         self._exchanges.setdefault(peer.address, []).append(exchange)
+        # Before the transmission: one that fails cancels the timer.
         exchange.timer = self._loop.call_later(wait, self._retransmit_or_fail, exchange)
         self._transmit(exchange)
         return exchange
@@ -269,6 +275,7 @@ class MessageLayer:
         try:
             self._put(exchange.peer, exchange.datagram)
         except Unreachable as error:
+            # Nothing was sent now, but an earlier transmission may have arrived.
             error.may_have_arrived = exchange.attempts > 1
             self._end(exchange, error)
 
@@ -283,7 +290,6 @@ class MessageLayer:
         self._transmit(exchange)
 
     def _timeout_reason(self, exchange: CoapExchange) -> str:
-        """Return the reason of :class:`NoResponse`."""
         if exchange.acknowledged:
             return f"{exchange.peer.address}: the request was acknowledged, but got no response"
         return f"{exchange.peer.address}: no response to {exchange.attempts} transmissions"
@@ -313,6 +319,7 @@ class MessageLayer:
         if exchange is not None and message.unknown_critical is not None:
             reason = f"{peer.address}: its response has the unsupported option {message.unknown_critical}"
             self._end(exchange, NoResponse(reason))
+            # Handle it like an unexpected response, which sends the reset that RFC 7252, 5.4.1, requires.
             exchange = None
         if exchange is None:
             self._notification_received(peer, message)
@@ -330,6 +337,7 @@ class MessageLayer:
             request = exchange.message
             if exchange.response is None or not _is_response_to(message, request):
                 continue
+            # Only a response in an acknowledgement repeats the message id of the request. Source: RFC 7252, 5.2.
             if message.type != Type.ACKNOWLEDGEMENT:
                 return None if _is_late_notification(message, request) else exchange
             if request.message_id == message.message_id:
@@ -349,6 +357,7 @@ class MessageLayer:
     def _is_duplicate(self, peer: Peer, message: Message, datagram: bytes) -> bool:
         """Return whether a message is a duplicate. If so, send its response again."""
         earlier = self._received.get(_key(peer, message))
+        # The socket returns the same object for an address, and DTLS one for each session.
         if earlier is None or earlier.peer is not peer or earlier.datagram != hash(datagram):
             return False
         if earlier.until <= self._loop.time():
@@ -365,6 +374,7 @@ class MessageLayer:
         else:
             self._counts.acknowledgements_received += 1
         for exchange in self._exchanges.get(peer.address, ()):
+            # An empty message has no token.
             if exchange.message.message_id == message.message_id:
                 self._exchange_acknowledged(exchange, is_reset)
                 return
@@ -374,6 +384,7 @@ class MessageLayer:
             reason = f"{exchange.peer.address} rejected the request with a reset"
             may_have_arrived = exchange.acknowledged or exchange.attempts > 1
             self._end(exchange, Unreachable(reason, may_have_arrived=may_have_arrived))
+        # The message was a separate response, for which the acknowledgement is the end.
         elif exchange.response is None:
             self._forget(exchange)
         elif not exchange.acknowledged:
@@ -386,8 +397,11 @@ class MessageLayer:
         if self._is_duplicate(peer, request, datagram):
             return
         self._counts.requests_received += 1
+        # Before the request is handled: an immediate response is stored with the remembered request.
         self._remember(peer, request, datagram)
         if request.type == Type.CONFIRMABLE:
+            # A device that restarted may reuse the message id and token. Of two timers with one key, the second would
+            # fail.
             self._drop_acknowledgement(peer, request)
             timer = self._loop.call_later(self._tuning.empty_ack_seconds, self._acknowledge_request, peer, request)
             self._unacknowledged[_key(peer, request)] = timer
@@ -414,6 +428,7 @@ class MessageLayer:
                 break
             self._received.popitem(last=False)
         key = _key(peer, message)
+        # Removed first, so that the entry moves to the end: entries are in the order of ``until``.
         self._received.pop(key, None)
         self._received[key] = _ReceivedMessage(peer, hash(datagram), now + self._tuning.exchange_lifetime_seconds)
 
@@ -429,7 +444,6 @@ class MessageLayer:
         self._send_and_remember(peer, message, Message(Type.ACKNOWLEDGEMENT, EMPTY, message.message_id))
 
     def _reject(self, peer: Peer, message_id: int | None) -> None:
-        """Send a reset, if the datagram had a message id."""
         if message_id is None:
             self._counts.dropped += 1
             return

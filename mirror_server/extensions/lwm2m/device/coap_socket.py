@@ -249,6 +249,7 @@ class _DtlsSession:
             self._connected.set_exception(
                 Unreachable(f"the server rejected the DTLS handshake (alert {code}): check identity and key")
             )
+        # Called later, because the library must not lose a session during its own callback.
         elif self._session is not None:
             asyncio.get_running_loop().call_soon(self._ended)
 
@@ -437,6 +438,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
             _log.exception("responding to a request of the server failed")
             response = error_response("5.00", "")
         if response is None:
+            # A device that does not respond does not acknowledge either.
             self._drop_acknowledgement(peer, message)
         else:
             self.respond(peer, message, response)

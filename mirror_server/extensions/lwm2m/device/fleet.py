@@ -98,6 +98,7 @@ class DeviceRunner:
         self._wake_up.clear()
 
         def call() -> None:
+            # The clock may call this on another thread.
             loop.call_soon_threadsafe(self._wake_up.set)
 
         timer = self._clock.call_at(due_at, call)
@@ -122,6 +123,7 @@ class DeviceRunner:
     def _renewal_at(self) -> Instant:
         if self._retry_at is not None:
             return self._retry_at
+        # The time has passed already: a lost session is renewed at once.
         if not self._device.is_connected:
             return self._renewed_at
         renewal_at = after_seconds(self._renewed_at, self._device.lifetime_seconds / 2)
@@ -168,6 +170,7 @@ class DeviceRunner:
             elif self._device.is_registered:
                 await self._device.update()
         except RegistrationRejected as error:
+            # The server has no such registration any more. The device has cleared it, and registers again below.
             if error.code != "4.04":
                 raise
         if not self._device.is_registered:

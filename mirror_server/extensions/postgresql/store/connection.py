@@ -33,6 +33,7 @@ _VERSION = b"version"
 _VERSION_STATEMENT = b"SELECT pg_postmaster_start_time(), pg_current_snapshot()"
 _RECOVERED_STATEMENT = b"SELECT pg_stat_get_bgwriter_stat_reset_time()"
 """The last recovery from a crash. Afterwards numbers of transactions that were not stored are used again."""
+# Not a cast such as ``::text``.
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]\w*)")
 _OPTIONS = {
     "autocommit": True,
@@ -102,6 +103,7 @@ class PostgreSQLConnection:
 
     def run(self, commands: str) -> Row | None:
         """Execute commands without parameters in one message. Return the first row of the last result."""
+        # A prepared statement cannot contain several commands.
         cursor = self._raw.execute(commands.encode(), prepare=False)
         while cursor.nextset():
             pass

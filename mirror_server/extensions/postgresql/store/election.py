@@ -84,6 +84,7 @@ class PostgresElection:
         """End :meth:`messages` early."""
         payload = f"{self.process_id}\n{END}"
         try:
+            # On a separate connection, because the thread of :meth:`messages` waits on the other one.
             connection = PostgreSQLConnection(self._url)
             connection.execute("SELECT pg_notify(:channel, :payload)", {"channel": CHANNEL, "payload": payload})
             connection.close()

@@ -25,6 +25,8 @@ def is_alive(session: Session, process_id: str) -> bool:
     """Whether a process is connected to the database."""
     return bool(
         session.scalar(
+            # ``objsubid`` 2 marks locks with two keys. ``objid`` is unsigned and ``hashtext`` signed, so their bits are
+            # compared.
             "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2"
             " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
             " AND classid = CAST(:kind AS oid) AND CAST(CAST(objid AS bigint) AS bit(32)) ="
