@@ -301,8 +301,8 @@ def configure_logging(settings: Settings) -> None:
 def shared_settings(settings: Settings) -> str:  # type: ignore[empty-body]
     """Return the settings that must be the same for all processes on one database, such as ``with --simulate``.
 
-    The text is part of an error message. If it begins with a comma, it is appended to the clause about the clock. An
-    empty text adds nothing.
+    The text is part of an error message. Start the text with a comma to continue the sentence about the clock. Return
+    an empty text to add nothing.
     """
 
 

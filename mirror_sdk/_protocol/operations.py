@@ -129,7 +129,7 @@ class Accepted:
 
 
 def get_device_object(device_id: str) -> Operation[DeviceObjectBody]:
-    """E1. Source: wire.md 1."""
+    """Get the device object of a device (E1). Source: wire.md 1."""
     return _get_of_device(routes.DEVICE_OBJECT, device_id, DeviceObjectBody, "device_id")
 
 

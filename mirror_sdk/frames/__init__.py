@@ -28,7 +28,8 @@ When this module is imported, every frame has the accessor ``mirror``
 
 A failed write stays in the drift table until the next write. ``client.requests.acknowledge_failed_write(device, path)``
 acknowledges it: drift, FleetTable and the web page then omit it. ``drift(acknowledged=True)`` shows it. Pass a drift or
-state table to acknowledge all failures that the table shows. The failure of a later write is rejected.
+state table to acknowledge all failures that the table shows. If a later write has failed since, acknowledging the row
+is rejected.
 
 Times, missing values and metadata
 ----------------------------------

@@ -79,8 +79,8 @@ tenths of a degree  coordinates                         6/0, 6/1, any/5514, any/
                                                         any/6051, any/6052, 3430/1,
                                                         3430/2, 3430/29, 3430/30,
                                                         3430/34, 3430/35
-nothing             altitudes and velocities            6/2, 6/4, any/5517, 3430/3,     bring a coarse place back to a
-                                                        3430/31, 3430/36                point, or draw a way
+nothing             altitudes and velocities            6/2, 6/4, any/5517, 3430/3,     would reveal the exact
+                                                        3430/31, 3430/36                position, or trace a route
 nothing             texts on displays, and audio clips  any/5527, any/5522              communication of people
 nothing             passwords and keys                  9/15, 10/2, 11/6, 16/2, 24/8,   give access to anyone who reads
                                                         18830/5, 3447/28, 12/17,        them

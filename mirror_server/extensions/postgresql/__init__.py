@@ -57,7 +57,7 @@ Performance
 The table compares one process on PostgreSQL with one on SQLite, and several processes with one. Servers, devices and
 PostgreSQL shared the cores of one machine: two cores, or three for values with a star::
 
-    rate                                  one, of SQLite   two, of one   four, of one
+    rate                             1 process vs SQLite   2 vs 1 process   4 vs 1 process
     E1: read a device object              0.85             1.9 *         3.2 *
     E1 while values arrive                0.58
     requests to devices, accepted         0.86             1.6           1.0
