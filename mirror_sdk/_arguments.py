@@ -61,6 +61,7 @@ def instant(name: str, value: object, now: Callable[[], datetime]) -> datetime:
             )
         if meant.tzinfo is None:
             raise InvalidValue(f"{name}={format_instant(value)} has no time zone; {_zone_cure(name, value, meant)}")
+        # Converted only to raise an error for a time that UTC cannot represent.
         meant.astimezone(UTC)
     except OverflowError:
         raise InvalidValue(

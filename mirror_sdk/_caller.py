@@ -7,6 +7,7 @@ import warnings
 from types import FrameType
 from typing import NamedTuple
 
+# A method that is wrapped by contextlib or functools is called from there, and not by a line of the program.
 _PASSED = frozenset({"mirror_sdk", "contextlib", "functools"})
 _BEGINNINGS = frozenset({"asyncio", "concurrent", "threading"})
 """Modules in which a task or thread starts; frames beyond them, such as the loop of a notebook, did not call."""

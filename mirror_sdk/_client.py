@@ -219,6 +219,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods, WithMembers):
 
         has_it = is_played(path, mode)
         if has_it:
+            # A client needs a key, but one that replays a cassette sends none.
             base_url, api_key = address_of(path), api_key or "no-key-is-sent"
         try:
             made = cls.from_env(

@@ -20,6 +20,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 _handlers: WeakSet[Inherited] = WeakSet()
 _abandoned: list[object] = []
+# Reentrant, because a module that is imported on demand may import others on demand.
 _importing = threading.RLock()
 
 

@@ -110,6 +110,7 @@ def _import(module: str) -> None:
 async def entered_in_thread(manager: AbstractContextManager[T]) -> AsyncIterator[T]:
     """Enter and leave a context manager, each in a thread. It must allow leaving even if entering failed."""
     try:
+        # Within the block, because a cancelled call discards the result of an entry that succeeded.
         yield await run_in_thread(manager.__enter__)
     finally:
         await run_in_thread(manager.__exit__, None, None, None)

@@ -88,6 +88,7 @@ class AsyncWorker:
     async def stop(self, timeout_seconds: float) -> None:
         """Cancel the task and wait for its end up to ``timeout_seconds``, unless it is the calling task."""
         self.request_stop()
+        # A callback may stop its own watch, and a task cannot wait for its own end.
         if self._task is not asyncio.current_task():
             await self.ended(timeout_seconds)
 

@@ -167,6 +167,7 @@ def _read_key(api_key: object) -> str:
 
 
 def _is_loopback(host: str) -> bool:
+    # RFC 6761, 6.3: names below localhost are loopback addresses, too.
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:

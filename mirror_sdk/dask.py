@@ -175,6 +175,7 @@ def read_mirror(
     limit_bytes = read_max_snapshot_bytes(max_snapshot_bytes)
     ranges = _ranges(settings, selection, devices_per_partition, timeout)
     return _from_map(
+        # A key of the environment is not sent: each worker uses its own.
         _MirrorPartition(settings.base_url, settings if api_key else None, timeout, limit_bytes, tz, request),
         [(one.after, one.last) for one in ranges.data],
         to_frame(concatenated([], raw=raw), {}, tz=tz),
@@ -270,11 +271,6 @@ def read_history(
 
 
 def _intervals(begin: datetime | None, end: datetime | None, span: timedelta | None) -> list[_Interval]:
-    """Return consecutive intervals.
-
-    Raises:
-        InvalidValue: An instant is missing, or there are too many intervals.
-    """
     if span is None:
         return [(begin, end)]
     if begin is None or end is None:
@@ -363,6 +359,7 @@ class _HistoryPartition(_ServicePartition):
         selection = self.request.selection.between(after, last)
         request = replace(self.request, selection=selection, begin=begin, end=end)
         builder = HistoryTableBuilder(raw=self.raw)
+        # A gap may begin before the first interval, and then has no partition of its own.
         first_begin = None if begin == self.request.begin else begin
         own = partial(_own_rows, is_first=after is None, begin=first_begin)
         result = client._tables.read_history(request, lambda table: builder.add(own(table)), raw=self.raw)
@@ -387,6 +384,7 @@ def _own_rows(table: pa.Table, *, is_first: bool, begin: datetime | None) -> pa.
 
 
 def _from_map(load: Callable[..., pd.DataFrame], bounds: Sequence[object], empty: pd.DataFrame) -> dd.DataFrame:
+    # Categories that are not fixed differ between partitions, so Dask must not rely on those of the empty table.
     free = [str(name) for name, dtype in empty.dtypes.items() if has_no_categories(dtype)]
     meta = clear_known_categories(empty, cols=free)
     # The dtypes are those of the tables; Dask would convert texts to its preferred type.

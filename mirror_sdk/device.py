@@ -88,6 +88,7 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
 
         Source: wire.md 1.
         """
+        # Without the constructor, so that `resources` is missing until its first access decodes the states.
         device = object.__new__(cls)
         for name in _PLAIN_FIELDS:
             object.__setattr__(device, name, getattr(wire, name))
@@ -103,6 +104,7 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
             states = self._states
             if states is not None:  # otherwise another thread was faster
+                # In this order: a thread that finds no states any more reads the resources.
                 object.__setattr__(self, "resources", resources_of(states))
                 object.__setattr__(self, "_states", None)
             return self.resources

@@ -272,7 +272,6 @@ def _cause(desired: DesiredValue) -> str:
 
 
 def _difference(resource: Resource, desired: DesiredValue) -> str:
-    """Compare the reported value with that of a successful write."""
     reported, is_since = resource.reported, resource.is_reported_after_write
     if reported is None:
         return "The device has reported nothing since."

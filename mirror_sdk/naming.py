@@ -94,6 +94,7 @@ class NameCache:
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._names: dict[str, tuple[str, float]] = {}
+        # These do not expire: no other device can get the id.
         self._ids: set[str] = set()
 
     def recall(self, texts: Iterable[str], *, only_ids: bool) -> dict[str, str]:
@@ -138,6 +139,7 @@ def known_id(argument: str, device: object) -> str | None:
         TypeError: It is not a device.
     """
     if isinstance(device, str):
+        # An empty text counts as an id, which is rejected before anything is sent.
         return device if _ID.fullmatch(device) or not device else None
     own = own_id(device)
     if own is None:
@@ -331,6 +333,7 @@ def _say_more(device: str, error: NotFound) -> Flow[None]:
             " the scope"
         )
         raise  # the text may be a name, and this key has no access to names
+    # This search is optional: the original error is raised then.
     except MirrorError:
         return
     if is_id and namesakes:

@@ -38,8 +38,6 @@ class ProgressBar(Protocol):
 
 
 class _NoBar:
-    """A progress bar that is not shown."""
-
     def update(self, steps: int = 1, /) -> None:
         """Do nothing."""
 

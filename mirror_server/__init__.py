@@ -39,7 +39,7 @@ notifications or 4 MiB per message.
 Keys
 ----
 
-A key is an application. Its scopes are:
+Each key belongs to one application; the server distinguishes applications by their keys. The scopes of a key are:
 
 - ``read``: devices, and reading values.
 - ``write``: writing and executing. It also covers the directory's descriptions of devices and saved filters, which all
@@ -86,8 +86,8 @@ file is back under its name.
 What a restart keeps and loses
 ------------------------------
 
-The same applies after a crash. A restart adds no values or notifications: nothing is reported again, and the times of a
-resource never decrease. Kept are:
+A crash keeps and loses the same as a restart. Neither adds values or notifications: nothing is reported again, and the
+times of a resource never decrease. A restart keeps:
 
 - Accepted requests. Expired ones fail; the others are delivered. A read or write that was sent and had no response is
   sent again.
@@ -95,7 +95,7 @@ resource never decrease. Kept are:
   history.
 - Registrations of real devices (``mirror-server help devices``).
 
-Lost or uncertain are:
+It loses, or leaves uncertain:
 
 - Executes that were sent and had no response. A device would execute twice, so they are not sent again. They end with
   504 ``TIMEOUT``: the outcome is unknown. For the same reason an execute has no ``retry`` by default.
@@ -139,7 +139,8 @@ delays of webhooks use a monotonic clock, so jumps do not affect them.
   by that clock is deleted.
 - Clock set back: end times do not change, so requests, registrations and retention end later by the size of the jump.
   Newer entries still have larger ``seq`` and ``revision`` numbers; do not order by time alone.
-- ``--clock manual`` starts after the newest stored time. A system clock after a manual clock counts as a jump back.
+- ``--clock manual`` starts after the newest stored time. If a database was last used with a manual clock,
+  starting with the system clock counts as setting the clock back.
 
 Clocks of devices
 -----------------

@@ -187,7 +187,7 @@ The hooks, in the order in which a server calls them
   ``resync``, ``clock_advanced``, ``disconnect_devices``, ``resign``, ``stop``.
 - In the transaction of a change, on the writer thread: ``values_reported``, ``write_finished``,
   ``registration_changed``, ``devices_deleted``, ``responses_added``. A batch contains the values that one group of
-  changes stores, up to some thousand; an exception rolls the group back. Send anything to the outside after the
+  changes stores, up to a few thousand; an exception rolls the group back. Send anything to the outside after the
   transaction, with ``session.after_commit``.
 - For each request: ``rewrite_path``, ``response_ready``. For each device request: ``device_request``. For a request
   with a wrong key: ``client_of``.

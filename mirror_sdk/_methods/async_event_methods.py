@@ -118,6 +118,7 @@ class AsyncEventMethods:
         device_ids = None if devices is None else frozenset(await self._session.ids_of(devices, timeout=deadline))
         accepts = event_filter(paths, device_ids)
         reader = self._session.new_reader()
+        # Before the watch starts, so that it gets everything that happens after this call.
         await reader.go_to_end(deadline)
         watch = AsyncWatch(reader, callback, accepts, self._session.sender.clock.now)
         self._session.watches.add(watch)
@@ -193,6 +194,7 @@ class AsyncEventMethods:
             paths=paths,
             rotate_bytes=rotate_bytes,
             rotate_seconds=rotate_seconds,
+            # Found here: no line of the program calls the task or thread that warns later.
             called_from=calling_line(),
         )
         recorder = await start_recording(

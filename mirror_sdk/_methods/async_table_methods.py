@@ -199,6 +199,7 @@ class AsyncTableMethods:
         )
         parts = await run_in_thread(HistoryTableBuilder, raw=raw)
         result = await self._tables.read_history(request, parts.add, deadline, raw=raw)
+        # A device without rows may not exist, which an empty table would not show.
         if limit is None and (unheard := await run_in_thread(parts.without_rows, request.selection.device_ids or ())):
             await self._session.run(require_known(unheard), deadline)
         units = await self._tables.units_over_time(await run_in_thread(parts.unitless), request, result)

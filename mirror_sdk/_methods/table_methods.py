@@ -200,6 +200,7 @@ class TableMethods:
         )
         parts = HistoryTableBuilder(raw=raw)
         result = self._tables.read_history(request, parts.add, deadline, raw=raw)
+        # A device without rows may not exist, which an empty table would not show.
         if limit is None and (unheard := parts.without_rows(request.selection.device_ids or ())):
             self._session.run(require_known(unheard), deadline)
         units = self._tables.units_over_time(parts.unitless(), request, result)

@@ -40,6 +40,7 @@ async def read_arriving(
     try:
         return await asyncio.shield(reading)
     finally:
+        # The thread reads from the response, which the caller closes next.
         chunks.stop()
         await asyncio.wait([reading])
         if not reading.cancelled():
@@ -64,6 +65,7 @@ class _Chunks:
         with self._lock:
             if self._is_stopped:
                 raise concurrent.futures.CancelledError
+            # Within the lock, so that `stop` either cancels this wait or prevents it.
             self._awaited = asyncio.run_coroutine_threadsafe(self._next(), self._loop)
         chunk = self._awaited.result()
         if chunk is None:

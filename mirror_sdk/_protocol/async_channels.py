@@ -56,7 +56,9 @@ class AsyncResponseRouter:
         self.inbox: Inbox = inbox
         self._clock = clock
         self.called_from: SourceLine | None = calling_line()
+        # Guards the flags, the inbox and the position. It is free during a poll that the service may hold for long.
         self._changed = AsyncCondition()
+        # One caller polls at a time: of two polls from one position, the second would be rejected as a repetition.
         self._is_reading = False
         self._is_seeking = False
         self._is_holding = False
@@ -92,6 +94,7 @@ class AsyncResponseRouter:
                     self._release_reader()
                 self._position = self.reader.position
                 self._last_read_at = self._clock()
+                # The entries that are skipped include those of early responses, which will not come again.
                 self.inbox.pass_over_log()
             return self.inbox.expect(async_id)
 
@@ -118,6 +121,7 @@ class AsyncResponseRouter:
             self.inbox.give_up(expectation)
             raise
         finally:
+            # Without the lock: only the caller that set it gets here.
             self._is_holding = False
 
     def accept(self, response: AsyncResponse) -> None:
@@ -167,6 +171,7 @@ class AsyncResponseRouter:
                 is_at_end = not batch.entries
             finally:
                 self._release_reader()
+        # The last poll brought entries, so more may be there already. A wait of 0 seconds has not polled at all.
         if not is_at_end:
             await self.fetch_available([expectation], poll_limit(timeout_seconds, 0))
         return expectation.response
@@ -209,6 +214,7 @@ class AsyncResponseRouter:
                     for entry in batch.entries:
                         self.inbox.feed_responses([entry], async_ids)
                         await time_slice.yield_if_over()  # asynchronous alone
+            # A pause and a failure bring no entries either, and do not show that this is the end of the log.
             if not pause_seconds and not batch.entries and reader.last_failure is None:
                 return
 
@@ -229,7 +235,6 @@ class AsyncResponseRouter:
             return True
 
     def _release_reader(self) -> None:
-        """Let another caller read."""
         with self._changed:
             self._is_reading = False
             self._changed.notify_all()
@@ -370,6 +375,7 @@ class AsyncEvents(AsyncIterator[Event]):
             event = self._buffer.pop()
             if event is None:
                 patience.note(self._reader.last_failure, began_at)
+            # New entries may arrive as fast as they are read, so that the end is never reached.
             is_at_end = not batch.entries or -remaining_seconds > MAX_FETCH_SECONDS
         return event
 
@@ -398,6 +404,7 @@ class AsyncEvents(AsyncIterator[Event]):
         try:
             await self._start()
         except Exception as error:
+            # The next step raises it. No code awaits this task, so asyncio would only log the error.
             self._failure = error
 
 
@@ -483,6 +490,7 @@ class AsyncWatch:
             if not self._accepts(event):
                 continue
             with self._worker.step:
+                # The watch may have been stopped since the event was read, and no callback may start after that.
                 if self._worker.is_stopped:
                     return
                 try:

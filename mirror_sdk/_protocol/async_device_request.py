@@ -91,6 +91,7 @@ class AsyncDeviceRequest(AcceptedRequest):
 
     async def _wait(self, timeout: float | None) -> AsyncResponse:
         timeout_seconds = self.default_timeout_seconds if timeout is None else seconds("timeout", timeout)
+        # A deadline is passed on as it is, because a part of its time may be over.
         response = await self._router.wait(self._expectation, rest_of(timeout_seconds if timeout is None else timeout))
         if response is None:
             warn_of_loss([self], self._router.called_from)

@@ -45,6 +45,7 @@ class AsyncNetwork(httpx.AsyncBaseTransport):
         self._maker: httpcore.AsyncConnectionPool | None = None
         self._lock = Lock()
         self._idle: list[httpcore.AsyncConnectionInterface] = []
+        # Weak, so that connections that are closed, or that httpcore has lost, need no removal.
         self._open: WeakSet[httpcore.AsyncConnectionInterface] = WeakSet()
         self._is_closed = False
         # synchronous alone: self._streams = OpenStreams()
@@ -73,6 +74,7 @@ class AsyncNetwork(httpx.AsyncBaseTransport):
             with httpx_errors():
                 response = await connection.handle_async_request(httpcore_request(request))
         except BaseException:
+            # An interrupted request leaves the connection in an unknown state, so it is not reused.
             await connection.aclose()
             raise
         return httpx.Response(
@@ -88,6 +90,7 @@ class AsyncNetwork(httpx.AsyncBaseTransport):
             is_reusable = connection.is_idle() and len(self._idle) < MAX_IDLE and not self._is_closed
             if is_reusable:
                 self._idle.append(connection)
+        # Outside the lock, because closing may wait for the network.
         if not is_reusable:
             await connection.aclose()
 

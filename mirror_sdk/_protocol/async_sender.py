@@ -57,6 +57,7 @@ class AsyncSender(SenderBase):
         self._is_prepared = False  # asynchronous alone
         self._transport = transport
         self._connections = Connections()
+        # Guards both pools: in a child process, several threads may need the first pool at once.
         self._making = Lock()
         self._pool: _Pool | None = self._new_pool()
         self._before: _Pool | None = None
@@ -67,6 +68,7 @@ class AsyncSender(SenderBase):
         self._connections.close_in_child()
         self._limiter = LoopLimiter()  # asynchronous alone: the loop is the parent's, too
         pool = self._pool
+        # A closed client stays closed in the child, and a transport that was passed is used there, too.
         if pool is not None and isinstance(pool.carrier, AsyncNetwork) and not pool.is_closed:
             # Its end would take the connections out of the parent's loop, which waits for them in the kernel.
             abandon_in_child(pool)  # asynchronous alone
@@ -136,6 +138,7 @@ class AsyncSender(SenderBase):
             InvalidValue: The transport is replaced already.
         """
         self.require_open()
+        # Before the lock, which the property acquires itself.
         before = self._http
         with self._making:
             if self._before is not None:

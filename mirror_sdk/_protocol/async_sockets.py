@@ -23,6 +23,7 @@ class AsyncSocket:
     def __init__(self, endpoint: WebsocketEndpoint, connection: ClientConnection) -> None:
         self._endpoint = endpoint
         self._connection: ClientConnection | None = connection
+        # If a reader is dropped without being closed, the library's own task or thread would keep the connection open.
         self._end = weakref.finalize(self, abort, connection)
         register_fork_handler(self)
 
@@ -31,6 +32,7 @@ class AsyncSocket:
         connection, self._connection = self._connection, None
         if connection is None:
             return
+        # The finalizer would end the connection for the parent, too.
         self._end.detach()
         abandon_in_child(connection)
         sock = socket_of(connection)
@@ -67,6 +69,7 @@ class AsyncSocket:
             return
         if connection.loop is not asyncio.get_running_loop():  # asynchronous alone: no other loop can wait for it
             self._end()
+        # Unless the finalizer has ended it already.
         if self._end.detach():
             with suppress(OSError, WebSocketException):
                 await connection.close()

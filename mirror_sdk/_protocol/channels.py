@@ -56,7 +56,9 @@ class ResponseRouter:
         self.inbox: Inbox = inbox
         self._clock = clock
         self.called_from: SourceLine | None = calling_line()
+        # Guards the flags, the inbox and the position. It is free during a poll that the service may hold for long.
         self._changed = Condition()
+        # One caller polls at a time: of two polls from one position, the second would be rejected as a repetition.
         self._is_reading = False
         self._is_seeking = False
         self._is_holding = False
@@ -92,6 +94,7 @@ class ResponseRouter:
                     self._release_reader()
                 self._position = self.reader.position
                 self._last_read_at = self._clock()
+                # The entries that are skipped include those of early responses, which will not come again.
                 self.inbox.pass_over_log()
             return self.inbox.expect(async_id)
 
@@ -118,6 +121,7 @@ class ResponseRouter:
             self.inbox.give_up(expectation)
             raise
         finally:
+            # Without the lock: only the caller that set it gets here.
             self._is_holding = False
 
     def accept(self, response: AsyncResponse) -> None:
@@ -167,6 +171,7 @@ class ResponseRouter:
                 is_at_end = not batch.entries
             finally:
                 self._release_reader()
+        # The last poll brought entries, so more may be there already. A wait of 0 seconds has not polled at all.
         if not is_at_end:
             self.fetch_available([expectation], poll_limit(timeout_seconds, 0))
         return expectation.response
@@ -205,6 +210,7 @@ class ResponseRouter:
                 with self._changed:
                     for entry in batch.entries:
                         self.inbox.feed_responses([entry], async_ids)
+            # A pause and a failure bring no entries either, and do not show that this is the end of the log.
             if not pause_seconds and not batch.entries and reader.last_failure is None:
                 return
 
@@ -223,7 +229,6 @@ class ResponseRouter:
             return True
 
     def _release_reader(self) -> None:
-        """Let another caller read."""
         with self._changed:
             self._is_reading = False
             self._changed.notify_all()
@@ -339,6 +344,7 @@ class Events(Iterator[Event]):
             event = self._buffer.pop()
             if event is None:
                 patience.note(self._reader.last_failure, began_at)
+            # New entries may arrive as fast as they are read, so that the end is never reached.
             is_at_end = not batch.entries or -remaining_seconds > MAX_FETCH_SECONDS
         return event
 
@@ -432,6 +438,7 @@ class Watch:
             if not self._accepts(event):
                 continue
             with self._worker.step:
+                # The watch may have been stopped since the event was read, and no callback may start after that.
                 if self._worker.is_stopped:
                     return
                 try:

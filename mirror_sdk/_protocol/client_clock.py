@@ -23,7 +23,7 @@ class ClientClock:
         return time.monotonic()
 
     def started_seconds(self, started: float, async_id: str) -> float:  # noqa: ARG002 - a cassette goes by it
-        """Return when a device request started; ``begun`` is that time by :meth:`seconds`."""
+        """Return when a device request started; ``started`` is that time by :meth:`seconds`."""
         return started
 
     def received_seconds(self) -> float:

@@ -1,4 +1,4 @@
-"""What the library for websockets does differently with threads; the counterpart of ``async_connection``."""
+"""Calls of the websockets library that differ with threads; the counterpart of ``async_connection``."""
 
 from __future__ import annotations
 

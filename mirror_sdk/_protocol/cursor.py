@@ -78,6 +78,7 @@ class LogCursor:
 
     def opening_poll(self, within_seconds: float = math.inf) -> Operation[Poll]:
         """Request the end of the log."""
+        # Unlike other polls it is retried by the sender, because its caller does not poll again.
         return _operations.poll_log(None, hold_seconds=0, within_seconds=within_seconds, max_retries=None)
 
     def next_poll(self, hold_seconds: float, within_seconds: float = math.inf) -> Operation[Poll]:

@@ -54,6 +54,7 @@ class LoopLimiter:
         Raises:
             httpx.ReadTimeout: The time of the call is over.
         """
+        # A prioritized task sends requests itself, and must not wait for its own end.
         if self._prioritized and asyncio.current_task() not in self._prioritized:
             async with ends_with(deadline):
                 await asyncio.wait(self._prioritized)
@@ -103,6 +104,7 @@ async def closed_when_cancelled(request: httpx.Request) -> AsyncIterator[None]:
         if event == "connection.connect_tcp.complete":
             opened.append(info["return_value"])
         elif event == "connection.start_tls.complete":
+            # The TLS stream owns the connection from here on, and httpcore closes it.
             opened.clear()
 
     if request.url.scheme == "https":

@@ -43,6 +43,7 @@ def request_of(
     query = f"?{urlencode(operation.params, doseq=True)}" if operation.params else ""
     headers = http.headers
     if operation.headers:
+        # A copy: the headers of the client are those of all requests.
         headers = httpx.Headers(headers)
         headers.update(operation.headers)
     timeout = httpx.Timeout(deadline.to_connect(timeout_seconds), read=deadline)

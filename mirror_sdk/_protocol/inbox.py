@@ -94,6 +94,7 @@ class Inbox:
         """Return the expectation of a request; call this before the request is sent, so that no response is early."""
         expectation = self._expectations.get(async_id)
         if expectation is None:
+            # For an async-id that was used before, the response may have arrived already.
             expectation = Expectation(async_id, self._unclaimed.pop(async_id, None))
             self._expectations[async_id] = expectation
             if expectation.response is None:

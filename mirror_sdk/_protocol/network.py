@@ -44,6 +44,7 @@ class Network(httpx.BaseTransport):
         self._maker: httpcore.ConnectionPool | None = None
         self._lock = Lock()
         self._idle: list[httpcore.ConnectionInterface] = []
+        # Weak, so that connections that are closed, or that httpcore has lost, need no removal.
         self._open: WeakSet[httpcore.ConnectionInterface] = WeakSet()
         self._is_closed = False
         self._streams = OpenStreams()
@@ -70,6 +71,7 @@ class Network(httpx.BaseTransport):
             with httpx_errors():
                 response = connection.handle_request(httpcore_request(request))
         except BaseException:
+            # An interrupted request leaves the connection in an unknown state, so it is not reused.
             connection.close()
             raise
         return httpx.Response(
@@ -85,6 +87,7 @@ class Network(httpx.BaseTransport):
             is_reusable = connection.is_idle() and len(self._idle) < MAX_IDLE and not self._is_closed
             if is_reusable:
                 self._idle.append(connection)
+        # Outside the lock, because closing may wait for the network.
         if not is_reusable:
             connection.close()
 

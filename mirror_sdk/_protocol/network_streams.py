@@ -95,6 +95,7 @@ class DeadlineBackend(httpcore.NetworkBackend):
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
                 continue
             return _Stream(stream, timeout, self._streams)
+        # The last address may use all of the time that is left, and its error is the one that the caller gets.
         left = _left(timeout, httpcore.ConnectTimeout)
         stream = self._backend.connect_tcp(last, port, left, local_address, socket_options)
         return _Stream(stream, timeout, self._streams)
@@ -145,6 +146,7 @@ class _Stream(httpcore.NetworkStream):
         self._expected = 0
         self._sending: float | None = None
         self._in_handshake: socket.socket | None = None
+        # Last, because another thread may shut all streams down as soon as this one is among them.
         streams.add(self)
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:

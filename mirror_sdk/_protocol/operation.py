@@ -154,10 +154,12 @@ def hide_key(error: MirrorError, key: str) -> None:
     """Remove an access key that a service sent back from an error, and from its cause."""
     error.args = tuple(_without_key(argument, key) for argument in error.args)
     if isinstance(error, APIError):
+        # The attributes were derived from the arguments before the key was removed.
         APIError.__init__(error, *error.args)
     if isinstance(error, PreconditionFailed) and error.resource and key in str(error.resource.to_dict()):
         error.resource = None
     if error.__cause__ is not None and without_key(str(error.__cause__), key) != str(error.__cause__):
+        # A traceback would print the cause, and without a cause its context.
         error.__cause__, error.__suppress_context__ = None, True
 
 

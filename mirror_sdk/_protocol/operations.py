@@ -79,6 +79,7 @@ _DEVICES_AT_A_TIME = 100
 _NOT_FOUND = frozenset({404})
 _PRECONDITION_FAILED = frozenset({412})
 _REQUEST_ID = re.compile(r"[0-9a-f]{32}")
+# Built at the first use, because building them would slow every import down.
 _RESOURCES = TypeAdapter(list[EndpointResource], config=ConfigDict(defer_build=True))
 _INSTANT: TypeAdapter[datetime] = TypeAdapter(Timestamp, config=ConfigDict(defer_build=True))
 
@@ -424,6 +425,7 @@ def submit_device_request(
         params={"async-id": async_id},
         headers=({} if if_match is None else {"If-Match": f'"{if_match}"'})
         | ({routes.PREFER_HEADER: f"wait={wait_seconds}"} if wait_seconds else {}),
+        # The body of this error has the current resource, which the usual reader of errors ignores.
         also_reads=_PRECONDITION_FAILED,
         json=checked_body(DeviceRequestBody, body),
         # The async-id makes it one request, however often it is sent.
@@ -635,6 +637,7 @@ def _list_page(
 
 
 def of_device(route: str, device_id: str) -> str:
+    # Dot segments are removed from a path (RFC 3986, 5.2.4), so the request would be for another route.
     if text("device_id", device_id) in {"", ".", ".."}:
         raise InvalidValue(f"{device_id!r} is not a device id; client.devices.list() shows the known ones")
     return route.format(device_id=quote(device_id, safe=""))
@@ -865,4 +868,5 @@ def read_gap(header: str | None) -> Gap | None:
         return None
     number = rf"\s*(\d{{1,{routes.MAX_SEQ_DIGITS}}})\s*"
     numbers = re.fullmatch(f"{number}-{number}", header)
+    # An unreadable header still means that entries are missing.
     return Gap(int(numbers[1]), int(numbers[2])) if numbers else Gap(None, None)

@@ -27,6 +27,7 @@ CHUNK_BYTES = 1024 * 1024
 """The most bytes that are decompressed at a time."""
 
 _GZIP = zlib.MAX_WBITS | 16
+# Python cannot convert a text of thousands of digits. A number of this length exceeds every limit already.
 _LONGEST_NUMBER = 19
 _NEVER_PACKED = "incorrect header check"
 """The message of zlib for bytes that were never compressed."""

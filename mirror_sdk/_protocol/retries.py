@@ -18,8 +18,8 @@ class Retries:
     """The attempts of one call.
 
     Args:
-        most_attempts: The most attempts.
-        longest_pause_seconds: The longest pause, even if the call has more time.
+        max_attempts: The most attempts.
+        max_pause_seconds: The longest pause, even if the call has more time.
         deadline: The end of the call.
         backoff: How long the pauses are.
         outlasts_loss: Whether the attempts are limited only by the time of the call, once a connection was lost during

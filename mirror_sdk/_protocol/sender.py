@@ -52,6 +52,7 @@ class Sender(SenderBase):
         self._sleep = sleep
         self._transport = transport
         self._connections = Connections()
+        # Guards both pools: in a child process, several threads may need the first pool at once.
         self._making = Lock()
         self._pool: _Pool | None = self._new_pool()
         self._before: _Pool | None = None
@@ -61,6 +62,7 @@ class Sender(SenderBase):
         """Leave the connections to the parent."""
         self._connections.close_in_child()
         pool = self._pool
+        # A closed client stays closed in the child, and a transport that was passed is used there, too.
         if pool is not None and isinstance(pool.carrier, Network) and not pool.is_closed:
             self._pool = None
 
@@ -102,6 +104,7 @@ class Sender(SenderBase):
             InvalidValue: The transport is replaced already.
         """
         self.require_open()
+        # Before the lock, which the property acquires itself.
         before = self._http
         with self._making:
             if self._before is not None:

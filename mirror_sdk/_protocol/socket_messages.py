@@ -29,6 +29,7 @@ from mirror_sdk.wire import routes
 from mirror_sdk.wire.log_entries import Gap
 
 LONGEST_MESSAGE_BYTES = 64 * 1024 * 1024
+# Without pings, a connection that a proxy has dropped would look like one without new entries.
 PING_SECONDS = 20
 CLOSE_SECONDS = 2
 _NOT_PASSED_ON = "let the proxy or load balancer in between pass websockets on, or read by long polling"
@@ -52,6 +53,7 @@ class WebsocketEndpoint:
         proxy = proxy_for(self._base)
         self._proxy: str | None = None
         if proxy is not None:
+            # httpx has removed the credentials from the URL, where the websockets library expects them.
             user = "" if proxy.raw_auth is None else ":".join(part.decode() for part in proxy.raw_auth) + "@"
             self._proxy = f"{proxy.url.scheme}://{user}{proxy.url.netloc.decode()}"
         self.address: str = f"{base_url}{routes.WEBSOCKET_CONNECT}"
@@ -145,6 +147,7 @@ def read_message(after: int, text: str | bytes) -> Poll | None:
     served_at = read_instant(_text(message.pop(routes.TIME_HEADER.lower(), None)))
     if cursor < after or (cursor == after and message):
         return None
+    # A poll has reported the part of the gap up to the position.
     if gap is not None and gap.last_seq is not None and gap.last_seq <= after:
         gap = None
     elif gap is not None and gap.first_seq is not None and gap.first_seq <= after:

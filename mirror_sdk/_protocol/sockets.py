@@ -22,6 +22,7 @@ class Socket:
     def __init__(self, endpoint: WebsocketEndpoint, connection: ClientConnection) -> None:
         self._endpoint = endpoint
         self._connection: ClientConnection | None = connection
+        # If a reader is dropped without being closed, the library's own task or thread would keep the connection open.
         self._end = weakref.finalize(self, abort, connection)
         register_fork_handler(self)
 
@@ -30,6 +31,7 @@ class Socket:
         connection, self._connection = self._connection, None
         if connection is None:
             return
+        # The finalizer would end the connection for the parent, too.
         self._end.detach()
         abandon_in_child(connection)
         sock = socket_of(connection)
@@ -64,6 +66,7 @@ class Socket:
         connection, self._connection = self._connection, None
         if connection is None:
             return
+        # Unless the finalizer has ended it already.
         if self._end.detach():
             with suppress(OSError, WebSocketException):
                 connection.close()

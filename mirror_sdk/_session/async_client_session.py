@@ -119,6 +119,8 @@ class AsyncClientSession:
         if devices is not None or not reader.has_position:  # asynchronous alone: the others begin when they are made
             # Without a running loop it starts later.
             with suppress(RuntimeError):
+                # Prioritized: the effects of the program's next requests have to come after the position of these
+                # events.
                 self.sender.prioritize(events.begin())
         return events
 
@@ -158,6 +160,7 @@ class AsyncClientSession:
             options = {"revision": revisions[key]} if key in revisions else {}
             try:
                 await self.sender.send(operation(*key, **options), deadline)
+            # An error of one resource does not stop the others; the first one is raised when all have ended.
             except (BadRequest, Conflict, NotFound) as error:
                 return error
             return None
@@ -340,5 +343,6 @@ class AsyncClientSession:
             closing.push_async_callback(self.close_sockets)
             if self.cassette is not None:
                 closing.push_async_callback(self.cassette.end, is_saved=is_saved)
+            # These end first: a recorder reads the rest of the log at its end, which a cassette records.
             for watch in list(self.watches):
                 closing.push_async_callback(watch.stop)

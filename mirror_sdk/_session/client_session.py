@@ -153,6 +153,7 @@ class ClientSession:
             options = {"revision": revisions[key]} if key in revisions else {}
             try:
                 self.sender.send(operation(*key, **options), deadline)
+            # An error of one resource does not stop the others; the first one is raised when all have ended.
             except (BadRequest, Conflict, NotFound) as error:
                 return error
             return None
@@ -334,5 +335,6 @@ class ClientSession:
             closing.callback(self.close_sockets)
             if self.cassette is not None:
                 closing.callback(self.cassette.end, is_saved=is_saved)
+            # These end first: a recorder reads the rest of the log at its end, which a cassette records.
             for watch in list(self.watches):
                 closing.callback(watch.stop)

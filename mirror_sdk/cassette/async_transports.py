@@ -66,6 +66,7 @@ class _Recorded(httpx.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._response.aclose()
+        # A body that was not read to its end is recorded as far as it arrived.
         self._recorder.end(self._draft)
 
 

@@ -98,6 +98,7 @@ class Cassette:
             active.close()
             raise
         self._active = active
+        # A cached name or position would save a request in one run and not in another.
         self._reset()
 
     def end(self, *, is_saved: bool) -> None:
@@ -109,6 +110,7 @@ class Cassette:
         active, self._active = self._active, None
         if active is None:
             return
+        # First, because writing the file may fail, and the client continues to be used.
         self._sender.restore_transport()
         self._reset()
         if isinstance(active, CassetteRecorder) and is_saved:

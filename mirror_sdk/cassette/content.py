@@ -123,7 +123,9 @@ class CassetteFile:
         try:
             self._zip = ZipFile(self.path)
             with self._zip.open(MANIFEST) as file:
+                # A small file may decompress to any size.
                 content = file.read(_MOST_MANIFEST_BYTES)
+        # Also the errors of zipfile for a missing manifest, an unknown compression and an encrypted file.
         except (BadZipFile, KeyError, EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
             raise self.damaged(str(error)) from error
         self.manifest: Manifest = self._read_manifest(content)

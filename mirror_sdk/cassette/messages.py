@@ -14,6 +14,7 @@ _UNCOMPRESSED = "identity"
 
 def prepare(request: httpx.Request) -> None:
     """Change a request so that its response can be played."""
+    # The recorder could not find the access key in a compressed body.
     request.headers["Accept-Encoding"] = _UNCOMPRESSED
     # Whether a response comes at once depends on timing, and so would the polls for the others.
     request.headers.pop(PREFER_HEADER, None)

@@ -25,6 +25,7 @@ from mirror_sdk.wire.routes import CURSOR_HEADER
 
 _REPEATABLE = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 _IMMEDIATE = frozenset({"latest"})
+# Short, because the request of another thread may make a response due at any moment, and nothing wakes the poll.
 _MAX_WAIT_SECONDS = 0.02
 _ORDER_SECONDS = 5.0
 """How long a poll waits for each request with an earlier recorded response, which may not be repeated in this run."""
@@ -156,6 +157,7 @@ class Player(ClientClock):
         if waiting and (is_immediate or self._is_due(waiting[0], hold_seconds)):
             return self._play(waiting.popleft(), None, started)
         if not waiting and not is_immediate and (last := self._last.get(key)) is not None and self._has_entries(last):
+            # Several readers may poll from the same position, and the log returns the same entries to each.
             return self._play(last, None)
         waited_seconds = self._clock() - self._moved + self._waited - started
         if is_immediate or waited_seconds >= hold_seconds:
@@ -197,6 +199,7 @@ class Player(ClientClock):
     def _play(self, number: int, async_id: str | None, started: float | None = None) -> Played:
         exchange = self._exchanges[number]
         self._last[exchange.key] = number
+        # A repeated response must not move the clock back.
         if number not in self._played:
             self._played.add(number)
             self._advance(exchange, started)
@@ -219,6 +222,7 @@ class Player(ClientClock):
             return
         chunks = self._file.chunks(exchange.body)
         if any(old != new for old, new in self._async_ids.items()) and _is_json(exchange):
+            # Joined, because a chunk may end within an id.
             yield _ID.sub(self._renamed, b"".join(chunks))
             return
         yield from chunks

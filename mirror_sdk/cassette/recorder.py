@@ -115,6 +115,7 @@ class CassetteRecorder(ClientClock):
     def add(self, draft: OpenExchange, chunk: bytes) -> None:
         """Record a chunk of the body."""
         with self._lock:
+            # A response may still be arriving when the cassette ends.
             if not self._is_over:
                 draft.chunks.append((self._bodies.tell(), len(chunk)))
                 self._bodies.write(chunk)
@@ -144,7 +145,9 @@ class CassetteRecorder(ClientClock):
             if self._is_over:
                 return
             self._is_over = True
+        # From here on no thread adds anything, so writing needs no lock.
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        # In the same folder, because a file is replaced atomically only within one file system.
         unfinished = self.path.with_name(f".{self.path.name}-{uuid.uuid4().hex}")
         # It gets the usual permissions of new files, since it contains personal values.
         with unfinished.open("xb") as file:
@@ -196,7 +199,9 @@ class CassetteRecorder(ClientClock):
 
     def _without_key(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         """Replace the access key by asterisks, in case the service returns it."""
+        # A key that is the value of a resource is Base64 in a payload.
         secrets = [self._key.encode(), b64encode(self._key.encode()).rstrip(b"=")]
+        # A chunk may end within the key, so its end is checked again together with the next chunk.
         overlap = max(map(len, secrets)) - 1
         rest = b""
         for chunk in chunks:

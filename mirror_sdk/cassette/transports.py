@@ -67,6 +67,7 @@ class _Recorded(httpx.SyncByteStream):
 
     def close(self) -> None:
         self._response.close()
+        # A body that was not read to its end is recorded as far as it arrived.
         self._recorder.end(self._draft)
 
 

@@ -18,6 +18,7 @@ from mirror_sdk.wire.paths import check_path_pattern, parse_path
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+# The shell is blocked while it waits for completions.
 _COMPLETION_SECONDS = 2
 _NEGATIVE_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
@@ -76,6 +77,7 @@ class ValueCommand(click.Command):
                 similar = get_close_matches(name, options)
                 cure = f"No such option: {name}. Write two dashes before a value that begins with a dash: -- {word}"
                 raise click.NoSuchOption(name, None if similar else cure, similar, ctx)
+        # So click passes a negative number on as the value.
         ctx.ignore_unknown_options = True
         return super().parse_args(ctx, args)
 

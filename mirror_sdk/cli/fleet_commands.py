@@ -29,7 +29,7 @@ _NOT_ALL = 1
     "--undo",
     "undo_file",
     type=click.Path(path_type=Path),
-    help="Save the previous values in this file. A plan of that file also overwrites later changes.",
+    help="Save the previous values in this file. 'mirror plan' of that file also undoes later changes.",
 )
 @click.option("--concurrency", type=click.IntRange(min=1), default=8, show_default=True, help="Writes at a time.")
 @click.option(
@@ -119,8 +119,8 @@ def drift(
 ) -> None:
     """Show where desired and reported values differ, in the whole fleet.
 
-    A value that was reported before the device accepted another one is not a difference yet: it is unconfirmed, and
-    left out without --unconfirmed. A read confirms it, or shows a difference.
+    After a device has accepted a write, its old reported value is unconfirmed until it reports again. It is shown
+    only with --unconfirmed. A read confirms it, or shows a difference.
 
     \b
       mirror drift --path '/3308/*' --tolerance 0.5 --check

@@ -73,6 +73,7 @@ def lab(
       mirror lab --widget watcher
       mirror lab --coap
     """  # noqa: D301 - click wants the character, not its escape
+    # By default SIGTERM would end this process at once and leave JupyterLab running, which has a session of its own.
     signal.signal(signal.SIGTERM, stop)
     first, *_ = examples.copy(folder)
     options = [*(["--no-browser"] if no_browser else []), *([] if port is None else [f"--ServerApp.port={port}"])]

@@ -91,7 +91,6 @@ def _typed(value: Any, path: str) -> Any:
 
 
 def _plain(cell: Any) -> object:
-    """Return a cell as a Python value; ``None`` if it is missing."""
     if pd.isna(cell):
         return None
     if isinstance(cell, pd.Timestamp):

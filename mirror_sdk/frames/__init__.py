@@ -16,9 +16,9 @@ A pyarrow schema defines the columns, types and order of each table.
 Analysis
 --------
 
-When this module is imported, every frame has the accessor ``mirror``
-(:class:`~mirror_sdk.frames.accessor.MirrorAccessor`). Type checkers treat ``frame.mirror`` as a column.
-``mirror(frame)`` is the same accessor in a form that they understand.
+Importing ``mirror_sdk.frames`` gives every pandas frame the accessor ``mirror``
+(:class:`~mirror_sdk.frames.accessor.MirrorAccessor`). Type checkers treat ``frame.mirror`` as a column, so for them use
+``mirror_sdk.frames.mirror(frame)``, which is the same accessor.
 
 - ``drift``: where desired and reported values differ, and why.
 - ``stale``: outdated values, and silent devices.
@@ -28,8 +28,8 @@ When this module is imported, every frame has the accessor ``mirror``
 
 A failed write stays in the drift table until the next write. ``client.requests.acknowledge_failed_write(device, path)``
 acknowledges it: drift, FleetTable and the web page then omit it. ``drift(acknowledged=True)`` shows it. Pass a drift or
-state table to acknowledge all failures that the table shows. If a later write has failed since, acknowledging the row
-is rejected.
+state table to acknowledge all failures that the table shows. If a later write has failed since the table was
+read, acknowledging it is rejected.
 
 Times, missing values and metadata
 ----------------------------------
@@ -69,8 +69,8 @@ is installed.
 ['/3303/0/5700']
 
 The metadata is JSON under ``mirror`` in the Arrow schema. Arrow keeps it in Parquet files, and ``from_arrow`` converts
-such a table to a frame. Polars cannot store metadata. In Polars a category is ``Categorical``; one with fixed
-categories is ``Enum``, in their order.
+such a table to a frame. Polars cannot store metadata. Categories become Polars ``Categorical``; fixed categories
+become ``Enum`` and keep their order.
 
 All three kinds support ``__arrow_c_stream__``, so Polars, DuckDB and others read any of them directly. DuckDB before
 1.2 reads a missing number of a pandas frame as 0; 1.4.4 and later are tested.

@@ -41,6 +41,7 @@ def for_excel(frame: pd.DataFrame) -> pd.DataFrame:
         table = table.reset_index()
     _check_size(table)
     columns = [_column(name, table.iloc[:, position]) for position, name in enumerate(table.columns)]
+    # By position, since titles may occur twice.
     sheet = pd.DataFrame({position: column for position, (_, column) in enumerate(columns)}, index=table.index)
     sheet.columns = pd.Index([title for title, _ in columns], dtype=object)
     sheet.attrs = deepcopy(frame.attrs)

@@ -50,6 +50,7 @@ def join(
         left, right = _with_like_key(left, right, key, keeps_right=how in ("right", "outer"))
     joined = left.merge(right, on=keys, how=how, suffixes=("", suffix))
     metadata = _common_metadata([left.attrs.get("mirror"), right.attrs.get("mirror")], joined)
+    # A copy, since the tables may be changed independently.
     joined.attrs = deepcopy(left.attrs)
     if metadata is not None:
         joined.attrs["mirror"] = {name: value for name, value in metadata.items() if name not in _OF_ALL_ROWS}

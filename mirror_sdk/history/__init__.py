@@ -42,8 +42,8 @@ The operator decides whether the service keeps a history, how long and where: ``
 ``oldest_at`` is the oldest available instant.
 
 A :class:`~mirror_sdk.recording.Recording` has the same three methods with the same columns. It contains only what
-notifications report. Missing are values that other applications read, values without a subscription, completed writes,
-and the revision of each change. If the recording application itself read a value, ``changed_at`` is the time of the
+notifications report. It lacks values that other applications read, values without a subscription, completed writes, and
+the revision of each change. If the recording application itself read a value, ``changed_at`` is the time of the
 response. ``received_at`` is the clock of the recording client.
 
 A history arrives as a stream. If the stream is interrupted, it resumes after the last row, with the data as of its

@@ -106,6 +106,7 @@ def changes_tables(
         values = state.select(VALUES_SCHEMA.names).cast(VALUES_SCHEMA)
         named = [one.replace("reported", name) for one in values.column_names]
         if name == "before":
+            # The name and the label come from the second state.
             values = values.drop_columns(["endpoint_name", "label"])
             named = [*named[: -len(_OF_RESOURCE)], "before_unit"]
         rows = rows.join(values.rename_columns(named), KEY)

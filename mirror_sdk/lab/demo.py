@@ -130,6 +130,7 @@ class DemoServer(ChildProcess):
         guard.start()
         try:
             exports = (_EXPORT.match(line) for line in self._lines())
+            # Only up to both lines: the server keeps its output open, so reading on would block.
             found = {match[1]: match[2] for match in islice(filter(None, exports), 2)}
         finally:
             guard.cancel()
@@ -156,6 +157,7 @@ def stop_process(process: subprocess.Popen[str]) -> None:
     """Terminate a process, and kill it if it does not end in time."""
     process.terminate()
     try:
+        # Not `wait`: a process whose output no one reads blocks when the pipe is full.
         process.communicate(timeout=_STOP_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()

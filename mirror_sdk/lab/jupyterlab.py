@@ -44,6 +44,7 @@ def jupyterlab(
         *options,
     ]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
+        # As in a container: JupyterLab does not start as root without this option.
         command.append("--allow-root")
     environment = os.environ | dict(variables) | ({WIDGET_VARIABLE: widget} if widget else {})
     # In a session of its own: Ctrl-C in the terminal is for this process alone, which stops the others in order.

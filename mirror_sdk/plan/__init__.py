@@ -55,8 +55,8 @@ wait for it: the write stays ``pending``. Call ``apply()`` again, even days late
 The column ``expiry_seconds`` shows how long each write waits for its device: a minute if the device is awake, and three
 days or more if it sleeps. ``apply(expiry_seconds=...)`` sets another time for all of them.
 
-Sleeping devices are written last and are never the canary. If all devices of several writes sleep, ``canary=0`` sends
-all writes at once.
+The canary is the first write: the others are sent only after it has succeeded. Sleeping devices are written last and
+are never the canary. If every device of a plan sleeps, pass ``canary=0`` to send all writes at once.
 
 Needs pandas and pyarrow, the ``frames`` extra.
 """

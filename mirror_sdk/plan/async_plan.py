@@ -186,6 +186,7 @@ class AsyncPlan(PlanReport):
         planned = entry.planned
         if isinstance(entry.request, AcceptedRequest) and await self._is_settled(entry):
             return
+        # A request of a saved plan has no router to wait with. It is sent again, which its async-id makes harmless.
         if not isinstance(entry.request, AsyncDeviceRequest):
             issued_at = utc_now()
             try:

@@ -32,6 +32,7 @@ CONNECTED_EXPIRY_SECONDS = 60
 _SILENCES = 2
 """The expiry for a device that sleeps for long, in multiples of the time since its last contact."""
 
+# A 32-bit float has about seven decimal digits.
 _FLOAT32_PRECISION = 1e-6
 NO_EARLIER = object()
 """The value of an undo if the resource had no value before."""
@@ -199,6 +200,7 @@ def resources_to_read(planned: Iterable[PlannedWrite], devices: Mapping[str, Tar
             (one.device_id, one.path)
             for one in planned
             if one.is_awake
+            # A value that has expired may no longer be the requested one.
             and (one.may_be_sent or one.check is Check.ALREADY_SO)
             and _is_to_be_read(one.path, devices[one.device_id])
         )
@@ -327,6 +329,7 @@ def _check_device(path: str, device: TargetDevice | None, cause: str, resource: 
 def _check_state(requested: Value, resource: Resource, listed: Device, request: RequestedWrite) -> Finding:
     desired, current = resource.desired, _current(resource)
     is_pending = desired is not None and desired.status is DesiredStatus.PENDING
+    # The next two checks come before that for conflicts: nothing has to be sent, even if another write came first.
     if desired is not None and is_pending and same(desired.value, requested):
         return Finding(Decision.SKIP, Check.PENDING, "a write of this value is pending already")
     if current is not None and not is_pending and not _is_uncertain(resource) and same(current.value, requested):

@@ -182,6 +182,7 @@ class Plan(PlanReport):
         planned = entry.planned
         if isinstance(entry.request, AcceptedRequest) and self._is_settled(entry):
             return
+        # A request of a saved plan has no router to wait with. It is sent again, which its async-id makes harmless.
         if not isinstance(entry.request, DeviceRequest):
             issued_at = utc_now()
             try:

@@ -138,6 +138,7 @@ def _with_value(frame: pd.DataFrame, value: object, path: str | None, *, with_re
     if path is not None:
         rows = rows.assign(path=path)
     if with_revisions:
+        # As arrays, because the index of the rows may differ from that of the table.
         rows = rows.assign(**{name: frame[name].array for name in (REVISION, _STATUS) if name in frame})
     values: Any = value.array if isinstance(value, pd.Series) else value
     try:
@@ -229,7 +230,6 @@ def _read_name(name: str, cell: object) -> str:
 
 
 def _wide_to_long(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with a column per path as one with a row per value."""
     paths = [name for name in frame.columns if str(name).startswith("/")]
     if frame.index.name != "device_id" or len(paths) < len(frame.columns):
         lacking = [name for name in ("device_id", "path", "value") if name not in frame.columns]

@@ -76,7 +76,10 @@ class ScheduledWrite:
         if not isinstance(request, AcceptedRequest) or request.accepted_at is None:
             return False
         desired = resource and resource.desired
+        # The time of the acceptance identifies the write, because a later one may have the same value.
         if not desired or desired.requested_at != request.accepted_at or not same(desired.value, planned.requested):
+            # As long as the service remembers the async-id, sending the write again is harmless and brings its
+            # response.
             return read_at - request.accepted_at >= _REMEMBERED
         if desired.status is None or desired.status not in _STATUSES:
             return False
@@ -176,6 +179,7 @@ class WriteScheduler:
         ]
         lacking = max(0, canary - self.count()[RequestStatus.SUCCESS])
         canaries = [entry for entry in todo if entry.planned.is_awake][:lacking]
+        # Pending writes were sent before, and only their responses are missing.
         unsent = sum(entry.status is not RequestStatus.PENDING for entry in todo)
         if unsent > lacking and lacking and not canaries:
             raise InvalidValue(
@@ -242,6 +246,7 @@ class WriteScheduler:
 
     def stop(self, reason: str) -> None:
         """Send no more writes. The first reason is kept."""
+        # Without writes to send, nothing was stopped.
         if self._todo and self.stopped_because is None:
             self.stopped_because = reason
 

@@ -18,8 +18,8 @@ accepts Arrow and Polars tables. In a shell, use ``mirror snapshot FILE --pseudo
 Pseudonyms and the key
 ----------------------
 
-A pseudonym is a word for its kind and twelve digits and letters, whatever the length of the text. It is computed from
-the key and the text with HMAC-SHA-256. With the same key, the same text of the same kind has the same pseudonym in
+A pseudonym is a word for its kind, a hyphen, and twelve digits and letters, for texts of any length. It is computed
+from the key and the text with HMAC-SHA-256. With the same key, the same text of the same kind has the same pseudonym in
 every table, so you can join the tables. An id and a name with the same text have different pseudonyms.
 
 Without the key, no one can map a pseudonym to a device. Anyone with the key can test guessed names. So the key is a
@@ -35,7 +35,7 @@ These columns are replaced in every table, in its index, and in the column names
 column             becomes         why
 =================  ==============  ==================================================================
 device_id          device-…        identifies a device and so its owner
-endpoint_name      name-…          given by people: names, rooms, addresses, serial numbers
+endpoint_name      name-…          chosen by people: names, rooms, addresses, serial numbers
 custom_attributes  attribute-…     written by people about a device: rooms, owners, contracts
 async_id           request-…       chosen by the application, with any content
 acknowledged_by    person-…        names the person or program that acknowledged a failed write
@@ -67,8 +67,8 @@ address-…           addresses in networks: IP, MAC,     4/4, 4/5, 10/0, 11/15,
                                                         3412/5, 3412/6, 3412/7,
                                                         3412/8, 3447/22, 3447/23,
                                                         3447/25, 3447/26, 3447/27
-account-…           names of networks and accounts:     4/7, 9/14, 11/0, 11/1, 11/5,    given by people, or to one
-                    APN, SSID, user                     12/5, 24/7, 3447/20, 18830/4    customer
+account-…           names of networks and accounts:     4/7, 9/14, 11/0, 11/1, 11/5,    chosen by people, or assigned to
+                    APN, SSID, user                     12/5, 24/7, 3447/20, 18830/4    one customer
 cell-…              cells and areas of mobile networks  4/8, 4/12, 13/5                 public lists lead from a cell to
                                                                                         a place
 package-…           addresses of packages to load       5/1, 9/3                        may name one device, or
@@ -79,8 +79,8 @@ tenths of a degree  coordinates                         6/0, 6/1, any/5514, any/
                                                         any/6051, any/6052, 3430/1,
                                                         3430/2, 3430/29, 3430/30,
                                                         3430/34, 3430/35
-nothing             altitudes and velocities            6/2, 6/4, any/5517, 3430/3,     would reveal the exact
-                                                        3430/31, 3430/36                position, or trace a route
+nothing             altitudes and velocities            6/2, 6/4, any/5517, 3430/3,     can restore the exact location,
+                                                        3430/31, 3430/36                or reveal a route
 nothing             texts on displays, and audio clips  any/5527, any/5522              communication of people
 nothing             passwords and keys                  9/15, 10/2, 11/6, 16/2, 24/8,   give access to anyone who reads
                                                         18830/5, 3447/28, 12/17,        them

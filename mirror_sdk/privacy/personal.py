@@ -67,7 +67,7 @@ class Treatment(NamedTuple):
 
 PERSONAL_COLUMNS = (
     PersonalColumn("device_id", "device", "identifies a device and so its owner"),
-    PersonalColumn("endpoint_name", "name", "given by people: names, rooms, addresses, serial numbers"),
+    PersonalColumn("endpoint_name", "name", "chosen by people: names, rooms, addresses, serial numbers"),
     PersonalColumn("custom_attributes", "attribute", "written by people about a device: rooms, owners, contracts"),
     PersonalColumn("async_id", "request", "chosen by the application, with any content"),
     PersonalColumn("acknowledged_by", "person", "names the person or program that acknowledged a failed write"),
@@ -119,7 +119,7 @@ PERSONAL_RESOURCES = (
         ((4, 7), (9, 14), (11, 0), (11, 1), (11, 5), (12, 5), (24, 7), (3447, 20), (18830, 4)),
         _ID,
         "account",
-        "given by people, or to one customer",
+        "chosen by people, or assigned to one customer",
     ),
     PersonalResource(
         "cells and areas of mobile networks",

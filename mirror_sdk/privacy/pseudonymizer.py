@@ -336,6 +336,7 @@ def _coarse(original: Any) -> Any:
         degrees = round(float(original), _DECIMALS)
     except (ValueError, OverflowError):
         return None
+    # The number is not in degrees, so that rounding would hide nothing.
     if abs(degrees) > _MOST_DEGREES:
         return None
     if isinstance(original, str | bytes):

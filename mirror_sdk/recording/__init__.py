@@ -7,8 +7,9 @@
 [21.5, 22.5]
 
 pandas, Arrow, DuckDB, Polars and Dask read the folder as one table at any time, also while it is being recorded. The
-events of the last five minutes (``rotate_seconds``) and the states are next to it, in ``_run.parquet.mirror``. Copy and
-remove both folders together. :class:`Recording` reads both.
+newest events (up to five minutes, ``rotate_seconds``) are in a second folder next to it, ``_run.parquet.mirror``, with
+the tables of the state at the start and after each loss. Copy and remove both folders together. :class:`Recording`
+reads both.
 
 A recording that was killed resumes where it stopped. ``Recording(folder).finalize()`` completes it instead.
 

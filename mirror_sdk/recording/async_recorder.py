@@ -177,6 +177,8 @@ class AsyncRecorder:
         with self._worker.step:
             if self._worker.is_stopped:
                 return
+            # While the service is unreachable, the events in the journal still have to become visible to other
+            # programs.
             if self._reader.last_failure is not None:
                 await finish(self._writer.folder.finalize_when_due)
                 return
@@ -186,6 +188,7 @@ class AsyncRecorder:
 
     async def _catch_up(self) -> None:
         end, reader = self._new_reader(None), self._new_reader(self.position)
+        # Only up to the end at this moment, because new entries may arrive as fast as they are read.
         await end.go_to_end()
         await finish(self._writer.write_end, end.position, end.served_at)
         while reader.position is not None and end.position is not None and reader.position < end.position:

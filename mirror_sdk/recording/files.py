@@ -204,6 +204,7 @@ def read_state(folder: Path, number: int) -> pd.DataFrame:
     with _undamaged(state_path(folder, number)) as path:
         state = read_parquet(path)
         metadata = state.attrs["mirror"]
+        # Converted only to raise an error for damaged metadata here.
         pd.Timestamp(metadata["taken_at"]), int(metadata["devices"])
         columns: pd.DataFrame = state[STATE_SCHEMA.names]
         columns.attrs = state.attrs
@@ -308,6 +309,7 @@ def _finish(folder: Path, target: Path) -> None:
         if exc.errno != errno.EXDEV:
             raise
         raise InvalidValue(f"{folder} is on another disk than its parent folder; give a folder inside of it") from exc
+    # The new name is on disk only when the folder is.
     sync(target.parent)
 
 

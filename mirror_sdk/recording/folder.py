@@ -68,6 +68,7 @@ class RecordingFolder:
             layout.sidecar_of(folder).mkdir(exist_ok=True)
         except OSError as exc:
             raise InvalidValue(f"cannot create {folder}: {exc.strerror}; give a folder where you may write") from exc
+        # Shared by all threads: an asynchronous recorder acquires and releases it in different ones.
         self._lock = FileLock(layout.lock_path(folder), thread_local=False)
         # Lock before reading: a running recorder would change the files.
         try:
@@ -159,6 +160,7 @@ class RecordingFolder:
         if self._journal is None:
             return
         file, journal = self._journal
+        # Reset first: if finalizing fails, the next recorder does it, and the next write starts another journal.
         self._journal = self._oldest_at = None
         with file:
             journal.close()
@@ -195,13 +197,10 @@ class RecordingFolder:
         return self._journal
 
     def _with_id(self, old: files.RecordingSettings | None, new: files.RecordingSettings) -> files.RecordingSettings:
-        """Return the settings, with the id of the existing recording.
-
-        Raises:
-            InvalidValue: The existing recording has other settings.
-        """
+        """Return the settings, with the id of the existing recording."""
         if old is None:
             return new.model_copy(update={"id": uuid.uuid4().hex})
+        # The key is unknown if the folder was copied without its sidecar.
         if old.key not in {None, new.key} and old.server == new.server:
             raise InvalidValue(
                 f"{self.path} records the log of another access key, and each key has a log of its own; use the same "
@@ -218,6 +217,8 @@ class RecordingFolder:
         files.write_settings(self.path, self._settings)
         for number in layout.journal_numbers(self.path):
             if layout.part_path(self.path, number).exists():
+                # The previous recorder was killed between the two steps of finalizing, so the finalized file is
+                # complete.
                 files.remove_journal(self.path, number)
             else:
                 files.finalize(self.path, number, self._settings)

@@ -365,7 +365,6 @@ class Recording:
     def _values(
         self, devices: DevicesLike | None, paths: Sequence[str] | None
     ) -> tuple[RecordingContent, RecordedValues]:
-        """Return the content, and the recorded values of these resources."""
         content = read_content(self.path)
         values = recorded_values(content.events, self._states())
         return content, values._replace(rows=self._select(content, devices, paths).of_frame(values.rows))

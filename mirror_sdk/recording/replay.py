@@ -36,7 +36,7 @@ class RecordedValues(NamedTuple):
             or comes from a state table.
         naming: The rows of the resources that name units.
         begins_at: The first instant whose state is known; ``None`` in an empty recording.
-        taken: The instants of the state tables.
+        state_times: The instants of the state tables.
     """
 
     rows: pd.DataFrame

@@ -117,11 +117,7 @@ class _Found(NamedTuple):
 
 
 def _rules_for(devices: Sequence[str] | None, paths: Sequence[str] | None) -> list[PresubscriptionRule]:
-    """Return the rules that subscribe these paths of these devices; ``None`` means all of them.
-
-    Raises:
-        InvalidValue: There would be more rules than a key can have.
-    """
+    """Return the rules that subscribe these paths of these devices; ``None`` means all of them."""
     if devices is not None and len(devices) > MAX_RULES:
         raise InvalidValue(
             f"devices: each needs a rule, and {len(devices)} are more than the {MAX_RULES} of a key; record without"
@@ -147,7 +143,6 @@ def _find(state: pd.DataFrame, patterns: Iterable[str], devices: Mapping[str, De
 
 
 def _without_rule(found: _Paths, rules: Sequence[PresubscriptionRule], devices: Mapping[str, Device]) -> _Paths:
-    """Return the devices without a rule that covers one of the paths."""
     device_ids = {device_id for of_pattern in found.values() for device_id in of_pattern}
     rules_of = {one: [rule for rule in rules if _matches_device(rule, devices[one])] for one in device_ids}
     return {

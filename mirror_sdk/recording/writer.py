@@ -125,6 +125,7 @@ class RecordingWriter:
 
         def events() -> Iterator[Event]:
             for event in read_events(batch, now):
+                # Before the selection: a resource that is not recorded may name the unit of one that is.
                 self._named.add(event.device_id, event.path, text(event.value or NO_VALUE))
                 if not self._is_selected(event):
                     continue

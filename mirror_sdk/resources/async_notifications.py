@@ -111,12 +111,14 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
         from mirror_sdk.webhook.inbox import TOKEN_HEADER
         from mirror_sdk.webhook.registration import RegisteredWebhook, register
 
+        # Read before the registration: the first entries may arrive before its response.
         position = receiver.last
         deadline = self._session.sender.deadline(timeout)
         await self._session.router.catch_up(deadline)
         has_log = await self._session.run(register(address, receiver.headers), deadline)
         log = AsyncLogReader(self._session.sender.send)
         if has_log:
+            # After the registration, because the webhook receives all entries after this position.
             await log.go_to_end(deadline)
         await self._session.close_sockets()
         webhook = RegisteredWebhook(address, receiver.headers[TOKEN_HEADER], log.position)
@@ -160,6 +162,7 @@ class AsyncNotifications(ClientResource[AsyncClientSession]):
         sockets = AsyncSockets(endpoint, self._session.sender.contact, self._session.sender.timeout_seconds)
         reader = AsyncSocketReader(self._session.sender.send, sockets)
         try:
+            # Before anything is replaced, so that the present channel stays if websockets are unavailable.
             await reader.open(deadline)
         except BaseException:
             await sockets.aclose()

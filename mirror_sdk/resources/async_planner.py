@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _CONCURRENT_READS = 8
 _READ_EXPIRY_SECONDS = 20
 """How long a read waits for its device, which stays connected."""
+# The response to an expired read arrives a little after its expiry.
 _LATE_SECONDS = _READ_EXPIRY_SECONDS + 5.0
 _POLL_SECONDS = 1.0
 """How long to wait for one response before the others are checked."""
@@ -71,6 +72,7 @@ class AsyncPlanner:
         planned = await run_in_thread(check_all, requested, devices, reasons or {}, new_id=new_id)
         if read_first and (unread := await run_in_thread(resources_to_read, planned, devices)):
             failures = await self._read_resources(unread, timeout)
+            # The values that were just read are in the mirror now.
             devices |= await self._targets([one for one in requested if (one.device_id, one.path) in unread], timeout)
             planned = await run_in_thread(check_all, requested, devices, reasons or {}, failures, new_id=new_id)
         return AsyncPlan(
@@ -88,7 +90,6 @@ class AsyncPlanner:
         return await self._session.read_device(device_id, partial(resources_at, {path}))
 
     async def _targets(self, requested: Sequence[RequestedWrite], timeout: float | None) -> dict[str, TargetDevice]:
-        """Return the devices to write to by their ids, with their directory entries and resources."""
         from mirror_sdk.plan.checks import resources_at, target_devices
         from mirror_sdk.plan.requested import device_chunks
 
@@ -123,6 +124,7 @@ class AsyncPlanner:
                         raise_unless_device_specific(error)
                         failures[key] = str(error)
                 if pending:
+                    # Waiting for one response reads the log, which delivers the others too.
                     await wait_for_response(next(iter(pending.values()))[0], _POLL_SECONDS)
                 ended = [
                     key for key, (read, late_at) in pending.items() if read.response or time.monotonic() >= late_at

@@ -205,6 +205,7 @@ class AsyncRequests(ClientResource[AsyncClientSession]):
         >>> (await again.result()).python
         21.5
         """
+        # From the start of the log, because the response may have arrived long ago.
         router = self._session.new_router(self._session.new_log_reader(0))
         return AsyncDeviceRequest(
             async_id=async_id,

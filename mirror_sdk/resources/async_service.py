@@ -27,6 +27,7 @@ class AsyncMirrorService(ClientResource[AsyncClientSession]):
         deadline = self._session.sender.deadline(timeout)
         try:
             return await self._session.sender.send(_operations.get_health(), deadline)
+        # Mistakes of the program say nothing about the service.
         except (ClientClosed, ConfigError):
             raise
         except MirrorError:

@@ -110,12 +110,14 @@ class Notifications(ClientResource[ClientSession]):
         from mirror_sdk.webhook.inbox import TOKEN_HEADER
         from mirror_sdk.webhook.registration import RegisteredWebhook, register
 
+        # Read before the registration: the first entries may arrive before its response.
         position = receiver.last
         deadline = self._session.sender.deadline(timeout)
         self._session.router.catch_up(deadline)
         has_log = self._session.run(register(address, receiver.headers), deadline)
         log = LogReader(self._session.sender.send)
         if has_log:
+            # After the registration, because the webhook receives all entries after this position.
             log.go_to_end(deadline)
         self._session.close_sockets()
         webhook = RegisteredWebhook(address, receiver.headers[TOKEN_HEADER], log.position)
@@ -159,6 +161,7 @@ class Notifications(ClientResource[ClientSession]):
         sockets = Sockets(endpoint, self._session.sender.contact, self._session.sender.timeout_seconds)
         reader = SocketReader(self._session.sender.send, sockets)
         try:
+            # Before anything is replaced, so that the present channel stays if websockets are unavailable.
             reader.open(deadline)
         except BaseException:
             sockets.close()

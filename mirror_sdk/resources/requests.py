@@ -206,6 +206,7 @@ class Requests(ClientResource[ClientSession]):
         >>> again.result().python
         21.5
         """
+        # From the start of the log, because the response may have arrived long ago.
         router = self._session.new_router(self._session.new_log_reader(0))
         return DeviceRequest(
             async_id=async_id,

@@ -27,6 +27,7 @@ class MirrorService(ClientResource[ClientSession]):
         deadline = self._session.sender.deadline(timeout)
         try:
             return self._session.sender.send(_operations.get_health(), deadline)
+        # Mistakes of the program say nothing about the service.
         except (ClientClosed, ConfigError):
             raise
         except MirrorError:

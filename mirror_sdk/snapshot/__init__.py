@@ -15,9 +15,9 @@ A fleet larger than memory
 --------------------------
 
 ``client.fleet.dataset(folder)`` or ``mirror snapshot --dataset FOLDER`` writes a snapshot to Parquet files while it
-arrives. The files are by ranges of device ids, with the columns, dtypes and metadata of ``client.fleet.snapshot()``,
-all as of one instant. Memory use does not depend on the size of the fleet. The folder appears when it is complete; a
-lost connection or a kill leaves nothing behind.
+arrives. Each file contains one range of device ids. All have the columns, dtypes and metadata of
+``client.fleet.snapshot()`` and show the same instant. Memory use does not depend on the size of the fleet. The folder
+appears when it is complete; a lost connection or a kill leaves nothing behind.
 
 pandas, Arrow and Dask read such a dataset. With :mod:`mirror_sdk.dask`, the workers of a cluster load a fleet directly.
 
@@ -26,8 +26,8 @@ Limits
 
 The complete response is validated before a table is made: a damaged snapshot raises an error. A response of more than
 ``max_snapshot_bytes`` after decompression is rejected. The default is 2 GiB. Set it for the client, or with
-``--max-snapshot-bytes`` of ``mirror snapshot``. Without a ``timeout`` of its own, a snapshot may take the client's
-timeout for each 64 KiB.
+``--max-snapshot-bytes`` of ``mirror snapshot``. If you pass no ``timeout``, the client's timeout applies to
+each 64 KiB of the snapshot, not to all of it.
 """
 
 import mirror_sdk.tables  # noqa: F401 - first, as it says what to install where pyarrow is missing

@@ -17,6 +17,7 @@ from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.paths import parse_path
 from mirror_sdk.wire.snapshot import Part, streamed_columns
 
+# One byte each. Larger keys are sorted instead.
 _MOST_FLAGS = 64 * 1024 * 1024
 _FIRST_MILLISECOND, _LAST_MILLISECOND = -62_135_596_800_000, 253_402_300_799_999
 """The first millisecond of the year 1 and the last one of the year 9999, since 1970."""

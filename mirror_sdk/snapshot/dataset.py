@@ -231,6 +231,7 @@ class DatasetWriter:
             file.last = part["device_id"][-1].as_py()
             file.devices += len(batch)
             file.rows += part.num_rows
+            # Many small groups would make the files larger, and slower to read.
             if sum(one.nbytes for one in self._waiting) >= _GROUP_BYTES:
                 self._write_group(writer)
             if file.devices == self._devices_per_file:

@@ -141,8 +141,7 @@ def _reasons(category: pa.DictionaryArray) -> pa.DictionaryArray:
 def history_of_events(events: pa.Table, gap_intervals: Sequence[GapInterval] = (), *, raw: bool = False) -> pa.Table:
     """Return the history table of an events table: its observations, read values, and registrations.
 
-    The table lacks everything that is not in the notification log: values that other applications read, values without
-    a subscription, completed writes, and the revision of the mirror. ``received_at`` is by the clock of the client.
+    :func:`mirror_sdk.frames.history_frame` lists what the notification log, and so the table, lacks.
 
     Args:
         events: An events table for Arrow with plain texts; each entry once, in the order of the log.

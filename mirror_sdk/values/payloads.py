@@ -205,6 +205,7 @@ def encode(
     if definition is not None:
         _check_access(definition, path, allow_read_only=allow_read_only)
     plain = plain_scalar(value)
+    # Checked first: Python formats no integer of more than 4,300 digits, so other messages would fail.
     if isinstance(plain, int) and plain.bit_length() > _MAX_INTEGER_BITS:
         raise InvalidValue(f"{path} takes no integer of {plain.bit_length()} bits; 64 are the most, or give a float")
     opaque = definition is not None and definition.type is ResourceType.OPAQUE

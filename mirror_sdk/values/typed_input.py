@@ -117,6 +117,7 @@ def _boolean(typed: str, _: ResourceDefinition) -> bool:
 
 
 def _integer(typed: str, definition: ResourceDefinition) -> int:
+    # The example in the message is 40 without a range.
     low, high = definition.range or (0, 80)
     cure = f"write it like {int(low + high) // 2}"
     number = _number(typed, cure)
@@ -126,6 +127,7 @@ def _integer(typed: str, definition: ResourceDefinition) -> int:
 
 
 def _float(typed: str, definition: ResourceDefinition) -> float:
+    # The example in the message is 21.5 without a range.
     low, high = definition.range or (0, 43)
     cure = f"write it like {(low + high) / 2:g}"
     exact = _number(typed, cure)

@@ -42,6 +42,7 @@ class Value(JsonForm):
     """
 
     kind: ValueKind
+    # A mapping cannot be hashed.
     python: PythonValue | InstanceValues | None = field(hash=False)
     raw: bytes | None
     content_type: str | None

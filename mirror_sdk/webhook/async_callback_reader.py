@@ -60,6 +60,7 @@ class AsyncCallbackReader(AsyncLogReader):
         """
         if self.webhook.is_replaced and self._has_log:
             return await self._read_log(hold_seconds, within_seconds)
+        # After a silence the log is read, which may have entries that the webhook did not receive.
         wait_seconds = min(hold_seconds, registration.SILENCE_SECONDS)
         batch = self._without_earlier_gap(await self._inbox.wait_async(self._after, wait_seconds))
         is_silent = batch.seq is None
@@ -92,6 +93,7 @@ class AsyncCallbackReader(AsyncLogReader):
 
     async def _read_log(self, hold_seconds: float, within_seconds: float) -> Batch:
         before = self._after
+        # Entries before the registration are not expected.
         self.position = max(before, self._start)
         batch = NOTHING
         try:

@@ -59,6 +59,7 @@ class CallbackReader(LogReader):
         """
         if self.webhook.is_replaced and self._has_log:
             return self._read_log(hold_seconds, within_seconds)
+        # After a silence the log is read, which may have entries that the webhook did not receive.
         wait_seconds = min(hold_seconds, registration.SILENCE_SECONDS)
         batch = self._without_earlier_gap(self._inbox.wait(self._after, wait_seconds))
         is_silent = batch.seq is None
@@ -91,6 +92,7 @@ class CallbackReader(LogReader):
 
     def _read_log(self, hold_seconds: float, within_seconds: float) -> Batch:
         before = self._after
+        # Entries before the registration are not expected.
         self.position = max(before, self._start)
         batch = NOTHING
         try:

@@ -168,6 +168,7 @@ class CallbackInbox:
     def _read(self, after: int) -> Batch:
         if not self._has_more(after):
             return NOTHING
+        # From the end, because a reader usually lacks only the newest of up to 100,000 entries.
         following = list(takewhile(lambda entry: (entry.seq or 0) > after, reversed(self._entries)))
         following.reverse()
         first = following[0].seq or 0

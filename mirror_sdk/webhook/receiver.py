@@ -39,6 +39,7 @@ class WebhookReceiver(CallbackInbox):
         self._server.daemon_threads = True
         self._is_forked = False
         self.url: str = public_url or f"http://{host}:{self._server.server_address[1]}/callback"
+        # `shutdown` waits for the end of a polling interval, which is half a second by default.
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="mirror-webhook", daemon=True
         )
@@ -82,6 +83,7 @@ class WebhookReceiver(CallbackInbox):
         inbox = self
 
         class Handler(BaseHTTPRequestHandler):
+            # A client that sends nothing would otherwise occupy its thread forever.
             timeout = 30
 
             def do_PUT(self) -> None:

@@ -160,11 +160,7 @@ class EventFeed:
 
 
 def _reader_of(client: MirrorClient) -> MirrorClient:
-    """Return a separate client for the watch, which can be closed during its poll, or else ``client`` itself.
-
-    Raises:
-        ClientClosed: ``client`` was closed.
-    """
+    """Return a separate client for the watch, which can be closed during its poll, or else ``client`` itself."""
     sender = client._session.sender
     if sender.is_closed or not sender.is_on_network or client._session.channel != "long polling":
         return client

@@ -87,8 +87,8 @@ def renew_key(name: str, overlap_seconds: int, database_url: str) -> None:
     """Replace the key NAME and print the new one. NAME can also be its id.
 
     The application stays the same, with its notifications, rules, subscriptions and webhook. The new key is printed
-    only once. The server can keep running. Keys of earlier renewals end no later than this overlap. A request that
-    waits when its key ends gets a 401 instead of data.
+    only once. The server can keep running. Keys replaced by earlier renewals end with this overlap at the latest. A
+    request that waits when its key ends gets a 401 instead of data.
     """
     with closing(open_database(database_url, must_exist=True)) as database:
         try:

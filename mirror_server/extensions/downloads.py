@@ -46,6 +46,7 @@ _log = logging.getLogger(__name__)
 
 def _lower_priority() -> None:
     """Lower the priority of this thread: large responses can wait, small ones cannot."""
+    # Only in Linux each thread has its own priority.
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 

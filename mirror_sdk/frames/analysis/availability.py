@@ -84,11 +84,7 @@ def availability(timeline: Timeline, state: pd.DataFrame | None, *, per_interval
 
 
 def _intervals(timeline: Timeline, devices: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Divide the time of each device by its presence.
-
-    Returns:
-        The number of the device, begin, end and presence of each interval.
-    """
+    """Divide the time of each device by its presence: number of the device, begin, end and presence."""
     device, at, absent, unknown = _changes(timeline, devices)
     order = order_by(device, at)
     device, at = device[order], at[order]

@@ -146,11 +146,7 @@ def _offsets(tz: str, begin: int, end: int) -> tuple[list[int], list[int]]:
 
 @contextmanager
 def _in_years_of_zones() -> Iterator[None]:
-    """Convert errors of time zones, which support the years 1 to 9999.
-
-    Raises:
-        InvalidValue: A time is outside these years.
-    """
+    """Convert errors of time zones, which support the years 1 to 9999, into ``InvalidValue``."""
     try:
         yield
     except (NotImplementedError, OverflowError) as exc:

@@ -199,11 +199,7 @@ def _equals(timeline: Timeline, segments: Segments, value: float | bool | str | 
 
 
 def _check_kind(timeline: Timeline, kind: int, why: str) -> None:
-    """Check that a condition applies to all values.
-
-    Raises:
-        InvalidValue: Some values are of another kind.
-    """
+    """Reject a condition that does not apply to all values."""
     segments = timeline.segments
     is_other = (segments.kind != kind) & segments.is_known
     if is_other.any():

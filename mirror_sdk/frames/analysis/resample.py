@@ -238,11 +238,7 @@ def _within(timeline: Timeline) -> Segments:
 
 
 def _check_kinds(timeline: Timeline, how: Sequence[Statistic]) -> None:
-    """Check that statistics are defined for the values.
-
-    Raises:
-        InvalidValue: A statistic is not defined for texts, or one column would have numbers and texts.
-    """
+    """Reject a statistic that is not defined for texts, and a column of numbers and texts."""
     segments = timeline.segments
     if TEXT not in segments.kinds:
         return

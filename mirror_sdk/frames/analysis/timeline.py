@@ -291,11 +291,6 @@ def _is_history(metadata: dict[str, Any]) -> bool:
 
 
 def _range(rows: Rows, metadata: dict[str, Any], known_until: int, begin: int | None, end: int | None) -> _Span:
-    """Return begin and end of the timeline.
-
-    Raises:
-        InvalidValue: The end is before the begin.
-    """
     if begin is not None and end is not None and end < begin:
         end_time, begin_time = (pd.Timestamp(one, unit="ms", tz="UTC") for one in (end, begin))
         raise InvalidValue(f"end={end_time} is before begin={begin_time}; give them in order")

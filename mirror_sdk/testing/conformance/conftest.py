@@ -28,6 +28,7 @@ def service(pytestconfig: pytest.Config) -> Iterator[Service]:
     service = Service(settings.base_url, settings.api_key.get_secret_value())
     with service.http:
         try:
+            # Polls are rejected while the key has a webhook, such as one of an earlier run.
             service.http.delete(CALLBACK)
             response = service.http.get(PULL, params={"hold": 0})
         except httpx.TransportError as exc:

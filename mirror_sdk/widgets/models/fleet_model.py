@@ -262,6 +262,7 @@ class FleetModel(Model):
         """Do pending reads. Call this several times a second."""
         if self._all.is_due:
             self.load()
+        # Not during a read of the whole fleet, whose older values would replace the newer ones.
         elif self._updates.is_due and not self._all.is_running and self._changed_ids:
             count = min(DEVICES_PER_READ, len(self._changed_ids))
             self._reload_devices([self._changed_ids.pop() for _ in range(count)])

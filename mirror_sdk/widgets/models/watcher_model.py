@@ -43,6 +43,7 @@ MAX_ROWS = 500
 SERIES_PLOTTED = 6
 SERIES_LISTED = 500
 RATE_SECONDS = 10
+# Near the largest float, the range of an axis of matplotlib overflows.
 LARGEST_PLOTTED = 1e100
 
 _NUMBERS = frozenset({bool, int, float})

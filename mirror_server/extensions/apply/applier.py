@@ -162,6 +162,8 @@ class RuleApplier:
             matched = self._match(session, pending, found)
         reached = found[-1][:2] if found else (pending.device_id, pending.path)
         for chunk in _chunks(matched, reached, is_end=len(found) < _RESOURCES_PER_BATCH):
+            # Not dropped after a change of the leader: ``_store`` itself checks whether the progress is still the
+            # stored one.
             self._database.submit_durable(partial(self._store, pending=pending, chunk=chunk), by_leader=False).result()
             pending = pending._replace(device_id=chunk.reached[0], path=chunk.reached[1])
         return pending.app_id

@@ -35,8 +35,8 @@ scopes, expiry and responses of ``POST /v2/device-requests``.
 - ``PUT`` without a body and with ``?pmin=5&pmax=120`` sets notification rules.
 - ``?cacheOnly=true`` returns the stored value and sends nothing to the device. The response is 205 if there is no
   value, or none that is fresh by the device's max-age.
-- With ``?noResp=true`` the result of the request is not reported to anyone: 204, and 409 for a device in queue mode.
-  The request is queued and delivered as usual, and its value is stored in the mirror.
+- With ``?noResp=true`` the response is 204, and no one gets the result. The request is queued and delivered as usual,
+  and its value is stored in the mirror. For a device in queue mode, it is rejected with 409.
 - ``sync=true`` and ``pri`` are rejected by name with 400. ``DELETE`` is rejected too, because nothing on a device can
   be deleted.
 

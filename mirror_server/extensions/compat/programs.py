@@ -12,15 +12,15 @@ these libraries, unmodified from the package indexes, against a server and compa
   set ``--tls-cert`` and ``--tls-key``, or use a proxy. Node trusts a certificate of your own by
   ``NODE_EXTRA_CA_CERTS``.
 - ``mbed-connector-api`` 1.0.4 of PyPI and 3.0.0 of npm, for the first versions of that API: ``connector(KEY, URL)`` and
-  ``new MbedConnectorApi({accessKey: KEY, host: URL})``. The one of PyPI is written for Python 2. ``mirror-server help
+  ``new MbedConnectorApi({accessKey: KEY, host: URL})``. The PyPI package is written for Python 2. ``mirror-server help
   older-calls`` describes the calls that they use.
 
 These libraries identify a device by its id, which is in the lists of devices. Behavior to know:
 
 - Their ``deleteAllSubscriptions`` deletes the presubscription rules, as in the later API, and keeps subscriptions to
   resources. ``deleteEndpointSubscriptions`` ends those.
-- The vendor's ``ConnectApi`` for JavaScript starts another poll with each subscription. It gets 409 for it and gives up
-  after three attempts. One poll continues; ``DELETE /v2/notification/pull`` ends it.
+- The vendor's ``ConnectApi`` for JavaScript starts another poll with each subscription. That poll gets 409, and the
+  library gives up after three attempts. One poll continues; ``DELETE /v2/notification/pull`` ends it.
 - ``filter`` of a saved query uses the field names of the interface, such as ``endpoint_type``, in Python.
 
 Calls that are not supported
@@ -36,5 +36,5 @@ A path that does not exist returns 404, with the advice to check it.
 - Firmware: images, manifests, campaigns.
 - Metrics. ``GET /metrics`` is for Prometheus.
 - Billing, and branding of a portal.
-- The service's own version at ``/``, which is a web page.
+- The version of the service at ``/``, where this server has its web page.
 """

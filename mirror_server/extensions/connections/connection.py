@@ -263,7 +263,7 @@ class BoundedConnection(HttpToolsProtocol):
                 self.cycle.keep_alive = False
                 return
             self._abandon_response()
-            # An error response would follow in the middle of another response, or in place of an earlier one.
+            # An error response would be inside another response, or in place of an earlier one.
             if self.cycle.response_started or self.pipeline:
                 self._end()
                 return

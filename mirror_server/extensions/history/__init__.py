@@ -81,8 +81,8 @@ completed days move to Parquet files. A URL that fsspec opens works too, such as
 - A copy of a database that runs next to the original needs its own copy of the folder. Both databases have the same
   mirror name, so the copy would delete files that only the original lists.
 
-Measured with ten million rows, which is a day of 10,000 devices with 20 resources that change about every half hour.
-The archive took 52 MB (5.2 bytes per row). An Arrow stream of all rows ran at 1.4 million rows per second from segments
+These figures are for ten million rows: a day of 10,000 devices with 20 resources that change about every half hour. The
+archive took 52 MB (5.2 bytes per row). An Arrow stream of all rows ran at 1.4 million rows per second from segments
 and 2.7 million from files. The fleet as of an instant took about as long as a snapshot (``python tests/benchmarks
 history``, one core of a virtual machine).
 

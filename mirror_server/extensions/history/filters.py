@@ -14,6 +14,7 @@ from mirror_server.extensions.history.columns import Flags, filter_rows, has_val
 from mirror_server.extensions.history.selection import HistorySelection, Position
 from mirror_server.extensions.history.store.segments import Bounds, RowRange
 
+# A day. It limits how much longer a row is kept if the device's clock was ahead.
 _CLOCK_AHEAD = 86_400_000
 
 

@@ -228,6 +228,7 @@ def merged(sources: Iterable[Source], *, descending: bool = False) -> Iterator[p
         boundary = _start_all_up_to_boundary(waiting, heads, descending=descending)
         if boundary is not None:
             ready = [head.cut(boundary) for head in heads]
+            # The rows of one source are sorted already.
             rows = ready[0] if len(ready) == 1 else in_order(concat(ready))
             heads = [head for head in heads if head.load()]
             yield reverse(rows) if descending else rows

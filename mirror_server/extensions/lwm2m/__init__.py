@@ -41,8 +41,8 @@ register only its own endpoint name. These commands work while a server runs::
   name does not apply to the new one.
 - Over plain CoAP no device can register a name that has a key. If a device registered the name before the key was made,
   its next update or deregistration is rejected (4.03).
-- A name with a revoked key is free over plain CoAP. The mirror takes any device that registers it for the same device.
-  So a server for devices with keys should not have ``--coap``.
+- A name with a revoked key is free over plain CoAP. The mirror treats any device that registers this name as the
+  same device. So a server for devices with keys should not have ``--coap``.
 - ``mirror-server erase`` also deletes the registration and the key of a device.
 
 DTLS handshakes need the keys themselves, so the database contains them in plain form. The file and its backups are
@@ -79,8 +79,8 @@ Network
   ``sysctl`` that allows it.
 - Limits for unauthenticated devices: ``--max-coap-devices``, ``--max-coap-links``, ``--max-coap-payload-bytes``, and
   ``--coap-registrations-per-minute`` per address and port, so that devices behind one router count separately.
-- Devices that left stay in the directory until ``mirror-server erase``. So over plain CoAP, unauthenticated devices can
-  fill it with names.
+- A deregistered device remains in the directory until you run ``mirror-server erase``. So over plain CoAP,
+  unauthenticated devices can fill the directory with names.
 
 Monitoring
 ----------
@@ -105,8 +105,8 @@ Registrations are stored with the address. After a restart of the server a devic
 server requests its observations again. ``mirror-server help operate`` lists what else a restart keeps.
 
 A registration does not expire because the server was down. After a start, it gets the time that it had left when the
-server stopped. It gets at least its lifetime, but no less than two minutes and no more than ten. This applies to
-registrations that expired during the downtime, or would expire within ten minutes of the start.
+server stopped. Registrations that expired during the downtime, or would expire within ten minutes of the start, get
+more: their lifetime, limited to between two and ten minutes.
 
 DTLS sessions are in memory only. After a restart a device needs a new handshake, and requests wait until then:
 

@@ -286,6 +286,7 @@ class RealFleet:
         if device is None:
             return DeviceResponse(Outcome.NOT_SENT)
         is_observation_command = isinstance(command, Observe | CancelObservation)
+        # One request at a time to each device, as RFC 7252, 4.7, requires (NSTART).
         async with device.turn:
             device_session = self._device_session
             # A device that did not respond to the last request gets no observe requests, because each would wait for
@@ -331,6 +332,7 @@ class RealFleet:
             self._note_failure(device, path, "got no response")
             device.is_silent = True
             if device.queue_mode:
+                # It sleeps, so nothing more is sent before its next message.
                 device.last_seen_at = 0
             # The address was stored before a restart. Before the next message of the device, it may be wrong.
             if not device.is_address_fresh:
@@ -405,6 +407,7 @@ class RealFleet:
             if device_session is None or not self._is_current(device):
                 raise Unreachable
             response = await self._exchange(device, path, device_session.discover(device, path))
+            # Some clients do not implement Discover. See decision 14.
             if response.code == _NOT_IMPLEMENTED:
                 values = await self._exchange(device, path, device_session.read_values(device, path))
                 return read_links(",".join(f"<{each.path}>" for each in values).encode(), prefix="") if values else None

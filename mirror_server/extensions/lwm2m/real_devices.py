@@ -106,6 +106,7 @@ class RealDevices:
             # RuntimeError: the loop has just ended by itself.
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._stopping.set)
+            # Longer than commands and sockets together may take to end.
             self._thread.join(2 * _STOP_SECONDS)
         self._thread = self._fleet = self.endpoint = None
 

@@ -360,6 +360,7 @@ class Registrar:
 
     async def _deregister(self, peer: Peer, location: str) -> Response:
         device = await self._device(peer, location)
+        # First, so that nothing is sent to the device while its end is stored.
         self.forget(device)
         await asyncio.wrap_future(self._events.deregistered(device.device_id))
         self.counts.deregistrations += 1
@@ -396,6 +397,7 @@ class Registrar:
                 )
             )
         except NotRegistered:
+            # The registration has ended in the directory, for example because it expired.
             self.forget(device)
             raise _unknown() from None
         has_new_binding = parameters.binding != device.binding

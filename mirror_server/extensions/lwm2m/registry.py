@@ -235,6 +235,7 @@ class Registry:
         for observed in device.observed.values():
             self._forget(observed)
         device.observed.clear()
+        # A new registration may have replaced it in the indexes.
         if self._by_id.get(device.device_id) is device:
             del self._by_id[device.device_id]
             del self._by_location[device.location]

@@ -96,6 +96,7 @@ def accepts(path: str, requested_type: str | None, structured: Collection[int]) 
     if requested_type is not None and media_type(requested_type) not in _ANYTHING:
         return (_number(requested_type, structured),)
     definition = lookup(path)
+    # Text cannot represent several values. A client was seen to respond with an empty text.
     if not is_resource(path) or (definition is not None and definition.multiple):
         return tuple(structured)
     plain = (_OCTETS_NUMBER, _TEXT_NUMBER) if is_opaque(path) else (_TEXT_NUMBER,)

@@ -144,6 +144,7 @@ def counted(session: Session) -> Iterator[Measurement]:
     )
     yield Measurement("mirror_waiting_device_requests", "Device requests without a response yet.", waiting)
     yield Measurement("mirror_longest_device_queue", "Waiting requests of the device with most.", longest)
+    # A restored log leaves out ``:lost`` numbers, which belong to no entries.
     entries, stored_bytes = _row(
         session,
         "SELECT coalesce(sum((last_seq + 1 - coalesce("

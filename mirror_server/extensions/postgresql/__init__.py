@@ -54,10 +54,10 @@ Operation
 Performance
 -----------
 
-The table compares one process on PostgreSQL with one on SQLite, and several processes with one. Servers, devices and
-PostgreSQL shared the cores of one machine: two cores, or three for values with a star::
+Each figure is a ratio of rates: one process on PostgreSQL to one on SQLite, and several processes to one. Servers,
+devices and PostgreSQL shared the cores of one machine: two cores, or three for values with a star::
 
-    rate                             1 process vs SQLite   2 vs 1 process   4 vs 1 process
+    rate                                  1 / SQLite       2 / 1         4 / 1
     E1: read a device object              0.85             1.9 *         3.2 *
     E1 while values arrive                0.58
     requests to devices, accepted         0.86             1.6           1.0
@@ -69,8 +69,8 @@ PostgreSQL shared the cores of one machine: two cores, or three for values with 
   scales with the processes too.
 - The leader stores responses and observations of devices, and batches waiting work. It stored 9,300 observations per
   second. With one per device every ten minutes, that is a fleet of 5.6 million.
-- A write takes 1.0 ms of the cores with one process, 1.4 with two and 1.7 with four. With few connections per process
-  less is stored together: with sixteen connections and four processes a write takes 3.6 ms.
+- A write takes 1.0 ms of the cores with one process, 1.4 with two and 1.7 with four. With few connections per process,
+  each transaction stores less work: with sixteen connections and four processes a write takes 3.6 ms.
 
 A device with 20 resources takes 8 KB with its indexes (6.4 KB for the resources), and a stored notification 0.43 KB.
 5.6 million devices take 45 GB, and ``--keep-log-bytes`` limits the logs. The figures are for 1,000 devices: if memory

@@ -188,7 +188,7 @@ class Forwarder:
             pending = dict(self._pending)
         for call_id, (call, future) in pending.items():
             if not self._take_response(call_id):
-                # A read can be processed twice. If this process became the leader, no one would respond to the call.
+                # Only a read may be processed twice.
                 if call.method == "GET" and self.is_needed:
                     self._resend(call_id)
                 else:

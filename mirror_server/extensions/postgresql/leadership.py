@@ -111,6 +111,7 @@ class Leadership:
             try:
                 self._participate()
             except Exception as error:
+                # The thread continues after any error. Without it, this process could neither lead nor get messages.
                 if not isinstance(error, StorageFailed):
                     _log.exception("an error interrupted the coordination with other processes; reconnecting")
                 self._interrupted(error)

@@ -97,6 +97,7 @@ class PendingResponses:
         self, session: Session, app_id: str, entries: Sequence[Mapping[str, Any]], first_seq: int, at: Instant
     ) -> None:
         """Complete the requests that wait for these responses, once they are on disk."""
+        # Without the lock: a request is added by the same thread, in an earlier transaction.
         if not self._waiting:
             return
         for seq, entry in enumerate(entries, first_seq):

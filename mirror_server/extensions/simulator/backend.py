@@ -200,6 +200,7 @@ class SimulatorBackend:
         }
         with self._fleet.turn() as turn:
             running = self._running(device_id)
+            # A copy, so that a rejected change leaves the resource as it was.
             resource = replace(running.device.resources.get(path) or RunningResource(value_at=turn.now))
             changes = {flag: state for flag, state in flags.items() if state is not None}
             for flag, state in changes.items():

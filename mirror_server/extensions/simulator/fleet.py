@@ -75,8 +75,8 @@ class Outbox:
                 call()
             except Exception:
                 _log.exception("the service failed to process a message of a simulated device")
-            # Otherwise no thread would make the remaining calls.
             except BaseException:
+                # Otherwise no thread would make the remaining calls.
                 self._stop_draining()
                 raise
 

@@ -88,6 +88,7 @@ class RunningDevice:
         }
         known = {path: sent for path, sent in last_sent.items() if path in self.device.resources}
         for path, sent in (baseline | known).items():
+            # The models are functions of time, so the value of that time is known, unless another one was set since.
             is_old = self.device.resources[path].value_at <= sent.sent_at
             text = self.device.reading(path, sent.sent_at).text if sent.text is None and is_old else sent.text
             self.sent[path] = LastSent(text, sent.sent_at)

@@ -98,6 +98,7 @@ def _batches(page: Sequence[DeviceRow], rows: Iterator[list[Row]]) -> Iterator[t
         size += sum(map(len, filter(None, chunk[_PAYLOAD]))) + sum(filter(None, chunk[_DESIRED_BYTES]))
         ids = columns[_DEVICE_ID]
         is_large = size > _BATCH_BYTES or len(ids) > _BATCH_ROWS
+        # The rows of the last device may continue in the next batch, so it is not complete.
         if is_large and (complete := ids.index(last := ids[-1])):
             count = next(index for index, device in enumerate(page) if device.device_id == last)
             yield page[:count], [column[:complete] for column in columns]

@@ -95,4 +95,5 @@ def _match(index: int, pattern: str, parameters: dict[str, object]) -> str:
     if prefix == pattern:
         return f"path = :p{index}"
     parameters[f"n{index}"] = len(prefix)
+    # Not LIKE, which has wildcards, and in SQLite ignores case.
     return f"substr(path, 1, CAST(:n{index} AS INTEGER)) = :p{index}"

@@ -181,7 +181,6 @@ def _ranges(snapshot: Snapshot, size: int) -> Generator[bytes]:
 
 
 def _snapshot_at(instant: Instant, form: str, compression: Compression) -> Response:
-    """Respond with the fleet as of an earlier instant."""
     selected = {"conditions": query_conditions(_OWN), "patterns": query_patterns()}
     response: Response | None = services().extensions.hook.snapshot_at(
         instant=instant, content_type=form, compression=compression, **selected
@@ -233,13 +232,13 @@ def _devices(snapshot: Snapshot) -> Iterator[tuple[DeviceRow, list[ResourceRow]]
         for device in devices:
             found = []
             if device_id == device.device_id:
+                # Before the next group: ``groupby`` reads all groups from one iterator.
                 found = [ResourceRow._make(row[1:]) for row in own]
                 device_id, own = next(by_device, _NONE)
             yield device, found
 
 
 def _end(snapshot: Snapshot) -> bytes:
-    """Return the end of a fleet snapshot."""
     return orjson.dumps(
         {
             "object": "snapshot-end",

@@ -103,6 +103,7 @@ class UpgradableConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Detect a handshake; called by the parser."""
+        # Not while an earlier request of the connection gets its response.
         if self.parser.should_upgrade() and getattr(self.cycle, "response_complete", True):
             self._take_over = cast("Upgrade", self.ws_protocol_class)(self)
         super().on_headers_complete()

@@ -100,6 +100,7 @@ def new_context(cert_path: str, key_path: str) -> ssl.SSLContext:
 
 
 def _load(context: ssl.SSLContext, cert_path: str, key_path: str) -> None:
+    # The errors of OpenSSL do not say which of the files cannot be read.
     for option, path in (("--tls-cert", cert_path), ("--tls-key", key_path)):
         with _readable(option, path), open(path, "rb") as file:  # noqa: PTH123 - a path of the system, unchanged
             file.read(1)
@@ -145,6 +146,7 @@ def _expiry(pem: bytes) -> datetime | None:
     try:
         (_, certificate), *_ = _members(base64.b64decode(pem))
         (_, signed), *_ = _members(certificate)
+        # The version is optional. After it come serial number, signature, issuer and validity. Source: RFC 5280, 4.1.
         _, validity = [member for member in _members(signed) if member[0] != _VERSION][_VALIDITY]
         _, (kind, text) = _members(validity)
         return datetime.strptime(text.decode(), f"{'%y' if kind == _UTC_TIME else '%Y'}%m%d%H%M%SZ").replace(tzinfo=UTC)
@@ -158,6 +160,7 @@ def _members(der: bytes) -> list[tuple[int, bytes]]:
     while position < len(der):
         kind, size = der[position : position + 2]
         position += 2
+        # A longer content: the byte has the number of the bytes with its size.
         if size >= 0x80:
             begin = position + size - 0x80
             size, position = int.from_bytes(der[position:begin]), begin

@@ -141,6 +141,7 @@ def _connection(environ: WSGIEnvironment) -> socket.socket | None:
 
 def _reject(app: MirrorApp, services: Services) -> None:
     """Reject all requests in a forked child: it has neither the threads nor a database connection of its own."""
+    # The child must not close what its parent uses.
     atexit.unregister(services.close)
     message = "this process was forked from the one that made the server, and cannot serve; make the app after the fork"
 

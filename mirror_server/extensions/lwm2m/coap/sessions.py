@@ -47,7 +47,8 @@ _SAMPLE_SECONDS = 0.1
 """The interval at which one message of a device above its rate limit is decrypted all the same."""
 _LINE_SECONDS = 1.0
 """The minimum time between two warnings of failed handshakes: unauthenticated clients must not fill the disk."""
-# The event DTLS_EVENT_CONNECTED of tinydtls. The constants after it are those of TLS (RFC 5246, 6.2.1, 7.2 and 7.4).
+# DTLS_EVENT_CONNECTED of tinydtls. The types of alerts, records and handshake messages below are those of TLS
+# (RFC 5246, 6.2.1, 7.2 and 7.4).
 _CONNECTED = 0x01DE
 _CLOSE_NOTIFY = 0
 _FATAL = 2
@@ -284,6 +285,8 @@ class DtlsTransport:
             if address in self._opening:
                 session.repeat_flight()
         else:
+            # If a device with a session sends another hello, the session ends only when the cookie is returned. Source:
+            # RFC 6347, 4.2.8.
             self._feed(session or self._cookie_context(peer), peer, datagram)
 
     def _feed(self, session: _Session, peer: Peer, datagram: bytes) -> None:
@@ -338,7 +341,7 @@ class DtlsTransport:
         context = self._cookie_contexts.get(number)
         if context is None:
             context = self._cookie_contexts[number] = _Session(self._dtls, self._keys, self._send_raw)
-        # Allowed, because a context without a cookie has no peer.
+        # Allowed: a cookie context has no peer until an address returns its cookie.
         context.set_peer(peer)
         return context
 
@@ -350,11 +353,11 @@ class DtlsTransport:
 
     def _deliver(self, session: _Session, datagram: bytes, session_events: _SessionEvents) -> None:
         self._open.move_to_end(session.peer.address)
-        # The device sends data only after it has received the last flight.
         if session_events.plaintexts:
+            # The device sends data only after it has received the last flight.
             session.flight = []
-        # The device repeats its last flight, so the response to it was lost.
         elif not session_events.connected and _handshake_message(datagram) == _CLIENT_KEY_EXCHANGE:
+            # The device repeats its last flight, so the response to it was lost.
             session.repeat_flight()
         for plaintext in session_events.plaintexts:
             self._receiver.received(session.peer, plaintext)
@@ -363,7 +366,7 @@ class DtlsTransport:
         """Start the handshake of an address that returned its cookie. Its previous session ends."""
         address = peer.address
         if address in self._open:
-            # The library has already replaced the previous peer of this context, so it must not be ended again.
+            # The library has already replaced the peer in this context, so there is nothing to end there.
             self._forget(session)
         number = hash(address) % _COOKIE_CONTEXTS
         if self._cookie_contexts.get(number) is session:
@@ -387,8 +390,8 @@ class DtlsTransport:
         others.append(session)
         if len(others) > self._limits.sessions_of_identity:
             self._end(others[0])
-        # One session was added, so it is enough to end one.
         elif len(self._open) > self._limits.sessions:
+            # One session was added, so it is enough to end one.
             self._end(next(iter(self._open.values())))
 
     def _end_broken(self, session: _Session) -> None:

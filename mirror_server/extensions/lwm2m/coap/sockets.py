@@ -395,6 +395,7 @@ async def _bound_socket(
 ) -> socket.socket:
     """Open a socket without ``SO_REUSEPORT``: with it, a second server would get half of the devices of the first."""
     host, port = address
+    # An IPv6 socket is bound to an IPv4 address by the mapped form of that address.
     flags = socket.AI_PASSIVE | (socket.AI_V4MAPPED if family == socket.AF_INET6 else 0)
     try:
         resolved = await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_DGRAM, flags=flags)
@@ -403,6 +404,7 @@ async def _bound_socket(
     opened = socket.socket(family, socket.SOCK_DGRAM)
     try:
         if family == socket.AF_INET6:
+            # The default depends on the system.
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         elif sys.platform == "linux":
             opened.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)

@@ -280,6 +280,7 @@ class MessageLayer:
             self._end(exchange, error)
 
     def _retransmit_or_fail(self, exchange: CoapExchange) -> None:
+        # After an acknowledgement, the timer is the time limit for the separate response.
         if exchange.acknowledged or not exchange.retransmissions_left:
             self._end(exchange, NoResponse(self._timeout_reason(exchange)))
             return
@@ -384,8 +385,8 @@ class MessageLayer:
             reason = f"{exchange.peer.address} rejected the request with a reset"
             may_have_arrived = exchange.acknowledged or exchange.attempts > 1
             self._end(exchange, Unreachable(reason, may_have_arrived=may_have_arrived))
-        # The message was a separate response, for which the acknowledgement is the end.
         elif exchange.response is None:
+            # The message was a separate response, for which the acknowledgement is the end.
             self._forget(exchange)
         elif not exchange.acknowledged:
             exchange.acknowledged = True

@@ -49,8 +49,8 @@ Limits
 ------
 
 One process can run thousands of devices: 19 KiB each, and less than a hundredth of a processor for a thousand of them
-that measure every minute. Not supported are bootstrap, transports other than UDP, observations by more than one server,
-and conditions on values (``gt``, ``lt``, ``st``).
+that measure every minute. Bootstrap, transports other than UDP, observations by more than one server,
+and conditions on values (``gt``, ``lt``, ``st``) are not supported.
 
 Source: LwM2M core and transport 1.1; RFC 7252 (CoAP), RFC 7641 (Observe), RFC 7959 (block-wise transfer).
 """

@@ -249,8 +249,8 @@ class _DtlsSession:
             self._connected.set_exception(
                 Unreachable(f"the server rejected the DTLS handshake (alert {code}): check identity and key")
             )
-        # Called later, because the library must not lose a session during its own callback.
         elif self._session is not None:
+            # Called later, because the library must not lose a session during its own callback.
             asyncio.get_running_loop().call_soon(self._ended)
 
 

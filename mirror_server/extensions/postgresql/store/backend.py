@@ -196,6 +196,7 @@ class PostgresBackend:
         self._mark_work = ""
         self._hurries = threading.Event()
         self._readers: set[PostgreSQLConnection] = set()
+        # Several threads use these lists without a lock, because ``append`` and ``pop`` are atomic.
         self._idle_readers: list[PostgreSQLConnection] = []
         self._idle_query_connections: list[PostgreSQLConnection] = []
         self._connect_again_at = 0.0
@@ -327,6 +328,7 @@ class PostgresBackend:
         try:
             found = self._connection.run(command)
         except psycopg.OperationalError:
+            # Another error, such as a lock timeout.
             if self._connection.is_usable:
                 raise
             self._connection = self._connect_writer()

@@ -115,6 +115,7 @@ def _insert(session: PostgresSession, queued: Sequence[Command]) -> list[int]:
         return commands.insert.dispatch(Session)(session, queued)
     statement = f"{_for_many(commands.INSERT)}, app_id, async_id"
     found = session.rows(statement, **_arrays([commands.row_of(command) for command in queued]))
+    # The order of the returned rows is not defined.
     numbers = {(app_id, async_id): number for number, app_id, async_id in found}
     return [numbers[command.app_id, command.async_id] for command in queued]
 
