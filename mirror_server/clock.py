@@ -141,6 +141,7 @@ class SystemClock:
         with self._changed:
             self._closed = True
             self._changed.notify()
+        # A thread cannot join itself, and an action of a timer may close the clock.
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
@@ -154,6 +155,7 @@ class SystemClock:
                 due = [*self._by_wall.pop_due(wall), *self._by_steady.pop_due(steady)]
                 if not due:
                     self._changed.wait(self._wait_seconds(wall, steady))
+            # Without the lock, so that other threads can set timers meanwhile.
             for timer in due:
                 timer.fire()
 
@@ -180,7 +182,6 @@ class SystemClock:
             self._doubts.append((jump, steady + _DOUBT_MILLISECONDS))
 
     def _wait_seconds(self, wall: Instant, steady: int) -> float | None:
-        """Return the time until the next timer; ``None`` without timers."""
         at_wall, at_steady = self._by_wall.next_due_at(), self._by_steady.next_due_at()
         left = [at_wall - wall] if at_wall is not None else []
         left += [at_steady - steady] if at_steady is not None else []
@@ -196,6 +197,7 @@ class ManualClock:
         self._now = now
         self._timers = _TimerQueue()
         self._lock = threading.Lock()
+        # Held for the whole of `advance`. The calls that it makes set timers, for which the other lock is free.
         self._advancing = threading.Lock()
 
     def now(self) -> Instant:

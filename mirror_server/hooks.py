@@ -784,6 +784,7 @@ class Extensions:
             CannotServe: A function does not take all arguments.
         """
         caller = getattr(self.hook, hook)
+        # pluggy calls the implementations in the reverse order of this list.
         found = caller.get_hookimpls()[::-1]
         for implementation in found:
             if implementation.argnames != caller.spec.argnames:
@@ -822,6 +823,7 @@ class Broken(NamedTuple):
 def installed() -> Mapping[str, ModuleType | Broken]:
     """Return all installed extensions by name, including those to leave out. Registers their database schemes."""
     found: dict[str, ModuleType | Broken] = {}
+    # The server also works without the folder of extensions.
     if find_spec(_GROUP) is not None:
         package = importlib.import_module(_GROUP)
         for each in pkgutil.iter_modules(package.__path__):
@@ -833,6 +835,7 @@ def installed() -> Mapping[str, ModuleType | Broken]:
             continue
         try:
             found[point.name] = point.load()
+        # Only a server reports it, so that commands which do not need the extension still work.
         except Exception as error:
             reason = f"{error}{_location_of(error)}"
             found[point.name] = Broken(f"the extension {point.name} ({point.value}) cannot be loaded: {reason}")
@@ -857,6 +860,7 @@ def require_distinct(names: Iterable[tuple[str, str]]) -> None:
 
 def extension_of(module: str) -> str:
     """Return the name of the extension that a module belongs to; empty if it belongs to none."""
+    # An extension can be a single module, and other modules of its package belong to it too.
     for attribute in ("__name__", "__package__"):
         for name, extension in installed().items():
             if f"{module}.".startswith(f"{getattr(extension, attribute, None) or '?'}."):

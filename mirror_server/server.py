@@ -134,6 +134,7 @@ class Services:
         self.extensions.hook.check_settings(settings=settings)
         with ExitStack() as undo:
             location = location_of(settings.database_url)
+            # Before the database is opened, which may upgrade its schema.
             self._stop_serving = location.begin_serving()
             undo.callback(self._stop_serving)
             self.database = Database(settings.database_url, self.extensions.storages)
@@ -196,12 +197,14 @@ class Services:
         try:
             self._build_extensions()
             self._handle_signals()
+        # The threads of the parts already run.
         except BaseException:
             self.close()
             raise
 
     def _build_extensions(self) -> None:
         self._parts.append(self.coordinator)
+        # pluggy returns the results in reverse order of registration.
         for built in reversed(self.extensions.hook.build(services=self)):
             self._parts += built
         for part in self._parts:
@@ -255,6 +258,7 @@ class Services:
         self.database.submit_durable(partial(maintenance.initialize_revisions, at=wall_time()))
         self.extensions.hook.lead()
         self.database.submit_durable(self._store_own_settings)
+        # Before devices get commands, whose attempts would look interrupted.
         self.database.submit_durable(self.commands.end_interrupted)
         self._housekeeping.start()
         self.extensions.hook.connect_devices()
@@ -300,6 +304,7 @@ class Services:
 
     def close(self) -> None:
         """Stop. Accepted requests are on disk, and pending work continues at the next start."""
+        # First, so that no timer starts new work.
         self.clock.close()
         self.coordinator.stop()
         self.webhooks.close()
@@ -309,6 +314,7 @@ class Services:
         self.log.store_read()
         self.coordinator.close()
         self.database.close()
+        # Last, because releasing the lock on the file ends SQLite's own locks too.
         self._stop_serving()
 
     def _interrupted(self) -> None:

@@ -43,11 +43,6 @@ class _ServerCommands(LazyGroup):
     """A group that reports errors which the operator can fix in one line, without a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command.
-
-        Raises:
-            ClickException: The command cannot run here, or its extension failed to load.
-        """
         try:
             return super().invoke(ctx)
         except (CannotServe, DatabaseError) as error:

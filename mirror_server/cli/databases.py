@@ -87,6 +87,7 @@ def check(database_url: str, **settings: Any) -> None:
 
     Data of extensions is checked too, also outside the database.
     """
+    # Before it is opened, which fails if the file is damaged.
     violations = location_of(database_url).damage()
     if not violations:
         with closing(open_database(database_url, must_exist=True)) as database:

@@ -170,7 +170,6 @@ def entry_json(entry: LogEntry, extras: Extras) -> Any:
 
 
 def _dropped_members(kind: str, extras: Extras) -> set[str]:
-    """Return the members of an entry that are not among the extras."""
     dropped = set() if extras.include_uid else {"uid"}
     if kind not in _ANNOUNCED:
         dropped |= set() if extras.include_timestamp else {"timestamp"}

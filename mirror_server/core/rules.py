@@ -49,6 +49,7 @@ class RuleIndex:
         for path in paths:
             matching = of_device & self._rules_of_path(path)
             if matching:
+                # The lowest bit is the first rule.
                 found[path] = (matching & -matching).bit_length() - 1
         return found
 
@@ -77,7 +78,6 @@ class _Patterns:
         self._lengths = sorted({len(prefix) for prefix in self._prefixes})
 
     def matching(self, text: str) -> int:
-        """Return the rules that have a pattern which matches the text."""
         found = self._every | self._exact.get(text, 0)
         for length in self._lengths:
             if length > len(text):

@@ -72,7 +72,6 @@ class _Delivery:
     timer: Timer | None = None
 
     def stop_timer(self) -> None:
-        """Cancel the response timeout."""
         if self.timer is not None:
             self.timer.cancel()
 
@@ -199,7 +198,6 @@ class Dispatcher:
                 self._fail(delivery, error)
 
     def _fail(self, delivery: _Delivery, error: Exception) -> None:
-        """End a delivery that failed with an error, and retry later."""
         with self._lock:
             delivery.ended = True
         delivery.stop_timer()

@@ -108,6 +108,7 @@ class PlainPolls:
         self._is_alive = is_alive
         self._positions: dict[str, tuple[int, str | None]] = {}
         self._open: dict[str, tuple[EntryWaiter, str | None]] = {}
+        # Weak, because `advance` may never be called for an ended poll.
         self._ended: WeakKeyDictionary[EntryWaiter, ApiError] = WeakKeyDictionary()
         self._closings: Waiters[None] = Waiters()
         self._lock = threading.Lock()
@@ -185,6 +186,7 @@ class PlainPolls:
         with self._lock:
             open_poll = self._end(app_id, _deleted())
             position, _ = self._positions.pop(app_id, (None, None))
+            # Under the lock, so that this is stored in the same order.
             deleted = self._database.submit(lambda session: self._store(session, app_id, position, polled=False))
         if open_poll is not None:
             self._notify_ended(open_poll)

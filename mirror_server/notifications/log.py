@@ -177,6 +177,7 @@ class NotificationLog:
                 continue
             if end.stored_bytes > self._max_bytes:
                 logs.drop_bytes(session, app_id, end.stored_bytes - int(self._max_bytes * _RETAINED_SHARE))
+            # Only readers that wait now can use the page.
             page = None
             if app_id in self._waiters and sum(len(body) for _, body in encoded) <= MAX_BYTES:
                 page = self._page_of(kind, [entry for _, entry in added], end.last_seq, at)
@@ -292,6 +293,7 @@ class NotificationLog:
 
     def skip_read(self, session: Session, app_id: str) -> None:
         """Move the position of a new channel past the entries that readers with their own positions received."""
+        # The newest positions may be in memory only; see `note_read`.
         logs.note_read(session, app_id, self._read_seq.get(app_id, 0))
         logs.skip_read(session, app_id)
 

@@ -63,6 +63,7 @@ class Waiter(Generic[T]):
         """Stop waiting; no callback is called."""
         with self._waiters.lock:
             self._waiters.forget(self)
+            # Another thread may be about to call them.
             self._callbacks = ()
 
     def fail(self, failure: Exception) -> None:
@@ -83,6 +84,7 @@ class Waiter(Generic[T]):
     def call(self) -> None:
         """Call the callbacks."""
         for callback in self._callbacks:
+            # One failed callback must not prevent the others.
             try:
                 callback(self)
             except Exception:
@@ -131,6 +133,7 @@ class Waiters(Generic[T]):
             for waiter in waiting:
                 waiter.set_value(value)
                 self.open_polls -= waiter.is_poll
+        # Without the lock, which the callbacks may need.
         for waiter in waiting:
             waiter.call()
 

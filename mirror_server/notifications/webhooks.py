@@ -60,6 +60,7 @@ _MAX_LOOKUPS = 200
 _PAUSE_SECONDS = 1
 _MAX_DELAY_SECONDS = 120
 _GIVE_UP_AFTER_SECONDS = 24 * 3600
+# More than enough for the longest delay. The shift of a large count of failures would be a huge number.
 _MAX_DOUBLINGS = 16
 # The response is read up to this size, so that the connection can be reused. Its content is ignored.
 _MAX_RESPONSE_BYTES = 64 * 1024
@@ -160,6 +161,7 @@ class Webhooks:
             other = self._channels.other(session, app_id, WEBHOOK)
             if other is not None:
                 raise other
+            # A webhook that replaces another one continues at its position.
             if logs.webhook(session, app_id) is None:
                 self._log.skip_read(session, app_id)
             logs.put_webhook(session, app_id, orjson.dumps(registration.to_wire()).decode(), self._clock.now())
@@ -259,7 +261,6 @@ class Webhooks:
         return min(row.next_attempt_at, after_seconds(self._clock.now(), delay_seconds(row.failures)))
 
     async def _wait_until(self, instant: int | None) -> None:
-        """Wait until domain time reaches the instant."""
         if instant is None or instant <= self._clock.now():
             return
         reached = asyncio.Event()
@@ -309,6 +310,7 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _UNICAST = ipaddress.IPv6Network("2000::/3")
 """The public unicast addresses; :mod:`ipaddress` counts many others as global too."""
 
+# RFC 9637. Python 3.11 counts these addresses as global.
 _DOCUMENTATION = ipaddress.IPv6Network("3fff::/20")
 
 
@@ -322,6 +324,7 @@ def _effective(address: Address) -> Address:
     """Return the IPv4 address in a mapped, NAT64 or 6to4 address; otherwise the address itself."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
+    # Such an address reaches an IPv4 address, which must be checked too.
     if address in _NAT64:
         return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
     return address.ipv4_mapped or address.sixtofour or address
@@ -350,6 +353,7 @@ class _CheckedBackend(AsyncNetworkBackend):
             target = ", ".join(forbidden) or host
             raise CallFailed(f"the address {target} may not be called; --allow-callbacks-to can allow it")
         *others, last = addresses
+        # Each address gets the same part of the time, so that the last one is tried too.
         limit_seconds = LIMIT_SECONDS / len(addresses)
         for address in others:
             with suppress(httpcore.ConnectError, httpcore.ConnectTimeout):
@@ -397,6 +401,7 @@ class WebhookCaller:
         if self._pool is None:
             self._pool = httpcore.AsyncConnectionPool(
                 ssl_context=ssl.create_default_context(),
+                # With a limit, slow URLs would delay other applications.
                 max_connections=None,
                 max_keepalive_connections=100,
                 network_backend=_CheckedBackend(self._networks),

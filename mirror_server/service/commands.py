@@ -142,6 +142,7 @@ class CommandService:
 
         A value in a late response, to a command that has ended already, is stored too. Source: specification 2.2.
         """
+        # The contexts of a group are read before any of its commands ends, so no two may be for the same device.
         for group in _disjoint(attempts, lambda attempt: (attempt[0].device_id,)):
             found = commands.contexts_of_ending(session, [command for command, _ in group])
             completed = [
@@ -214,6 +215,7 @@ class CommandService:
 
     def _accept(self, session: Session, submissions: Sequence[CommandSubmission]) -> list[Command]:
         found = commands.contexts_of_new(session, [(each.device_id, each.request.path) for each in submissions])
+        # If one is rejected, the writer undoes the transaction and runs each submission alone.
         accepted = [self._check(session, each, context) for each, context in zip(submissions, found, strict=True)]
         numbers = commands.insert(session, [command for _, command in accepted])
         values = []
@@ -259,6 +261,7 @@ class CommandService:
             )
         now = self._clock.now()
         return context, Command(
+            # The database assigns it.
             command_id=0,
             app_id=submission.app_id,
             async_id=submission.async_id,
@@ -295,6 +298,7 @@ class CommandService:
         done = [(each.command, each.response) for each in completed if each.outcome[1] is None]
         recorded |= self._report(session, done, now)
         responded = {each.context.device_id for each in completed if each.response is not None}
+        # Storing a value has recorded the contact too.
         if responded - recorded:
             devices.record_contact(session, sorted(responded - recorded), now)
         responses = [
@@ -336,6 +340,7 @@ class CommandService:
             )
         ]
         revisions: dict[tuple[str, str], int] = {}
+        # Only devices that responded were in contact.
         for contact_at in (now, None):
             values = [
                 DesiredUpdate(each.command.device_id, path, value)
@@ -430,7 +435,6 @@ def _desired_after(completion: _Completion, current: DesiredState | None) -> Des
 
 
 def _response(completion: _Completion) -> dict[str, Any]:
-    """Return the async response for the application."""
     command, content = completion.command, completion.response.content if completion.response else None
     status, category = completion.outcome
     return messages.async_response(
@@ -474,6 +478,7 @@ def _find_queued(session: Session, submission: CommandSubmission, expired_at: In
         ApiError: The async-id belongs to another request (409).
     """
     queued = commands.find(session, submission.app_id, submission.async_id)
+    # Housekeeping deletes finished commands only once an hour.
     if queued is None or commands.delete_if_finished(session, queued.command_id, expired_at):
         return None
     if (queued.device_id, queued.request) != (submission.device_id, submission.request):

@@ -343,6 +343,7 @@ class DeviceService:
 
     def contact(self, device_id: str) -> None:
         """Record that a device can be reached, and deliver its pending commands."""
+        # The contact may be stored later than it happened.
         now = self._clock.now()
         self._database.submit_durable(
             lambda session: devices.record_contact(session, [device_id], now), conflict_keys=(device_id,)
@@ -397,6 +398,7 @@ class DeviceService:
 
     def delete_silent_since(self, session: Session, instant: Instant) -> None:
         """Fail the commands of the devices whose last contact was before the instant, then delete the devices."""
+        # In this order: the async responses and the listeners need the rows of the devices.
         silent = devices.silent_since(session, instant)
         for device_id in silent:
             self._commands.cancel_all(session, device_id)
@@ -442,6 +444,7 @@ class DeviceService:
 
         A full registration ends single subscriptions. The entry of each application lists its own.
         """
+        # First, because a subscription that a rule restores is not reported as ended.
         self._subscriptions.presubscribe(session, row.device_id)
         now = self._clock.now()
         ended = subscriptions.note_ended(session, row.device_id, now) if kind == REGISTRATIONS else {}
@@ -510,6 +513,7 @@ def _encode_for_all(encode: Encode, device: DeviceRow, resources: Sequence[Resou
         content = encode(device, resources, app_id)
         return EncodedObject(content, hashlib.blake2b(content, digest_size=16).hexdigest())
 
+    # If it is not known who submitted a failed write, no application gets its category.
     issuers = {resource.desired_app_id for resource in resources if resource.desired_category is not None} - {None}
     for_issuers = {str(app_id): encoded(app_id) for app_id in issuers}
     return _CachedObject(encoded(None), for_issuers, device.revision)

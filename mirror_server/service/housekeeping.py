@@ -44,6 +44,7 @@ class DeadlineTimer:
                 self._timer = None
 
     def _due(self) -> None:
+        # Before the action, which requests the next instant.
         with self._lock:
             self._timer = None
         self._action()

@@ -170,6 +170,7 @@ class LongReads:
             read.is_released = True
             with suppress(ValueError):
                 self._waiting[read.app_id].remove(read)
+            # A read that is still running does this when it ends.
             if read.has_run:
                 self._end(read.app_id)
         read.cancel()
@@ -196,6 +197,7 @@ class LongReads:
 
     def _run(self, app_id: str) -> None:
         with self._lock:
+            # All its reads may have been released before their turn.
             if not self._waiting[app_id]:
                 self._end(app_id)
                 return

@@ -112,6 +112,7 @@ class SubscriptionService:
         Returns:
             The position of the first rule that matches, by path.
         """
+        # The text is read from the database each time, so that changes by other processes are noticed.
         indexed_text, index = self._indexes.get(app_id, ("", None))
         if index is None or indexed_text != text:
             index = RuleIndex(orjson.loads(text))
@@ -133,6 +134,7 @@ class SubscriptionService:
         def work(session: Session) -> None:
             _check_observable(session, device_id, path)
             subscriptions.put_single(session, app_id, device_id, path)
+            # Sent again even if the device did not respond to an earlier subscribe command.
             session.publish(AGAIN, device_id)
 
         return self._database.submit(work)
@@ -186,6 +188,7 @@ class SubscriptionService:
         if response.content is None:
             event, app_ids = _observation_of(device_id, path, stored), waiting
         else:
+            # The time of a resource never decreases.
             changed_at = max(response.responded_at or now, stored.changed_at or 0)
             value = reported_value(device_id, path, response.content, now, "subscription", changed_at)
             self._listeners.report(session, [(value, response.responded_at or now, False)])

@@ -59,6 +59,7 @@ def no_url(url: str) -> DatabaseError:
 
 def redacted(url: str) -> str:
     """Return the URL without its password."""
+    # A password can be in the part before the host, or in the query.
     return re.sub(r"(?<=://)([^/?@:]*):[^/?]*@", r"\1@", re.sub(r"([?&]password=)[^&]*", r"\1...", url))
 
 

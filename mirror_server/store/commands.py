@@ -34,6 +34,7 @@ INSERT = f"INSERT INTO commands ({_INSERTED}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?,
 FINISH = "UPDATE commands SET finished_at = ? WHERE command_id = ?"
 
 
+# Other kinds of databases register a version with one statement for all commands; see decision 24.
 @singledispatch
 def insert(session: Session, queued: Sequence[Command]) -> list[int]:
     """Queue commands, each with an async-id of its own. Return their numbers, which are higher than all before."""
@@ -83,6 +84,7 @@ def expired(session: Session, now: Instant) -> list[Command]:
 
 def interrupted(session: Session) -> list[Command]:
     """Return the unfinished commands that were sent and must not be sent again."""
+    # Only an execute counts its attempt before it is sent.
     return _unfinished(session, "method = 'POST' AND attempts > retries")
 
 
@@ -256,6 +258,7 @@ def pending_work(session: Session, device_ids: Sequence[str], now: Instant) -> d
 
 
 def _pending_work(rows: Sequence[Row]) -> PendingWork:
+    # A UNION has no order.
     items = sorted((kind, position, path) for kind, position, path, *_ in rows)
     return PendingWork(
         [path for kind, _, path in items if kind == _OBSERVE],

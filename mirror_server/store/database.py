@@ -115,6 +115,7 @@ class Database(Writer):
 
     def close(self) -> None:
         """Finish the submitted work and close all connections."""
+        # Before the writer is stopped, because it may be waiting for a database that does not respond.
         self.backend.hurry()
         super().close()
         self.backend.close()

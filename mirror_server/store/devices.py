@@ -55,6 +55,7 @@ def put(session: Session, device: DeviceRow) -> None:
         " created_at, updated_at, last_contact_at, registration_expires_at, backend, number)"
         " VALUES (:device_id, :endpoint_name, :endpoint_type, :registered, :queue_mode, :lifetime_seconds,"
         " :created_at, :updated_at, :last_contact_at, :registration_expires_at, :backend,"
+        # For `estimated_count`. A known device keeps its number.
         " (SELECT coalesce(max(number), 0) + 1 FROM devices))"
         " ON CONFLICT (device_id) DO UPDATE SET endpoint_name = excluded.endpoint_name,"
         " endpoint_type = excluded.endpoint_type, registered = excluded.registered,"

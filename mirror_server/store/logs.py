@@ -34,6 +34,7 @@ class LogState:
     @property
     def waiting(self) -> int:
         """The number of entries after the position."""
+        # Each restore skips this many numbers. They have no entries, so they are not waiting.
         return (self.last_seq - self.position) % NUMBERS_LEFT_OUT
 
 
@@ -87,6 +88,8 @@ def counted(app_id: str, entries: Sequence[tuple[str, bytes]], read_seq: int) ->
     return {"app_id": app_id, "count": len(entries), "size": size, "read_seq": read_seq}
 
 
+# One statement sees one state, so that the last number fits the entries. The LEFT JOIN returns it for an empty log
+# too. `before` is the size of the entries before one, so the entry that reaches the limit is included.
 _READ = (
     "SELECT last_seq, n.seq, kind, body, logged_at FROM logs LEFT JOIN notifications n ON n.app_id = logs.app_id"
     " AND n.seq > :after AND n.seq <= (SELECT max(seq) FROM (SELECT seq, sum(size) OVER (ORDER BY seq) - size AS before"
@@ -126,8 +129,8 @@ def skip_read(session: Session, app_id: str) -> None:
 def skip_lost_numbers(session: Session) -> None:
     """Skip all entry numbers that readers may know, after a backup was restored.
 
-    A reader that had read beyond the backup would otherwise miss the entries that get those numbers again. With the
-    skip, all such readers get a gap. The server's own channels that were at the end move along.
+    Readers that had read beyond the backup then get a gap, instead of missing entries that get those numbers again. The
+    server's own channels that were at the end move along.
     """
     session.run(
         "UPDATE logs SET last_seq = last_seq + :lost,"
@@ -144,6 +147,7 @@ def set_polled(session: Session, app_id: str, *, polled: bool) -> None:
 
 def drop_older(session: Session, older_than: Instant) -> None:
     """Delete the entries of all logs that were logged before the instant."""
+    # Only the first entry of each log is read, which the primary key finds.
     with_older = session.rows(
         "SELECT app_id FROM logs WHERE :older_than > (SELECT logged_at FROM notifications"
         " WHERE notifications.app_id = logs.app_id ORDER BY seq LIMIT 1) ORDER BY app_id",
@@ -171,6 +175,7 @@ def drop_bytes(session: Session, app_id: str, surplus_bytes: int) -> None:
 
 
 def _delete_up_to(session: Session, app_id: str, seq: int) -> None:
+    # Before the entries are deleted, because this sums their sizes.
     session.run(
         "UPDATE logs SET stored_bytes = stored_bytes - (SELECT coalesce(sum(length(body)), 0) FROM notifications"
         " WHERE app_id = :app_id AND seq <= :seq) WHERE app_id = :app_id",

@@ -38,6 +38,7 @@ def erase_device(session: Session, device_id: str, storages: Iterable[Storage]) 
     if name is not None:
         # Invalidates cached copies of its object.
         session.note_change([device_id])
+    # Before the entries are deleted, because this sums their sizes.
     session.run(
         "UPDATE logs SET stored_bytes = stored_bytes - (SELECT coalesce(sum(length(body)), 0) FROM notifications n"
         " WHERE n.app_id = logs.app_id AND n.device_id = :device_id)",
@@ -67,8 +68,7 @@ def _erase_rules(session: Session, device_id: str, name: str | None) -> int:
 def initialize_revisions(session: Session, at: Instant) -> None:
     """Start the change counter of a new database above the counters of all older databases.
 
-    So a client's table from another mirror, with the same address and device names, is read again completely: the
-    revisions of a lost database are all lower than those of the new one.
+    So a client that has a table of an older mirror, with the same address and device names, reads it again completely.
     """
     first = max(at - _REVISION_EPOCH, 0) * _MAX_CHANGES_PER_MILLISECOND
     session.run("UPDATE revisions SET last_revision = :first WHERE last_revision = 0", first=first)
@@ -86,10 +86,10 @@ def current_instant(session: Session) -> Instant:
 def skip_lost_numbers(session: Session) -> None:
     """Skip all numbers that clients may know, after a database was restored to an earlier state.
 
-    The changes after a backup are lost with a restore, but clients may have read them. If their numbers were used
-    again, clients would take a new change for one that they have.
+    Otherwise new changes would get the numbers of lost ones, and clients that read those would skip the new ones.
     """
     session.run("UPDATE revisions SET last_revision = last_revision + :lost", lost=_MAX_LOST_CHANGES)
+    # All devices count as changed, so that clients reload their tables completely.
     session.run("UPDATE devices SET revision = (SELECT last_revision FROM revisions)")
     logs.skip_lost_numbers(session)
 
@@ -147,6 +147,7 @@ def violations(session: Session, storages: Iterable[Storage]) -> Iterator[Violat
 def found_in(session: Session, statements: Mapping[str, str]) -> Iterator[Violation]:
     """Run a statement for each kind of violation, which returns a row per occurrence, and yield those with rows."""
     for kind, statement in statements.items():
+        # The window function counts all rows, also those after the limit.
         limited = f"SELECT found.*, count(*) OVER () FROM ({statement}) AS found LIMIT {MOST_EXAMPLES}"
         if rows := session.rows(limited):
             yield Violation(kind, rows[0][1], [where for where, _ in rows])

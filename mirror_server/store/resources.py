@@ -86,7 +86,6 @@ ends in ``revision``.
 
 
 def _row_of(reported: ReceivedValue, revision: int) -> Row:
-    """Return the parameters of :data:`REPORT` for a value."""
     value, content_type, origin, at, expires_at, device_id, path, changed_at = reported
     return value, content_type, origin, at, expires_at, revision, changed_at, device_id, path
 
@@ -162,6 +161,7 @@ def announce(session: Session, device_id: str, announced_now: Iterable[Announced
 
 def has_instance(session: Session, device_id: str, path: str) -> bool:
     """Whether the device has ever announced a resource of this object instance."""
+    # "0" is the character after "/", so this range contains all paths below the instance, and the primary key finds it.
     return bool(
         session.scalar(
             "SELECT 1 FROM resources WHERE device_id = :device_id AND path > :first AND path < :last LIMIT 1",
@@ -201,6 +201,8 @@ def report(session: Session, values: Sequence[ReceivedValue], *, contact_at: Ins
         return [_row_of(values[index], first + index) for index in last.values()]
 
     first, stored = session.note_change_with(device_ids, REPORT, rows, contact_at=contact_at)
+    # A device may send a value of a resource that it never announced. The update does not report which rows were
+    # missing, so it runs again for all.
     if stored < len(last):
         session.run_many(
             "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable)"
@@ -276,7 +278,6 @@ def put_desired(session: Session, values: Sequence[DesiredUpdate], *, contact_at
 
 
 def _row_of_desired(value: DesiredUpdate, revision: int) -> tuple[bytes | str | int | None, ...]:
-    """Return the parameters of :data:`DESIRE` for a value."""
     device_id, path, desired = value
     command = (desired.command_id, desired.app_id, desired.value, desired.content_type, int(desired.status))
     times = (desired.desired_at, desired.requested_at, desired.status_updated_at)

@@ -58,6 +58,7 @@ def outdated(name: str, branches: Iterable[Branch], found: Mapping[str, str]) ->
     old = []
     for branch in branches:
         version, newest = found.get(branch.name, ""), branch.newest
+        # Versions have four digits, so their texts have the order of the numbers.
         if version > newest:
             schema = "its schema" if branch.name == "core" else f"its schema of {branch.name}"
             raise DatabaseError(

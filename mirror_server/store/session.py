@@ -34,6 +34,7 @@ _ROWS_PER_STATEMENT = 40
 """Larger statements are not faster per row, and leave more rows that are inserted one by one."""
 
 COUNT = "UPDATE revisions SET last_revision = last_revision + :count RETURNING last_revision"
+# In SQLite, max() of two values is NULL if one of them is. Then the column keeps its value.
 _NOTE = (
     "UPDATE devices SET revision = ?, last_contact_at = coalesce(max(last_contact_at, ?), last_contact_at)"
     " WHERE device_id = ?"
@@ -95,6 +96,7 @@ class RecentChanges:
     def is_unchanged(self, device_id: str, since: int, until: int) -> bool:
         """Whether it is known that a device did not change after revision ``since`` up to revision ``until``."""
         with self._lock:
+            # A device without an entry did not change between these two numbers.
             is_known = self._since <= since and until <= self._until
             return is_known and self._last.get(device_id, 0) <= since
 

@@ -172,6 +172,7 @@ def note_ended(session: Session, device_id: str, at: Instant) -> dict[str, list[
         at=at,
     )
     found: dict[str, list[str]] = {}
+    # Sorted, because RETURNING has no order.
     for app_id, path in sorted(rows):
         found.setdefault(app_id, []).append(path)
     return found
@@ -213,6 +214,7 @@ def accepted(session: Session, device_id: str, path: str, at: Instant) -> list[s
         " WHERE device_id = :device_id AND path = :path",
         device_id=device_id,
         path=path,
+        # The last subscription may have ended while the command was in flight.
         subscribed=int(bool(subscribed_applications(session, device_id, path))),
         at=at,
     )
@@ -221,7 +223,7 @@ def accepted(session: Session, device_id: str, path: str, at: Instant) -> list[s
 
 
 def rejected(session: Session, device_id: str, path: str) -> None:
-    """Store that a device rejected a subscribe command; see :func:`retry_refused`.
+    """Store that a device rejected a subscribe command; see :func:`retry_rejected`.
 
     An observation for other applications continues.
     """

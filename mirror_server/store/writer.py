@@ -36,7 +36,6 @@ class _Work:
     error: BaseException | None = None
 
     def resolve(self) -> None:
-        """Complete the future."""
         future, error = self.future, self.error
         # The traceback of an error refers to this object: without the deletion it would be cyclic garbage.
         del self.future, self.error
@@ -143,6 +142,7 @@ class Writer:
 
     def _run(self) -> None:
         while not self._is_closing:
+            # Postponed work was submitted earlier than all work in the queue.
             group = self._postponed + self._next_group()
             if not group:
                 continue
@@ -208,6 +208,8 @@ class Writer:
         """Run work of one kind once."""
         first = works[0]
         results: Sequence[Any] | None
+        # Another process may have become the leader since the work was submitted. Work of one kind always has the same
+        # `by_leader`.
         if first.by_leader and not self.backend.is_leader:
             for work in works:
                 work.error = NotLeader("another process leads")
@@ -217,6 +219,7 @@ class Writer:
         else:
             results = first.run(self._session, [item for work in works for item in work.items or ()])
         for work, result in zip(works, repeat(None) if results is None else results, strict=results is not None):
+            # An earlier attempt may have left its error.
             work.result, work.error = result, None
 
     def _perform_each(self, work: _Work) -> None:
@@ -237,6 +240,7 @@ class Writer:
         try:
             self.backend.undo()
         except Exception:
+            # A lost connection has rolled it back already. The caller handles the error that led here.
             _log.debug("no transaction to roll back", exc_info=True)
 
     def _fail(self, group: list[_Work], error: Exception) -> None:
@@ -280,7 +284,6 @@ class _Batch:
         )
 
     def add(self, work: _Work) -> None:
-        """Add work to the batch."""
         self.works.append(work)
         if work.conflict_keys is None:
             self.conflict_keys = None
@@ -304,6 +307,8 @@ def _batch_for(work: _Work, batches: Sequence[_Batch]) -> _Batch | None:
     """Return the last batch of the same kind, unless a batch after it conflicts with the work."""
     for batch in reversed(batches):
         first = batch.works[0]
+        # Compared with `==`, because each access to a method makes a new object. Common keys do not matter within a
+        # batch, since its items run in order.
         if first.items is not None and first.run == work.run:
             return batch
         if batch.conflicts_with(work):

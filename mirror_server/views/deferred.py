@@ -87,6 +87,7 @@ class Deferred(Response):
         super().__init__()
         self.future = future
         self.timeout_seconds = timeout_seconds
+        # A poll that does not wait needs no slot.
         self.is_poll = is_poll and timeout_seconds > 0
         self.is_optional = is_optional
         self.consumes = consumes
@@ -112,6 +113,7 @@ class Deferred(Response):
     def release(self) -> None:
         """Release the future and its result, and call ``close`` once."""
         close, self._close = self._close, _nothing
+        # The result may be large.
         self.future = Future[None]()
         close()
 
@@ -184,9 +186,11 @@ async def until_done(future: PendingResult, timeout_seconds: float, *ends: async
     done: asyncio.Future[None] = loop.create_future()
 
     def set_done() -> None:
+        # The wait may have ended at this moment.
         if not done.done():
             done.set_result(None)
 
+    # The server may have stopped before the future is done.
     future.add_done_callback(lambda _: None if loop.is_closed() else loop.call_soon_threadsafe(set_done))
     completed, _ = await asyncio.wait([done, *ends], timeout=timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
     done.cancel()

@@ -42,6 +42,7 @@ from mirror_server.views.responses import json_response, when_stored
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
+# In Python, `$` also matches before a line break at the end.
 _ASYNC_ID_FORM = re.compile(ASYNC_ID_PATTERN.replace("$", r"\Z"), re.ASCII)
 
 routes = Blueprint("device_requests", __name__)

@@ -140,6 +140,7 @@ def _check_host(url: str) -> None:
         ApiError: A label of the host name is empty or too long (400).
     """
     try:
+        # Resolving the name at each delivery would fail with the same error.
         (urlsplit(url).hostname or "").encode("idna")
     except UnicodeError:
         message = "invalid host name; the parts between the dots must have 1 to 63 characters, like app.example.com"
@@ -255,6 +256,7 @@ def _open_poll(server: Services, application: str, process_id: str | None, hold_
         return when_long_read(reading, deliver, close=close, consumes=True)
     return Deferred(
         more,
+        # Deferred even without a wait, because a deferred response is not rendered for a client that is gone.
         0 if waiting > 0 else hold_seconds,
         render=response,
         expired=response,

@@ -48,6 +48,7 @@ _LONGEST_NAME = 100
 # Validating a megabyte of empty lists, or of unknown members, would delay all other requests for half a second.
 _MOST_CONTAINERS = 20_000
 _MOST_MEMBERS = 1000
+# Numbers of up to 18 digits fit into the 64 bits of a database column.
 _INTEGER = re.compile(r"-?[0-9]{1,18}\Z", re.ASCII)
 PAGING = ("limit", "after", "order", "include")
 """Parameters of every list. All other parameters are filters."""

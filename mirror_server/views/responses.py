@@ -154,6 +154,7 @@ def when_long_read(
     def release() -> None:
         close()
         long_reads.release(reading)
+        # The read may still be running.
         if not (is_rendered or reading.cancelled()):
             reading.add_done_callback(lambda done: done.exception() or discard(done.result()))
 
@@ -264,6 +265,7 @@ def error_response_to(error: Exception, environ: WSGIEnvironment, *, max_body_by
     response = json_response(body, api_error.code)
     response.headers.update(api_error.headers)
     if api_error.code == 401:
+        # Required by RFC 9110, 11.6.1.
         response.headers["WWW-Authenticate"] = "Bearer"
     if api_error.retry_after_seconds is not None:
         response.headers["Retry-After"] = str(api_error.retry_after_seconds)

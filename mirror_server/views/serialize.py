@@ -50,6 +50,7 @@ def device_content(device: DeviceRow, resources: Sequence[ResourceRow], app_id: 
 def device_object(content: bytes, now: Instant) -> bytes:
     """Return the body of E1: the encoded content with the time of the response."""
     head = orjson.dumps({"object": "device-echo", "created_at": timestamp(now)})
+    # Joined as bytes, because the content is cached and encoding it again is slow.
     return head[:-1] + b"," + content[1:]
 
 

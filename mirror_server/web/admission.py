@@ -68,6 +68,7 @@ class Admission:
             raise _too_many_unread_responses()
         if environ.get("QUERY_STRING") and view is not None:
             check_query(view.__dict__["known_query"])
+        # All checks above need no body, so a body is read only from clients that may send it.
         if HEAD_ONLY in environ:
             return Response(status=100)
         if key_scopes != _OPERATOR_ONLY:
@@ -79,6 +80,7 @@ class Admission:
         version = self._version(environ)
         caller: Caller | None = environ.get(CALLER)
         if caller is not None:
+            # The process that forwarded the request has authenticated it.
             application, key_scopes = caller.app_id, frozenset(map(Scope, caller.scopes))
         else:
             authorization = environ.get("HTTP_AUTHORIZATION")
@@ -104,6 +106,7 @@ class Admission:
         if caller is None:
             is_valid = self._authenticator.still_admits(environ.get("HTTP_AUTHORIZATION"), version)
         else:
+            # The key itself is not forwarded, only its hash.
             is_valid = self._authenticator.is_valid(caller.app_id, bytes.fromhex(caller.secret_hash), version)
         if not is_valid:
             message = (

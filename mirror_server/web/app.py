@@ -42,7 +42,7 @@ _SLASHES = re.compile("/{2,}")
 class MirrorApp(Flask):
     """A Flask app with delayed responses, and with paths in which trailing and doubled slashes are ignored.
 
-    All additions use hooks of Flask. None of Flask's own request handling is replaced.
+    All additions use hooks of Flask.
 
     Args:
         services: The services that the views use.
@@ -58,6 +58,7 @@ class MirrorApp(Flask):
         super().__init__("mirror_server", static_folder=None)
         self.extensions[SERVICES] = services
         self.config["MAX_CONTENT_LENGTH"] = services.settings.max_body_bytes
+        # Werkzeug would redirect such a request; :meth:`wsgi_app` changes the path instead.
         self.url_map.merge_slashes = False
         self.blocking_polls = Slots.of_polls(services.settings.max_blocking_polls, services.settings.poll_share)
         self.stopping = threading.Event()
@@ -150,8 +151,8 @@ class MirrorApp(Flask):
     def current_response(self, deferred: Deferred, environ: WSGIEnvironment) -> Response:
         """Return the current response of a pending request, before :meth:`finish`.
 
-        The key, the route and the query were checked when the request was admitted. Only the key can have changed
-        since. Only responses with data depend on it; see :class:`Deferred`.
+        Of what was checked at admission, only the key can have changed. It is checked again for responses with data;
+        see :class:`Deferred`.
         """
         try:
             if deferred.rechecks_key:

@@ -109,6 +109,7 @@ class WSGIResponse:
     ) -> Callable[[bytes], object]:
         self.status = int(status[:3])
         self.lines = "".join([f"{name.lower()}: {value}\r\n" for name, value in headers]).encode("latin-1")
+        # WSGI requires a function that writes; Flask never calls it.
         return lambda _: None
 
     @property
@@ -139,6 +140,7 @@ class WSGIResponse:
         cycle = _cycle_of(send)
         if cycle is None or cycle.scope["method"] == "HEAD" or len(self.body) > _CHUNK_BYTES:
             return False
+        # Without a length, uvicorn sends chunks.
         if b"\r\ncontent-length: " not in self.lines and self.status not in _WITHOUT_BODY:
             return False
         if cycle.disconnected:
@@ -147,6 +149,7 @@ class WSGIResponse:
         if cycle.flow.write_paused or not cycle.keep_alive:
             return False
         common = [b"%b: %b\r\n" % header for header in cycle.default_headers]
+        # As uvicorn does when it sends a complete response.
         cycle.response_started = cycle.response_complete = True
         cycle.waiting_for_100_continue = False
         cycle.transport.write(b"".join([STATUS_LINE[self.status], *common, self.lines, b"\r\n", self.body]))
@@ -266,6 +269,7 @@ def environ_of(scope: Message) -> WSGIEnvironment:
     environ: WSGIEnvironment = {
         "REQUEST_METHOD": scope["method"],
         "SCRIPT_NAME": "",
+        # WSGI represents bytes as text in latin-1 (PEP 3333).
         "PATH_INFO": scope["path"].encode("utf-8").decode("latin-1"),
         "QUERY_STRING": scope["query_string"].decode("latin-1"),
         "SERVER_NAME": server[0],
@@ -295,7 +299,6 @@ def environ_of(scope: Message) -> WSGIEnvironment:
 def _put_header(environ: WSGIEnvironment, name: str, value: str) -> None:
     if "_" in name:
         # It would look like the same name with hyphens, which a trusted proxy adds, replaces or removes.
-
         return
     if name in {"content-type", "content-length"}:
         environ[name.replace("-", "_").upper()] = value

@@ -304,7 +304,6 @@ class _PendingRequest:
         return self._app.finish(response, self._environ)
 
     def end(self) -> None:
-        """End the wait."""
         if self._is_waiting:
             self._is_waiting = False
             self._is_interrupted = True

@@ -75,7 +75,7 @@ class _Server(uvicorn.Server):
         self._accept = accept
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to listen."""
+        # Uvicorn starts a task for each request, so all requests of one turn of the loop can share a result.
         self.lifespan.state[QUEUED] = True
         accepting = self._accept(server=self, sockets=sockets)
         await super().startup(sockets if accepting is None else [])
@@ -100,6 +100,7 @@ def listen(host: str, port: int) -> socket.socket:
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
+    # Otherwise a restarted server could not listen while old connections are in the state TIME_WAIT.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))

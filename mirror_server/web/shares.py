@@ -47,6 +47,7 @@ class Shares:
         share.
         """
         key = _key(environ)
+        # The first time of a turn; the end of the turn resets all times.
         if not self._seconds:
             self._loop.call_soon(self._seconds.clear)
         self._seconds[key] = self._seconds.get(key, 0) + seconds

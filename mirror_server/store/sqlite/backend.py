@@ -71,8 +71,6 @@ _DECIDING_WRITES = (
 
 
 class _Reader(Session):
-    """A session that only reads."""
-
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(connection)
         self.close = connection.close
@@ -84,6 +82,8 @@ class _Writer(Session):
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(connection)
         self._writes = 0
+        # Triggers also fire for cascades, and for code that does not know of the cache. They are temporary, so only
+        # this connection has them.
         connection.create_function(_NOTE_WRITE, 0, self._note_write)
         for number, change in enumerate(_DECIDING_WRITES):
             connection.execute(
@@ -143,6 +143,7 @@ class SqliteBackend:
 
     def begin(self, conflict_keys: Collection[str] | None) -> None:  # noqa: ARG002 - there is one writing thread
         """See :class:`~mirror_server.store.backend.Backend`."""
+        # A transaction that begins with a read fails when it writes, if another process has written in between.
         self._connection.execute("BEGIN IMMEDIATE")
         self._connection.execute("SAVEPOINT work")
 
@@ -198,6 +199,7 @@ class SqliteBackend:
 
     def purge(self) -> bool:
         """Write everything to the database file and empty the write-ahead log, which still has deleted data."""
+        # With a connection of its own, because a checkpoint fails within a transaction, and the writer may be in one.
         with closing(self._connect()) as connection:
             is_busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         return not is_busy
@@ -227,6 +229,7 @@ class SqliteBackend:
     def _take_reader(self) -> _Reader:
         """Return an idle session that only reads, or a new one. There is one for each concurrent reader."""
         try:
+            # Without a lock: append() and pop() of a list are atomic.
             return self._idle_readers.pop()
         except IndexError:
             connection = self._connect()
@@ -255,6 +258,8 @@ class SqliteBackend:
 
     def _connect(self) -> sqlite3.Connection:
         self._reject_other_file()
+        # Without isolation level, because sqlite3 would begin transactions by itself. Any thread may use an idle
+        # connection.
         connection = sqlite3.connect(
             self._path, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS, cached_statements=512
         )
@@ -280,6 +285,7 @@ def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_sche
             return
         connection.execute("PRAGMA secure_delete = ON")
         connection.execute("BEGIN IMMEDIATE")
+        # Another process may have upgraded it before this transaction began.
         found = _versions(connection)
         outdated = schema.outdated(str(path), branches, found)
         if branches[0].name not in found and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
@@ -298,7 +304,6 @@ def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_sche
 
 
 def _versions(connection: sqlite3.Connection) -> dict[str, str]:
-    """Return the version of each branch in a file."""
     is_there = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = ?", (schema.TABLE,)).fetchone()[0]
     return dict(connection.execute(schema.VERSIONS).fetchall()) if is_there else {}
 

@@ -53,9 +53,8 @@ _served_here: set[Path] = set()
 class ServingLock:
     """The lock of a server on its database. The operating system releases it when the process ends.
 
-    It consists of two locks. One is on a separate lock file, which only its owner may lock. The other one is on the
-    database file itself, so it is the same for all hard links of the file. SQLite's own locks are of another kind and
-    are not affected. Both locks follow symbolic links.
+    It locks a separate file, which only its owner may lock, and the database file itself, which is the same under all
+    its hard links. Both locks follow symbolic links, and SQLite's own locks are not affected.
 
     Args:
         database_path: The database file, which is created if it does not exist.
@@ -98,6 +97,7 @@ class ServingLock:
 def is_served_by_name(database_path: Path) -> bool:
     """Whether a process, possibly this one, serves the file under this name."""
     lock = _named_lock(database_path.resolve())
+    # Trying the lock would create its file.
     if not Path(lock.lock_file).exists():
         return False
     try:
@@ -195,6 +195,7 @@ def damaged_tables(path: Path) -> list[Violation]:
                 for (table,) in tables
             }
             if any(of_tables.values()):
+                # The check of the whole file does not name the tables.
                 found = of_tables
     except sqlite3.Error as error:
         if code_of(error) not in _DAMAGED:
@@ -212,6 +213,7 @@ def complaints_of(connection: sqlite3.Connection, check: str) -> list[str]:
             raise
         return [str(error)]
     lines = [line for (text,) in said for line in text.splitlines()]
+    # Lines with asterisks are headings.
     return [line for line in lines if line != "ok" and not line.startswith("***")]
 
 
@@ -249,6 +251,7 @@ def copy(source: Path, path: Path, branches: Sequence[Branch]) -> None:
     reject_other_name(source)
     try:
         with closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            # Rejects a database of a newer version.
             schema.outdated(str(source), branches, dict(connection.execute(schema.VERSIONS).fetchall()))
             if complaints := complaints_of(connection, "quick_check(1)"):
                 raise DatabaseError(f"{source} is damaged: {complaints[0]}; name another backup")
@@ -260,6 +263,7 @@ def copy(source: Path, path: Path, branches: Sequence[Branch]) -> None:
 def copy_of(source: sqlite3.Connection, path: Path) -> None:
     """Copy the database into a new file. The file gets its name when it is complete."""
     _reject_locked(path)
+    # In the same folder, so that it can be renamed.
     try:
         descriptor, name = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".part", dir=path.parent)
     except OSError as error:
@@ -269,6 +273,7 @@ def copy_of(source: sqlite3.Connection, path: Path) -> None:
     try:
         with closing(sqlite3.connect(part)) as target:
             source.backup(target)
+        # A rename would overwrite a file that was made in the meantime.
         _reject_locked(path)
         part.rename(path)
     except (sqlite3.Error, OSError) as error:
