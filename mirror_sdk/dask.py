@@ -370,10 +370,7 @@ class _HistoryPartition(_ServicePartition):
 def _own_rows(table: pa.Table, *, is_first: bool, begin: datetime | None) -> pa.Table:
     """Return the rows of this partition only: a gap may span several partitions, and gaps of the service are in all.
 
-    Args:
-        table: The rows.
-        is_first: Whether the partition is of the first range of devices.
-        begin: The beginning of its interval; ``None`` for the first interval.
+    ``is_first`` is true for the first range of devices, ``begin`` is ``None`` for the first interval.
     """
     if not is_first:
         table = table.filter(table["device_id"].is_valid())

@@ -92,6 +92,7 @@ def listening(environ: Mapping[str, str]) -> Iterator[Iterator[Event]]:
             stack.enter_context(_webhook(client, address))
         # Without a time limit: a value after a quiet week is printed too.
         events = client.events(timeout=math.inf)
+        # After the events are open, so that the first values are among them.
         stack.enter_context(_subscribed(client, rules))
         click.echo(f"listening by {'long polling' if polls else 'webhook'}")
         yield events

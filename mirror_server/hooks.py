@@ -835,7 +835,7 @@ def installed() -> Mapping[str, ModuleType | Broken]:
             continue
         try:
             found[point.name] = point.load()
-        # Only a server reports it, so that commands which do not need the extension still work.
+        # Raised by :class:`Extensions`, so that the help works in spite of it.
         except Exception as error:
             reason = f"{error}{_location_of(error)}"
             found[point.name] = Broken(f"the extension {point.name} ({point.value}) cannot be loaded: {reason}")

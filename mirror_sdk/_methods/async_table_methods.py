@@ -204,6 +204,7 @@ class AsyncTableMethods:
             await self._session.run(require_known(unheard), deadline)
         units = await self._tables.units_over_time(await run_in_thread(parts.unitless), request, result)
         tables, metadata = await run_in_thread(parts.finish, history_metadata(request, result), units=units)
+        # With a limit, a path without rows may have some after it.
         if limit is None:
             metadata = await self._tables.with_silent(metadata, tables, paths, request.selection, deadline)
         return await run_in_thread(lambda: to_form(tables, metadata, as_=as_, tz=tz))

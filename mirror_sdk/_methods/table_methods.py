@@ -205,6 +205,7 @@ class TableMethods:
             self._session.run(require_known(unheard), deadline)
         units = self._tables.units_over_time(parts.unitless(), request, result)
         tables, metadata = parts.finish(history_metadata(request, result), units=units)
+        # With a limit, a path without rows may have some after it.
         if limit is None:
             metadata = self._tables.with_silent(metadata, tables, paths, request.selection, deadline)
         return to_form(tables, metadata, as_=as_, tz=tz)

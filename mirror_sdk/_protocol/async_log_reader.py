@@ -66,6 +66,7 @@ class AsyncLogReader(LogCursor):
         """
         pause_seconds = self.pause_seconds
         if pause_seconds > 0:
+            # No longer than the caller waits: its next read continues the pause.
             await self._sleep(min(pause_seconds, hold_seconds))
             return NOTHING
         started_at = self._clock()

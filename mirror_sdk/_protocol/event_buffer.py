@@ -45,8 +45,10 @@ class Patience:
     def poll_limit_seconds(self, hold_seconds: float) -> float:
         """Return how long a poll may take that the service may hold for ``hold_seconds``."""
         usual_seconds = poll_limit(self._idle_seconds, self.left_seconds)
+        # A step that only reads the present entries has no limit of its own.
         if not self._idle_seconds:
             return usual_seconds
+        # A poll without a response must not last longer than an outage may.
         return min(usual_seconds, poll_limit(hold_seconds, hold_seconds) + self._outage_seconds)
 
     def note(self, failure: MirrorError | None, began_at: float) -> None:
@@ -112,6 +114,7 @@ class EventBuffer:
 
     def pop(self) -> Event | None:
         """Return the next event; ``None`` if there is none."""
+        # The iterator continues where the previous call returned.
         for event, position in self._events:
             if self.accepts(event):
                 self._warn(event, position)

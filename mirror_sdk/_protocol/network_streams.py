@@ -121,6 +121,7 @@ def _addresses(host: str, port: int, timeout: float | None) -> list[str]:
 def _resolve(host: str, port: int, found: Future[list[Any]]) -> None:
     try:
         found.set_result(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    # Any error, because the caller waits for a result.
     except Exception as exc:
         found.set_exception(exc)
 

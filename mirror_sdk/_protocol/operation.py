@@ -106,6 +106,7 @@ class Operation(Generic[T_co]):
         """
         status = response.status_code
         if status in self.also_reads or 200 <= status < 300:
+            # A page comes from a web site at this address, or from a login in between, even with status 200.
             if content_type(response.headers) == _PAGE:
                 raise UnexpectedResponse(f"{self.method} {self.path} returned a page{elsewhere(response.headers)}")
             return self.read(response)

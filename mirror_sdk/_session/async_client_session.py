@@ -196,6 +196,7 @@ class AsyncClientSession:
             found += next_page.data
             if after is None:
                 break
+        # A page has a minimum size, so the last one may bring too many.
         return found[:limit]
 
     async def run(self, flow: Flow[T], timeout: float | None = None) -> T:

@@ -189,6 +189,7 @@ class ClientSession:
             found += next_page.data
             if after is None:
                 break
+        # A page has a minimum size, so the last one may bring too many.
         return found[:limit]
 
     def run(self, flow: Flow[T], timeout: float | None = None) -> T:

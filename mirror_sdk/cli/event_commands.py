@@ -134,10 +134,7 @@ def _advice(device: str | None, paths: Sequence[str]) -> str:
 def _reported_outages(client: MirrorClient, is_reported: threading.Event, advice: str) -> Iterator[None]:
     """Report when the mirror becomes unreachable, when it is back, and once if no events are received.
 
-    Args:
-        client: The client that receives the events.
-        is_reported: Set after an event, or after the report that there are none.
-        advice: How to receive events.
+    ``is_reported`` is set after an event, or after the report that there are none.
     """
     is_over, started_at = threading.Event(), time.monotonic()
 

@@ -17,6 +17,7 @@ def start_write(carry_out: Callable[[], None]) -> InFlightWrite:
     def run() -> None:
         try:
             carry_out()
+        # Any error, because the plan waits for a result.
         except BaseException as error:
             write.set_exception(error)
         else:

@@ -97,6 +97,7 @@ def audit(content: RecordingContent) -> Audit:
                 RecordingGap(first_seq=before.seq + 1, last_seq=after.after, reason="nothing was recorded then")
             )
         elif after.after < before.seq:
+            # The log was reset, and its numbers started again.
             restarts += 1
     # The numbers of a reset log may have caught up with the old ones. Then only the gap shows the reset.
     restarts = max(restarts, sum(one["first_seq"] is None for one in lost))

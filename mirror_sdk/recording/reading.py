@@ -201,6 +201,7 @@ class Recording:
             raw=raw,
             server=self._settings.server,
         )
+        # With a limit, a path without rows may have some after it.
         if most is None:
             metadata = with_silent(metadata, tables, paths)
         return to_form(tables, metadata, as_=as_, tz=tz)

@@ -75,6 +75,7 @@ class RecordingRules:
         Args:
             state: The state table of the recorded devices and paths.
         """
+        # Without paths everything that arrives is recorded, and rules of the recording cover its paths.
         if self._paths is None or self._rules is not None:
             return None
         try:

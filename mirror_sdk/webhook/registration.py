@@ -29,6 +29,7 @@ def register(url: str, headers: Mapping[str, str]) -> Flow[bool]:
     try:
         yield put_callback(url, headers, with_seq=True)
     except BadRequest as error:
+        # A service without numbers rejects the complete registration, and names the member that it does not know.
         if not any("include_seq" in text for text in (error.message, *(field.name for field in error.fields))):
             raise
         yield put_callback(url, headers, with_seq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -31,6 +32,8 @@ class RecordingModel:
         self._call = PeriodicRead(model, _SUBJECT, math.inf)
         self._activity = ""
         self._is_closed = False
+        # Protects the recorder and the flag: a thread starts the recording while another may close the widget.
+        self._lock = threading.Lock()
 
     @property
     def is_recording(self) -> bool:
@@ -55,8 +58,7 @@ class RecordingModel:
         if self._recorder is not None:
             self._run("ending the recording …", self._recorder.stop, lambda _: self._forget())
         elif folder:
-            record = self._model.client.record
-            self._run("starting to record …", lambda: record(folder, devices=devices, paths=paths), self._started)
+            self._run("starting to record …", lambda: self._start(folder, devices, paths), self._started)
         else:
             raise ValueError("the folder has no name; give one such as recording.parquet")
 
@@ -69,7 +71,8 @@ class RecordingModel:
 
     def close(self) -> None:
         """End the recording. When this returns, its files contain all entries of the log."""
-        self._is_closed = True
+        with self._lock:
+            self._is_closed = True
         if self._recorder is not None:
             self._recorder.stop()
             self._forget()
@@ -84,12 +87,20 @@ class RecordingModel:
 
         self._call.start("Recording", call, accept, self._failed)
 
+    def _start(self, folder: str, devices: Sequence[str] | None, paths: Sequence[str] | None) -> Recorder:
+        recorder = self._model.client.record(folder, devices=devices, paths=paths)
+        with self._lock:
+            is_closed = self._is_closed
+            if not is_closed:
+                self._recorder = recorder
+        # A closed widget receives no outcomes, so no one else would stop this recording.
+        if is_closed:
+            recorder.stop()
+        return recorder
+
     def _started(self, recorder: Recorder) -> None:
-        self._recorder = recorder
         if recorder.uncovered is not None:
             self._model.notices.add(_SUBJECT, recorder.uncovered)
-        if self._is_closed:
-            self.close()
 
     def _forget(self) -> None:
         self._recorder = None

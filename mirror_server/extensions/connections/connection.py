@@ -25,7 +25,7 @@ from mirror_server.web.serve import Upgrade
 
 _LINGER_SECONDS = 2
 _MOST_PIPELINED = 16
-_MAX_LOGGED = 100
+_MAX_REJECTED_WITH_RESPONSE = 100
 _CHUNK_BYTES = 64 * 1024
 # The colon, a space and the line end of a header line.
 _HEADER_MARKS = 4
@@ -92,7 +92,7 @@ class BoundedConnection(HttpToolsProtocol):
         super().connection_made(transport)
         excess = len(self.connections) - self._max_connections
         # Only a limited number of clients above the limit get a response.
-        if excess > _MAX_LOGGED:
+        if excess > _MAX_REJECTED_WITH_RESPONSE:
             transport.abort()
         elif excess > 0:
             message = "too many connections are open on this server; try again later, and close those you do not use"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sized
 from contextlib import suppress
 from functools import partial
 
-_MAX_LOGGED = 100
+_MAX_REJECTED_WITH_RESPONSE = 100
 _PAUSE_SECONDS = 0.1
 
 
@@ -77,7 +77,7 @@ class TlsListener:
             oldest = next(iter(self._handshakes))
             self._handshakes.pop(oldest)
             oldest.cancel()
-        elif excess >= _MAX_LOGGED:
+        elif excess >= _MAX_REJECTED_WITH_RESPONSE:
             # Clients over the limit up to this number get a response from the HTTP protocol.
             accepted.close()
             return

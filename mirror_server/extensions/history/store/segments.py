@@ -234,9 +234,9 @@ def replace_file(session: Session, file: ArchivedFile, by: Sequence[ArchivedFile
     return True
 
 
-def put_files(session: Session, new_blocks: Sequence[ArchivedFile]) -> None:
+def put_files(session: Session, files: Sequence[ArchivedFile]) -> None:
     """Make files valid."""
-    _insert(session, "history_files", _FILE, new_blocks)
+    _insert(session, "history_files", _FILE, files)
 
 
 def forget_files(session: Session, names: Iterable[str]) -> None:

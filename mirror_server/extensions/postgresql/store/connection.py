@@ -120,8 +120,8 @@ class PostgreSQLConnection:
             _check(raw.prepare(_VERSION, _VERSION_STATEMENT), ExecStatus.COMMAND_OK)
             # Only once, because no connection survives a crash.
             self._recovered_at = _check(raw.exec_(_RECOVERED_STATEMENT), ExecStatus.TUPLES_OK).get_value(0, 0) or b""
-        storage_errors = _check(raw.exec_prepared(_VERSION, None, None, Format.BINARY), ExecStatus.TUPLES_OK)
-        return storage_errors.get_value(0, 0), self._recovered_at, storage_errors.get_value(0, 1)
+        result = _check(raw.exec_prepared(_VERSION, None, None, Format.BINARY), ExecStatus.TUPLES_OK)
+        return result.get_value(0, 0), self._recovered_at, result.get_value(0, 1)
 
     def notifications(self, seconds: float) -> Iterator[str]:
         """Yield the payloads of NOTIFY for this time."""
