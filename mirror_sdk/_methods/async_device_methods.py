@@ -94,8 +94,8 @@ class AsyncDeviceMethods:
                 queue mode.
             timeout: Seconds to wait for the response; by default 60, or less if the request expires sooner.
             allow_read_only: Whether to write to a path that is declared read-only.
-            if_match: The resource, desired value or revision that you expect. The write is rejected if another write was
-                accepted since, or the last one has ended since.
+            if_match: The resource, desired value or revision that you expect. The write is rejected if another write
+                was accepted since, or the last one has ended since.
 
         Raises:
             InvalidValue: The value does not match the declaration of the path, or another argument cannot be sent.
