@@ -245,7 +245,7 @@ class AsyncDeviceMethods:
         from mirror_sdk.resources.async_planner import AsyncPlanner
 
         # A generator of rows may use objects of this thread.
-        rows = writes if is_table(writes) or isinstance(writes, str) else list(writes)
+        rows = writes if isinstance(writes, str) or is_table(writes) else list(writes)
         requested = await run_in_thread(partial(read_requested, rows, value=value, path=path, if_match=if_match))
         deadline = self._session.sender.total_deadline(timeout)
         found = await self._session.run(

@@ -246,7 +246,7 @@ class DeviceMethods:
         from mirror_sdk.resources.planner import Planner
 
         # A generator of rows may use objects of this thread.
-        rows = writes if is_table(writes) or isinstance(writes, str) else list(writes)
+        rows = writes if isinstance(writes, str) or is_table(writes) else list(writes)
         requested = partial(read_requested, rows, value=value, path=path, if_match=if_match)()
         deadline = self._session.sender.total_deadline(timeout)
         found = self._session.run(resolve_names(self._session.names, names_in(requested)), deadline)
