@@ -49,7 +49,7 @@ class AsyncDeviceMethods:
             accept: The preferred content type.
             expiry_seconds: How long the request may wait for the device, by default 2 hours, and 3 days for a device in
                 queue mode.
-            timeout: Seconds to wait for the response; by default until the request has expired, but at most 60.
+            timeout: Seconds to wait for the response; by default 60, or less if the request expires sooner.
 
         Raises:
             NotFound: The device does not exist.
@@ -92,9 +92,10 @@ class AsyncDeviceMethods:
             content_type: The content type of the value on its way to the device; by default chosen by the value.
             expiry_seconds: How long the request may wait for the device, by default 2 hours, and 3 days for a device in
                 queue mode.
-            timeout: Seconds to wait for the response; by default until the request has expired, but at most 60.
+            timeout: Seconds to wait for the response; by default 60, or less if the request expires sooner.
             allow_read_only: Whether to write to a path that is declared read-only.
-            if_match: The expected resource, desired value or its revision; the write is not accepted after another one.
+            if_match: The expected resource, desired value or its revision; the write is rejected if another write was
+                accepted since, or the last one has ended since.
 
         Raises:
             InvalidValue: The value does not match the declaration of the path, or another argument cannot be sent.
@@ -132,7 +133,7 @@ class AsyncDeviceMethods:
             argument: The argument of the execution, if the resource takes one.
             expiry_seconds: How long the request may wait for the device, by default 2 hours, and 3 days for a device in
                 queue mode.
-            timeout: Seconds to wait for the response; by default until the request has expired, but at most 60.
+            timeout: Seconds to wait for the response; by default 60, or less if the request expires sooner.
 
         Raises:
             NotFound: The device does not exist.

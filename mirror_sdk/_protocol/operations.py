@@ -130,7 +130,7 @@ class Accepted:
 
 
 def get_device_object(device_id: str) -> Operation[DeviceObjectBody]:
-    """E1. Source: wire.md 1."""
+    """Get the device object of a device (E1). Source: wire.md 1."""
     return _get_of_device(routes.DEVICE_OBJECT, device_id, DeviceObjectBody, "device_id")
 
 
@@ -398,7 +398,7 @@ def submit_device_request(
     if_match: int | None = None,
     wait_seconds: int = 0,
 ) -> Operation[Accepted]:
-    """E2. It is safe to repeat: the service queues a request once per async-id. Source: wire.md 2.
+    """Submit a device request (E2). It is safe to repeat, because it is queued once per async-id. Source: wire.md 2.
 
     With ``if_match`` it is accepted only while the desired value has this revision. With ``wait_seconds`` the service
     may hold its 202 for so long and include the response; a service without this option sends the 202 at once

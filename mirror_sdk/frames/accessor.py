@@ -9,9 +9,10 @@ import pandas as pd
 
 from mirror_sdk._arguments import InstantLike, path_patterns
 from mirror_sdk._fork import unlocked_property
+from mirror_sdk._visible import visible
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.analysis.history_methods import HistoryMethods
-from mirror_sdk.frames.axes import axes_for, device_names, plain_legend
+from mirror_sdk.frames.axes import axes_for, concise_dates, device_names, plain_legend
 from mirror_sdk.frames.columns import in_zone
 from mirror_sdk.frames.drift import drift_frame
 from mirror_sdk.frames.excel import for_excel
@@ -21,6 +22,7 @@ from mirror_sdk.frames.legend import label_of, line_names
 from mirror_sdk.frames.stale import stale_devices, stale_rows
 from mirror_sdk.frames.state import value_column, wide
 from mirror_sdk.privacy.pandas_cells import pseudonymized_frame
+from mirror_sdk.wire.declarations import display_unit
 from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.paths import matches_any
 
@@ -370,7 +372,8 @@ class MirrorAccessor(HistoryMethods):
     def plot_timeline(self, *, paths: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
         """Draw the numbers of an events or history table over time, with a named line for each device and resource.
 
-        A line has a break at each absence of its device, and at each gap of the service.
+        A line has a break at each absence of its device, and at each gap of the service. The vertical axis has the unit
+        if it is the same for all lines.
 
         Args:
             paths: Only these resources; ``*`` at the end of a path matches anything.
@@ -413,10 +416,12 @@ class MirrorAccessor(HistoryMethods):
                 # matplotlib omits lines whose name begins with an underscore from the legend.
                 label=f" {name}" if name.startswith("_") else name,
             )
-        axes.set_xlabel(f"changed at ({self._frame['changed_at'].dt.tz})")
-        units = list(numbers["unit"].unique()) if "unit" in numbers else []
-        axes.set_ylabel(f"value ({units[0]})" if len(units) == 1 and isinstance(units[0], str) else "value")
+        zone = self._frame["changed_at"].dt.tz
+        axes.set_xlabel(f"changed at ({zone})")
+        unit = _common_unit(numbers)
+        axes.set_ylabel(f"value ({unit})" if unit else "value", parse_math=False)
         if not numbers.empty:
+            concise_dates(axes, zone)
             plain_legend(axes)
         axes.grid(visible=True, alpha=0.3)
         return axes
@@ -460,6 +465,19 @@ class MirrorAccessor(HistoryMethods):
         missing = [name for name in names if name not in self._frame]
         if missing:
             raise InvalidValue(f"the table lacks the column {', '.join(missing)}; use one of client.*_frame()")
+
+
+def _common_unit(numbers: pd.DataFrame) -> str:
+    """Return the unit of all lines as people write it; empty if it is not the same or that of a line is unknown.
+
+    The unit of the first values of a line may be unknown, since a device often names it after them.
+    """
+    if "unit" not in numbers:
+        return ""
+    named = numbers[numbers["unit"].notna()]
+    lines, named_lines = (set(zip(rows["device_id"], rows["path"], strict=True)) for rows in (numbers, named))
+    units = named["unit"].unique()
+    return visible(display_unit(str(units[0]))) if len(units) == 1 and lines == named_lines else ""
 
 
 def mirror(frame: pd.DataFrame) -> MirrorAccessor:

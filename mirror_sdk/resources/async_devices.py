@@ -81,7 +81,7 @@ class AsyncDevices(ClientResource[AsyncClientSession]):
             attributes: Attributes that the device has, with their values; :meth:`update` sets them.
             filters: Other conditions: a field, an operator and a value, such as
                 ``{"created_at__gte": datetime(2026, 1, 1, tzinfo=UTC), "endpoint_type__in": ["Light", "Fan"]}``, or
-                ``{"custom_attributes__room__neq": "B12"}``. Operators are ``eq neq in nin gte lte``.
+                ``{"custom_attributes__room__neq": "B12"}``. Operators are ``eq neq in nin gte lte gt lt``.
             query: A saved query, or its name; see ``client.devices.queries.create()``.
             limit: The most devices to return; ``None`` returns all, however many pages that takes.
             timeout: Seconds the call may take, instead of the client's.
