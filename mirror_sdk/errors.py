@@ -202,7 +202,7 @@ class NoSuchResource(BadRequest, UnknownResource):
 class BeforeHistory(BadRequest):
     """400 with the reason ``BEFORE_HISTORY``: an instant is before the stored history of the service."""
 
-    hint: str = "pass error.oldest_at or a later instant; client.history(begin=None) starts there"
+    hint: str = "error.oldest_at is that instant, and client.history(begin=None) starts there"
 
     @property
     def oldest_at(self) -> datetime | None:

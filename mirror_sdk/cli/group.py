@@ -48,7 +48,7 @@ _SHELL_PHRASES = [
     (r"\bpass a longer timeout=", "pass a longer --timeout before the command"),
     (r"\bwith expiry_seconds$", "with --expiry-seconds"),
     (r"\bclient\.devices\.resources\('(\w+)'\) lists", r"'mirror get \1' lists"),
-    (r"; pass error\.oldest_at .* starts there", ""),
+    (r"; error\.oldest_at is .* starts there", ""),
     (r"\bGET /v3/devices lists", "'mirror devices' lists"),
     (r"\bclient\.devices\.resources\(device(_id)?\) shows", "'mirror get DEVICE' shows"),
     (r"\bclient\.devices\.list\(\) (shows|returns)", "'mirror devices' shows"),

@@ -117,6 +117,7 @@ def test_errors_of_history_commands_are_one_line(shell, times, tmp_path):
         assert (found.exit_code, len(found.stderr.splitlines())) == (1, 1), words
         assert told in found.stderr
         assert "oldest_at" not in found.stderr, words
+        assert found.stderr.count("or a later one") == ("before the history" in told), words
     assert not file.exists()
 
 
