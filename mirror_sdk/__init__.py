@@ -97,9 +97,9 @@ On an event loop the same program can have many requests in flight. The client r
 
 If a device rejected a subscription or did not respond, the service tries again in three cases: the device registers or
 updates its registration, rules are set with ``apply_now=True``, or ``client.subscribe`` is called again.
-``client.subscriptions.state`` returns the result: ``active``, ``asked``, ``refused`` or ``ended``. When a
-device registers again (not an update), its subscriptions made with ``client.subscribe`` end, and the registration event
-lists them (``event.content.ended_subscriptions``). Rules apply to the new registration too.
+``client.subscriptions.state`` returns the result: ``active``, ``asked``, ``refused`` or ``ended``, or ``none`` without
+a subscription. When a device registers again (not an update), its subscriptions made with ``client.subscribe`` end, and
+the registration event lists them (``event.content.ended_subscriptions``). Rules apply to the new registration too.
 
 The response to ``read_value``, ``write_value`` or ``execute`` arrives in one round trip, with the request. It arrives
 with the notifications instead if the service does not support that, the device takes longer than a second, or other
@@ -214,7 +214,7 @@ FastAPI, with the asynchronous client:
 204
 40
 no device has the id or endpoint name 'ligth-01'; close to it: light-01, station-01
-/3311/0/5851 (Light Control · Dimmer, integer) takes a whole number from 0 to 100, not 400; give a number in this range
+/3311/0/5851 (Light Control · Dimmer, integer) takes a whole number from 0 to 100, not 400; pass a number in this range
 
 Flask, with the synchronous client, which all threads of a worker share:
 

@@ -17,7 +17,7 @@ from mirror_sdk.wire.paths import check_path_pattern
 InstantLike: TypeAlias = datetime | timedelta | str
 """An instant: a time with its zone, its text in ISO 8601, or how long ago it was: a timedelta, or ``2h``.
 
-A time span counts back from the present of the service's clock, and for a table or a recording from its end.
+A time span counts back from the current time of the service's clock, and for a table or a recording from its end.
 """
 
 _AGO = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|min|m|h|d|w))+", re.IGNORECASE | re.ASCII)
@@ -56,7 +56,7 @@ def instant(name: str, value: object, now: Callable[[], datetime]) -> datetime:
         # NaT of pandas is a datetime, too.
         if not isinstance(meant, datetime) or meant != meant:  # noqa: PLR0124 - as NaT is
             raise InvalidValue(
-                f"{name}={format_instant(value)} is not a time; give one like datetime(2026, 1, 31, tzinfo=UTC), its"
+                f"{name}={format_instant(value)} is not a time; pass one like datetime(2026, 1, 31, tzinfo=UTC), its"
                 " text like '2026-01-31T00:00:00Z', or how long ago it was, like '2h' or timedelta(hours=2)"
             )
         if meant.tzinfo is None:
@@ -65,7 +65,7 @@ def instant(name: str, value: object, now: Callable[[], datetime]) -> datetime:
         meant.astimezone(UTC)
     except OverflowError:
         raise InvalidValue(
-            f"{name}={format_instant(value)} lies beyond the years 1 to 9999 in UTC; give one within them"
+            f"{name}={format_instant(value)} lies beyond the years 1 to 9999 in UTC; pass one within them"
         ) from None
     return meant
 
@@ -81,7 +81,7 @@ def _ago(value: str) -> timedelta:
 
 
 def _zone_cure(name: str, value: object, meant: datetime) -> str:
-    return f"write {meant.isoformat()}Z" if isinstance(value, str) else f"give one with {name}.replace(tzinfo=UTC)"
+    return f"write {meant.isoformat()}Z" if isinstance(value, str) else f"pass one with {name}.replace(tzinfo=UTC)"
 
 
 def format_instant(value: object) -> str:
@@ -125,7 +125,7 @@ def is_count(value: object) -> TypeGuard[int]:
 
 
 def count(name: str, value: object) -> int | None:
-    """Return the most items to return; ``None`` for all.
+    """Return the maximum number of items to return; ``None`` for all.
 
     Raises:
         InvalidValue: It is not a whole number, or negative.
@@ -153,7 +153,7 @@ def path_patterns(paths: Sequence[str] | None) -> list[str] | None:
     """Return the patterns of resource paths; ``None`` for every path.
 
     Raises:
-        TypeError: They are one text instead of a list, or one of them is not a text.
+        TypeError: They are one string instead of a list, or one of them is not a string.
         InvalidValue: A ``*`` is not at the end of one, or one can match no path.
     """
     if isinstance(paths, str):
@@ -199,5 +199,5 @@ def module_for(as_: Form) -> str:
         InvalidValue: The form does not exist.
     """
     if as_ not in _MODULES:
-        raise InvalidValue(f"as_={as_!r} is not a kind of table; give {', '.join(map(repr, _MODULES))}")
+        raise InvalidValue(f"as_={as_!r} is not a kind of table; pass {', '.join(map(repr, _MODULES))}")
     return _MODULES[as_]

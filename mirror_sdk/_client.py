@@ -62,10 +62,10 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods, WithMembers):
     their requests. Watches and recorders stay with the parent. Closing the client in one process leaves it open in the
     other.
 
-    Every method may raise :class:`ConnectionFailed`, :class:`UnexpectedResponse`, and of :class:`APIError` at least
+    Every method may raise :class:`ConnectionFailed`, :class:`UnexpectedResponse` and these kinds of :class:`APIError`:
     :class:`AuthenticationError`, :class:`AccessDenied` and :class:`ServerError`. Each method lists its other errors. An
-    invalid device id or path is a ``ValueError``, and one that is not a text a ``TypeError``, before anything is sent.
-    After :meth:`close` every call that would send a request raises :class:`ClientClosed`.
+    invalid device id or path raises ``ValueError``, and one that is not a ``str`` raises ``TypeError``; nothing is
+    sent. After :meth:`close` every call that would send a request raises :class:`ClientClosed`.
 
     ``timeout`` is the time for a whole call in seconds: all attempts, the pauses between them, every page and all of
     each response. Each method that sends requests has this argument, which replaces the client's. A call that takes
@@ -86,7 +86,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods, WithMembers):
     A method that takes a device accepts a :data:`~mirror_sdk.DeviceLike`: its id, its endpoint name, a :class:`Device`,
     a :class:`DeviceObject`, or a request to it. A method that takes several accepts a list of these, in any mixture, or
     a table with a column ``device_id``, such as ``snapshot.query(...)``. Each device of a table counts once, and a
-    table without rows is an :class:`EmptyTableWarning`.
+    table without rows issues an :class:`EmptyTableWarning`.
 
     A text of 32 hexadecimal digits is an id and needs no request. Any other text is looked up in the directory, all
     names of a list together. An id takes precedence over a name, and of several devices with the same name the
@@ -103,7 +103,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods, WithMembers):
         api_key: Access key of the application.
         timeout: Seconds that a call may take, unless it has its own; see above.
         transport: Sends the requests instead of the network, such as ``httpx.WSGITransport(app)``.
-        max_snapshot_bytes: The most bytes of a snapshot after decompression. A larger one is an error.
+        max_snapshot_bytes: Maximum size of a snapshot after decompression, in bytes. A larger one raises an error.
         max_retries: How often a request is repeated after a lost connection, 429, 502, 503 or 504, if repeating it is
             safe; 0 means one attempt. A device request is safe to repeat because of its async-id. The pauses grow and
             are partly random, or as long as ``Retry-After`` says, if there is time for that.
@@ -189,8 +189,9 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods, WithMembers):
     ) -> Self:
         """Return a client that uses a cassette until it is closed; see ``client.cassettes.use()``.
 
-        To replay it needs no service, no address and no key, so that you can ship a notebook with its cassette and run
-        it anywhere. To record it is the client of :meth:`from_env`, and the file is written when it is closed.
+        When it replays, the client needs no service, no address and no key, so that you can ship a notebook with its
+        cassette and run it anywhere. When it records, it is set up like the client of :meth:`from_env`, and the file is
+        written when the client is closed.
 
         Args:
             path: The cassette.
@@ -199,13 +200,13 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods, WithMembers):
             api_key: Access key, instead of ``API_KEY``.
             timeout: Seconds that a call may take.
             transport: Sends the requests instead of the network while recording.
-            max_snapshot_bytes: The most bytes of a snapshot after decompression.
+            max_snapshot_bytes: Maximum size of a snapshot after decompression, in bytes.
             max_retries: How often a request is repeated.
 
         Raises:
-            CassetteDamaged: The file is not a cassette, or one of another version.
-            ConfigError: It is to be recorded, and there is no key or a value is invalid.
-            FileNotFoundError: It is to be replayed and does not exist.
+            CassetteDamaged: The file is not a cassette, or is a cassette of another version.
+            ConfigError: The cassette is to be recorded, and there is no key or a value is invalid.
+            FileNotFoundError: The cassette to replay does not exist.
             InvalidValue: The mode does not exist.
 
         >>> with client.cassettes.use(folder / "lights.zip"):
@@ -243,7 +244,7 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods, WithMembers):
         """Stop all watches and recorders and close the connections. The client cannot be used after this.
 
         Raises:
-            Exception: The reason for which a recording ended by itself, if it was not raised before.
+            Exception: The reason why a recording ended by itself, if it was not raised before.
             OSError: A recorder or a cassette could not write its last part.
 
         >>> client.close()
@@ -264,6 +265,8 @@ class MirrorClient(DeviceMethods, EventMethods, TableMethods, WithMembers):
 
     def get_device(self, device_id: DeviceLike, *, timeout: float | None = None) -> DeviceObject:
         """Return the device object: reported and desired values of every resource, with their times.
+
+        ``client.devices.get()`` returns its entry in the directory instead: names, type, state and attributes.
 
         Raises:
             NotFound: The device does not exist.

@@ -46,7 +46,7 @@ async def to_the_end(work: Awaitable[T]) -> T:
 
 
 async def finish(work: Callable[P, None], *arguments: P.args, **options: P.kwargs) -> None:
-    """Run work in a thread to its end, also if this is cancelled.
+    """Run work in a thread to its end, even if this is cancelled.
 
     An error of the work then takes precedence over the cancellation: nothing may follow a failed write.
 

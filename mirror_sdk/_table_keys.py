@@ -140,7 +140,7 @@ def _columns(table: DeviceTable, names: Sequence[str], argument: str) -> pd.Data
         if count != 1:
             found = "no column" if count == 0 else f"{count} columns"
             raise InvalidValue(
-                f"{argument}: the table has {found} {name}; give a table with a column or an index {name}"
+                f"{argument}: the table has {found} {name}; pass a table with a column or an index {name}"
             )
     return frame[list(names)]
 
@@ -172,4 +172,4 @@ def _check_texts(column: pd.Series, argument: str) -> None:
         )
     wrong = next((one for one in column if not isinstance(one, str)), None)
     if wrong is not None:
-        raise InvalidValue(f"{argument}: {name} of a row is {wrong!r}, not a text")
+        raise InvalidValue(f"{argument}: {name} of a row is {wrong!r}, not a string")

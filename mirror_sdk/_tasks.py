@@ -1,7 +1,7 @@
 """Conditions and workers for the tasks of an event loop; the counterpart of ``_threads``.
 
 Between two awaits no other task runs, so tasks need no lock where threads do. A thread can only be requested to end,
-and completes its present wait; a task is cancelled while it waits.
+and completes its current wait; a task is cancelled while it waits.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Worker:
         return self._thread is not None and self._thread.is_alive() and not self.is_stopped
 
     def request_stop(self) -> None:
-        """Start no other step. The thread completes its present wait, and then ends."""
+        """Start no other step. The thread completes its current wait, and then ends."""
         self.is_stopped = True
 
     def stop(self, timeout_seconds: float) -> None:

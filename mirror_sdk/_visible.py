@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
+import struct
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
+from typing import Literal, TypeAlias
 
 _LONGEST_LINE = 2000
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -15,6 +18,14 @@ _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _SHORTEST_ID = 8
 _HIDDEN = "<access key>"
 _SHORTEST_SECRET = 16
+
+SIGNIFICANT_DIGITS = 15
+"""Every decimal of this many digits remains the same as a float. More digits are rounding errors."""
+_SURE_DIGITS_OF_SINGLE = 6
+_LARGEST_SINGLE = 3e38
+_MILLISECOND = 1000
+
+TimePrecision: TypeAlias = Literal["seconds", "milliseconds"]
 
 MISSING = "—"
 """Shown for a missing value in tables, cards and widgets."""
@@ -50,11 +61,13 @@ def visible_line(text: str) -> str:
 
 
 def without_key(text: str, key: str) -> str:
-    """Remove an access key from a text, or its secret part."""
-    displayed = text.replace(key, _HIDDEN)
+    """Remove an access key from a text, or its secret part; a short key only where it is a word of its own."""
     # A secret may have underscores of its own.
     secret = key.split("_", 2)[-1]
-    return displayed.replace(secret, _HIDDEN) if len(secret) >= _SHORTEST_SECRET else displayed
+    secrets = [re.escape(one) for one in (key, secret) if len(one) >= _SHORTEST_SECRET]
+    # A short key may be a part of other words. What is already removed stays, since its words may be a key.
+    found = "|".join([_HIDDEN, *secrets, rf"(?<!\w){re.escape(key)}(?!\w)"])
+    return re.sub(found, _HIDDEN, text)
 
 
 def without_formula(cell: str) -> str:
@@ -71,9 +84,42 @@ def with_formula(cell: str) -> str:
     return cell[1:] if _NEUTRALISED.match(cell) else cell
 
 
-def time_text(at: datetime) -> str:
-    """Format a time to the millisecond: ``2026-11-22 10:20:30.123``, in its zone, which the heading names."""
-    return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d}"
+def time_precision(times: Iterable[object]) -> TimePrecision:
+    """Return the precision in which to display these times together; other objects are ignored."""
+    has_fraction = any(isinstance(at, datetime) and at.microsecond >= _MILLISECOND for at in times)
+    return "milliseconds" if has_fraction else "seconds"
+
+
+def time_text(at: datetime, precision: TimePrecision | None = None) -> str:
+    """Format a time: ``2026-11-22 10:20:30.123``, in its zone, which the heading names.
+
+    Args:
+        at: The time.
+        precision: The :func:`time_precision` of all times that are displayed together; by default that of this one.
+    """
+    return at.replace(tzinfo=None).isoformat(sep=" ", timespec=precision or time_precision([at]))
+
+
+def number_text(number: float) -> str:
+    """Format a number with as few digits as it needs, at most 15: ``21.5`` for 21.500000000000004.
+
+    A number that devices have in single precision is formatted with the digits of that.
+
+    >>> [number_text(number) for number in (0.1 + 0.2, 21.299999237060547, 21.0, 1234567)]
+    ['0.3', '21.3', '21', '1234567']
+    """
+    if isinstance(number, int) or not math.isfinite(number):
+        return str(number)
+    text = f"{number:.{SIGNIFICANT_DIGITS}g}"
+    if number.is_integer() or abs(number) > _LARGEST_SINGLE or _single(number) != number:
+        return text
+    shorter = (f"{number:.{digits}g}" for digits in range(_SURE_DIGITS_OF_SINGLE, SIGNIFICANT_DIGITS))
+    return next((one for one in shorter if _single(float(one)) == number), text)
+
+
+def _single(number: float) -> float:
+    rounded: float = struct.unpack("f", struct.pack("f", number))[0]
+    return rounded
 
 
 def html_cell(html: str, *, tag: str = "td", is_number: bool = False) -> str:

@@ -59,7 +59,7 @@ class ClientSettings:
         api_key = api_key or environ.get(KEY_VARIABLE)
         if not api_key:
             raise ConfigError(
-                f"api_key is missing: give the argument api_key= or set the variable {KEY_VARIABLE};"
+                f"api_key is missing: pass the argument api_key= or set the variable {KEY_VARIABLE};"
                 f" 'mirror-server demo' prints one, and {HOST_VARIABLE} with it"
             )
         return cls.of(base_url or environ.get(HOST_VARIABLE) or DEFAULT_BASE_URL, api_key)
@@ -161,6 +161,8 @@ def is_loopback(base_url: str) -> bool:
 def _read_key(api_key: object) -> str:
     """Reject a key that cannot be sent in a header: httpx would show it in its own error."""
     key = api_key.strip() if isinstance(api_key, str) else ""
+    if isinstance(api_key, str) and not key:
+        raise ConfigError("api_key is empty; pass the access key of the application")
     if not key or not key.isascii() or not key.isprintable() or " " in key:
         raise ConfigError("api_key must be one word of printable ASCII characters; check how it was copied")
     return key

@@ -144,7 +144,7 @@ def read_mirror(
         compression: ``none``, ``lz4`` or ``zstd`` in transit; by default ``lz4``, and ``none`` on this machine.
         devices_per_partition: How many devices a partition has. A thousand devices with 20 resources are 2 to 4 MB.
         timeout: Seconds for each request, and for each 64 KiB of a partition; else :class:`~mirror_sdk.CallTimeout`.
-        max_snapshot_bytes: The most bytes of a partition after decompression; a larger one is an error.
+        max_snapshot_bytes: Maximum size of a partition after decompression, in bytes; a larger one raises an error.
 
     Raises:
         APIError: The service responded with an error.
@@ -211,7 +211,7 @@ def read_history(
         base_url: As for :func:`read_mirror`, as are the others that are not explained here.
         api_key: Access key.
         begin: From this instant on, with its time zone; ``None`` for the whole stored history.
-        end: Before this instant; ``None`` for the present, of each partition when it is computed.
+        end: Before this instant; ``None``: up to the moment at which each partition is computed.
         time_per_partition: The interval of a partition; ``None`` for all of it. It needs ``begin`` and ``end``.
         paths: Path patterns (``/3303/*``); ``None`` selects every resource.
         state: ``registered`` or ``deregistered``, now.
@@ -223,7 +223,7 @@ def read_history(
         compression: ``none``, ``lz4`` or ``zstd`` in transit; by default ``lz4``, and ``none`` on this machine.
         devices_per_partition: How many devices a partition has. A million rows are about 100 MB.
         timeout: Seconds for each request, and for each 64 KiB of a partition; else :class:`~mirror_sdk.CallTimeout`.
-        max_snapshot_bytes: The most bytes of a partition after decompression; a larger one is an error.
+        max_snapshot_bytes: Maximum size of a partition after decompression, in bytes; a larger one raises an error.
 
     Raises:
         APIError: The service responded with an error. While partitions load, also the errors of
@@ -260,7 +260,7 @@ def read_history(
     if len(ranges) * len(intervals) > _MAX_PARTITIONS:
         raise InvalidValue(
             f"{len(ranges)} ranges of devices and {len(intervals)} intervals make more than"
-            f" {_MAX_PARTITIONS} partitions; give a larger time_per_partition or devices_per_partition"
+            f" {_MAX_PARTITIONS} partitions; pass a larger time_per_partition or devices_per_partition"
         )
     limit_bytes = read_max_snapshot_bytes(max_snapshot_bytes)
     return _from_map(
@@ -274,9 +274,9 @@ def _intervals(begin: datetime | None, end: datetime | None, span: timedelta | N
     if span is None:
         return [(begin, end)]
     if begin is None or end is None:
-        raise InvalidValue("time_per_partition needs begin= and end=; give both")
+        raise InvalidValue("time_per_partition needs begin= and end=; pass both")
     if not span >= MILLISECOND or (end - begin) / span > _MAX_PARTITIONS:
-        raise InvalidValue(f"time_per_partition={span} makes more than {_MAX_PARTITIONS} partitions; give a larger one")
+        raise InvalidValue(f"time_per_partition={span} makes more than {_MAX_PARTITIONS} partitions; pass a larger one")
     cuts = [begin + number * span for number in range(max(1, ceil((end - begin) / span)))]
     return list(zip(cuts, [*cuts[1:], end], strict=True))
 
@@ -308,7 +308,7 @@ class _ServicePartition:
         server: Address of the service.
         settings: Settings of the client; ``None`` for those of the worker's environment.
         timeout_seconds: Time limit of each request.
-        max_snapshot_bytes: The most bytes of the partition.
+        max_snapshot_bytes: The maximum number of bytes of the partition.
         tz: Time zone of the time columns.
     """
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
+from functools import partial
 from html import escape
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, Unpack, overload
 
 from mirror_sdk._arguments import InstantLike, closest
 from mirror_sdk._fork import import_locked
 from mirror_sdk._protocol.resource_states import resources_of
-from mirror_sdk._visible import CARD, DIM, html_table, time_text, visible
+from mirror_sdk._visible import CARD, DIM, TimePrecision, html_table, time_precision, time_text, visible
 from mirror_sdk.errors import InvalidValue, UnknownResource
 from mirror_sdk.resource import Resource
-from mirror_sdk.values import Value, ValueKind
+from mirror_sdk.values import Value
+from mirror_sdk.values.display import display_value
 from mirror_sdk.wire import device_object as wire_object
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.directory import Device
@@ -35,7 +37,7 @@ class KeepsHistory(Protocol[T_co]):
 
     @property
     def history(self) -> Callable[..., T_co]:
-        """Its method ``history``; that of an asynchronous client is awaited."""
+        """Its method ``history``; await the result of an asynchronous client."""
 
 
 class DeviceHistoryOptions(TypedDict, total=False):
@@ -157,9 +159,9 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
     def history(self, path: str | None = None, *, client: KeepsHistory[Any] | None = None, **options: Any) -> Any:
         """Return the history of this device; see :meth:`mirror_sdk.MirrorClient.history`.
 
-        It is requested from the client that the device object comes from. With an
-        :class:`~mirror_sdk.AsyncMirrorClient` it is awaited, which type checkers know if you pass ``client=``. A device
-        object that was pickled has lost its client.
+        It is requested from the client that the device object comes from. For an
+        :class:`~mirror_sdk.AsyncMirrorClient`, await the result; pass ``client=`` so that type checkers know this. A
+        device object that was pickled has lost its client.
 
         Args:
             path: A resource or a pattern (``/3303/*``); ``None`` for the whole device.
@@ -176,7 +178,7 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
         """
         source = getattr(self, "_client", None) if client is None else client
         if source is None:
-            raise InvalidValue(f"device object {self.device_id} does not know its client; give client=")
+            raise InvalidValue(f"device object {self.device_id} does not know its client; pass client=")
         return source.history([self.device_id], None if path is None else [path], **options)
 
     def to_frame(self, *, raw: bool = False) -> pd.DataFrame:
@@ -202,14 +204,17 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
     def _repr_html_(self) -> str:
         resources = self.resources.values()
         empty = all(resource.reported is None and resource.desired is None for resource in resources)
+        times = [resource.reported.reported_at for resource in resources if resource.reported]
+        times += [self.updated_at, self.last_reported_at, self.last_desired_at, self.created_at]
+        instant = partial(_instant, time_precision(times))
         return (
             f"<div {CARD}><strong>{escape(visible(_cut(self.endpoint_name or self.device_id)))}</strong> "
             f"<code>{escape(visible(self.device_id))}</code>"
-            f"<div {DIM}>last registration event {_instant(self.updated_at)} · "
-            f"last reported {_instant(self.last_reported_at)} · last desired {_instant(self.last_desired_at)} · "
-            f"as of {_instant(self.created_at)} (UTC)</div>"
+            f"<div {DIM}>last registration event {instant(self.updated_at)} · "
+            f"last reported {instant(self.last_reported_at)} · last desired {instant(self.last_desired_at)} · "
+            f"as of {instant(self.created_at)} (UTC)</div>"
             f"{_EMPTY_MIRROR if empty else ''}"
-            f"{html_table(_RESOURCE_COLUMNS, map(_resource_cells, resources))}</div>"
+            f"{html_table(_RESOURCE_COLUMNS, (_resource_cells(resource, instant) for resource in resources))}</div>"
         )
 
 
@@ -290,7 +295,9 @@ class DeviceList(Sequence[Device], JsonForm):
 
     def _repr_html_(self) -> str:
         count = f"<div {DIM}>{len(self)} devices</div>"
-        return f"<div {CARD}>{html_table(_DEVICE_COLUMNS, map(_device_cells, self._devices))}{count}</div>"
+        precision = time_precision(device.updated_at for device in self._devices)
+        rows = (_device_cells(device, precision) for device in self._devices)
+        return f"<div {CARD}>{html_table(_DEVICE_COLUMNS, rows)}{count}</div>"
 
 
 _PLAIN_FIELDS = tuple(field.name for field in fields(DeviceObject) if field.name != "resources")
@@ -309,8 +316,8 @@ _RESOURCE_COLUMNS = ("path", "label", "reported", "reported at (UTC)", "desired"
 _DEVICE_COLUMNS = ("endpoint name", "device id", "type", "queue mode", "state", "updated at (UTC)")
 
 
-def _instant(at: datetime | None, missing: str = "never") -> str:
-    return missing if at is None else time_text(at)
+def _instant(precision: TimePrecision, at: datetime | None, missing: str = "never") -> str:
+    return missing if at is None else time_text(at, precision)
 
 
 def _cut(text: str) -> str:
@@ -318,24 +325,23 @@ def _cut(text: str) -> str:
 
 
 def _formatted(value: Value, unit: str) -> str:
-    text = _cut(str(value))
-    return escape(f"{text} {visible(_cut(unit))}" if unit and value.kind is ValueKind.NUMBER else text)
+    return escape(display_value(value, unit, _MAX_LENGTH))
 
 
-def _resource_cells(resource: Resource) -> tuple[str, ...]:
+def _resource_cells(resource: Resource, instant: Callable[[datetime | None, str], str]) -> tuple[str, ...]:
     reported, desired = resource.reported, resource.desired
     return (
         f"<code>{escape(visible(resource.path))}</code>",
         escape(visible(resource.label)),
         _formatted(reported.value, resource.unit) if reported else "",
-        _instant(reported.reported_at, "") if reported else "",
+        instant(reported.reported_at, "") if reported else "",
         _formatted(desired.value, resource.unit) if desired else "",
         desired.status.name.lower() if desired and desired.status is not None else "",
         "yes" if resource.subscribed else "no",
     )
 
 
-def _device_cells(device: Device) -> tuple[str, ...]:
+def _device_cells(device: Device, precision: TimePrecision) -> tuple[str, ...]:
     queue_mode = "yes" if device.queue_mode else "no"
     texts = (device.endpoint_name, device.id, device.endpoint_type or "", queue_mode, device.state)
-    return tuple(escape(visible(_cut(text))) for text in (*texts, _instant(device.updated_at)))
+    return tuple(escape(visible(_cut(text))) for text in (*texts, _instant(precision, device.updated_at)))

@@ -113,7 +113,10 @@ class CassetteDamaged(MirrorError):
 
 
 class NotRecorded(MirrorError):
-    """A cassette has no response to a request, because that was not sent while recording; the message names both."""
+    """The request was not sent during the recording, so the cassette has no response to it.
+
+    The message names the cassette and the request.
+    """
 
 
 class InvalidValue(MirrorError, ValueError):
@@ -199,7 +202,7 @@ class NoSuchResource(BadRequest, UnknownResource):
 class BeforeHistory(BadRequest):
     """400 with the reason ``BEFORE_HISTORY``: an instant is before the stored history of the service."""
 
-    hint: str = "pass error.oldest_at or a later instant; client.history(begin=None) starts there"
+    hint: str = "error.oldest_at is that instant, and client.history(begin=None) starts there"
 
     @property
     def oldest_at(self) -> datetime | None:
@@ -272,23 +275,33 @@ class DeviceRequestFailed(MirrorError):
         path: The resource path.
         async_id: The id of the request and its async response.
         method: ``GET`` read, ``PUT`` write, ``POST`` execute; ``None`` if unknown.
+        device_name: The endpoint name that was passed for the device; ``None`` if the request was made by its id.
         hint: What to do next.
     """
 
     def __init__(
-        self, category: str, status: int, device_id: str, path: str, async_id: str, method: Method | None = None
+        self,
+        category: str,
+        status: int,
+        device_id: str,
+        path: str,
+        async_id: str,
+        method: Method | None = None,
+        device_name: str | None = None,
     ) -> None:
-        super().__init__(category, status, device_id, path, async_id, method)
+        super().__init__(category, status, device_id, path, async_id, method, device_name)
         self.category = category
         self.status = status
         self.device_id = device_id
         self.path = path
         self.async_id = async_id
         self.method = method
+        self.device_name = device_name
         self.hint: str = failure_reason(category, method)
 
     def __str__(self) -> str:
-        return f"{visible_line(self.category)} ({self.status}) for {self.path} of device {self.device_id}: {self.hint}"
+        device = device_text(self.device_id, self.device_name)
+        return f"{visible_line(self.category)} ({self.status}) for {self.path} of device {device}: {self.hint}"
 
 
 class RequestExpired(DeviceRequestFailed):
@@ -355,6 +368,11 @@ def _after(attempts: int) -> str:
     return f" (after {attempts} attempts)" if attempts > 1 else ""
 
 
+def device_text(device_id: str, name: str | None) -> str:
+    """Return the id of a device for a message, after the name that the caller passed for it."""
+    return device_id if name is None else f"{visible_line(name)} ({device_id})"
+
+
 def failure_reason(category: str, method: Method | None) -> str:
     """Describe why a device request failed and what to do next, by its category and method."""
     unknown = "the operator of the device may know what this category means"
@@ -364,7 +382,7 @@ def failure_reason(category: str, method: Method | None) -> str:
 CATEGORY_HINTS = {
     "REQUEST_EXPIRED": (
         "it was not delivered in time: the device was not connected, or did not respond to an earlier request;"
-        " check that it is up, or give a larger expiry_seconds"
+        " check that it is up, or pass a larger expiry_seconds"
     ),
     "DEVICE_REMOVED_REGISTRATION": "the device deregistered; send the request again after its next registration",
     "RESOURCE_NOT_FOUND": "the device has no such resource; client.devices.resources(device_id) shows what it has",
@@ -373,7 +391,7 @@ CATEGORY_HINTS = {
     "REJECTED": "the device rejected the request; its own log may say why",
     "PRECONDITION_FAILED": "the device cannot do this in its current state",
     "TOO_LARGE": "the value is too large for the device; send less at once",
-    "UNSUPPORTED_CONTENT_TYPE": "the device does not support this content type; give another content_type",
+    "UNSUPPORTED_CONTENT_TYPE": "the device does not support this content type; pass another content_type",
     "NOT_CONNECTED": "the device cannot be reached; try again later",
     "TIMEOUT": "the device did not respond in time; read the resource to see whether it acted",
 }
@@ -386,7 +404,7 @@ _OTHER_HINTS: dict[tuple[str, Method | None], str] = {
     ("BAD_VALUE", "POST"): "the device does not accept this argument",
     ("TOO_LARGE", "GET"): "the response is too large for the device; read less at once",
     ("TOO_LARGE", "POST"): "the argument is too large for the device",
-    ("UNSUPPORTED_CONTENT_TYPE", "GET"): "the device cannot respond in this content type; give another accept",
+    ("UNSUPPORTED_CONTENT_TYPE", "GET"): "the device cannot respond in this content type; pass another accept",
     ("UNSUPPORTED_CONTENT_TYPE", "POST"): "the device does not accept an argument as text",
     ("TIMEOUT", "GET"): "the device did not respond in time; try again later",
     ("TIMEOUT", "POST"): "the device did not respond in time; whether it acted is unknown",
@@ -441,10 +459,17 @@ def api_error(status: int, body: ErrorBody, retry_after_seconds: float | None = 
 
 
 def device_request_failed(
-    *, category: str, status: int, device_id: str, path: str, async_id: str, method: Method | None = None
+    *,
+    category: str,
+    status: int,
+    device_id: str,
+    path: str,
+    async_id: str,
+    method: Method | None = None,
+    device_name: str | None = None,
 ) -> DeviceRequestFailed:
     """Return the error for an async response; a category without a class is a plain ``DeviceRequestFailed``."""
     kind = _BY_CATEGORY.get(category, DeviceRequestFailed)
     if kind is WriteRejected:
         kind = _REJECTED.get(method, WriteRejected)
-    return kind(category, status, device_id, path, async_id, method)
+    return kind(category, status, device_id, path, async_id, method, device_name)

@@ -44,7 +44,8 @@ class Event(JsonForm):
 
     Attributes:
         kind: The kind of the event.
-        received_at: When this client received it, by the local clock. All other times are of other clocks.
+        received_at: When this client received it, by the local clock. All other times are by the clock of the device or
+            of the service.
         seq: Its number in the log: later entries have larger ones. A service may number only the last entry of a
             message; the events of a message then come kind by kind. For a gap, the last missing number.
         first_seq: For a gap, the first missing number.
@@ -60,7 +61,7 @@ class Event(JsonForm):
         status: Status of an async response.
         category: Why a device request failed.
         uid: The identity of the entry, the same however often it is read.
-        content: The entry as it was read, with all other members; of an unknown one, as it was received.
+        content: The entry with all its members; an unknown entry is unchanged.
     """
 
     kind: EventKind
@@ -145,12 +146,12 @@ def event_filter(paths: Collection[str] | None, devices: Collection[str] | None)
         devices: Device ids; of all other events, only those of these devices match, including responses.
 
     Raises:
-        TypeError: A single text was passed instead of a list, or something else than texts.
+        TypeError: A single string was passed instead of a list, or something that is not a string.
         InvalidValue: A pattern can match no path.
     """
     for name, texts in (("paths", paths), ("devices", devices)):
         if isinstance(texts, str):
-            raise TypeError(f"{name} takes a list of texts; write {name}=[{texts!r}]")
+            raise TypeError(f"{name} takes a list of strings; write {name}=[{texts!r}]")
         for one in texts or ():
             text(f"each of {name}", one)
     try:
@@ -210,7 +211,7 @@ def _unit_of(path: str | None) -> str | None:
 
 
 def utc_now() -> datetime:
-    """Return the present time in UTC."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 

@@ -11,7 +11,7 @@ variable                    meaning
 API_KEY                     access key
 API_HOST                    address of the service; that of a local ``mirror-server demo`` or ``run`` by default
 LONG_POLLING_ENABLED        ``true`` uses long polling; ``false``, the default, a webhook
-APP_HOST                    public address of this application, as ``https://app.example.com``; needed for a webhook
+APP_HOST                    public address of this application, such as ``https://app.example.com``; for a webhook
 APP_LISTEN_HOST             host to listen on for the webhook's calls; ``127.0.0.1`` by default
 APP_LISTEN_PORT             port to listen on; by default the port in ``APP_HOST``
 DEVICE_ID                   ids of devices, separated by commas; ``*``, the default, for all

@@ -17,6 +17,7 @@ from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import CATEGORY_HINTS
 from mirror_sdk.object_table import lookup
 from mirror_sdk.resource import DesiredValue, ReportedValue, Resource
+from mirror_sdk.values.display import display_value
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.device_requests import WaitingRequest
 from mirror_sdk.wire.directory import Device, DeviceConnection, EndpointResource
@@ -208,10 +209,10 @@ def explain(facts: Facts) -> Explanation:
 def _of_reported(resource: Resource, facts: Facts) -> Iterator[str]:
     reported = resource.reported
     if reported is None:
-        yield "Nothing was ever reported: it was never read with success, and the device never sent it."
+        yield "Nothing was ever reported: no read has ever succeeded, and the device never sent it."
         return
-    unit = f" {resource.unit}" if resource.unit else ""
-    yield f"The last reported value is {reported.value}{unit}, received at {_when(reported.reported_at, facts.now)}."
+    value = display_value(reported.value, resource.unit)
+    yield f"The last reported value is {value}, received at {_when(reported.reported_at, facts.now)}."
     if reported.origin in _ORIGINS:
         yield f"It came {f'by {facts.protocols}' if facts.protocols else 'so'}: {_ORIGINS[reported.origin]}."
     if reported.expires_at is not None:
@@ -247,12 +248,13 @@ def _of_subscription(resource: Resource, facts: Facts) -> Iterator[str]:
 
 def _of_desired(resource: Resource, now: datetime) -> Iterator[str]:
     desired = resource.desired
+    value = "" if desired is None else display_value(desired.value, resource.unit)
     if desired is None:
         yield "Nothing was ever written to it through this service."
     elif desired.status is DesiredStatus.PENDING:
-        yield f"A write of {desired.value} is under way, requested at {_when(desired.requested_at, now)}."
+        yield f"A write of {value} is under way, requested at {_when(desired.requested_at, now)}."
     elif desired.status is DesiredStatus.FAILURE:
-        yield f"The last write, of {desired.value}, failed at {_when(desired.desired_at, now)}: {_cause(desired)}."
+        yield f"The last write, of {value}, failed at {_when(desired.desired_at, now)}: {_cause(desired)}."
         if desired.acknowledged_at is not None:
             by = visible(desired.acknowledged_by or "")
             yield f"It was acknowledged at {_when(desired.acknowledged_at, now)} by {by}, and does not count as failed."
@@ -260,7 +262,7 @@ def _of_desired(resource: Resource, now: datetime) -> Iterator[str]:
         if reported is not None and reported.value.python == desired.value.python:
             yield "The device has reported that value since: it accepted the write too late, or had the value already."
     else:
-        yield f"The last write, of {desired.value}, succeeded at {_when(desired.desired_at, now)}."
+        yield f"The last write, of {value}, succeeded at {_when(desired.desired_at, now)}."
         yield _difference(resource, desired)
 
 
@@ -290,7 +292,8 @@ def unconfirmed_write(resource: Resource, desired: DesiredValue, reported: Repor
     """Describe a write that succeeded while the last report, as far as is known an older one, has another value."""
     older = "may be older: their times do not show it" if resource.is_reported_after_write is None else "is older"
     confirming = "read it" if resource.subscribed else "read it, or subscribe,"
-    return f"The device accepted {desired.value}; the last report, {reported.value}, {older}; {confirming} to confirm."
+    accepted, last = (display_value(each.value, resource.unit) for each in (desired, reported))
+    return f"The device accepted {accepted}; the last report, {last}, {older}; {confirming} to confirm."
 
 
 def _of_waiting(facts: Facts) -> Iterator[str]:

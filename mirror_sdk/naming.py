@@ -144,7 +144,7 @@ def known_id(argument: str, device: object) -> str | None:
     own = own_id(device)
     if own is None:
         raise TypeError(
-            f"{argument} must be a str, not {type_name(device)}; give a device, its id or its endpoint name"
+            f"{argument} must be a str, not {type_name(device)}; pass a device, its id or its endpoint name"
         )
     return own
 
@@ -309,6 +309,11 @@ def describe_devices(several: Sequence[Device]) -> str:
     return ", ".join(f"{visible(device.id)} ({visible(device.state)})" for device in several)
 
 
+def name_passed(device: DeviceLike, device_id: str) -> str | None:
+    """Return the endpoint name if a caller passed one for the device with this id; ``None`` for anything else."""
+    return device if isinstance(device, str) and device != device_id else None
+
+
 def own_id(device: object) -> str | None:
     """Return the id that an object has; ``None`` if it is not a device."""
     of_device = getattr(device, "device_id", None)
@@ -317,7 +322,7 @@ def own_id(device: object) -> str | None:
 
 
 def _of_several(name: str, several: Sequence[Device]) -> str:
-    return f"{len(several)} devices have the endpoint name {name!r}; give the id of one: {describe_devices(several)}"
+    return f"{len(several)} devices have the endpoint name {name!r}; pass the id of one: {describe_devices(several)}"
 
 
 def _say_more(device: str, error: NotFound) -> Flow[None]:

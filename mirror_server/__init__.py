@@ -22,10 +22,10 @@ For example, ``--keep-log-bytes`` is ``MIRROR_KEEP_LOG_BYTES``. Separate several
 - Limits of a request: ``--max-body-bytes``, ``--request-timeout-seconds`` (the head, and then the body),
   ``--write-timeout-seconds`` (each 64 KiB of a response), ``--failed-keys-per-minute`` per address (an IPv6 ``/64``
   counts as one address).
-- Limits of an application: ``--max-parked-polls`` for all applications together. ``--poll-share`` is the share of one
-  application in these polls, and in the eight snapshots and histories that can be sent at once. ``--max-unread-bytes``
-  limits unread responses. Under another WSGI server, the variable ``MIRROR_MAX_BLOCKING_POLLS``
-  (``--max-blocking-polls``) limits polls instead.
+- Limits of an application: ``--max-parked-polls`` for all applications together. ``--poll-share`` is the fraction of
+  the open polls that one application may hold. It also applies to snapshots and histories, of which the server sends
+  at most eight at once. ``--max-unread-bytes`` limits unread responses. Under another WSGI server, the variable
+  ``MIRROR_MAX_BLOCKING_POLLS`` (``--max-blocking-polls``) limits polls instead.
 - Allowed webhook networks: ``--allow-callbacks-to``.
 - Timeout of a device: ``--answer-timeout-seconds``.
 - Clock: ``--clock``. A manual clock stands still until the simulator advances it, at most to the end of year 9998.
@@ -133,14 +133,29 @@ delays of webhooks use a monotonic clock, so jumps do not affect them.
 
 - Clock set forward, or machine slept: everything that is due by then happens at once. Requests end with
   ``REQUEST_EXPIRED``. Registrations without an update end, and devices that return register again.
-- Deletions by age wait for an hour after such a jump, so that you can correct a wrong clock first. They wait also at a
-  start long after the last stop. They concern notifications, device events, history, devices not connected for six
-  months, and webhooks that failed for a day. If the clock stays wrong for longer than an hour, data that is old by that
-  clock is deleted.
+- Deletions by age wait for an hour after such a jump, so that you can correct a wrong clock first. They also wait if
+  the server starts long after it stopped. This applies to notifications, device events, history, devices not connected
+  for six months, and webhooks that failed for a day. If the clock stays wrong for longer than an hour, data that is old
+  by that clock is deleted.
 - Clock set back: end times do not change, so requests, registrations and retention end later by the size of the jump.
   Newer entries still have larger ``seq`` and ``revision`` numbers; do not order by time alone.
 - ``--clock manual`` starts after the newest stored time. If a database was last used with a manual clock,
   starting with the system clock counts as setting the clock back.
+
+Clocks of devices
+-----------------
+
+The reported value is the last value that arrived, whatever time the device sent with it. A value that arrives later
+replaces it even if the clock of the device is behind, or if the device sends an older, stored measurement. Only two
+things keep an older value from replacing a newer one. If one message contains several values of a resource, the one
+with the newest time is stored. And a notification that the network delivered after a newer one of the same observation
+is discarded, by its CoAP sequence number.
+
+``reported_at`` is the time of receipt by the clock of the server, so the clock of a device does not change it. A time
+from the device (in SenML each value can have one) is the ``timestamp`` of the notification, and ``changed_at`` in the
+history. With ``as_of`` it is also the ``reported_at``. A time that is in the future or before 1970 is replaced by the
+time of receipt. Timestamps of notifications never decrease: a time before that of the previous notification of the same
+resource is replaced by the previous time. The history stores it as it is.
 
 Monitoring
 ----------

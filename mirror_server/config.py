@@ -137,7 +137,7 @@ def read_seconds(text: str) -> float:
     except ValueError:
         seconds = read_time(text)
     if not 1 <= seconds < math.inf:
-        raise click.BadParameter(f"{text} must be at least a second, such as 86400, 12h or 7d")
+        raise click.BadParameter(f"{text} must be a finite time of at least a second, such as 86400 or 24h")
     return seconds
 
 

@@ -14,15 +14,11 @@ Name the module under the entry-point group ``mirror_server.extensions``::
     [project.entry-points."mirror_server.extensions"]
     greeting = "mirror_greeting"
 
-All hooks are optional. This extension adds a route, a setting and a metric::
+All hooks are optional. This extension adds a setting and a metric in ``mirror_greeting/__init__.py``::
 
     from dataclasses import dataclass
-    from flask import Blueprint
     from mirror_server.config import setting
     from mirror_server.hooks import Measurement, extends
-    from mirror_server.views.requests import requires, services
-
-    routes = Blueprint("greeting", __name__)
 
     @dataclass(frozen=True, kw_only=True)
     class Greeting:
@@ -33,24 +29,17 @@ All hooks are optional. This extension adds a route, a setting and a metric::
         return Greeting
 
     @extends
-    def blueprints():
-        return [routes]
-
-    @extends
     def measurements():
         return [Measurement("greetings", "The number of greetings.", 1)]
 
-    @routes.get("/greeting")
-    @requires()                                               # no key; requires(Scope.READ) needs one with that scope
-    def greet():
-        return services().settings.of(Greeting).greeting
+The module is imported for every command, even for ``mirror-server --help``. So import only ``mirror_server.config`` and
+``mirror_server.hooks`` at its top. Import Flask, the store and everything else in the hook that needs it, and the types
+of annotations under ``if TYPE_CHECKING``.
 
-State of one server belongs in an object that ``build(services)`` returns. The object can have hooks too, as marked
-methods. A view gets it with ``services().part(ItsClass)``. A hook may take fewer arguments than its specification;
-hooks that are called for each request or value take all. ``@extends(specname="lead")`` marks a function with another
-name.
-
-A view without ``@requires`` needs a key of any scope, and returns 401 without one.
+State of one server belongs in an object that ``build(services)`` returns; ``help(mirror_server.server.Services)``
+lists what it can use: the database, the clock, the settings and others. The object can have hooks too, as marked
+methods. A hook may take fewer arguments than its specification; hooks that are called for each request or value take
+all. ``@extends(specname="lead")`` marks a function with another name.
 
 A setting is an option of ``mirror-server run`` and a variable for other WSGI servers (``help wsgi``). ``setting(...,
 commands=("run", "wsgi", "demo"))`` adds it to ``demo``. ``setting`` accepts all arguments of ``click.option``, for
@@ -58,6 +47,41 @@ example ``type=click.IntRange(1, 100)`` for a range.
 
 Two settings, options, routes, metrics, storage branches or device fields of the same name prevent the server from
 starting. Prefix your names with the name of the extension.
+
+Routes
+------
+
+The views are in a module of their own, which the hook imports::
+
+    @extends
+    def blueprints():
+        from mirror_greeting.views import routes
+        return [routes]
+
+And ``mirror_greeting/views.py``::
+
+    from flask import Blueprint
+    from mirror_greeting import Greeting
+    from mirror_server.service.keys import Scope
+    from mirror_server.views.requests import query_text, requires, services
+    from mirror_server.views.responses import json_response
+
+    routes = Blueprint("greeting", __name__)
+
+    @routes.get("/greeting")
+    @requires(Scope.READ, query=("name",))                    # requires() alone needs no key
+    def greet():
+        text = services().settings.of(Greeting).greeting
+        return json_response({"greeting": f"{text}, {query_text('name') or 'world'}"})
+
+- ``requires`` names the scopes of which a key needs one, and the query parameters of the view. Other parameters get
+  400; ``query=None`` leaves this check to the view. A view without ``@requires`` needs a key of any scope.
+- ``services()`` returns the parts of this server, and ``services().part(ItsClass)`` the object of this class that
+  ``build`` returned.
+- Views run on the event loop of the server: while one runs, all other requests wait. Run a read of more than a few
+  milliseconds in another thread with ``when_read(read, render, is_long=True)``. Respond to a change when it is on disk
+  with ``when_stored(services().database.submit(work), render)``. Both are in ``mirror_server.views.responses``.
+- ``described`` of ``mirror_server.views.description`` adds the view to the OpenAPI document.
 
 Storage
 -------
@@ -67,7 +91,14 @@ folder of SQL files, ``0001.sql`` and so on::
 
     @extends
     def storage():
-        return Storage(branch=Branch("greeting", Path(__file__).parent / "migrations"), erase=erase)
+        from pathlib import Path
+        from mirror_server.store.backend import Storage
+        from mirror_server.store.schema import Branch
+        return Storage(
+            branch=Branch("greeting", Path(__file__).parent / "migrations"),
+            erase=erase,
+            violations={"a greeting is empty": "SELECT device_id FROM greetings WHERE greeting = ''"},
+        )
 
     def erase(session, device_id, endpoint_name):             # an operator erases this device
         return {"greetings": session.run("DELETE FROM greetings WHERE device_id = :id", id=device_id)}
@@ -77,14 +108,74 @@ folder of SQL files, ``0001.sql`` and so on::
         for device_id in device_ids:
             erase(session, device_id, None)
 
-Tables with rows of devices need both functions. The result of ``erase`` is part of the receipt of
-``mirror-server erase``. All extensions share its names, so prefix these too. While an extension is left out, its tables
-stay unchanged.
+If a table has rows about devices, implement both functions. The result of ``erase`` is part of the receipt of
+``mirror-server erase``. All extensions share its names, so prefix these too. ``mirror-server check`` lists what the
+statements of ``violations`` return. Data outside the database, such as files, is for the hooks ``erasure`` and
+``check``. While an extension is left out, its tables stay unchanged.
 
-Simulated devices report subscribed resources only, as real ones do. To test ``values_reported``, subscribe a resource.
+A migration runs once per database, in one transaction, when a server or command of the new version opens it. Never
+change a file that was released; add the next one. Write it for SQLite: the extension ``postgresql`` translates it.
+Package the files: setuptools needs ``package-data``.
 
-``tests/extensions/sample`` in the source distribution of ``device-state-mirror`` is a complete extension of less than a
-hundred lines. It publishes each reported value, with a route, a setting, a metric and a table.
+Instants are whole milliseconds since 1970. ``services.clock.now()`` is the time of the server, which is not the time of
+the system if it runs with ``--clock manual``.
+
+Commands
+--------
+
+``commands`` names the modules that add commands. Each is imported when its command is used::
+
+    @extends
+    def commands():
+        return {"mirror_greeting.command": ["count-greetings"]}
+
+A setting becomes an option of the command too, if it names the command: ``setting("hello", "The text of the greeting.",
+commands=("run", "wsgi", "count-greetings"))``. And ``mirror_greeting/command.py``::
+
+    from contextlib import closing
+    import click
+    from mirror_greeting import Greeting
+    from mirror_server.cli import main
+    from mirror_server.config import database_option, options_of
+    from mirror_server.hooks import open_database
+    from mirror_server.store.maintenance import current_instant
+
+    @main.command()
+    @database_option
+    @options_of("count-greetings", Greeting)
+    def count_greetings(database_url, greeting):
+        '''Count the greetings of the last hour.'''
+        with closing(open_database(database_url, must_exist=True)) as database, database.read() as session:
+            values = {"text": greeting, "since": current_instant(session) - 3_600_000}
+            statement = "SELECT count(*) FROM greetings WHERE greeting = :text AND at > :since"
+            click.echo(session.scalar(statement, **values))
+
+The name of the command is that of its function. A server can run on the same database. ``must_exist`` rejects a
+mistyped name instead of creating an empty database. ``database.write(work)`` changes something. A command has no clock:
+``current_instant(session)`` is the time of the server that uses the database, also with ``--clock manual``, where the
+time of the system would be wrong.
+
+Tests
+-----
+
+The fixtures of ``mirror help testing`` run a server with all installed extensions, so install yours in the environment
+of the tests (``pip install -e .``). ``Mirror(folder, greeting="hi")`` is one with settings::
+
+    import httpx
+    from mirror_sdk.testing import Mirror
+
+    def test_greeting(tmp_path):
+        with Mirror(tmp_path, greeting="hi") as mirror:
+            headers = {"Authorization": f"Bearer {mirror.new_key(['read'])}"}
+            with httpx.Client(base_url=mirror.url, headers=headers, transport=mirror.transport) as client:
+                assert client.get("/greeting").json() == {"greeting": "hi, world"}
+
+Its database is ``mirror.db`` in the folder; ``click.testing.CliRunner().invoke(main, ["count-greetings", "--database",
+f"sqlite:///{tmp_path}/mirror.db"])`` runs a command on it. Simulated devices report subscribed resources only, as real
+ones do. To test ``values_reported``, subscribe a resource.
+
+``tests/extensions/sample`` in the source distribution of ``device-state-mirror`` is a complete extension with its
+tests. It publishes each reported value, with a route, a setting, a metric, a table and a command.
 
 The hooks, in the order in which a server calls them
 ----------------------------------------------------
@@ -105,7 +196,6 @@ The hooks, in the order in which a server calls them
 - For commands: ``demo_settings``, ``device_address``, ``announcements``, ``erasure``, ``check``, ``size``.
 
 Each hook is documented in ``mirror_server.hooks``. A hook without implementations costs nothing per request or value.
-The module of an extension is imported for every command, so import slow modules only where they are used.
 """
 
 from __future__ import annotations
@@ -209,10 +299,10 @@ def configure_logging(settings: Settings) -> None:
 
 @specifies
 def shared_settings(settings: Settings) -> str:  # type: ignore[empty-body]
-    """Return the settings that must be the same for all processes on one database, such as ``with --simulate``.
+    """Return a phrase for the error message about settings that must be the same, such as ``with --simulate``.
 
-    The text is part of an error message. If it begins with a comma, it is appended to the clause about the clock. An
-    empty text adds nothing.
+    All processes on one database must have these settings. Start the text with a comma to continue the sentence about
+    the clock. Return an empty text to add nothing.
     """
 
 
@@ -267,7 +357,7 @@ def resumed(session: Session, since: Instant) -> None:
 
 @specifies
 def resync() -> None:
-    """Check everything that signals of other processes may be about, because some may have been missed."""
+    """Check everything that other processes may have signaled, because some signals may have been missed."""
 
 
 @specifies
@@ -334,13 +424,13 @@ def responses_added(
 
 
 class Handling(NamedTuple):
-    """The part of an extension in a device request.
+    """The handling of a device request by an extension.
 
     Attributes:
         check: Called in the transaction that queues the request, unless its async-id was used before. It may raise
             :class:`~mirror_server.core.errors.ApiError`.
-        respond: Returns the response instead of the server. Its arguments are the future of the command, and a function
-            that returns the usual 202 for the command, with additional members in the body.
+        respond: Returns a response that replaces the server's. Its arguments are the future of the command, and a
+            function that returns the usual 202 for the command, with additional members in the body.
         is_conditional: Whether ``check`` evaluates the ``If-Match`` of the request. A request with this header is
             rejected if no extension does.
     """

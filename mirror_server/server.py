@@ -29,7 +29,7 @@ from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.store import logs, maintenance
 from mirror_server.store.changes import Listeners
 from mirror_server.store.database import Database, location_of
-from mirror_server.store.session import AGAIN, EXPIRY, EXTENSIONS, LOG, MANUAL_CLOCK, WAITING, Session
+from mirror_server.store.session import AGAIN, CLOCK, EXPIRY, EXTENSIONS, LOG, MANUAL_CLOCK, WAITING, Session
 
 T = TypeVar("T")
 Measure = Callable[[], Iterable[Measurement]]
@@ -99,10 +99,24 @@ class Services:
         settings: The settings.
 
     Attributes:
+        settings: The settings of the server; ``settings.of(ItsSettings)`` returns those of an extension.
+        extensions: The loaded extensions; ``extensions.hook`` calls their hooks.
+        database: The database: ``query`` and ``read`` read, ``submit`` and ``write`` change.
+        clock: The time of the server, which may be a manual clock: ``now`` and ``call_at``.
+        devices: Stores registrations and reported values of devices, and reads device objects.
+        commands: Accepts requests to devices and stores their responses.
+        subscriptions: The subscriptions and presubscription rules.
+        log: The notification logs of all applications.
+        channels: The types of notification channels.
+        polls: The open plain polls and their positions.
+        webhooks: Delivers notifications to webhooks.
+        backends: The device backends. An extension adds one with ``backends.add``.
+        dispatcher: Sends pending commands to devices.
+        coordinator: Coordinates the processes that serve the database.
+        long_reads: Runs slow reads of views in other threads.
+        download_slots: The slots for snapshots and histories that are being sent.
         gauges: Return the metrics of the web server.
         accepts_upgrades: Whether a process that serves this database may accept other protocols than HTTP.
-        backends: The device backends.
-        dispatcher: Sends pending commands to devices.
         device_request_hooks: See :func:`mirror_server.hooks.device_request`.
 
     Raises:
@@ -243,14 +257,21 @@ class Services:
         # Wall time, because a manual clock starts at the same instant in each new database.
         self.database.submit_durable(partial(maintenance.initialize_revisions, at=wall_time()))
         self.extensions.hook.lead()
-        names = " ".join(self.extensions.names)
-        self.database.submit_durable(partial(Session.put_setting, name=EXTENSIONS, value=names))
+        self.database.submit_durable(self._store_own_settings)
         # Before devices get commands, whose attempts would look interrupted.
         self.database.submit_durable(self.commands.end_interrupted)
         self._housekeeping.start()
         self.extensions.hook.connect_devices()
         self.dispatcher.wake_all()
         self.webhooks.start()
+
+    def _store_own_settings(self, session: Session) -> None:
+        """Store which extensions and which clock the leader has."""
+        session.put_setting(EXTENSIONS, " ".join(self.extensions.names))
+        session.put_setting(CLOCK, "manual" if self.clock.is_manual else "system")
+        if self.clock.is_manual:
+            # It may never be advanced, and commands need it.
+            session.put_setting(MANUAL_CLOCK, str(self.clock.now()))
 
     def pause_leading(self) -> None:
         """Start nothing that another leader may do too, because it is not known who is the leader."""

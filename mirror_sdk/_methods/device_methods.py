@@ -50,7 +50,7 @@ class DeviceMethods:
             accept: The preferred content type.
             expiry_seconds: How long the request may wait for the device, by default 2 hours, and 3 days for a device in
                 queue mode.
-            timeout: Seconds to wait for the response; by default until the request has expired, but at most 60.
+            timeout: Seconds to wait for the response; by default 60, or less if the request expires sooner.
 
         Raises:
             NotFound: The device does not exist.
@@ -93,9 +93,10 @@ class DeviceMethods:
             content_type: The content type of the value on its way to the device; by default chosen by the value.
             expiry_seconds: How long the request may wait for the device, by default 2 hours, and 3 days for a device in
                 queue mode.
-            timeout: Seconds to wait for the response; by default until the request has expired, but at most 60.
+            timeout: Seconds to wait for the response; by default 60, or less if the request expires sooner.
             allow_read_only: Whether to write to a path that is declared read-only.
-            if_match: The expected resource, desired value or its revision; the write is not accepted after another one.
+            if_match: The resource, desired value or revision that you expect. The write is rejected if another write
+                was accepted since, or the last one has ended since.
 
         Raises:
             InvalidValue: The value does not match the declaration of the path, or another argument cannot be sent.
@@ -133,7 +134,7 @@ class DeviceMethods:
             argument: The argument of the execution, if the resource takes one.
             expiry_seconds: How long the request may wait for the device, by default 2 hours, and 3 days for a device in
                 queue mode.
-            timeout: Seconds to wait for the response; by default until the request has expired, but at most 60.
+            timeout: Seconds to wait for the response; by default 60, or less if the request expires sooner.
 
         Raises:
             NotFound: The device does not exist.
@@ -160,9 +161,9 @@ class DeviceMethods:
         Args:
             device_id: The device, or a table with the columns ``device_id`` and ``path``, such as
                 ``snapshot.query(...)``.
-            path: The resource path. For a table, the path of each of its devices, instead of its column.
-            timeout: Seconds the call may take, instead of the client's; for a table, instead of the client's for each
-                row.
+            path: The resource path. For a table, one path to use for all its devices, instead of its column ``path``.
+            timeout: Seconds the call may take, instead of the client's. For a table, seconds for all rows together; by
+                default the client's time-out applies to each row.
 
         Raises:
             NotFound: The device does not exist. For a table, all other rows are subscribed, and a note of the error
@@ -228,7 +229,7 @@ class DeviceMethods:
         Raises:
             AccessDenied: With ``read_first``: the key has no permission to read from devices.
             ImportError: pandas is not installed.
-            InvalidValue: ``writes`` has another form; the message names the missing column.
+            InvalidValue: ``writes`` is not one of these; the message names a missing column.
 
         Source: specification 3.1.
 
@@ -245,7 +246,7 @@ class DeviceMethods:
         from mirror_sdk.resources.planner import Planner
 
         # A generator of rows may use objects of this thread.
-        rows = writes if is_table(writes) else list(writes)
+        rows = writes if isinstance(writes, str) or is_table(writes) else list(writes)
         requested = partial(read_requested, rows, value=value, path=path, if_match=if_match)()
         deadline = self._session.sender.total_deadline(timeout)
         found = self._session.run(resolve_names(self._session.names, names_in(requested)), deadline)

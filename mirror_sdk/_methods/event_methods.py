@@ -46,7 +46,7 @@ class EventMethods:
         fails.
 
         Only values of resources that a rule or a subscription of this key covers arrive. Add rules with
-        ``client.subscriptions.rules.add()``, with ``apply_now=True`` for the devices there are, or call
+        ``client.subscriptions.rules.add()``, with ``apply_now=True`` for devices that are already registered, or call
         :meth:`subscribe`. Registrations, and responses to requests of this key, always arrive.
 
         Args:
@@ -54,7 +54,7 @@ class EventMethods:
                 outage does not count.
             outage_timeout: Seconds that the service may be unreachable before the failure is raised. By default the
                 iterator waits as long as it takes; with ``timeout=0`` the failure is raised at once.
-            limit: The most events to return.
+            limit: The maximum number of events to return.
             after: The number of an entry (``position``, ``Event.seq``) to start after, instead of the end of the log.
             paths: Path patterns (``/3303/*``): only observations of these.
             devices: Only events of these devices, their ids or endpoint names, which are looked up now. Gaps and
@@ -64,7 +64,7 @@ class EventMethods:
             MirrorError: While iterating: a failure that a repeated request would not fix, or one that outlasted
                 ``outage_timeout``.
             NotFound: A device does not exist.
-            TypeError: A single text was passed instead of a list.
+            TypeError: A single string was passed instead of a list.
             InvalidValue: A time limit, ``limit``, ``after`` or a pattern is not valid.
 
         Source: specification 6; wire.md 4.
@@ -97,10 +97,10 @@ class EventMethods:
             paths: Path patterns (``/3303/*``): only observations of these.
             devices: Only events of these devices, their ids or endpoint names, which are looked up now. Gaps and
                 unknown entries are always included.
-            timeout: Seconds until it has started, instead of the client's.
+            timeout: Seconds within which it must start, instead of the client's.
 
         Raises:
-            TypeError: ``callback`` cannot be called, or a single text was passed instead of a list.
+            TypeError: ``callback`` cannot be called, or a single string was passed instead of a list.
             InvalidValue: A pattern is not valid.
 
         Source: wire.md 4.
@@ -110,7 +110,7 @@ class EventMethods:
         True
         """
         if not callable(callback):
-            raise TypeError(f"callback={callback!r} cannot be called; give a function that takes an event")
+            raise TypeError(f"callback={callback!r} cannot be called; pass a function that takes an event")
         deadline = self._session.sender.deadline(timeout)
         device_ids = None if devices is None else frozenset(self._session.ids_of(devices, timeout=deadline))
         accepts = event_filter(paths, device_ids)
@@ -135,8 +135,8 @@ class EventMethods:
         """Record the log from now on, on a thread of its own, until the recorder is stopped.
 
         The recording is a folder of Parquet files. pandas, Arrow, DuckDB, Polars and Dask read it as one table at any
-        time, up to ``rotate_seconds`` ago or less. Newer events, and the state tables at the beginning and after each
-        loss, are in a second folder (``_run.parquet.mirror``; copy and remove both together).
+        time; at most the last ``rotate_seconds`` are missing. These newest events, and the state tables at the
+        beginning and after each loss, are in a second folder (``_run.parquet.mirror``; copy and remove both together).
         :class:`mirror_sdk.recording.Recording` reads both. After a recorder was stopped or killed, the next one with
         the same folder continues in the log, which usually keeps a day. What was lost is a row of the kind ``gap``.
 
@@ -145,22 +145,22 @@ class EventMethods:
             devices: Devices, their ids or endpoint names, or a table that names them; ``None`` selects all, including
                 future ones.
             paths: Path patterns (``/3303/*``): only observations of these; ``None`` selects every event. A
-                :class:`NotSubscribedWarning` names patterns for which no rule and no subscription of this key covers
-                anything of some device: their values do not arrive.
+                :class:`NotSubscribedWarning` names patterns that, on at least one device, no rule or subscription of
+                this key covers: their values do not arrive.
             subscribe: Whether to add rules for these devices and paths while it records, and apply them now; see
                 ``client.subscriptions.rules.add()``. Existing rules stay, or end with the recorder that added them.
                 Devices send subscribed values until they register again. If the recorder is killed, its rules stay
                 until the next one with the same folder ends.
             rotate_bytes: The size at which a new file is started.
             rotate_seconds: After how many seconds an event is in a file that every program sees.
-            timeout: Seconds until it has started, instead of the client's for each request.
+            timeout: Seconds within which it must start; by default the client's time-out applies to each request.
 
         Raises:
             ImportError: pandas is not installed.
             NotFound: A device does not exist.
             OSError: The folder cannot be written.
             RecordingDamaged: A file of the recording was changed or damaged; the message names it.
-            TypeError: A single text was passed instead of a list.
+            TypeError: A single string was passed instead of a list.
             InvalidValue: The folder contains something else or another recording, or another recorder is using it. Or
                 an argument is not a valid size, time or pattern. Or ``subscribe`` would exceed the limit of rules for a
                 key.

@@ -72,7 +72,7 @@ class TableMethods:
         Raises:
             ImportError: What the form needs, such as pandas, is not installed.
             NotFound: A device does not exist.
-            TypeError: A single text was passed instead of a list of devices.
+            TypeError: A single string was passed instead of a list of devices.
             InvalidValue: A pattern is not valid, or ``tz`` is not a time zone.
 
         >>> client.state_frame(paths=["/3311/*"])["path"].tolist()
@@ -152,14 +152,14 @@ class TableMethods:
             paths: Path patterns (``/3303/*``); ``None`` selects every resource.
             begin: From this instant on: a time with its zone, its text, or how long ago it was (``"2h"``); ``None`` for
                 the whole stored history.
-            end: Before this instant; ``None`` for the present.
+            end: Before this instant; ``None`` means now.
             state: ``registered`` or ``deregistered``, now.
             endpoint_type: Endpoint type.
             endpoint_name: Endpoint name.
             filters: Other conditions, as for ``client.devices.list()``.
             raw: Whether there is a column with the payloads.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-            limit: The most rows to return, the first ones; ``None`` returns all.
+            limit: The maximum number of rows, counted from the first; ``None`` returns all.
             compression: ``none``, ``lz4`` or ``zstd`` in transit; by default ``lz4``, and ``none`` on this machine.
             timeout: Seconds for the whole call, instead of the client's for each part; see :class:`MirrorClient`.
             as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
@@ -170,7 +170,7 @@ class TableMethods:
             ImportError: What the form needs, such as pandas, is not installed.
             NoHistory: The service keeps no history, or its version has none.
             NotFound: One of the ``devices`` does not exist.
-            TypeError: A single text was passed instead of a list of devices.
+            TypeError: A single string was passed instead of a list of devices.
             ValueError: A time in ``filters`` has no zone, or several values are passed without ``in``.
             InvalidValue: An instant has no time zone, the end is before the beginning, a pattern is not valid,
                 ``limit`` is not a number, or ``tz`` is not a time zone.
@@ -256,17 +256,17 @@ class TableMethods:
         timeout: float | None = None,
         as_: Form = "pandas",
     ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
-        """Return the state table of many devices as of an instant in the past, according to the present history.
+        """Return the state table of many devices as of an instant in the past, according to the stored history.
 
         For each resource it contains the last value with a time (``changed_at``) up to the instant, and the last write
         requested by then, with its result by then. A resource without a report by then has no row, and ``subscribed``
-        is not stored. ``reported_at`` is that ``changed_at``, so it is never after the instant. Conditions are those of
-        the directory now. Paths without rows are reported as by :meth:`history`.
+        is not stored. ``reported_at`` is that ``changed_at``, so it is never after the instant. The filters apply to
+        the directory as it is now. Paths without rows are reported as by :meth:`history`.
 
         Args:
             instant: A time with its zone; its text, as in ``attrs["mirror"]["oldest_at"]``; or how long ago it was:
                 ``"2h"`` or a timedelta.
-            devices: As for ``client.fleet.snapshot()``, like all others.
+            devices: As for ``client.fleet.snapshot()``, as are all arguments below.
             paths: Path patterns (``/3303/*``); ``None`` selects every resource.
             state: ``registered`` or ``deregistered``, now.
             endpoint_type: Endpoint type.
@@ -285,7 +285,7 @@ class TableMethods:
             ImportError: What the form needs, such as pandas, is not installed.
             NoHistory: The service keeps no history, or its version has none.
             NotFound: One of the ``devices`` does not exist.
-            TypeError: A single text was passed instead of a list of devices.
+            TypeError: A single string was passed instead of a list of devices.
             ValueError: A time in ``filters`` has no zone, or several values are passed without ``in``.
             InvalidValue: The instant has no time zone, a pattern is not valid, or ``tz`` is not a time zone.
 
@@ -368,8 +368,8 @@ class TableMethods:
 
         Args:
             begin: After this instant: a time with its zone, its text, or how long ago it was (``"2h"``).
-            end: Up to this instant; ``None`` for the present.
-            devices: As for :meth:`history`, like all others.
+            end: Up to this instant; ``None`` means now.
+            devices: As for :meth:`history`, as are all arguments below.
             paths: Path patterns (``/3303/*``); ``None`` selects every resource.
             state: ``registered`` or ``deregistered``, now.
             endpoint_type: Endpoint type.
@@ -385,7 +385,7 @@ class TableMethods:
             ImportError: What the form needs, such as pandas, is not installed.
             NoHistory: The service keeps no history, or its version has none.
             NotFound: One of the ``devices`` does not exist.
-            TypeError: A single text was passed instead of a list of devices.
+            TypeError: A single string was passed instead of a list of devices.
             ValueError: A time in ``filters`` has no zone, or several values are passed without ``in``.
             InvalidValue: An instant has no time zone, the end is before the beginning, a pattern is not valid, or
                 ``tz`` is not a time zone.

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from mirror_sdk._caller import SourceLine
 from mirror_sdk._protocol.gaps import warn_of
 from mirror_sdk._protocol.inbox import Expectation
-from mirror_sdk.errors import DeviceRequestFailed, WaitTimeout, device_request_failed
+from mirror_sdk.errors import DeviceRequestFailed, WaitTimeout, device_request_failed, device_text
 from mirror_sdk.values import NO_VALUE, Value, decode
 from mirror_sdk.wire.device_requests import Method
 from mirror_sdk.wire.log_entries import Gap
@@ -40,7 +40,8 @@ class AcceptedRequest(JsonForm):
         expiry_seconds: How long it may wait for the device; ``None`` leaves that to the service.
         accepted_at: When the service accepted it, by the service's clock; for a repeated async-id the first time.
             ``None`` for a resumed request, and if the service does not say.
-        expires_at: Until when it may wait for the device, by the service's clock; ``None`` as ``accepted_at``.
+        expires_at: Until when it may wait for the device, by the service's clock; ``None`` in the same cases as
+            ``accepted_at``.
         requested_value: The value to write; ``None`` if there is none.
     """
 
@@ -55,6 +56,7 @@ class AcceptedRequest(JsonForm):
     requested_value: Value | None = None
     _expectation: Expectation
     _started_seconds: float | None = None
+    _device_name: str | None = None
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -122,6 +124,7 @@ class AcceptedRequest(JsonForm):
             path=self.path,
             async_id=self.async_id,
             method=self.method,
+            device_name=self._device_name,
         )
 
     def read_value(self, response: AsyncResponse) -> Value:
@@ -133,12 +136,12 @@ class AcceptedRequest(JsonForm):
     def wait_timeout(self, timeout_seconds: float) -> WaitTimeout:
         """Return the error for a wait that is over."""
         until = f" until {write_timestamp(self.expires_at)}" if self.expires_at else ""
+        device = device_text(self.device_id, self._device_name)
         return WaitTimeout(
-            f"no response for {self.path} of device {self.device_id} within {timeout_seconds:g} s; the request may"
-            f" still finish: it waits{until} (expiry_seconds= shortens that) for the device, or for an earlier request"
-            " to finish; wait again with the same handle, give a longer timeout, or resume it anywhere with"
-            f" client.requests.resume({self.async_id!r}, {self.device_id!r}, {self.path!r},"
-            f" method={self.method!r})"
+            f"no response for {self.path} of device {device} within {timeout_seconds:g} s; the request may still"
+            f" finish: it waits{until} (expiry_seconds= shortens that) for the device, or for an earlier request to"
+            " finish; wait again with the same handle, pass a longer timeout, or resume it anywhere with"
+            f" client.requests.resume({self.async_id!r}, {self.device_id!r}, {self.path!r}, method={self.method!r})"
         )
 
 

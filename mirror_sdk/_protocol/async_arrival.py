@@ -73,7 +73,7 @@ class _Chunks:
         return chunk
 
     def stop(self) -> None:
-        """Make the present wait and all later ones of the thread fail."""
+        """Make the current wait and all later ones of the thread fail."""
         with self._lock:
             self._is_stopped = True
             if self._awaited is not None:

@@ -177,7 +177,7 @@ class AsyncResponseRouter:
         return expectation.response
 
     async def fetch_available(self, expectations: Iterable[Expectation], within_seconds: float = math.inf) -> None:
-        """Read the present entries of the log without waiting, until these responses are found.
+        """Read the current entries of the log without waiting, until these responses are found.
 
         Temporary failures are retried for a few seconds; after that, the failure is in ``last_failure``.
 
@@ -224,7 +224,7 @@ class AsyncResponseRouter:
         return not self.reader.has_position or (idle_seconds > STALE_AFTER_SECONDS and not self.inbox.waiting)
 
     async def _acquire_reader(self, expectation: Expectation, timeout_seconds: float) -> bool:
-        """Become the reader; ``False`` if the response came, or another caller still reads at the end of the time."""
+        """Become the reader; ``False`` if the response came, or another caller still reads at the deadline."""
         with self._changed:
             await self._changed.wait_for(
                 lambda: expectation.response is not None or not self._is_reading, timeout_seconds
@@ -266,9 +266,10 @@ class AsyncResponseRouter:
 class AsyncEvents(AsyncIterator[Event]):
     """An iterator over events as they arrive, for ``async for``, that ends after a time without events.
 
-    They start at the call that makes it: requests that this client sends afterwards are sent after that. Events that
-    others cause are included from a moment later; ``async with client.events() as events:`` waits for that moment. If
-    no event loop runs at the call, they start with the first step. A cancelled step loses no event.
+    Events are included from the call of ``client.events()`` on: requests that this client sends afterwards are sent
+    after that. Events that others cause are included from a moment later; ``async with client.events() as events:``
+    waits for that moment. If no event loop runs at the call, they start with the first step. A cancelled step loses no
+    event.
 
     ``position`` is the number of the entry to continue after: a program may stop anywhere. Another iterator with
     ``after=events.position`` returns the next events, without loss or repetition.
@@ -320,7 +321,7 @@ class AsyncEvents(AsyncIterator[Event]):
         """Number of the entry to continue after, exact after each event; it includes filtered events.
 
         Before the first event it is where they begin, ``None`` until that is known. If the service does not number each
-        entry (``Event.seq``), it stays before a message until its last event was returned.
+        entry (``Event.seq``), it does not move past a message until all its events have been returned.
         """
         return self._buffer.position
 

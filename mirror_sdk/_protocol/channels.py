@@ -177,7 +177,7 @@ class ResponseRouter:
         return expectation.response
 
     def fetch_available(self, expectations: Iterable[Expectation], within_seconds: float = math.inf) -> None:
-        """Read the present entries of the log without waiting, until these responses are found.
+        """Read the current entries of the log without waiting, until these responses are found.
 
         Temporary failures are retried for a few seconds; after that, the failure is in ``last_failure``.
 
@@ -220,7 +220,7 @@ class ResponseRouter:
         return not self.reader.has_position or (idle_seconds > STALE_AFTER_SECONDS and not self.inbox.waiting)
 
     def _acquire_reader(self, expectation: Expectation, timeout_seconds: float) -> bool:
-        """Become the reader; ``False`` if the response came, or another caller still reads at the end of the time."""
+        """Become the reader; ``False`` if the response came, or another caller still reads at the deadline."""
         with self._changed:
             self._changed.wait_for(lambda: expectation.response is not None or not self._is_reading, timeout_seconds)
             if expectation.response is not None or self._is_reading:
@@ -258,7 +258,7 @@ class ResponseRouter:
 class Events(Iterator[Event]):
     """An iterator over events as they arrive, for ``for``, that ends after a time without events.
 
-    They start at the call that makes it.
+    Events are included from the call of ``client.events()`` on.
 
     ``position`` is the number of the entry to continue after: a program may stop anywhere. Another iterator with
     ``after=events.position`` returns the next events, without loss or repetition.
@@ -306,7 +306,7 @@ class Events(Iterator[Event]):
         """Number of the entry to continue after, exact after each event; it includes filtered events.
 
         Before the first event it is where they begin. If the service does not number each entry (``Event.seq``), it
-        stays before a message until its last event was returned.
+        does not move past a message until all its events have been returned.
         """
         return self._buffer.position
 

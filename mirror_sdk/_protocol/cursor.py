@@ -35,7 +35,7 @@ _CUT_SECONDS = 2.0
 def poll_limit(timeout_seconds: float, remaining_seconds: float) -> float:
     """Return how long one poll of a wait may take.
 
-    A wait of 0 seconds, which only reads the present entries, has no limit of its own; neither has an endless wait.
+    A wait of 0 seconds, which only reads the current entries, has no limit of its own; neither has an endless wait.
     """
     if timeout_seconds <= 0 or math.isinf(remaining_seconds):
         return math.inf

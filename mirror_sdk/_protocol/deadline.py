@@ -59,7 +59,7 @@ class Deadline(float):
     @property
     def overrun(self) -> str:
         """The message of a time-out."""
-        return f"the whole call took longer than timeout={self:g} s; give a longer timeout="
+        return f"the whole call took longer than timeout={self:g} s; pass a longer timeout="
 
     def begin_attempt(self) -> None:
         """Note that an attempt starts."""
@@ -110,7 +110,7 @@ class Pace(Deadline):
     def overrun(self) -> str:
         """The message of a time-out."""
         return (
-            f"less than {PROGRESS_BYTES // 1024} KiB of the response came within timeout={self:g} s; give the client a"
+            f"less than {PROGRESS_BYTES // 1024} KiB of the response came within timeout={self:g} s; pass the client a"
             " longer timeout=, or this call a timeout= for all of it"
         )
 

@@ -6,12 +6,12 @@ DEFAULT_IDLE_SECONDS = 60.0
 DEFAULT_ROTATE_BYTES = 64 * 1024 * 1024
 DEFAULT_ROTATE_SECONDS = 300.0
 DEFAULT_MAX_SNAPSHOT_BYTES = 2 * 1024**3
-"""The most bytes of one snapshot, about those of a million devices."""
+"""The maximum number of bytes of one snapshot, about those of a million devices."""
 STALE_AFTER_SECONDS = 60.0
 HOLD_SECONDS = 1
 """How long the 202 of a single waiting request may be held for its response; most devices respond sooner."""
 MAX_ERRORS = 100
 MAX_FETCH_SECONDS = 25.0
-"""The longest fetch of present entries, if new ones arrive as fast as they are read."""
+"""The longest fetch of current entries, if new ones arrive as fast as they are read."""
 MAX_FETCH_PAUSE_SECONDS = 2.0
 """The longest pause within such a fetch: it retries about three failures, but not while the service is down or busy."""

@@ -35,7 +35,7 @@ class DeviceRequest(AcceptedRequest):
         return f"<DeviceRequest {self.method} {self.path} of device {self.device_id}, {self.async_id}, {state}>"
 
     def done(self) -> bool:
-        """Whether the response has arrived; reads the present entries of the notification log and does not wait.
+        """Whether the response has arrived; reads the current entries of the notification log and does not wait.
 
         Temporary failures are retried for a few seconds. While the service cannot be reached, this is false, and the
         error of ``result(timeout=0)`` has the reason.
@@ -55,9 +55,9 @@ class DeviceRequest(AcceptedRequest):
         """Return the value in the response; ``NONE`` for a write or an execution whose response has no value.
 
         Args:
-            timeout: Seconds to wait, up to one more because the wire has whole seconds; 0 only reads the present
-                entries of the notification log. The default is ``expiry_seconds`` and a little more, and a minute at
-                most.
+            timeout: Seconds to wait, possibly one more, because the protocol uses whole seconds; 0 only reads the
+                current entries of the notification log. The default is ``expiry_seconds`` and a little more, and a
+                minute at most.
 
         Raises:
             DeviceRequestFailed: The request failed; which subclass depends on the category.
@@ -110,7 +110,7 @@ def wait_for_response(request: DeviceRequest, timeout_seconds: float) -> bool:
 
 
 def fetch_responses(requests: Iterable[object]) -> None:
-    """Read the present entries of the log, once for all requests of a client; a closed client reads nothing.
+    """Read the current entries of the log, once for all requests of a client; a closed client reads nothing.
 
     Raises:
         MirrorError: The log could not be read, and another attempt would not help.

@@ -39,7 +39,7 @@ class Patience:
 
     @property
     def left_seconds(self) -> float:
-        """The seconds that are left of the present limit; negative when it is over."""
+        """The seconds that are left of the current limit; negative when it is over."""
         return self._ends_at - self._clock()
 
     def poll_limit_seconds(self, hold_seconds: float) -> float:
@@ -72,7 +72,7 @@ class EventBuffer:
 
     Args:
         position: Number of the entry after which they start; ``None`` while it is not known.
-        limit: The most events to return.
+        limit: The maximum number of events to return.
         accepts: The filter.
         called_from: The line that warnings point at if no line of the program calls.
 

@@ -15,7 +15,7 @@ from mirror_sdk.errors import ConfigError
 MAX_CONCURRENT = 8
 """The most concurrent requests, not counting held polls: httpx gets slower with more."""
 MAX_BYTES_ON_LOOP = 32 * 1024
-"""The most bytes of a response that is parsed on the loop, which takes at most a millisecond.
+"""The maximum number of bytes of a response that is parsed on the loop, which takes at most a millisecond.
 
 Starting a thread for it takes a tenth of that."""
 

@@ -128,7 +128,7 @@ class Inbox:
                 self._deliver(entry.body)
 
     def pass_over_log(self) -> None:
-        """Note that the present entries of the log will not be read."""
+        """Note that the current entries of the log will not be read."""
         self._early.clear()
 
     def accept(self, response: AsyncResponse, *, comes_again: bool) -> None:

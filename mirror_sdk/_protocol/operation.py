@@ -70,7 +70,7 @@ class Operation(Generic[T_co]):
         headers: Headers besides those of every request.
         json: Body, or ``None`` for none.
         hold_seconds: How long the service may delay the response; it is added to a client's time-out.
-        within_seconds: The most seconds for all of it, if the client's limit is longer.
+        within_seconds: The maximum number of seconds for all of it, if the client's limit is longer.
         is_repeatable: Whether sending it twice has the effect of sending it once, although its method is ``POST``.
         max_retries: How often it may be sent again; ``None`` is the client's setting.
         outlasts_loss: Whether it is sent again until its time is over if the connection is lost, here or at a proxy. A
@@ -157,11 +157,15 @@ def hide_key(error: MirrorError, key: str) -> None:
     if isinstance(error, APIError):
         # The attributes were derived from the arguments before the key was removed.
         APIError.__init__(error, *error.args)
-    if isinstance(error, PreconditionFailed) and error.resource and key in str(error.resource.to_dict()):
+    if isinstance(error, PreconditionFailed) and error.resource and _has_key(error.resource.to_dict(), key):
         error.resource = None
-    if error.__cause__ is not None and without_key(str(error.__cause__), key) != str(error.__cause__):
+    if error.__cause__ is not None and _has_key(error.__cause__, key):
         # A traceback would print the cause, and without a cause its context.
         error.__cause__, error.__suppress_context__ = None, True
+
+
+def _has_key(value: object, key: str) -> bool:
+    return without_key(str(value), key) != str(value)
 
 
 def _without_key(value: Any, key: str) -> Any:

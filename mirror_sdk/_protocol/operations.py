@@ -130,7 +130,7 @@ class Accepted:
 
 
 def get_device_object(device_id: str) -> Operation[DeviceObjectBody]:
-    """E1. Source: wire.md 1."""
+    """Get the device object of a device (E1). Source: wire.md 1."""
     return _get_of_device(routes.DEVICE_OBJECT, device_id, DeviceObjectBody, "device_id")
 
 
@@ -268,7 +268,7 @@ def find_device_query(name: str) -> Operation[DeviceQuery]:
     """The saved filter of a name. Source: wire.md 9.
 
     Raises:
-        TypeError: The name is not a text.
+        TypeError: The name is not a string.
     """
     listing = list_device_queries(name=text("query", name))
 
@@ -352,7 +352,7 @@ def event_filters(
     """Return the conditions on device events, one set for each request: many devices need several requests.
 
     Raises:
-        TypeError: A single text was passed instead of a list of event types.
+        TypeError: A single string was passed instead of a list of event types.
     """
     if isinstance(event_types, str):
         raise TypeError(f"event_types={event_types!r} must be a list of str; write [{event_types!r}]")
@@ -398,7 +398,7 @@ def submit_device_request(
     if_match: int | None = None,
     wait_seconds: int = 0,
 ) -> Operation[Accepted]:
-    """E2. It is safe to repeat: the service queues a request once per async-id. Source: wire.md 2.
+    """Submit a device request (E2). It is safe to repeat, because it is queued once per async-id. Source: wire.md 2.
 
     With ``if_match`` it is accepted only while the desired value has this revision. With ``wait_seconds`` the service
     may hold its 202 for so long and include the response; a service without this option sends the 202 at once
@@ -659,7 +659,7 @@ def _filter_name(name: str) -> str:
 def _filter_text(name: str, value: object) -> str:
     if isinstance(value, datetime):
         if value.tzinfo is None:
-            raise ValueError(f"filter {name}: the time has no zone; give one, like datetime(2026, 1, 1, tzinfo=UTC)")
+            raise ValueError(f"filter {name}: the time has no zone; pass one, like datetime(2026, 1, 1, tzinfo=UTC)")
         return write_timestamp(value)
     if _is_several(value):
         return ",".join(_filter_text(name, item) for item in value)

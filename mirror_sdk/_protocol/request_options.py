@@ -48,7 +48,7 @@ def to_execute(argument: str | None) -> RequestOptions:
     """Return the options of an execute request.
 
     Raises:
-        TypeError: The argument is not a text.
+        TypeError: The argument is not a string.
     """
     if argument is None:
         return {}

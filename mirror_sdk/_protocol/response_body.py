@@ -17,14 +17,17 @@ from mirror_sdk.errors import UnexpectedResponse
 ACCEPT_ENCODING = "gzip"
 """The content encoding that is decompressed chunk by chunk. By default httpx would request more of them."""
 MAX_BYTES = 64 * 1024 * 1024
-"""The most bytes of an ordinary response after decompression. A device object may be of any size (specification 2.1).
-This limit fits one with 65,536 resources of 500 bytes each, and the largest page of a mirror."""
+"""The maximum number of bytes of an ordinary response after decompression.
+
+A device object may be of any size (specification 2.1). This limit fits one with 65,536 resources of 500 bytes each, and
+the largest page of a mirror.
+"""
 MAX_ERROR_BYTES = 1024 * 1024
-"""The most bytes of an error: it has one sentence, and one for each invalid field."""
+"""The maximum number of bytes of an error: it has one sentence, and one for each invalid field."""
 BUFFER_BYTES = 64 * 1024
 """How many bytes of a response are buffered while it is read as it arrives; longer parts of it are not copied."""
 CHUNK_BYTES = 1024 * 1024
-"""The most bytes that are decompressed at a time."""
+"""The maximum number of bytes that are decompressed at a time."""
 
 _GZIP = zlib.MAX_WBITS | 16
 # Python cannot convert a text of thousands of digits. A number of this length exceeds every limit already.

@@ -18,7 +18,7 @@ class Retries:
     """The attempts of one call.
 
     Args:
-        max_attempts: The most attempts.
+        max_attempts: The maximum number of attempts.
         max_pause_seconds: The longest pause, even if the call has more time.
         deadline: The end of the call.
         backoff: How long the pauses are.

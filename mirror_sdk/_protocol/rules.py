@@ -2,7 +2,7 @@
 
 The rules are one list, which can only be replaced as a whole: read it, change it, and put it back with the tag it was
 read with. The service accepts it only while the list still has this tag; otherwise it is read again. A service without
-tags accepts it in any case, so that concurrent changes are lost.
+tags accepts it nevertheless, so that concurrent changes are lost.
 
 Two rules are the same if they mean the same resources word for word. The order of paths and repeated paths do not
 matter, and a member that is ``*`` is the same as an absent one. A rule that another one includes is still a rule.
@@ -101,8 +101,8 @@ def _change(
 
     Args:
         rules: The rules to add or to remove.
-        change: Takes the present list and these rules; returns the meanings of those it changes, and the new list.
-        apply_now: Whether the new list is sent even if it is the present one.
+        change: Takes the current list and these rules; returns the meanings of those it changes, and the new list.
+        apply_now: Whether the new list is sent even if it is the current one.
         announce: Called with the rules that are about to change.
     """
     requested: _ByMeaning = {}

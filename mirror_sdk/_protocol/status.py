@@ -22,9 +22,9 @@ class ClientStatus(JsonForm):
     Attributes:
         base_url: Address of the service.
         channel: Which channel brings notifications.
-        is_channel_replaced: Whether another program with this key removed or replaced the webhook of this client. It
-            reads the notification log instead. Noticed when a reader missed something.
-        last_response_at: When the service last sent a response, also an error, by the clock of this machine.
+        is_channel_replaced: Whether another program with this key removed or replaced the webhook of this client. This
+            client then reads the notification log instead. It notices this only when a reader misses an entry.
+        last_response_at: When the service last sent a response or an error, by the clock of this machine.
         failures: How many requests in a row had no response.
         last_failure: Why the last request or poll failed; ``None`` when it did not.
         retry_in_seconds: How long the next poll is put off because the last one failed.
@@ -85,7 +85,7 @@ class Contact:
         self.failures: int = 0
 
     def succeeded(self) -> None:
-        """Note a response, also an error."""
+        """Note a response or an error."""
         self.last_response_at = datetime.now(UTC)
         self.last_failure = None
         self.failures = 0

@@ -31,7 +31,7 @@ from mirror_sdk.config import ClientSettings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import BadRequest, Conflict, MirrorError, NotFound
 from mirror_sdk.events import Event, event_filter, utc_now
-from mirror_sdk.naming import ANY_ID, DeviceLike, DevicesLike, NameCache, id_of, ids_of, send_for, send_to
+from mirror_sdk.naming import ANY_ID, DeviceLike, DevicesLike, NameCache, id_of, ids_of, name_passed, send_for, send_to
 from mirror_sdk.values import Value, decode
 from mirror_sdk.wire.device_requests import Method
 
@@ -54,7 +54,7 @@ class AsyncClientSession:
         base_url: Address of the service.
         key_mark: A short digest of the access key, for data that must not be shared between keys.
         sender: Sends operations.
-        max_snapshot_bytes: The most bytes of a snapshot after decompression.
+        max_snapshot_bytes: The maximum number of bytes of a snapshot after decompression.
         names: The cache of device names.
         router: Waits for responses to device requests.
         watches: The watches and recorders to stop when the client is closed.
@@ -182,7 +182,7 @@ class AsyncClientSession:
         Args:
             page: Makes the operation for each page.
             timeout: Seconds for all pages; ``None`` applies the client's time limit to each page.
-            limit: The most items to return; ``None`` returns all.
+            limit: The maximum number of items to return; ``None`` returns all.
 
         Raises:
             UnexpectedResponse: The service repeats a page, or sends an empty one that is not the last.
@@ -299,6 +299,7 @@ class AsyncClientSession:
             _expectation=expectation,
             _started_seconds=clock.started_seconds(started_seconds, identity),
             _router=router,
+            _device_name=name_passed(device, device_id),
         )
 
     @property

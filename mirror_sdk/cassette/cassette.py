@@ -73,7 +73,7 @@ class Cassette:
         """Open the file.
 
         Raises:
-            CassetteDamaged: It is not a cassette, or one of another format version.
+            CassetteDamaged: The file is not a cassette, or is a cassette of another format version.
             OSError: It cannot be read.
         """
         return open_cassette(self.path, self._mode, self._sender.base_url, self._sender.api_key)

@@ -114,7 +114,7 @@ class CassetteFile:
     """A cassette file, open for reading by any number of threads.
 
     Raises:
-        CassetteDamaged: The file is not a cassette, or one of another format version.
+        CassetteDamaged: The file is not a cassette, or is a cassette of another format version.
         OSError: The file cannot be read.
     """
 

@@ -37,7 +37,7 @@ def open_cassette(
     """Return the recorder or player of a cassette; ``None`` if it is neither recorded nor played.
 
     Raises:
-        CassetteDamaged: It is not a cassette, or one of another format version.
+        CassetteDamaged: The file is not a cassette, or is a cassette of another format version.
         FileNotFoundError: The cassette to play does not exist.
         OSError: It cannot be read.
         InvalidValue: The mode does not exist.
@@ -51,7 +51,7 @@ def address_of(path: str | PathLike[str]) -> str:
     """Return the address of the recorded service.
 
     Raises:
-        CassetteDamaged: It is not a cassette, or one of another format version.
+        CassetteDamaged: The file is not a cassette, or is a cassette of another format version.
         OSError: It cannot be read.
     """
     file = CassetteFile(path)

@@ -60,7 +60,7 @@ class Player(ClientClock):
         clock: A monotonic clock in seconds, for waits without a response.
 
     Raises:
-        CassetteDamaged: It is not a cassette, or one of another format version.
+        CassetteDamaged: The file is not a cassette, or is a cassette of another format version.
         OSError: The file cannot be read.
     """
 

@@ -26,7 +26,7 @@ _NEGATIVE_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 def check_device(name: str) -> str:
     """Reject an empty name, which an unset variable results in: it would select no device, or all of them."""
     if not name:
-        raise click.BadParameter("it is empty; give an id or an endpoint name, as 'mirror devices' shows them")
+        raise click.BadParameter("it is empty; pass an id or an endpoint name, as 'mirror devices' shows them")
     return name
 
 
@@ -69,7 +69,7 @@ class ValueCommand(click.Command):
     """A command with an argument for a value, which may be a negative number."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments. Any other word with a leading dash is an option, also if it is misspelt."""
+        """Parse the arguments. Any other word with a leading dash is an option, even if it is misspelt."""
         options = {name for one in self.get_params(ctx) for name in (*one.opts, *one.secondary_opts)}
         for word in args[: args.index("--")] if "--" in args else args:
             name = word.partition("=")[0]

@@ -303,7 +303,7 @@ def rules(change: str | None, device: str | None, endpoint_type: str | None, pat
     members = {"endpoint_name": device, "endpoint_type": endpoint_type, "resource_path": list(paths)}
     rule = {name: value for name, value in members.items() if value}
     if (change is None) == bool(rule):
-        raise click.UsageError("give --add or --remove with some of --device, --type and --path; '*' matches all")
+        raise click.UsageError("pass --add or --remove with some of --device, --type and --path; '*' matches all")
     with connect() as client:
         if change == "add":
             client.subscriptions.rules.add([rule], apply_now=True)

@@ -80,7 +80,7 @@ def plan(file: Path, is_applied: bool, undo_file: Path | None, read_first: bool,
     """  # noqa: D301 - click wants the character, not its escape
     if undo_file is not None and undo_file.exists():
         # It may hold the previous values of an earlier plan.
-        raise click.BadParameter(f"{undo_file} exists already; give the name of a new file", param_hint="--undo")
+        raise click.BadParameter(f"{undo_file} exists already; pass the name of a new file", param_hint="--undo")
     from mirror_sdk.cli import table_rows as tables
 
     with connect() as client:
@@ -175,7 +175,7 @@ def snapshot(
     if overwrite and not dataset:
         raise click.BadParameter("only applies to --dataset; a file is always replaced", param_hint="--overwrite")
     if not dataset:
-        check_table_file(file, "; for a folder give --dataset")
+        check_table_file(file, "; for a folder pass --dataset")
     if dataset and pseudonymize:
         raise click.BadParameter(
             "cannot be combined with --dataset; write a part of the fleet into a file", param_hint="--pseudonymize"

@@ -39,16 +39,16 @@ _WAITING_ADVICE = (
 
 _SHELL_PHRASES = [
     (r"\ballow_read_only=True", "--allow-read-only"),
-    (r"\bgive a larger expiry_seconds", "give a larger --expiry-seconds"),
+    (r"\bpass a larger expiry_seconds", "pass a larger --expiry-seconds"),
     (r"\bexpiry_seconds= shortens", "--expiry-seconds shortens"),
     (
-        r"wait again with the same handle, give a longer timeout, or resume it anywhere with (?=client\.)",
-        "give a longer --timeout, or resume it in Python with ",
+        r"wait again with the same handle, pass a longer timeout, or resume it anywhere with (?=client\.)",
+        "pass a longer --timeout, or resume it in Python with ",
     ),
-    (r"\bgive a longer timeout=", "give a longer --timeout before the command"),
+    (r"\bpass a longer timeout=", "pass a longer --timeout before the command"),
     (r"\bwith expiry_seconds$", "with --expiry-seconds"),
     (r"\bclient\.devices\.resources\('(\w+)'\) lists", r"'mirror get \1' lists"),
-    (r"; pass error\.oldest_at .* starts there", ""),
+    (r"; error\.oldest_at is .* starts there", ""),
     (r"\bGET /v3/devices lists", "'mirror devices' lists"),
     (r"\bclient\.devices\.resources\(device(_id)?\) shows", "'mirror get DEVICE' shows"),
     (r"\bclient\.devices\.list\(\) (shows|returns)", "'mirror devices' shows"),
@@ -60,8 +60,8 @@ _SHELL_PHRASES = [
     (r"\bcanary=(?=\d)", "--canary "),
     (r"\bapply\(\) sends", "--apply sends"),
     (r"\bapply\(\) looks again", "'mirror requests' shows what waits"),
-    (r"\bapi_key is missing: give the argument api_key= or set", "there is no access key: set"),
-    (r"^api_key must be", "API_KEY must be"),
+    (r"\bapi_key is missing: pass the argument api_key= or set", "there is no access key: set"),
+    (r"^api_key (?=must be|is empty)", "API_KEY "),
     (r"^base_url (?=must be|is not|'.*' is not)", "API_HOST "),
     (r"\bdoes base_url point elsewhere\?", "does API_HOST point elsewhere?"),
 ]
@@ -112,7 +112,7 @@ def _reported(error: Exception) -> click.ClickException | None:
         return click.ClickException(in_words_of_the_shell(str(error)))
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
         encoding = sys.getfilesystemencoding()
-        cure = "give it in that encoding" if encoding == "utf-8" else "set PYTHONUTF8=1 if it is UTF-8"
+        cure = "pass it in that encoding" if encoding == "utf-8" else "set PYTHONUTF8=1 if it is UTF-8"
         return click.ClickException(f"{error.object!a} is not a text in {encoding}, the encoding of arguments; {cure}")
     return None
 

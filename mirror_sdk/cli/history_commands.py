@@ -30,7 +30,7 @@ def _span(text: str) -> timedelta:
 
 
 def _instant(text: str) -> datetime | timedelta:
-    """Parse an instant with its time zone, or a time span, which the client subtracts from the present."""
+    """Parse an instant with its time zone, or a time span, which the client subtracts from the current time."""
     if _SPAN.fullmatch(text):
         return _span(text)
     try:
@@ -75,7 +75,7 @@ def history(
       mirror history station-01 '/3303/*' --begin 2026-01-31T08:00Z --csv
     """  # noqa: D301 - click wants the character, not its escape
     if begin is not None and since is not None:
-        raise click.BadParameter("cannot be combined with --begin; give one of them", param_hint="--since")
+        raise click.BadParameter("cannot be combined with --begin; pass one of them", param_hint="--since")
     from mirror_sdk.cli.table_rows import HISTORY_COLUMNS, table_rows
 
     with connect() as client:
@@ -84,7 +84,7 @@ def history(
                 begin = client.get_device(device).created_at - since
             except OverflowError:
                 raise click.BadParameter(
-                    "that is before the year 1; give a shorter time", param_hint="--since"
+                    "that is before the year 1; pass a shorter time", param_hint="--since"
                 ) from None
         query = partial(client.history, [device], list(path) or None, end=end)
         try:

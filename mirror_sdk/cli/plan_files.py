@@ -52,9 +52,9 @@ def _read(file: Path) -> pd.DataFrame:
         rows = csv.DictReader(chain([heading], lines), delimiter=delimiter_of(heading))
         missing = {*_COLUMNS} - set(rows.fieldnames or [])
         if missing:
-            excerpt = visible_line(heading.strip())[:_EXCERPT_LENGTH]
-            found = f"its first line is '{excerpt}'" if excerpt else "it is empty"
-            raise _wrong(f"{file.name} lacks the column {', '.join(sorted(missing))}; {found}")
+            excerpt = visible_line(", ".join(rows.fieldnames or []))[:_EXCERPT_LENGTH]
+            found = f"its columns are {excerpt}" if excerpt else "it is empty"
+            raise _wrong(f"{file.name} has no column {' or '.join(sorted(missing))}; {found}")
         planned: dict[int, tuple[str, ...]] = {}
         for row in rows:
             cells = [row[name] for name in _COLUMNS]
@@ -75,7 +75,7 @@ def _read(file: Path) -> pd.DataFrame:
 
 def delimiter_of(heading: str) -> str:
     """Return the delimiter of a heading. Spreadsheets write semicolons where numbers have a decimal comma."""
-    return next((mark for mark in ",;\t" if {*_COLUMNS} <= set(*csv.reader([heading], delimiter=mark))), ",")
+    return max(",;\t", key=lambda mark: len({*_COLUMNS}.intersection(*csv.reader([heading], delimiter=mark))))
 
 
 def write_planned(values: Iterable[tuple[str, str, PythonValue | InstanceValues]], file: Path) -> None:

@@ -55,7 +55,7 @@ def read_key(*, is_requested: bool, file: Path | None) -> str | bytes | None:
         source = "--pseudonymize"
     else:
         raise click.BadParameter(
-            f"the key is missing; set {KEY_VARIABLE}, or give {_KEY_FILE}", param_hint="--pseudonymize"
+            f"the key is missing; set {KEY_VARIABLE}, or pass {_KEY_FILE}", param_hint="--pseudonymize"
         )
     from mirror_sdk.privacy.pseudonyms import Pseudonyms
 

@@ -9,10 +9,11 @@ import pandas as pd
 
 from mirror_sdk._arguments import InstantLike, path_patterns
 from mirror_sdk._fork import unlocked_property
+from mirror_sdk._visible import visible
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.analysis.history_methods import HistoryMethods
-from mirror_sdk.frames.axes import axes_for, device_names, plain_legend
-from mirror_sdk.frames.columns import in_zone
+from mirror_sdk.frames.axes import axes_for, concise_dates, device_names, plain_legend
+from mirror_sdk.frames.columns import in_zone, named_columns
 from mirror_sdk.frames.drift import drift_frame
 from mirror_sdk.frames.excel import for_excel
 from mirror_sdk.frames.html import to_html, visible_frame
@@ -21,6 +22,7 @@ from mirror_sdk.frames.legend import label_of, line_names
 from mirror_sdk.frames.stale import stale_devices, stale_rows
 from mirror_sdk.frames.state import value_column, wide
 from mirror_sdk.privacy.pandas_cells import pseudonymized_frame
+from mirror_sdk.wire.declarations import display_unit
 from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.paths import matches_any
 
@@ -49,28 +51,40 @@ class _HasFleet(Protocol[T_co]):
 class MirrorAccessor(HistoryMethods):
     """Methods for state, events, history, requests and drift tables, and for any table with the columns they need.
 
-    The analysis over time needs a history or events table, also one of a recording. Values form a step function: v(t)
-    is the value in the last row of the resource at or before t. Of several rows in one millisecond, it is the one that
-    arrived last. The value is known at t unless an unknown interval began at or after that row, and at or before t:
+    The analysis over time needs a history table or an events table; a recording has both.
+
+    A value is known from the time of its row until the next row of the resource, or until an *unknown interval* begins:
 
     - a ``gap`` row: the service was down, or lost entries;
-    - a ``deregistration`` or ``expired`` row of the device, until its next ``registration`` or ``reg_update``;
+    - an absence of the device: from a ``deregistration`` or ``expired`` row to its next ``registration`` or
+      ``reg_update``;
     - with ``silence_limit``, a silence of the device: no value, registration or update for longer than the limit. The
       interval begins when the limit is over.
 
-    A value from before such an interval is unknown in it and after it, until the resource is reported again. The report
-    may have an older time: a device that returns may report a value that has not changed since before it left. A row
-    with ``changed_at`` s that arrived at r sets the value at s. It sets the value again at r, from which on the value
-    is known, if
+    Of several rows of a resource in one millisecond, the one that arrived last has the value.
 
-    - an interval began in [s, r], and all that began until r ended at or before it;
-    - the row arrived, in the order of the table, after the ``gap`` row or the registration that ended each;
-    - no row of the resource has a time in (s, r].
+    After an unknown interval the value stays unknown until the device reports the resource again, even if the report
+    has an older time. A device that returns may report a value that has not changed since before it left:
 
-    A row that arrived while its device was leaving does not repeat the value, nor does a second one without an interval
-    in between. In a history of the service, r is ``received_at``. In recordings and events tables, ``received_at`` is
-    by the clock of the client and may be the same for many rows. There, r is the newest registration, deregistration,
-    expiry or end of a gap that arrived before. So a repeated value is known from the return of its device on.
+    ==================  ==========  ===========  ============================
+    event               changed_at  received_at  value from then on
+    ==================  ==========  ===========  ============================
+    ``reported`` 20     12:00       12:00        20
+    ``deregistration``  12:10       12:10        unknown
+    ``registration``    12:30       12:30        still unknown
+    ``reported`` 20     12:00       12:31        20, known from 12:31 on
+    ==================  ==========  ===========  ============================
+
+    The exact rule: a row whose value changed at s and arrived at r sets the value at s. If an unknown interval began in
+    [s, r], the row also sets the value at r, provided that
+
+    - every interval that began up to r ended at or before r;
+    - in the order of arrival, the row comes after the ``gap`` row or the registration that ended each of them;
+    - no other row of the resource has a time in (s, r].
+
+    In a history of the service, r is ``received_at``. In recordings and events tables, ``received_at`` is by the clock
+    of the client and may be the same for many rows. There, r is the newest registration, deregistration, expiry or end
+    of a gap that arrived before the row. So such a value is known from the return of its device on.
 
     Opaque values, NaN and missing values are unknown. Times are the device's own (``changed_at``), or that of the
     receipt if the device sent none. All rows of a device count, so select resources by ``paths=``, not by dropping
@@ -193,10 +207,10 @@ class MirrorAccessor(HistoryMethods):
     def with_metadata_from(self, *originals: pd.DataFrame) -> pd.DataFrame:
         """Return this table with the metadata of its source tables, if pandas dropped it.
 
-        The metadata, ``attrs["mirror"]``, has the instant of the table, the number of devices, and if it is complete.
-        pandas keeps ``attrs`` when it selects, sorts, groups or changes columns, and in Parquet, Feather and pickle
-        files. It drops them when it merges, joins or pivots tables, when it concatenates tables with different
-        metadata, and in all other files.
+        The metadata, ``attrs["mirror"]``, contains the instant of the table, the number of devices, and whether the
+        table is complete. pandas keeps ``attrs`` when it selects, sorts, groups or changes columns, and in Parquet,
+        Feather and pickle files. It drops them when it merges, joins or pivots tables, when it concatenates tables with
+        different metadata, and in all other files.
 
         Args:
             *originals: The source tables. For several, the result is as old as the oldest, and complete only if all
@@ -238,10 +252,10 @@ class MirrorAccessor(HistoryMethods):
 
         Ids, paths and times stay in one line. ``—`` stands for a missing value. The header of times has their zone, and
         that of durations has their unit: ``d``, ``h``, ``min`` or ``s``, by the longest displayed one. The header of
-        numbers has their unit if it is the same in all rows. For the columns ``..._num`` it is that in ``unit``, for a
-        table of :meth:`wide` that of the resource. Texts of devices are escaped, and invisible characters become
-        escapes, such as ``\x1b``. The number of rows and columns and the length of texts depend on the options of
-        pandas: ``display.max_rows``, ``min_rows``, ``max_columns`` and ``max_colwidth``.
+        numbers has their unit if it is the same in all rows. For ``..._num`` columns that is the unit in the column
+        ``unit``; for a table of :meth:`wide`, the unit of the column's resource. Texts of devices are escaped, and
+        invisible characters become escapes, such as ``\x1b``. The number of rows and columns and the length of texts
+        depend on the options of pandas: ``display.max_rows``, ``min_rows``, ``max_columns`` and ``max_colwidth``.
 
         >>> client.write_value(light, "/3311/0/5851", 40)
         >>> "desired_num (%)" in client.state_frame([light], paths=["/3311/0/5851"]).mirror.to_html()
@@ -264,7 +278,7 @@ class MirrorAccessor(HistoryMethods):
     def pseudonymize(self, key: str | bytes, *, also: Iterable[str] = ()) -> pd.DataFrame:
         """Return the table with pseudonyms for personal data, to share it; see :mod:`mirror_sdk.privacy`.
 
-        This replaces ids and names of devices, also in the index, and the values of the resources that are listed
+        This replaces ids and names of devices, even in the index, and the values of the resources that are listed
         there. ``attrs["mirror"]["pseudonymized"]`` has a report of the replacements.
 
         Args:
@@ -339,7 +353,7 @@ class MirrorAccessor(HistoryMethods):
             by: ``"device"`` returns one row for each device with stale values, the longest silent first; see
                 :func:`mirror_sdk.frames.stale_devices` for its columns.
             never_read: Whether values that were never reported are stale, too.
-            now: The end of ages, by the mirror's clock; the instant of the table by default.
+            now: The instant up to which ages are measured, by the mirror's clock; the instant of the table by default.
             devices: The result of ``client.devices.list()``, or its table; it has the ``last_contact`` of each device.
 
         Raises:
@@ -370,7 +384,8 @@ class MirrorAccessor(HistoryMethods):
     def plot_timeline(self, *, paths: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
         """Draw the numbers of an events or history table over time, with a named line for each device and resource.
 
-        A line has a break at each absence of its device, and at each gap of the service.
+        A line has a break at each absence of its device, and at each gap of the service. The vertical axis has the unit
+        if it is the same for all lines.
 
         Args:
             paths: Only these resources; ``*`` at the end of a path matches anything.
@@ -381,7 +396,7 @@ class MirrorAccessor(HistoryMethods):
 
         Raises:
             ImportError: matplotlib is not installed.
-            TypeError: ``paths`` is a single text.
+            TypeError: ``paths`` is a single string.
             InvalidValue: A pattern is invalid.
 
         >>> client.notifications.events_frame(after=0, timeout=0).mirror.plot_timeline().get_xlabel()
@@ -413,10 +428,12 @@ class MirrorAccessor(HistoryMethods):
                 # matplotlib omits lines whose name begins with an underscore from the legend.
                 label=f" {name}" if name.startswith("_") else name,
             )
-        axes.set_xlabel(f"changed at ({self._frame['changed_at'].dt.tz})")
-        units = list(numbers["unit"].unique()) if "unit" in numbers else []
-        axes.set_ylabel(f"value ({units[0]})" if len(units) == 1 and isinstance(units[0], str) else "value")
+        zone = self._frame["changed_at"].dt.tz
+        axes.set_xlabel(f"changed at ({zone})")
+        unit = _common_unit(numbers)
+        axes.set_ylabel(f"value ({unit})" if unit else "value", parse_math=False)
         if not numbers.empty:
+            concise_dates(axes, zone)
             plain_legend(axes)
         axes.grid(visible=True, alpha=0.3)
         return axes
@@ -459,7 +476,20 @@ class MirrorAccessor(HistoryMethods):
     def _need(self, *names: str) -> None:
         missing = [name for name in names if name not in self._frame]
         if missing:
-            raise InvalidValue(f"the table lacks the column {', '.join(missing)}; use one of client.*_frame()")
+            raise InvalidValue(f"the table lacks {named_columns(missing)}; use one of client.*_frame()")
+
+
+def _common_unit(numbers: pd.DataFrame) -> str:
+    """Return the unit of all lines as people write it; empty if it is not the same or that of a line is unknown.
+
+    The unit of the first values of a line may be unknown, since a device often names it after them.
+    """
+    if "unit" not in numbers:
+        return ""
+    named = numbers[numbers["unit"].notna()]
+    lines, named_lines = (set(zip(rows["device_id"], rows["path"], strict=True)) for rows in (numbers, named))
+    units = named["unit"].unique()
+    return visible(display_unit(str(units[0]))) if len(units) == 1 and lines == named_lines else ""
 
 
 def mirror(frame: pd.DataFrame) -> MirrorAccessor:

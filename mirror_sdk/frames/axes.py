@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import tzinfo
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _LONGEST_NAME = 40
-"""The most characters of a device's name in a plot."""
+"""The maximum number of characters of a device's name in a plot."""
 
 
 def axes_for(ax: Axes | None, *, height: float = 4.0) -> Axes:
@@ -27,6 +28,16 @@ def axes_for(ax: Axes | None, *, height: float = 4.0) -> Axes:
         raise ImportError('plots need matplotlib: pip install "device-state-mirror[notebook]"') from exc
     axes: Axes = plt.subplots(figsize=(9, height), layout="constrained")[1] if ax is None else ax
     return axes
+
+
+def concise_dates(axes: Axes, tz: tzinfo | str) -> None:
+    """Label the horizontal axis with times in this zone: a date only where it changes, no seconds unless needed."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter  # an extra, and slow to import
+
+    locator = AutoDateLocator(tz=tz, minticks=3, maxticks=9)
+    axes.xaxis_date(tz=tz)
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=tz))
 
 
 def plain_legend(axes: Axes, *, outside: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -168,7 +168,7 @@ def in_zone(frame: pd.DataFrame, tz: str) -> pd.DataFrame:
 _LOST = (
     "the table has no instant in its metadata: pandas drops attrs when it merges, joins or pivots. Restore them with"
     " frame.mirror.with_metadata_from(original), or join with original.mirror.join(other, on=...). Or"
-    ' give now= by the mirror\'s clock, not by the local one, such as now=pd.Timestamp(original.attrs["mirror"]'
+    ' pass now= by the mirror\'s clock, not by the local one, such as now=pd.Timestamp(original.attrs["mirror"]'
     '["taken_at"]) or now=client.get_device(device_id).created_at'
 )
 
@@ -203,7 +203,7 @@ def need_times(frame: pd.DataFrame, *names: str) -> None:
     """Check that columns contain times. After reading a text file, they contain texts.
 
     Raises:
-        InvalidValue: A column contains other values, or times without a zone; the message has the cure.
+        InvalidValue: A column contains other values, or times without a zone; the message says how to fix it.
     """
     for name in names:
         times = frame[name].dropna()
@@ -212,6 +212,12 @@ def need_times(frame: pd.DataFrame, *names: str) -> None:
                 f"the column {name} has {times.dtype}, not times with a zone, as after reading a text file;"
                 f' convert it with frame["{name}"] = pd.to_datetime(frame["{name}"], format="ISO8601", utc=True)'
             )
+
+
+def named_columns(names: Iterable[object]) -> str:
+    """Return columns for a message: ``the column a``, or ``the columns a, b``."""
+    words = [str(name) for name in names]
+    return f"the column{'s' * (len(words) > 1)} {', '.join(words)}"
 
 
 def _has_zone(column: pd.Series) -> bool:

@@ -16,7 +16,7 @@ from mirror_sdk.values import ValueKind
 
 
 class DriftKind(StrEnum):
-    """The reasons for which a resource is in the drift table.
+    """The reasons why a resource is in the drift table.
 
     - ``PENDING``: a write is in progress.
     - ``FAILED``: the last write failed.
@@ -83,14 +83,15 @@ def drift_frame(
         tolerance: The largest accepted difference of numbers: one for all, or by path, with 0 for other paths.
         relative: The largest accepted difference as a fraction of the desired number. The larger of both tolerances
             applies.
-        now: The end of ``age``, by the mirror's clock; the instant of the state table by default.
+        now: The instant up to which ``age`` is measured, by the mirror's clock; the instant of the state table by
+            default.
         tz: Time zone of ``since``, such as ``Europe/Berlin``; UTC by default.
         unconfirmed: Whether to include values that were last reported before the device accepted another one. A read or
             a subscription confirms the new value, or shows that the device has another one.
         acknowledged: Whether to include failed writes that someone acknowledged.
 
     Returns:
-        A frame with these columns, those of :data:`DRIFT_SCHEMA`, also when it has no rows:
+        A frame with these columns, those of :data:`DRIFT_SCHEMA`, even when it has no rows:
 
         {columns}
 
@@ -98,8 +99,8 @@ def drift_frame(
         always a row; a failed write is one if its value differs from the reported one. The revisions of the state table
         determine the order of reports and writes. Without revisions, the times do; equal times count as unknown order.
 
-        ``attrs["mirror"]`` has ``taken_at`` (the end of ``age``), and ``devices``, ``complete`` and ``server`` of the
-        state table.
+        ``attrs["mirror"]`` has ``taken_at`` (the instant up to which ``age`` is measured), and ``devices``,
+        ``complete`` and ``server`` of the state table.
 
     Raises:
         InvalidValue: A tolerance is negative or not a number, ``now`` is naive or unknown, or ``tz`` is not a time

@@ -21,7 +21,7 @@ from mirror_sdk.frames.columns import with_index
 from mirror_sdk.values import written
 
 MOST_ROWS, MOST_COLUMNS, LONGEST_TEXT = 1_048_575, 16_384, 32_767
-"""The most rows and columns of a sheet with a header row, and the most characters of a cell."""
+"""The limits of a sheet with a header row: its rows, its columns, and the characters of a cell."""
 
 _FIRST_DAY = pd.Timestamp("1900-03-01")
 """The first day that Excel computes correctly: it has a 29 February 1900, and no days before 1900."""

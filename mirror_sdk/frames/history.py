@@ -38,7 +38,7 @@ def history_frame(events: pd.DataFrame, *, raw: bool = False, tz: str | None = N
         tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
 
     Returns:
-        A frame with these columns, those of :data:`HISTORY_SCHEMA`, also when it has no rows:
+        A frame with these columns, those of :data:`HISTORY_SCHEMA`, even when it has no rows:
 
         {columns}
 
@@ -82,7 +82,7 @@ def _events_table(events: pd.DataFrame) -> pa.Table:
 def _gap_intervals_in(events: pd.DataFrame) -> Iterator[GapInterval]:
     """Yield the intervals of losses in an events table: from the newest entry before to the first later one after it.
 
-    The entries next to a loss are not used. If one is late, the loss would begin too early or end before its begin.
+    The entries next to a loss are not used. If one is late, the loss would begin too early or end before its start.
     """
     changed = events["changed_at"]
     for row in np.flatnonzero(events["event"] == EventKind.GAP):

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_float_dtype, is_integer_dtype, is_object_dtype
 
-from mirror_sdk._visible import html_cell, time_text, visible
+from mirror_sdk._visible import html_cell, time_precision, time_text, visible
+from mirror_sdk.wire.declarations import display_unit
 
 _SPANS = (("d", 86_400), ("h", 3_600), ("min", 60))
 _CUT = "…"
@@ -107,7 +108,7 @@ def _units(frame: pd.DataFrame) -> dict[object, str]:
 def _column(column: pd.Series, units: dict[object, str]) -> _Column:
     is_missing = column.isna().to_numpy()
     title, texts, is_number = _texts(column[~is_missing])
-    unit = units.get(column.name, "")
+    unit = display_unit(units.get(column.name, ""))
     remaining = iter(texts)
     cells = ["" if missing else escape(visible(next(remaining))) for missing in is_missing]
     return _Column(escape(visible(f"{title} ({unit})" if unit else title)), cells, is_number)
@@ -125,7 +126,8 @@ def _texts(values: pd.Series) -> tuple[str, Iterable[str], bool]:
     )
     if is_datetime64_any_dtype(values.dtype):
         zone = getattr(values.dtype, "tz", None)
-        return f"{title} ({zone})" if zone else title, [time_text(value) for value in values], False
+        precision = time_precision(values)
+        return f"{title} ({zone})" if zone else title, [time_text(value, precision) for value in values], False
     if values.dtype.kind == "m":
         return _spans(title, values.dt.total_seconds())
     if is_float_dtype(values.dtype):

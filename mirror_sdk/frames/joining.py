@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from mirror_sdk.errors import InvalidValue
-from mirror_sdk.frames.columns import with_index
+from mirror_sdk.frames.columns import named_columns, with_index
 
 How = Literal["left", "right", "inner", "outer"]
 _KEYS = ("device_id", "path")
@@ -43,7 +43,7 @@ def join(
         InvalidValue: A table lacks a column of ``on`` or has it twice, ``on`` is empty, or ``how`` is not a join.
     """
     if how not in ("left", "right", "inner", "outer"):
-        raise InvalidValue(f"how={how!r} is not a join; give 'left', 'right', 'inner' or 'outer'")
+        raise InvalidValue(f"how={how!r} is not a join; pass 'left', 'right', 'inner' or 'outer'")
     left, right = with_index(left), with_index(right)
     keys = _keys(left, right, on)
     for key in keys:
@@ -67,11 +67,11 @@ def _keys(left: pd.DataFrame, right: pd.DataFrame, on: str | Sequence[str] | Non
         missing = [key for key in keys if key not in frame]
         if missing:
             raise InvalidValue(
-                f"on={on!r}: the {name} lacks the column {', '.join(missing)}; it has {', '.join(map(str, frame))}"
+                f"on={on!r}: the {name} lacks {named_columns(missing)}; it has {', '.join(map(str, frame))}"
             )
         doubled = [key for key in keys if list(map(str, frame)).count(key) > 1]
         if doubled:
-            raise InvalidValue(f"on={on!r}: the {name} has the column {', '.join(doubled)} more than once; leave one")
+            raise InvalidValue(f"on={on!r}: the {name} has {named_columns(doubled)} more than once; leave one")
     return keys
 
 

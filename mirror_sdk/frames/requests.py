@@ -79,7 +79,7 @@ def requests_frame(
     """Return the requests table: one row per device request, in their order, with their current results.
 
     The notification log is read once for all requests without a response, as :meth:`mirror_sdk.DeviceRequest.done`
-    reads it. For a closed client, the table has the responses that the client had received. So it does for an
+    reads it. For a closed client, the table has the responses that the client had received. The same is true for an
     asynchronous client, whose log cannot be read without ``await``: use ``await client.requests.frame(requests)``.
 
     Args:
@@ -89,7 +89,7 @@ def requests_frame(
         server: Address of the service.
 
     Returns:
-        A frame with these columns, those of :data:`REQUESTS_SCHEMA`, also when it has no rows:
+        A frame with these columns, those of :data:`REQUESTS_SCHEMA`, even when it has no rows:
 
         {columns}
 

@@ -40,7 +40,7 @@ def state_frame(
         tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
 
     Returns:
-        A frame with these columns, those of :data:`STATE_SCHEMA`, also when it has no rows:
+        A frame with these columns, those of :data:`STATE_SCHEMA`, even when it has no rows:
 
         {columns}
 
@@ -49,7 +49,7 @@ def state_frame(
         (their number), ``complete`` and ``server``; pandas writes it into Parquet files.
 
     Raises:
-        TypeError: ``paths`` is a single text.
+        TypeError: ``paths`` is a single string.
         InvalidValue: ``taken_at`` is naive, ``tz`` is not a time zone, or a pattern has a ``*`` before its end.
 
     Source: specification 2.2; wire.md 1.
@@ -64,7 +64,7 @@ def directory_frame(devices: Iterable[Device]) -> pd.DataFrame:
     """Return the table of devices: one row per device, in order.
 
     Returns:
-        A frame with these columns, those of :data:`DIRECTORY_SCHEMA`, also when it has no rows:
+        A frame with these columns, those of :data:`DIRECTORY_SCHEMA`, even when it has no rows:
 
         {columns}
 

@@ -60,7 +60,7 @@ class HistoryReader:
     Args:
         request: The request.
         sink: Accepts tables of rows, in order.
-        max_bytes: The most bytes of all responses together after decompression.
+        max_bytes: The maximum number of bytes of all responses together after decompression.
         bar: Displays the number of rows.
         raw: Whether to add the payloads.
     """

@@ -25,8 +25,8 @@ class HistoryRequest(StreamRequest):
 
     Attributes:
         begin: From this instant on; ``None`` for everything that is stored.
-        end: Up to before this instant; ``None`` for the present.
-        limit: The most rows, the first ones; ``None`` for all.
+        end: Before this instant; ``None`` means now.
+        limit: The maximum number of rows, counted from the first; ``None`` for all.
         newest_first: Whether the order is reversed.
     """
 
@@ -54,7 +54,7 @@ class HistoryRequest(StreamRequest):
         Args:
             form: The media type.
             after: The position after which it continues; ``None`` for the beginning.
-            limit: The most rows.
+            limit: The maximum number of rows.
         """
         params = {
             "path": list(self.selection.paths or ()),
@@ -70,7 +70,7 @@ class HistoryRequest(StreamRequest):
 def check_interval(
     begin: InstantLike | None, end: InstantLike | None, now: Callable[[], datetime]
 ) -> tuple[datetime | None, datetime | None]:
-    """Return the begin and the end of an interval.
+    """Return the start and the end of an interval.
 
     Args:
         begin: The begin.
@@ -78,12 +78,12 @@ def check_interval(
         now: The instant from which a span counts back.
 
     Raises:
-        InvalidValue: One is not a time or is naive, or the end is before the begin.
+        InvalidValue: One is not a time or is naive, or the end is before the start.
     """
     first = None if begin is None else instant("begin", begin, now)
     last = None if end is None else instant("end", end, now)
     if first is not None and last is not None and last < first:
-        raise InvalidValue(f"end={last} is before begin={first}; give them in order")
+        raise InvalidValue(f"end={last} is before begin={first}; pass them in order")
     return first, last
 
 

@@ -48,11 +48,11 @@ def load_object_definitions(source: str | Path, *, replace: bool = False) -> lis
     Raises:
         OSError: The file cannot be read.
         ValueError: It is not an object definition file, it has a document type (entities are never expanded), or an
-            object cannot be registered; the message has the cure. Objects before it in the file are registered.
+            object cannot be registered; the message says how to fix it. Objects before it in the file are registered.
     """
     objects = list(_parse(_content(source)).iterfind(".//{*}Object"))
     if not objects:
-        raise ValueError("the definition has no <Object>; give a file of the OMA LwM2M registry")
+        raise ValueError("the definition has no <Object>; pass a file of the OMA LwM2M registry")
     return [_register(found, replace=replace) for found in objects]
 
 
@@ -76,7 +76,7 @@ def _parse(content: bytes | str) -> Element:
         parser.feed(content)
         root: Element = parser.close()
     except (ParseError, UnicodeEncodeError, LookupError) as exc:
-        raise ValueError(f"this is not XML: {exc}; give an object definition file or its text") from exc
+        raise ValueError(f"this is not XML: {exc}; pass an object definition file or its text") from exc
     return root
 
 

@@ -102,7 +102,7 @@ def register_object(
         existing = {key: definition for key, definition in _table.items() if key[0] == object_id}
         if existing and existing != added and not replace:
             raise ValueError(
-                f"object {object_id} is declared already ({_name(existing.values())}); give replace=True to replace "
+                f"object {object_id} is declared already ({_name(existing.values())}); pass replace=True to replace "
                 f"it by {name!r}"
             )
         _table = {key: definition for key, definition in _table.items() if key not in existing} | added
@@ -118,7 +118,7 @@ def _check_object(object_id: int, name: str, resources: Mapping[int, ResourceDec
     _check_id("object_id", object_id)
     _check_name(f"object {object_id}", name)
     if not resources:
-        raise ValueError(f"object {object_id} has no resources; give at least one ResourceDeclaration by its id")
+        raise ValueError(f"object {object_id} has no resources; pass at least one ResourceDeclaration by its id")
     for resource_id, declared in resources.items():
         _check_id(f"resource id of object {object_id}:", resource_id)
         _check_resource(f"resource {resource_id} of object {object_id}", declared)

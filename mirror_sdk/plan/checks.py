@@ -302,7 +302,7 @@ def _value_of(request: RequestedWrite) -> tuple[Value, Finding | None]:
 
 def _check_duplicate(values: list[object], *, is_repeated: bool) -> Finding | None:
     if any(_differs(other, values[0]) for other in values[1:]):
-        return _reject(Check.DUPLICATE, f"{len(values)} different values are requested for it; give one")
+        return _reject(Check.DUPLICATE, f"{len(values)} different values are requested for it; pass one")
     return Finding(Decision.SKIP, Check.DUPLICATE, "an earlier row requests the same") if is_repeated else None
 
 
@@ -358,7 +358,7 @@ def _check_instances(current: ReportedValue | DesiredValue | None, request: Requ
         return Finding(Decision.SKIP, Check.ALREADY_SO, _since(current))
     return _reject(
         Check.WRONG_TYPE,
-        "it has several instances, and a text is for one; give their ids and values, such as {0: 3800, 1: 5000}, in a"
+        "it has several instances, and a text is for one; pass their ids and values, such as {0: 3800, 1: 5000}, in a"
         " list of (device, path, value)",
     )
 
@@ -446,7 +446,7 @@ def _since(current: ReportedValue | DesiredValue) -> str:
 
 
 def same(one: Value, other: Value) -> bool:
-    """Return whether two values are equal, also with different content types."""
+    """Return whether two values are equal, even with different content types."""
     return one.kind is other.kind and one.python == other.python
 
 

@@ -70,18 +70,18 @@ class Plan(PlanReport):
         """Send the writes and wait for their responses. Called again, it continues with those that have not ended.
 
         Devices that sleep are written to last, after the responses of the others. They accept the write at their next
-        contact, which is not waited for. Until then the write is ``pending``; call ``apply`` again, also in another
+        contact, which is not waited for. Until then the write is ``pending``; call ``apply`` again, even in another
         process, to read the responses that have arrived.
 
-        Ctrl-C has the effect of :meth:`stop`: no more is sent, and writes in flight stay so. A write is sent under the
+        Ctrl-C has the effect of :meth:`stop`: no more is sent, and writes in flight continue. A write is sent under the
         same async-id however often it is tried, so a device accepts it once. A failed write is not sent again: make a
         new plan for it.
 
         Args:
-            concurrency: The most writes in flight at a time.
+            concurrency: The maximum number of writes in flight at a time.
             canary: The number of writes to send first, all of which have to succeed before any other is sent. They go
                 to devices that are awake; writes that succeeded in an earlier ``apply`` count.
-            max_failures: The most failures; after one more nothing else is sent. ``None`` for no limit.
+            max_failures: The maximum number of failures; after one more nothing else is sent. ``None`` for no limit.
             expiry_seconds: How long each write may wait for its device. By default as in the plan table: a minute, and
                 for a device that sleeps 3 days, or more if it was silent for long.
             timeout: Seconds to wait for each response, and for those of all sleeping devices together. By default
@@ -124,7 +124,7 @@ class Plan(PlanReport):
         return self.result
 
     def stop(self) -> None:
-        """Send no more writes. Those in flight stay so, and ``apply`` returns within about a second.
+        """Send no more writes. Those in flight continue, and ``apply`` returns within about a second.
 
         >>> plan = client.plan([(light, "/3311/0/5851", 40)])
         >>> plan.stop()

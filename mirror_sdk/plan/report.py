@@ -19,7 +19,8 @@ from mirror_sdk.plan.checks import Decision, PlannedWrite
 from mirror_sdk.plan.requested import RequestedWrite
 from mirror_sdk.plan.saved import save
 from mirror_sdk.plan.scheduler import WriteScheduler
-from mirror_sdk.plan.table import plan_frame
+from mirror_sdk.plan.table import PLAN_COLUMNS, plan_frame
+from mirror_sdk.tables.columns import documented
 from mirror_sdk.values import InstanceValues, PythonValue
 from mirror_sdk.wire.device_requests import MAX_EXPIRY_SECONDS
 from mirror_sdk.wire.model import JsonForm, plain, write_timestamp
@@ -88,10 +89,16 @@ class PlanReport(JsonForm):
         return any(entry.may_have_acted for entry in self._scheduler.entries)
 
     @property
+    @documented(PLAN_COLUMNS)
     def frame(self) -> pd.DataFrame:
-        """The plan table: the requested values, the current ones, and the decisions.
+        """The plan table: one row per requested write, in their order, with the current value and the decision.
 
-        Its columns are those of :data:`~mirror_sdk.plan.PLAN_SCHEMA`.
+        Its columns, those of :data:`~mirror_sdk.plan.PLAN_SCHEMA`:
+
+        {columns}
+
+        The last three columns are NA if nothing is sent. If ``check`` is ``changed``, someone else wrote before this
+        write, which ``if_match`` rejected, or after the write that this one undoes; ``current`` is then the new value.
 
         >>> plan.frame["check"].tolist()
         ['ok', 'wrong_type']
@@ -136,11 +143,11 @@ class PlanReport(JsonForm):
         }
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Save the plan in a file, from which ``client.plans.load`` continues it, also in another process.
+        """Save the plan in a file, from which ``client.plans.load`` continues it, even in another process.
 
-        The file has the async-ids and the progress: a write that has ended is not sent again. A write that is sent
-        after this is not sent to a device twice either, as long as the service remembers it, which is usually a day.
-        If devices sleep for days, save the plan after it was applied.
+        The file has the async-ids and the progress: a write that has ended is not sent again. Writes sent after saving
+        are not executed twice either if the saved plan is applied, as long as the service remembers them, which is
+        usually a day. If devices sleep for days, save the plan after it was applied.
 
         Raises:
             OSError: The file cannot be written.

@@ -21,7 +21,7 @@ from mirror_sdk.wire.device_requests import NEVER_WRITTEN
 _IDS_AT_ONCE = 50
 _STATUS = "desired_status"
 _CURE = (
-    "give a table with the columns device_id, path and value (or text, for what people typed; or value= for all rows),"
+    "pass a table with the columns device_id, path and value (or text, for text that a person typed; or value=),"
     " or one with a row per device (index device_id) and a column per path, or a list of (device, path, value); a"
     " device is an id or an endpoint name, and its column may also be called device or endpoint_name"
 )
@@ -82,8 +82,10 @@ def read_requested(
         if_match: Whether to write only if the desired value is still the one in the table.
 
     Raises:
-        InvalidValue: ``writes`` has another form.
+        InvalidValue: ``writes`` is not one of these.
     """
+    if isinstance(writes, str):
+        raise InvalidValue(f"writes is a text, {writes!r}; {_CURE}")
     if is_table(writes):
         frame = _to_frame(writes)
         if value is not None or path is not None:
@@ -216,7 +218,7 @@ def _read_name(name: str, cell: object) -> str:
     """Return a cell that names a device or a path. pandas turns a name such as 0012 into another number.
 
     Raises:
-        InvalidValue: It is not a text.
+        InvalidValue: It is not a string.
     """
     if isinstance(cell, str):
         return str(cell)
@@ -224,7 +226,7 @@ def _read_name(name: str, cell: object) -> str:
         cure = f'leave out such rows, table.dropna(subset=["{name}"])'
         raise InvalidValue(f"wanted: {name} of a row that has a value is missing; name it, or {cure}")
     raise InvalidValue(
-        f"wanted: {name} of a row is {cell!r}, not a text; texts of digits stay texts with"
+        f"wanted: {name} of a row is {cell!r}, not a string; strings of digits stay strings with"
         f' pd.read_csv(file, dtype={{"{name}": "string"}})'
     )
 

@@ -10,14 +10,14 @@ import pyarrow as pa
 from mirror_sdk.frames.columns import build
 from mirror_sdk.object_table import lookup
 from mirror_sdk.plan.checks import Check, Decision, PlannedWrite
-from mirror_sdk.tables.columns import CATEGORY, TableColumn, Words, documented, schema_of, value_columns
+from mirror_sdk.tables.columns import CATEGORY, TableColumn, Words, schema_of, value_columns
 
 PLAN_COLUMNS = (
     TableColumn("device_id", CATEGORY, "the device"),
     TableColumn("endpoint_name", CATEGORY, "its endpoint name; NA for an unknown device"),
     TableColumn("path", CATEGORY, "resource path"),
     TableColumn("label", CATEGORY, "object and resource name; NA without a declaration"),
-    TableColumn("unit", CATEGORY, "of the ``_num`` columns"),
+    TableColumn("unit", CATEGORY, "unit of the ``_num`` columns"),
     TableColumn("current_num", pa.float64(), "the current number when the plan was made: reported, or written since"),
     TableColumn("current_text", pa.string(), "the current text"),
     TableColumn("current_bool", pa.bool_(), "the current boolean"),
@@ -28,7 +28,7 @@ PLAN_COLUMNS = (
     TableColumn("check", Words([check.value for check in Check]), "the reason, one of ``Check``"),
     TableColumn("reason", pa.string(), "the reason in words, and why it cannot be undone"),
     TableColumn("sleeps", pa.bool_(), "whether the device sleeps, and receives it at its next contact"),
-    TableColumn("expiry_seconds", pa.int64(), "how long it waits for its device, unless ``apply`` sets another time"),
+    TableColumn("expiry_seconds", pa.int64(), "how long it may wait, unless ``apply`` sets another time"),
     TableColumn("undoable", pa.bool_(), "whether the value before is known and can be written again"),
 )
 """The plan table."""
@@ -37,18 +37,8 @@ PLAN_SCHEMA = schema_of(PLAN_COLUMNS)
 """The plan table."""
 
 
-@documented(PLAN_COLUMNS)
 def plan_frame(planned: Sequence[PlannedWrite], *, server: str = "") -> pd.DataFrame:
-    """Return the plan table: one row per requested write, in their order.
-
-    Returns:
-        A frame with these columns, also if it has no rows:
-
-        {columns}
-
-        The last three are NA if nothing is sent. If ``check`` is ``changed``, someone else wrote before this write,
-        which ``if_match`` rejected, or after the write that this one undoes; ``current`` is then the new value.
-    """
+    """Return the plan table: one row per requested write, in their order; see :attr:`mirror_sdk.Plan.frame`."""
     definitions = [lookup(one.path) for one in planned]
     columns: dict[str, list[object]] = {
         name: [getattr(one, name) for one in planned]

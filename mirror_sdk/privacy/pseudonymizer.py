@@ -77,7 +77,7 @@ class Pseudonymizer:
         also: Further texts to search in the texts that stay.
 
     Raises:
-        InvalidValue: The key is too short, or not a text or bytes.
+        InvalidValue: The key is too short, or not a string or bytes.
     """
 
     def __init__(self, key: str | bytes, also: Iterable[str]) -> None:

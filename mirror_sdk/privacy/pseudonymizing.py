@@ -63,7 +63,7 @@ def pseudonymize(table: Table, key: str | bytes, *, also: Iterable[str] = ()) ->
 
         result = pseudonymized_frame(source, key, also=also)
     else:
-        raise TypeError(f"a {type(table).__name__} is not a table; give a pandas or Polars frame, or an Arrow table")
+        raise TypeError(f"a {type(table).__name__} is not a table; pass a pandas or Polars frame, or an Arrow table")
     return cast("Table", result)
 
 

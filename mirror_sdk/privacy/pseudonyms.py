@@ -26,11 +26,11 @@ class Pseudonyms:
 
     def __init__(self, key: str | bytes) -> None:
         if not isinstance(key, str | bytes):
-            raise InvalidValue(f"the key is a {type(key).__name__}; give a text or bytes")
+            raise InvalidValue(f"the key is a {type(key).__name__}; pass a text or bytes")
         secret = key.encode(errors="surrogateescape") if isinstance(key, str) else key
         if len(secret) < SHORTEST_KEY_BYTES:
             raise InvalidValue(
-                f"the key has {len(secret)} bytes, and anyone who guesses it can find every name; give"
+                f"the key has {len(secret)} bytes, and anyone who guesses it can find every name; pass"
                 f" {SHORTEST_KEY_BYTES} or more random bytes, such as secrets.token_hex(32), and keep them secret"
             )
         self._mac = hmac.new(secret, digestmod="sha256")

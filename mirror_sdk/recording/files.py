@@ -294,7 +294,7 @@ def _parse_settings(path: Path, content: bytes) -> RecordingSettings:
         return RecordingSettings.model_validate_json(content)
     except ValidationError as exc:
         raise InvalidValue(
-            f"{path} cannot be read ({file_fault(content, exc, VERSION)}); give another folder, or read it with the"
+            f"{path} cannot be read ({file_fault(content, exc, VERSION)}); use another folder, or read it with the"
             " version of mirror_sdk that wrote it"
         ) from exc
 
@@ -308,7 +308,7 @@ def _finish(folder: Path, target: Path) -> None:
     except OSError as exc:
         if exc.errno != errno.EXDEV:
             raise
-        raise InvalidValue(f"{folder} is on another disk than its parent folder; give a folder inside of it") from exc
+        raise InvalidValue(f"{folder} is on another disk than its parent folder; use a folder inside of it") from exc
     # The new name is on disk only when the folder is.
     sync(target.parent)
 

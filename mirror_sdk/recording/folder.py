@@ -67,14 +67,14 @@ class RecordingFolder:
             folder.mkdir(parents=True, exist_ok=True)
             layout.sidecar_of(folder).mkdir(exist_ok=True)
         except OSError as exc:
-            raise InvalidValue(f"cannot create {folder}: {exc.strerror}; give a folder where you may write") from exc
+            raise InvalidValue(f"cannot create {folder}: {exc.strerror}; use a folder where you may write") from exc
         # Shared by all threads: an asynchronous recorder acquires and releases it in different ones.
         self._lock = FileLock(layout.lock_path(folder), thread_local=False)
         # Lock before reading: a running recorder would change the files.
         try:
             self._lock.acquire(timeout=0)
         except Timeout as exc:
-            raise InvalidValue(f"{self.path} has another running recorder; stop it, or give another folder") from exc
+            raise InvalidValue(f"{self.path} has another running recorder; stop it, or use another folder") from exc
         self._is_forked = False
         register_fork_handler(self)
         try:
@@ -204,12 +204,12 @@ class RecordingFolder:
         if old.key not in {None, new.key} and old.server == new.server:
             raise InvalidValue(
                 f"{self.path} records the log of another access key, and each key has a log of its own; use the same "
-                "key, or give another folder"
+                "key, or use another folder"
             )
         if (old.server, old.devices, old.paths) != (new.server, new.devices, new.paths):
             raise InvalidValue(
                 f"{self.path} records devices={old.devices} paths={old.paths} of {old.server}; use the "
-                "same ones, or give another folder"
+                "same ones, or use another folder"
             )
         return new.model_copy(update={"id": old.id})
 
@@ -228,7 +228,7 @@ class RecordingFolder:
 
 def _require_recording_or_nothing(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
-        raise InvalidValue(f"{folder} is a file; a recording is a folder of files, give another name")
+        raise InvalidValue(f"{folder} is a file; a recording is a folder of files, use another name")
     is_free = not folder.exists() or not any(folder.iterdir())
     if not is_free and files.read_settings(folder) is None:
-        raise InvalidValue(f"{folder} holds other files; give another folder")
+        raise InvalidValue(f"{folder} holds other files; use another folder")

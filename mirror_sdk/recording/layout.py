@@ -31,7 +31,7 @@ def sidecar_of(folder: Path) -> Path:
     """
     folder = folder.resolve()
     if not folder.name:
-        raise InvalidValue(f"{folder} cannot be a recording, which needs a folder next to it; give a folder in it")
+        raise InvalidValue(f"{folder} cannot be a recording, which needs a folder next to it; use a folder in it")
     return folder.with_name(f"_{folder.name}.mirror")
 
 

@@ -106,11 +106,13 @@ class Recording:
         return audit(read_content(self.path))
 
     def finalize(self) -> None:
-        """Finalize the journal of a killed recorder, so that other programs see it. The next recorder does the same.
+        """Complete the Parquet files after a recorder was killed, so that other programs see all events.
+
+        The next recorder with this folder does the same.
 
         Raises:
-            OSError: The folder or its sidecar cannot be written.
-            InvalidValue: A recorder is running. It finalizes its journal itself.
+            OSError: The folder or the one next to it (``_run.parquet.mirror``) cannot be written.
+            InvalidValue: A recorder is running. It completes the files itself.
 
         >>> with client.record(folder / "run.parquet") as recorder:
         ...     pass
@@ -170,7 +172,7 @@ class Recording:
             paths: Path patterns (``/3303/*``); ``None`` selects every resource.
             begin: From this instant on: a datetime with its time zone, a text, or how long before the end of the
                 recording (``"2h"``); ``None`` for everything.
-            end: Up to before this instant; ``None`` for everything.
+            end: Before this instant; ``None`` for everything.
             raw: Whether the payloads are a column too.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
             limit: The maximum number of rows, from the start; ``None`` for all.
@@ -249,7 +251,7 @@ class Recording:
 
         Args:
             instant: The instant: a datetime with its time zone; a text, as in ``attrs["mirror"]``; or how long before
-                the end of the recording, as ``"2h"`` or a timedelta.
+                the end of the recording, such as ``"2h"`` or a timedelta.
             devices: Devices, their ids or endpoint names, or a table that names them; ``None`` selects all.
             paths: Path patterns (``/3303/*``); ``None`` selects every resource.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
@@ -333,7 +335,7 @@ class Recording:
             as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
         Returns:
-            A table with these columns, those of :data:`~mirror_sdk.recording.CHANGES_SCHEMA`, also when it has no rows:
+            A table with these columns, those of :data:`~mirror_sdk.recording.CHANGES_SCHEMA`, even when it has no rows:
 
             {columns}
 
@@ -341,7 +343,7 @@ class Recording:
             :meth:`as_of`.
 
         Raises:
-            InvalidValue: An instant is naive or lies before the recording, the end lies before the begin, a device does
+            InvalidValue: An instant is naive or lies before the recording, the end lies before the start, a device does
                 not occur in it, or a pattern is invalid.
 
         >>> begin = simulator.get_clock()

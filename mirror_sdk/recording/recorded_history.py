@@ -33,7 +33,7 @@ def history(
         content: The recording.
         selection: The devices and resources.
         begin: From this instant on.
-        end: Up to before this instant.
+        end: Before this instant.
         limit: The maximum number of rows.
         raw: Whether the payloads are a column too.
         server: Address of the service.
@@ -67,7 +67,7 @@ def _between(table: pa.Table, begin: datetime | None, end: datetime | None) -> p
     changed_at = table["changed_at"]
     if begin is not None:
         is_gap = pc.equal(table["event"].cast(pa.string()), "gap")
-        # A gap without a known end reaches to the present.
+        # A gap without a known end extends to now.
         reaches = pc.fill_null(pc.greater(table["until"], _instant(begin)), True)
         happens = pc.greater_equal(changed_at, _instant(begin))
         table = table.filter(pc.if_else(is_gap, reaches, happens))

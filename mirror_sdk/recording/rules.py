@@ -41,7 +41,7 @@ class RecordingRules:
         adds_rules: Whether rules are added while it records.
 
     Raises:
-        TypeError: A single text was passed instead of a list of texts.
+        TypeError: A single string was passed instead of a list of strings.
         ValueError: A rule cannot have such a path.
         InvalidValue: A pattern can match no path, or there would be more rules than a key can have.
     """
@@ -85,7 +85,7 @@ class RecordingRules:
             open_paths = yield Work(partial(_without_rule, found.paths, rules, devices))
             yield from _drop_subscribed(open_paths, found.observed)
         except MirrorError as error:
-            # The recording starts in any case.
+            # The recording starts nevertheless.
             return f"it is unknown whether anything of {', '.join(self._paths)} is subscribed: {error}"
         unmet = [
             pattern

@@ -59,7 +59,7 @@ def select(names: Mapping[str, str | None], devices: DevicesLike | None, paths: 
         paths: Path patterns.
 
     Raises:
-        TypeError: Something is not a device, or not a text.
+        TypeError: Something is not a device, or not a string.
         InvalidValue: A device is not recorded, several have the name, or a pattern is invalid.
     """
     patterns = path_patterns(paths)

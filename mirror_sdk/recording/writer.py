@@ -42,7 +42,7 @@ class RecordingWriter:
 
     Raises:
         OSError: The folder cannot be written.
-        TypeError: A single text was passed instead of a list of texts.
+        TypeError: A single string was passed instead of a list of strings.
         InvalidValue: The folder contains something else or another recording, another recorder is running, or a
             rotation is not above 0.
     """

@@ -33,7 +33,7 @@ class AsyncCassettes(ClientResource[AsyncClientSession]):
                 always records, and ``none`` does neither.
 
         Raises:
-            CassetteDamaged: The file is not a cassette, or one of another version.
+            CassetteDamaged: The file is not a cassette, or is a cassette of another version.
             FileNotFoundError: The cassette to play does not exist.
             NotRecorded: Within the block: a request is sent that is not in the recording.
             InvalidValue: The mode does not exist, a cassette is already in use, or the client uses a webhook or a

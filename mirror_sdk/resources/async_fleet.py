@@ -104,7 +104,7 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
             ImportError: What the form needs, such as pandas, is not installed.
             BadRequest: A filter does not exist; the message lists the known ones.
             NotFound: One of the ``devices`` does not exist.
-            TypeError: A single text was passed instead of a list of devices.
+            TypeError: A single string was passed instead of a list of devices.
             ValueError: A time in ``filters`` has no zone, or several values are passed without ``in``.
             InvalidValue: A pattern is not valid, or ``tz`` is not a time zone.
 
@@ -155,7 +155,7 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
 
         Args:
             folder: The folder to write: one that does not exist or is empty.
-            devices: As for :meth:`snapshot`, like all others up to ``compression``.
+            devices: As for :meth:`snapshot`, as are all arguments below up to ``compression``.
             paths: Path patterns (``/3303/*``); ``None`` selects every resource.
             state: ``registered`` or ``deregistered``.
             endpoint_type: Endpoint type.
@@ -164,7 +164,7 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
             raw: Whether there are columns with the raw payloads.
             tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
             compression: ``none``, ``lz4`` or ``zstd`` in transit.
-            devices_per_file: The most devices of a file.
+            devices_per_file: The maximum number of devices in a file.
             overwrite: Whether it may replace another dataset. Other folders are never replaced.
             timeout: Seconds for the whole call, instead of the client's for each part.
 
@@ -174,7 +174,7 @@ class AsyncFleet(ClientResource[AsyncClientSession]):
             BadRequest: A filter does not exist; the message lists the known ones.
             NotFound: One of the ``devices`` does not exist.
             OSError: The folder cannot be written.
-            TypeError: A single text was passed instead of a list of devices.
+            TypeError: A single string was passed instead of a list of devices.
             ValueError: A time in ``filters`` has no zone.
             InvalidValue: The folder is not empty, a pattern is not valid, ``tz`` is not a time zone, or
                 ``devices_per_file`` is below 1.

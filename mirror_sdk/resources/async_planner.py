@@ -135,7 +135,7 @@ class AsyncPlanner:
                 bar.update(len(ended))
                 if (unsent or pending) and time.monotonic() >= deadline:
                     raise CallTimeout(
-                        f"the reads before the plan took longer than timeout={timeout:g} s; give a longer timeout=, or"
+                        f"the reads before the plan took longer than timeout={timeout:g} s; pass a longer timeout=, or"
                         " plan without read_first"
                     )
         return failures

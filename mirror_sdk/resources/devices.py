@@ -81,9 +81,9 @@ class Devices(ClientResource[ClientSession]):
             attributes: Attributes that the device has, with their values; :meth:`update` sets them.
             filters: Other conditions: a field, an operator and a value, such as
                 ``{"created_at__gte": datetime(2026, 1, 1, tzinfo=UTC), "endpoint_type__in": ["Light", "Fan"]}``, or
-                ``{"custom_attributes__room__neq": "B12"}``. Operators are ``eq neq in nin gte lte``.
+                ``{"custom_attributes__room__neq": "B12"}``. Operators are ``eq neq in nin gte lte gt lt``.
             query: A saved query, or its name; see ``client.devices.queries.create()``.
-            limit: The most devices to return; ``None`` returns all, however many pages that takes.
+            limit: The maximum number of devices to return; ``None`` returns all, however many pages that takes.
             timeout: Seconds the call may take, instead of the client's.
 
         Raises:
@@ -108,7 +108,9 @@ class Devices(ClientResource[ClientSession]):
         return DeviceList(self._session.collect(page, deadline, limit=limit))
 
     def get(self, device_id: DeviceLike, *, timeout: float | None = None) -> Device:
-        """Return a device as the directory lists it.
+        """Return a device as the directory lists it: its names, type, state and attributes.
+
+        For the values of its resources use ``client.get_device()``.
 
         Raises:
             NotFound: The device does not exist.
@@ -209,12 +211,13 @@ class Devices(ClientResource[ClientSession]):
             begin: From this instant on: a time with its zone, its text, or how long ago it was (``"2h"``).
             end: Before this instant.
             event_types: Only these: ``registration``, ``reg_update``, ``deregistration``, ``expired``.
-            limit: The most events to return, the newest ones; ``None`` returns all, however many pages that takes.
+            limit: The maximum number of events to return, the newest ones; ``None`` returns all, however many pages
+                that takes.
             timeout: Seconds for all pages, instead of the client's for each page.
 
         Raises:
             NotFound: One of the ``devices`` does not exist.
-            TypeError: A single text was passed instead of a list.
+            TypeError: A single string was passed instead of a list.
             ValueError: An instant has no zone, or ``limit`` is not a number.
 
         Source: wire.md 9.
@@ -253,14 +256,14 @@ class Devices(ClientResource[ClientSession]):
             begin: From this instant on, as for :meth:`events`.
             end: Before this instant.
             event_types: Only these.
-            limit: The most events to return, the newest ones.
+            limit: The maximum number of events to return, the newest ones.
             tz: Time zone of the time column, such as ``Europe/Berlin``; UTC by default.
             timeout: Seconds for all pages, instead of the client's for each page.
 
         Raises:
             ImportError: pandas is not installed.
             NotFound: One of the ``devices`` does not exist.
-            TypeError: A single text was passed instead of a list.
+            TypeError: A single string was passed instead of a list.
             ValueError: An instant has no zone, or ``limit`` is not a number.
             InvalidValue: ``tz`` is not a time zone.
 
@@ -279,9 +282,10 @@ class Devices(ClientResource[ClientSession]):
     def explain(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> Explanation:
         """Explain in words why a value is what it is and what would refresh it. It sends no request to the device.
 
-        A device seems cut off if it has been silent for three times its longest pause, unless its values have not
-        changed. Its pauses are measured between the values it recently sent to this application, once there are six of
-        them. Facts that the key has no access to are omitted or described as unknown.
+        A device seems cut off after a silence of more than three times its longest recent pause, although its values
+        may also just not have changed. The pauses are those between the values that the device recently sent to this
+        application, once there are six of them. Facts that the key has no access to are omitted or described as
+        unknown.
 
         Raises:
             NotFound: The device does not exist.
@@ -290,7 +294,7 @@ class Devices(ClientResource[ClientSession]):
         Source: specification 2.2, 3.1 to 3.3.
 
         >>> client.devices.explain(station, "/3303/0/5700").why[0]
-        'Nothing was ever reported: it was never read with success, and the device never sent it.'
+        'Nothing was ever reported: no read has ever succeeded, and the device never sent it.'
         """
         # Imported here because few programs use it and it takes a moment to load.
         import_locked("mirror_sdk.explanation")

@@ -223,7 +223,7 @@ class Notifications(ClientResource[ClientSession]):
         Args:
             timeout: Seconds without any event after which the table ends; an outage does not count.
             outage_timeout: Seconds that the service may be out of reach, as for ``client.events()``.
-            limit: The most events to return.
+            limit: The maximum number of events to return.
             after: The number of an entry to start after, instead of the end of the log.
             paths: Path patterns (``/3303/*``): only observations of these.
             devices: Only events of these devices, their ids or endpoint names. Gaps and unknown entries are always
@@ -236,7 +236,7 @@ class Notifications(ClientResource[ClientSession]):
             ImportError: A package that ``as_`` needs, such as pandas, is not installed.
             MirrorError: A failure that a repeated request would not fix, or one that outlasted ``outage_timeout``.
             NotFound: A device does not exist.
-            TypeError: A single text was passed instead of a list.
+            TypeError: A single string was passed instead of a list.
             InvalidValue: ``tz`` is not a time zone, or ``timeout``, ``limit``, ``after`` or a pattern is not valid.
 
         >>> client.notifications.events_frame(after=0, timeout=0)["event"].tolist()

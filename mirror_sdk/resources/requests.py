@@ -18,7 +18,7 @@ from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._table_keys import DeviceTable, desired_revisions, is_table
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import utc_now
-from mirror_sdk.naming import DeviceLike, id_of
+from mirror_sdk.naming import DeviceLike, id_of, name_passed
 from mirror_sdk.resource import ExpectedValue
 from mirror_sdk.resources.base import ClientResource
 from mirror_sdk.wire.device_requests import Method, WaitingRequest
@@ -188,7 +188,7 @@ class Requests(ClientResource[ClientSession]):
         method: Method = "GET",
         timeout: float | None = None,
     ) -> DeviceRequest:
-        """Resume a request by its async-id, also in another process than the one that sent it.
+        """Resume a request by its async-id, even in another process than the one that sent it.
 
         The response is searched for in the whole stored notification log, usually a day, and then waited for.
 
@@ -208,15 +208,17 @@ class Requests(ClientResource[ClientSession]):
         """
         # From the start of the log, because the response may have arrived long ago.
         router = self._session.new_router(self._session.new_log_reader(0))
+        found = self._session.run(id_of(self._session.names, device_id, refresh=True), timeout)
         return DeviceRequest(
             async_id=async_id,
-            device_id=self._session.run(id_of(self._session.names, device_id, refresh=True), timeout),
+            device_id=found,
             path=path,
             method=method,
             issued_at=utc_now(),
             expiry_seconds=None,
             _expectation=router.expect(async_id),
             _router=router,
+            _device_name=name_passed(device_id, found),
         )
 
     def frame(
@@ -280,7 +282,7 @@ class Requests(ClientResource[ClientSession]):
                 of the error says so.
             Conflict: The last write has not failed, or is not the expected one. For a table, the same.
             NotFound: The device does not exist. For a table, the same.
-            InvalidValue: The table lacks these columns, its ``desired_revision`` contains other values than numbers, or
+            InvalidValue: The table lacks these columns, its ``desired_revision`` contains values other than numbers, or
                 ``if_match`` was passed with a table.
 
         >>> simulator.set_response_mode(light, "reject")

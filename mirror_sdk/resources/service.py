@@ -12,14 +12,15 @@ from mirror_sdk.resources.base import ClientResource
 
 
 class MirrorService(ClientResource[ClientSession]):
-    """The service itself, ``client.service`` of a synchronous client: is it healthy, and its page in a browser."""
+    """The service, ``client.service`` of a synchronous client: whether it is healthy, and its web page."""
 
     _expression = "client.service"
 
     def is_healthy(self, *, timeout: float | None = None) -> bool:
         """Return whether a healthy mirror responds at the address.
 
-        Any other response, and none, is ``False``. The only exception is :class:`~mirror_sdk.ClientClosed`.
+        ``False`` for any other response, and if there is none. The only error that it raises is
+        :class:`~mirror_sdk.ClientClosed`.
 
         >>> client.service.is_healthy()
         True

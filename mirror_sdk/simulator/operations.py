@@ -55,7 +55,7 @@ def put_simulator_resource(device_id: str, path: str, value: object, flags: Mapp
     """
     route = of_resource(routes.SIMULATOR_RESOURCE, device_id, path)
     if isinstance(value, Mapping):
-        cure = "give one value; a real device can have several instances"
+        cure = "pass one value; a real device can have several instances"
         raise InvalidValue(f"{path}: a resource of a simulated device has one value, as text; {cure}")
     # This is not a write: measured values are declared read-only.
     text = value if isinstance(value, str) else encode(value, path, TEXT_PLAIN, allow_read_only=True)[0].decode()

@@ -174,7 +174,7 @@ class DatasetWriter:
 
     Args:
         folder: The folder; it is created if necessary.
-        devices_per_file: The most devices with rows of a file.
+        devices_per_file: The maximum number of devices with rows of a file.
         raw: Whether to add the payloads.
         tz: Time zone of the time columns.
         overwrite: Whether another dataset may be replaced.
@@ -298,13 +298,13 @@ def _begins(table: pa.Table) -> list[int]:
 
 def _require_free(folder: Path, *, overwrite: bool) -> None:
     if folder.exists() and not folder.is_dir():
-        raise InvalidValue(f"{folder} is a file; a dataset is a folder of files, give another name")
+        raise InvalidValue(f"{folder} is a file; a dataset is a folder of files, use another name")
     names = {path.name for path in folder.iterdir()} if folder.exists() else set()
     others = sorted(name for name in names if name != _LIST and not _PART.fullmatch(name))
     if others or (names and _LIST not in names):
-        raise InvalidValue(f"{folder} contains files other than a dataset; give another folder")
+        raise InvalidValue(f"{folder} contains files other than a dataset; use another folder")
     if names and not overwrite:
-        raise InvalidValue(f"{folder} has a dataset already; give another folder, or overwrite=True (--overwrite)")
+        raise InvalidValue(f"{folder} has a dataset already; use another folder, or overwrite=True (--overwrite)")
 
 
 def _hidden_path(folder: Path, purpose: str) -> Path:

@@ -41,7 +41,7 @@ class Selection:
         """Check the arguments of a caller.
 
         Raises:
-            TypeError: A pattern is not a text.
+            TypeError: A pattern is not a string.
             ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
             InvalidValue: A pattern is invalid.
         """

@@ -53,7 +53,7 @@ class SizeLimit:
     """Counts the bytes of responses after decompression.
 
     Args:
-        max_bytes: The most bytes of all responses together.
+        max_bytes: The maximum number of bytes of all responses together.
         content: The content of the responses, in a word.
         cure: How to request less.
     """
@@ -100,7 +100,7 @@ class SizeLimit:
         if byte_count > self._left:
             raise UnexpectedResponse(
                 f"the {self.content} has more than max_snapshot_bytes={self._max_bytes} after decompression;"
-                f" {self._cure} give the client a larger max_snapshot_bytes (--max-snapshot-bytes)"
+                f" {self._cure} pass the client a larger max_snapshot_bytes (--max-snapshot-bytes)"
             )
 
 

@@ -38,7 +38,12 @@ EVENTS_COLUMNS = (
     TableColumn("value_text", pa.string(), TEXT_MEANING),
     TableColumn("value_bool", pa.bool_(), "a boolean"),
     TableColumn("value_kind", Words([kind.value for kind in ValueKind]), "what the value is: one of ``ValueKind``"),
-    TableColumn("changed_at", INSTANT, "when the value changed, by the device, or it happened", "changed_at"),
+    TableColumn(
+        "changed_at",
+        INSTANT,
+        "when the value changed, by the device's clock; for other events, when they happened",
+        "changed_at",
+    ),
     TableColumn("received_at", INSTANT, "when this client received it, by its own clock", "received_at"),
     TableColumn("async_id", pa.string(), "the device request an async response belongs to", "async_id"),
     TableColumn("status", pa.int16(), "status of an async response", "status"),

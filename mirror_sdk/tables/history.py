@@ -43,7 +43,7 @@ HISTORY_COLUMNS = (
     TableColumn(
         "changed_at",
         INSTANT,
-        "when it happened: the device's time, else that of receipt; the begin of a gap",
+        "when it happened: the device's time, else that of receipt; the start of a gap",
         "changed_at",
     ),
     TableColumn(
@@ -145,7 +145,7 @@ def history_of_events(events: pa.Table, gap_intervals: Sequence[GapInterval] = (
 
     Args:
         events: An events table for Arrow with plain texts; each entry once, in the order of the log.
-        gap_intervals: The begin and end of each interval in which nothing could be received.
+        gap_intervals: The start and end of each interval in which nothing could be received.
         raw: Whether to add the payloads.
     """
     event = events["event"]

@@ -28,7 +28,8 @@ Fixtures
 These names are short for ``mirror_in_process``, ``mirror_clock``, ``mirror_fleet`` and ``mirror_faults``. If your
 project already has a fixture with a short name, yours is used; request ours by its long name. Our fixtures depend on
 long names only, and nothing is loaded before a fixture is requested. To run all of them on a mirror of your own,
-override ``mirror_in_process``.
+override ``mirror_in_process``. ``Mirror(folder, keep_log_seconds=60)`` is one with other settings, also of extensions.
+All installed extensions are loaded.
 
 Cassettes
 ---------

@@ -120,7 +120,7 @@ class Faults:
 
         A late ``response`` advances the clock itself: the time it takes passes for the server and its devices. If it
         is later than the client's timeout, the client times out. With ``notification`` the channel delivers nothing
-        until the clock was advanced by so much, and then everything in order; it has no other arguments.
+        until the clock was advanced by that time, and then everything in order; it has no other arguments.
 
         Args:
             target: ``response`` or ``notification``.

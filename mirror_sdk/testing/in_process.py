@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -37,19 +38,21 @@ class InProcessServer(httpx.BaseTransport):
 
     Args:
         folder: The folder of its database; an existing one is used.
+        settings: Further settings, by the names of their fields.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._settings = read_settings(
-            database_url=f"sqlite:///{folder}/mirror.db",
-            simulate=0,
-            manual_clock=True,
-            callback_networks=LOOPBACK,
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        usual = {
+            "database_url": f"sqlite:///{folder}/mirror.db",
+            "simulate": 0,
+            "manual_clock": True,
+            "callback_networks": LOOPBACK,
             # Tests may send many wrong keys.
-            failed_keys_per_minute=1_000_000,
-            max_blocking_polls=_MOST_POLLS,
-            poll_share=1,
-        )
+            "failed_keys_per_minute": 1_000_000,
+            "max_blocking_polls": _MOST_POLLS,
+            "poll_share": 1,
+        }
+        self._settings = read_settings(**(usual | settings))
         self._app_ids: set[str] = set()
         self._quiet = threading.Condition()
         self._in_flight = 0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 
@@ -33,6 +33,11 @@ class Mirror:
 
     It can be used in a ``with`` statement where there is no fixture.
 
+    Args:
+        folder: The folder of its database; an existing one is used.
+        settings: Settings of the server and of its extensions by the names of their fields, such as
+            ``keep_log_seconds=60``. Without them the settings are those of the fixtures.
+
     Attributes:
         url: Base URL for clients; it works only with the transport.
         simulator: Controls the devices; no fault acts on it.
@@ -47,8 +52,8 @@ class Mirror:
 
     url = "http://mirror.localhost"
 
-    def __init__(self, folder: Path) -> None:
-        self._server = _new_server(folder)
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self._server = _new_server(folder, settings)
         self._clients: list[MirrorClient] = []
         operator = self._close_later(MirrorClient(self.url, self.new_key(["admin"]), transport=self._server))
         self.simulator: Simulator = Simulator(operator)
@@ -170,10 +175,10 @@ class Mirror:
         return client
 
 
-def _new_server(folder: Path) -> InProcessServer:
+def _new_server(folder: Path, settings: Mapping[str, Any]) -> InProcessServer:
     try:
         # Imported here: the server is an extra that only users of this kit need.
         from mirror_sdk.testing.in_process import InProcessServer
     except ImportError as exc:
         raise ImportError('mirror_sdk.testing runs the server: pip install "device-state-mirror[server]"') from exc
-    return InProcessServer(folder)
+    return InProcessServer(folder, **settings)

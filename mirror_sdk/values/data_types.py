@@ -113,7 +113,7 @@ class DataType:
     Attributes:
         kind: The kind of its values.
         expected: What a resource of this type takes, in words.
-        cure: How to give such a value.
+        cure: How to pass such a value.
         senml_field: The member of a SenML record that has its values.
     """
 
@@ -123,7 +123,7 @@ class DataType:
     senml_field = ""
 
     def accept(self, value: object) -> PythonValue | None:  # noqa: ARG002 - there is no value
-        """Read a Python value that a user gives."""
+        """Read a Python value that a user passes."""
         return None
 
     def from_item(self, item: object) -> PythonValue | None:
@@ -146,7 +146,7 @@ class DataType:
 class _Undeclared(DataType):
     kind = ValueKind.TEXT
     expected = "a text, a finite number or a boolean"
-    cure = "give a str without lone surrogates, an int, float or bool; bytes go with application/octet-stream"
+    cure = "pass a str without lone surrogates, an int, float or bool; bytes go with application/octet-stream"
 
     def accept(self, value: object) -> PythonValue | None:
         if isinstance(value, bool):
@@ -157,7 +157,7 @@ class _Undeclared(DataType):
 class _Text(DataType):
     kind = ValueKind.TEXT
     expected = "a text"
-    cure = "give a str without lone surrogates, which UTF-8 cannot hold"
+    cure = "pass a str without lone surrogates, which UTF-8 cannot hold"
     senml_field = "vs"
 
     def accept(self, value: object) -> str | None:
@@ -179,13 +179,13 @@ class _Text(DataType):
 
 class _CoreLink(_Text):
     expected = "links as a text"
-    cure = "give a str such as '</3/0>,</3303/0>'"
+    cure = "pass a str such as '</3/0>,</3303/0>'"
 
 
 class _Integer(DataType):
     kind = ValueKind.NUMBER
     expected = "a whole number"
-    cure = "give an int of at most 64 bits; a float may have been rounded from 2**53 on"
+    cure = "pass an int of at most 64 bits"
     senml_field = "v"
     allowed = _SIGNED_64
     is_signed = True
@@ -229,7 +229,7 @@ class _Unsigned(_Integer):
 class _Float(DataType):
     kind = ValueKind.NUMBER
     expected = "a finite number"
-    cure = "give a float or an int"
+    cure = "pass a float or an int"
     senml_field = "v"
 
     def accept(self, value: object) -> float | int | None:
@@ -265,7 +265,7 @@ class _Float(DataType):
 class _Boolean(DataType):
     kind = ValueKind.BOOLEAN
     expected = "a boolean"
-    cure = "give True or False"
+    cure = "pass True or False"
     senml_field = "vb"
 
     def accept(self, value: object) -> bool | None:
@@ -284,7 +284,7 @@ class _Boolean(DataType):
 class _Time(DataType):
     kind = ValueKind.TIME
     expected = "an aware datetime of whole seconds"
-    cure = "give it a zone with value.replace(tzinfo=UTC) and cut it with value.replace(microsecond=0)"
+    cure = "add a zone with value.replace(tzinfo=UTC), and drop fractions with value.replace(microsecond=0)"
     senml_field = "v"
 
     def accept(self, value: object) -> datetime | None:
@@ -317,7 +317,7 @@ class _Time(DataType):
 class _ObjectLink(DataType):
     kind = ValueKind.OBJLINK
     expected = "an object link"
-    cure = "give object and instance id as text, such as '3303:0'"
+    cure = "pass object and instance id as text, such as '3303:0'"
     senml_field = "vlo"
 
     def accept(self, value: object) -> str | None:
@@ -333,7 +333,7 @@ class _ObjectLink(DataType):
 class _Opaque(DataType):
     kind = ValueKind.OPAQUE
     expected = "bytes"
-    cure = "give bytes"
+    cure = "pass bytes"
     senml_field = "vd"
 
     def accept(self, value: object) -> bytes | None:
@@ -366,7 +366,8 @@ DATA_TYPES: Mapping[ResourceType, DataType] = {
 }
 
 _TYPED_CURE = (
-    "; what people typed goes as text= (in a table, the column text), or through mirror_sdk.parse_value(text, path)"
+    "; for text that a person typed, pass text=... (in a table, the column text), or use"
+    " mirror_sdk.parse_value(text, path)"
 )
 
 
@@ -381,10 +382,14 @@ def accept(value: object, definition: ResourceDefinition | None, path: str) -> P
     accepted = data_type.accept(value)
     if accepted is None:
         # Of a text, bool() is always true and round() an error.
-        cure = f"{data_type.cure}{_TYPED_CURE if isinstance(value, str) else ''}"
+        cure = data_type.cure
+        if isinstance(value, str):
+            cure += _TYPED_CURE
+        elif isinstance(value, float) and abs(value) >= _EXACT_FLOATS and isinstance(data_type, _Integer):
+            cure += "; a float may have been rounded from 2**53 on"
         raise invalid_value(path, definition, value, expected(definition), cure)
     if isinstance(accepted, int | float) and not low <= accepted <= high:
-        raise invalid_value(path, definition, value, expected(definition), "give a number in this range")
+        raise invalid_value(path, definition, value, expected(definition), "pass a number in this range")
     return accepted
 
 
@@ -409,7 +414,7 @@ def invalid_value(
     if definition is not None and definition.multiple and _may_be_several(value):
         accepted = f"{accepted} for each instance"
         cure = (
-            "give a dict of instance ids and values, such as {0: 3800, 1: 5000}, in Python; a text, a cell of a table"
+            "pass a dict of instance ids and values, such as {0: 3800, 1: 5000}, in Python; a text, a cell of a table"
             " or an argument in a shell holds a single value"
         )
     return InvalidValue(f"{path}{label} takes {accepted}, not {reprlib.repr(value)}; {cure}")

@@ -212,7 +212,7 @@ def _only_value(record: _Record, fields: Iterable[str]) -> str:
 def _text(record: _Record, name: str, default: str) -> str:
     text = record.get(name, default)
     if not isinstance(text, str):
-        raise UnreadablePayload(f"member {name!r} of a record is not a text")
+        raise UnreadablePayload(f"member {name!r} of a record is not a string")
     return text
 
 

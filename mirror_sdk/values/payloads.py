@@ -187,7 +187,7 @@ def encode(
         content_type: ``None`` is text/plain, and application/octet-stream for bytes. For a mapping it is TLV, or SenML
             JSON if nothing is declared; no other type holds a mapping. Bytes with any other content type are sent as
             they are, unless the resource is declared opaque.
-        allow_read_only: Also write a resource that is declared read-only, for a device that accepts it all the same.
+        allow_read_only: Also write a resource that is declared read-only, for a device that accepts writes anyway.
 
     Returns:
         The payload and its content type.
@@ -207,7 +207,7 @@ def encode(
     plain = plain_scalar(value)
     # Checked first: Python formats no integer of more than 4,300 digits, so other messages would fail.
     if isinstance(plain, int) and plain.bit_length() > _MAX_INTEGER_BITS:
-        raise InvalidValue(f"{path} takes no integer of {plain.bit_length()} bits; 64 are the most, or give a float")
+        raise InvalidValue(f"{path} takes integers of at most 64 bits, not {plain.bit_length()}; pass a float")
     opaque = definition is not None and definition.type is ResourceType.OPAQUE
     if content_type is None:
         content_type = OCTET_STREAM if isinstance(plain, bytes) and (opaque or definition is None) else TEXT_PLAIN
@@ -216,7 +216,7 @@ def encode(
     # Bytes are a payload already, unless the resource is opaque. As text/plain they are checked, and so rejected.
     if codec is None or codec.write is None or (isinstance(plain, bytes) and not opaque and name != TEXT_PLAIN):
         if not isinstance(plain, bytes):
-            cure = "give bytes, or leave content_type out"
+            cure = "pass bytes, or leave content_type out"
             raise invalid_value(path, definition, plain, "bytes with this content type", cure)
         return plain, content_type
     resource_type = None if definition is None else definition.type
@@ -228,7 +228,7 @@ def _encode_instances(
 ) -> tuple[bytes, str]:
     """Write each resource instance by itself, and join them to a multiple resource."""
     if not is_resource(path) or parse_path(path).resource_instance_id is not None:
-        raise InvalidValue(f"{path!r} has no instances; give a mapping for a resource, such as /3/0/7")
+        raise InvalidValue(f"{path!r} has no instances; pass a mapping for a resource, such as /3/0/7")
     if not all(type(number) is int and 0 <= number <= HIGHEST_ID for number in values):
         raise InvalidValue(
             f"{path} takes a mapping by instance ids, whole numbers from 0 to {HIGHEST_ID}, such as"
@@ -262,8 +262,8 @@ def _check_access(definition: ResourceDefinition, path: str, *, allow_read_only:
         raise InvalidValue(f"{path} ({definition.label}) takes no value, it is executable; execute it instead")
     if definition.access == "R" and not allow_read_only:
         raise InvalidValue(
-            f"{path} ({definition.label}) is declared read-only; if this device takes it all the same, "
-            "give allow_read_only=True"
+            f"{path} ({definition.label}) is declared read-only; if this device accepts writes anyway, "
+            "pass allow_read_only=True"
         )
 
 

@@ -30,7 +30,7 @@ _registering = Lock()
 
 
 def register_decoder(content_type: str, decode: Decoder, encode: Encoder | None = None) -> None:
-    """Read payloads of a content type of your own, and write them too if ``encode`` is given.
+    """Read payloads of a content type of your own, and write them too if you pass ``encode``.
 
     Every client, table, explanation and widget of the process uses it from then on. Threads may register and read at
     the same time. Registering a content type again replaces its decoder, so that a notebook cell may run twice.
@@ -41,11 +41,11 @@ def register_decoder(content_type: str, decode: Decoder, encode: Encoder | None 
     and ``Value.problem`` has the reason: one bad payload never breaks a table.
 
     Args:
-        content_type: Such as ``application/vnd.example+json``, in any case. It also matches payloads whose content
-            type has parameters, except for a ``charset`` that is not UTF-8.
+        content_type: The content type, such as ``application/vnd.example+json``, in upper or lower case. It also
+            matches payloads whose content type has parameters, except for a ``charset`` that is not UTF-8.
         decode: Called with the payload, ``bytes``, and the resource path. It returns a ``float``, ``int``, ``str``,
-            ``bool``, aware ``datetime`` or ``bytes``, or a dict of these by id: by resource instance for a resource
-            with several, by resource for the path of an object instance. It may be called in any thread.
+            ``bool``, aware ``datetime`` or ``bytes``, or a dict of these: keyed by instance id for a multiple resource,
+            by resource id if the path is that of an object instance. It may be called in any thread.
         encode: Called with the value to write, already checked, and the resource path; it returns the payload.
             ``write_value(..., content_type=...)`` and plans use it. Without it only ``bytes`` are written, as they are.
 
@@ -64,10 +64,10 @@ def register_decoder(content_type: str, decode: Decoder, encode: Encoder | None 
     global _registered  # noqa: PLW0603 - readers take the whole mapping at once, so it is swapped, never changed
     for name, function in (("decode", decode), ("encode", encode)):
         if not callable(function) and (name, function) != ("encode", None):
-            raise TypeError(f"{name}={function!r} cannot be called; give a function")
+            raise TypeError(f"{name}={function!r} cannot be called; pass a function")
         if function is not None and not _accepts_two_arguments(function):
             first = "the payload" if name == "decode" else "the value"
-            raise TypeError(f"{name}={function!r} does not take two arguments; give a function of {first} and the path")
+            raise TypeError(f"{name}={function!r} does not take two arguments; pass a function of {first} and the path")
     key = _key(content_type)
     if key in CONTENT_FORMATS.values():
         raise ValueError(

@@ -133,7 +133,7 @@ def write_tlv(value: PythonValue, path: str, resource_type: ResourceType | None)
     if resource_type is None:
         raise InvalidValue(
             f"{path} is not declared, and TLV writes each type in its own way; declare it with register_object, "
-            "or give bytes that are TLV already"
+            "or pass bytes that are TLV already"
         )
     _, _, resource_id, *instance_ids = _ids(path)
     content = DATA_TYPES[resource_type].to_bytes(value)

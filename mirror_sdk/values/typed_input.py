@@ -43,11 +43,11 @@ def parse_value(text: str, path: str) -> PythonValue:
     ============  ==========================================================================================
     declared      accepted texts, and the type of the value
     ============  ==========================================================================================
-    boolean       ``true``, ``on``, ``yes``, ``1``, ``false``, ``off``, ``no``, ``0``, in any case: ``bool``
+    boolean       ``true``, ``on``, ``yes``, ``1``, ``false``, ``off``, ``no``, ``0``, in upper or lower case: ``bool``
     integer       ``55``, ``-3``, ``5.5e1``, of at most 64 bits and in the declared range: ``int``
     float         ``21.5``, ``.5``, ``2.15e1``, finite and in the declared range: ``float``
     time          RFC 3339 with its zone and whole seconds (``2026-01-05T08:00:00Z``), or the seconds since 1970 in
-                  nine digits or more that are no date (``2026010508``): aware UTC ``datetime``
+                  at least nine digits, unless they could be a date (``2026010508``): aware UTC ``datetime``
     objlink       ``3303:0``: ``str``
     opaque        hex digits (``00 ff 1a``, ``00ff1a``) or base64 (``AP8a``), with ``base64:`` in front where it could
                   be hex digits too: ``bytes``
@@ -62,11 +62,11 @@ def parse_value(text: str, path: str) -> PythonValue:
         path: Resource path such as ``/3311/0/5850``.
 
     Raises:
-        InvalidValue: It is not such a value (``5,5``, ``12abc``, ``nan``, an empty text), not in the declared range,
-            or could be two; or the resource is executable. The message names the resource and the values it takes,
-            with an example.
+        InvalidValue: The text is not one of these (``5,5``, ``12abc``, ``nan``, an empty text), is out of the declared
+            range, or is ambiguous; or the resource is executable. The message names the resource and the values it
+            takes, with an example.
         ValueError: ``path`` is not a resource path.
-        TypeError: One of the two is not a text.
+        TypeError: One of the two is not a ``str``.
 
     Source: LwM2M core, annex on data types.
 
@@ -100,8 +100,8 @@ def typed_value(value: object, text: str | None, path: str) -> object:
         InvalidValue: There are both or neither, or the text is not a value for the resource.
     """
     if (value is None) is (text is None):
-        had = "neither" if value is None else "both"
-        raise InvalidValue(f"{path} takes one value, and {had} of value= and text= was given; give one of the two")
+        passed = "neither value= nor text= was passed" if value is None else "both value= and text= were passed"
+        raise InvalidValue(f"{path} takes one value, and {passed}; pass one of the two")
     return value if text is None else parse_value(text, path)
 
 

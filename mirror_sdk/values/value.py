@@ -38,7 +38,7 @@ class Value(JsonForm):
 
     ``python`` is a ``float`` or ``int`` (number), ``str`` (text, objlink), ``bool``, aware UTC ``datetime`` (time),
     ``bytes`` (opaque), ``None``, or a mapping of these by resource instance id (multiple). ``problem`` says why a
-    payload could not be read as its type. It is ``None`` if nothing is wrong, also for bytes meant to be bytes.
+    payload could not be read as its type. It is ``None`` if nothing is wrong, which includes bytes meant to be bytes.
     """
 
     kind: ValueKind

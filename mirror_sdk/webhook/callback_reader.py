@@ -43,7 +43,7 @@ class CallbackReader(LogReader):
         return type(self)(self._inbox, self.webhook, self._send, position)
 
     def skip_entry(self, seq: int | None) -> bool:  # noqa: ARG002 - the signature of all readers
-        """Return ``False``: the webhook delivers every entry in any case."""
+        """Return ``False``: the webhook delivers every entry by itself."""
         return False
 
     def go_to_end(self, within_seconds: float = math.inf) -> None:  # noqa: ARG002 - the signature of all readers

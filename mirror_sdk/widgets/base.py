@@ -40,8 +40,8 @@ class MirrorWidget(widgets.VBox):  # type: ignore[misc] # ipywidgets has no type
         client: The mirror. It has to stay open as long as the widget.
         live: Whether the widget updates by itself. Otherwise there are no threads: buttons block until they are done,
             and ``refresh()`` shows changes.
-        keep_previous: Whether to keep an earlier widget of this kind, for the same mirror and key, if the page does not
-            name the running cell.
+        keep_previous: Whether an earlier widget of this kind, for the same mirror and key, stays open if the notebook
+            does not say which cell is running. (Running a cell again normally closes its previous widget.)
 
     Raises:
         TypeError: ``client`` is not a :class:`~mirror_sdk.MirrorClient`.

@@ -50,7 +50,8 @@ class Explorer(MirrorWidget):
         device: The device to show first: the device, its id or its endpoint name, or a table whose rows name one.
         stale_after_seconds: A resource that is silent for no longer than this is never stale; see :class:`FleetTable`.
         live: Whether it updates by itself; otherwise buttons block until they are done.
-        keep_previous: Whether to keep an earlier explorer of this client if the page does not name the running cell.
+        keep_previous: Whether an earlier explorer of this client stays open if the notebook does not say which cell is
+            running. (Running a cell again normally closes its previous widget.)
 
     Attributes:
         devices: The table of devices.

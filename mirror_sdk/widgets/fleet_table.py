@@ -35,7 +35,8 @@ _HEIGHT_PX = 420
 class FleetTable(MirrorWidget):
     """Drift, stale values and pending writes of the whole fleet at a glance; any device opens in an explorer.
 
-    After an event it reads its device again, and every minute the whole fleet; it shows the time of that.
+    After an event it rereads the event's device, and every minute the whole fleet; it shows when it last read the
+    fleet.
 
     A value can only be stale if its device sends it by itself: the resource is subscribed or auto-observed. It is stale
     when its max-age is over. Without a max-age, an unchanged value is not sent again and is valid while the device has
@@ -45,9 +46,10 @@ class FleetTable(MirrorWidget):
     Args:
         client: The mirror.
         stale_after_seconds: A resource that is silent for no longer than this is never stale. It is an hour by default,
-            and a day for a resource with fewer than three observed pauses. A max-age counts as the device sent it.
+            and a day for a resource with fewer than three observed pauses. This does not affect a value with a max-age.
         live: Whether it updates by itself; otherwise buttons block until they are done.
-        keep_previous: Whether to keep an earlier fleet table of this client if the page does not name the cell.
+        keep_previous: Whether an earlier fleet table of this client stays open if the notebook does not say which cell
+            is running. (Running a cell again normally closes its previous widget.)
 
     Attributes:
         grid: The table of devices.
@@ -88,7 +90,7 @@ class FleetTable(MirrorWidget):
         With a ``path`` and a ``value`` it is an argument for :meth:`mirror_sdk.MirrorClient.plan`.
 
         Returns:
-            A frame with these columns, also when nothing is selected:
+            A frame with these columns, even when nothing is selected:
 
             ================  ===================  ===========================================================
             column            dtype                meaning
@@ -128,7 +130,7 @@ class FleetTable(MirrorWidget):
 
         Raises:
             AmbiguousName: Several devices have one of the names.
-            UnknownDevice: No device has one of them.
+            UnknownDevice: One of the names belongs to no device.
 
         >>> fleet = FleetTable(client, live=False)
         >>> fleet.select([light, "station-01"])

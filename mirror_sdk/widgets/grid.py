@@ -6,7 +6,7 @@ Its module is ``grid.js``, which ``.ci/make_grid.py`` builds; nothing is loaded 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -16,7 +16,7 @@ from typing import Any
 
 import traitlets
 
-from mirror_sdk._visible import time_text
+from mirror_sdk._visible import TimePrecision, time_precision, time_text
 from mirror_sdk.widgets import static
 from mirror_sdk.widgets.lazy_module import LazyModule
 from mirror_sdk.widgets.models.model import Row
@@ -98,7 +98,9 @@ class Grid(LazyModule):
         empty_text: str = "",
     ) -> None:
         self._columns = tuple(columns)
+        self._times = [column.name for column in columns if column.kind is ColumnKind.TIME]
         self._rows: dict[str, Row] = {}
+        self._precisions: dict[str, TimePrecision] = {}
         self._on_page: dict[str, dict[str, Any]] = {}
         self._table_lock = threading.Lock()
         self._has_page = False
@@ -117,15 +119,18 @@ class Grid(LazyModule):
         """Show these rows. Only rows that changed are sent to the page.
 
         Args:
-            rows: The rows, in their order unless the user sorts them. Each has a unique ``key``, and a text, number,
-                boolean, aware time or ``None`` for each column. ``tones`` may have one of ``bad``, ``warn``, ``note``,
-                ``good`` and ``dim`` for a column, and ``hints`` the tooltip of its cell.
+            rows: The rows, in their order unless the user sorts them. Each has a unique ``key``, and for each column a
+                text, number, boolean or ``None``, or an aware time for a column of times. ``tones`` may have one of
+                ``bad``, ``warn``, ``note``, ``good`` and ``dim`` for a column, and ``hints`` the tooltip of its cell.
         """
         current = {str(row["key"]): row for row in rows}
         # Messages of a page arrive on another thread, without the lock of the widget.
         with self._table_lock:
             before, self._rows = self._rows, current
-            changed = [row for key, row in current.items() if before.get(key) != row]
+            precisions = {name: time_precision(row.get(name) for row in rows) for name in self._times}
+            are_same_precisions = precisions == self._precisions
+            self._precisions = precisions
+            changed = [row for key, row in current.items() if not are_same_precisions or before.get(key) != row]
             removed = [key for key in before if key not in current]
             # A page appends new rows.
             is_moved = [*(key for key in before if key in current), *(key for key in current if key not in before)] != [
@@ -134,7 +139,7 @@ class Grid(LazyModule):
             if not changed and not removed and not is_moved:
                 return
             self._on_page = {key: self._on_page.get(key, {}) for key in current}
-            self._on_page |= {str(row["key"]): _for_page(row) for row in changed}
+            self._on_page |= {str(row["key"]): _for_page(row, precisions) for row in changed}
             self._send_changes([str(row["key"]) for row in changed], removed, all_of_them=is_moved)
         if removed and self.selected:
             self.selected = [key for key in self.selected if key in current]
@@ -204,7 +209,8 @@ class Grid(LazyModule):
             self.selected = keys
 
 
-def _for_page(row: Row) -> dict[str, Any]:
+def _for_page(row: Row, precisions: Mapping[str, TimePrecision]) -> dict[str, Any]:
     return {
-        name: time_text(value.astimezone(UTC)) if isinstance(value, datetime) else value for name, value in row.items()
+        name: time_text(value.astimezone(UTC), precisions.get(name)) if isinstance(value, datetime) else value
+        for name, value in row.items()
     }

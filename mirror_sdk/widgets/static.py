@@ -7,14 +7,14 @@ a device.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
 
-from mirror_sdk._visible import html_cell, time_text
+from mirror_sdk._visible import TimePrecision, html_cell, number_text, time_precision, time_text
 
 
-def table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[object]], *, total: int) -> str:
+def table(caption: str, headings: Sequence[str], rows: Sequence[Sequence[object]], *, total: int) -> str:
     """A table.
 
     Args:
@@ -23,7 +23,8 @@ def table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[object]
         rows: The cells of each row.
         total: The total number of rows, of which these are the first.
     """
-    lines = ["".join(map(_cell, row)) for row in rows]
+    precisions = [time_precision(column) for column in zip(*rows, strict=True)]
+    lines = ["".join(map(_cell, row, precisions)) for row in rows]
     head = "".join(html_cell(escape(heading), tag='th scope="col"') for heading in headings)
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     more = f", the first {len(lines):,} of {total:,} rows" if total > len(lines) else ""
@@ -51,8 +52,10 @@ def page(title: str, body: str) -> str:
     )
 
 
-def _cell(value: object) -> str:
-    if isinstance(value, datetime):
-        value = time_text(value.astimezone(UTC))
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return html_cell("" if value is None else escape(str(value)), is_number=is_number)
+def _cell(value: object, precision: TimePrecision) -> str:
+    match value:
+        case datetime():
+            return html_cell(time_text(value.astimezone(UTC), precision))
+        case int() | float() if not isinstance(value, bool):
+            return html_cell(number_text(value), is_number=True)
+    return html_cell("" if value is None else escape(str(value)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from copy import deepcopy
 from datetime import UTC, datetime
@@ -16,6 +16,7 @@ import plotly
 import plotly.graph_objects as go
 import traitlets
 
+from mirror_sdk._visible import TimePrecision, number_text, time_precision
 from mirror_sdk.widgets.lazy_module import LazyModule
 from mirror_sdk.widgets.models.lines import Point, Series, SeriesKey, thinned, within
 from mirror_sdk.widgets.models.time_window import Interval
@@ -26,7 +27,10 @@ POINTS_IN_PICTURE = 150
 PANEL_HEIGHT, FOOT = 150, 110
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 _PICTURE_DASHES = ("-", "--", ":", "-.", (0, (8, 3)), (0, (8, 3, 2, 3)))
-_HOVER = "<b>%{meta[0]}</b><br>%{y:.10~g} %{meta[1]}<br>%{x|%Y-%m-%d %H:%M:%S.%L} UTC<extra></extra>"
+_HOVER: Mapping[TimePrecision, str] = {
+    "seconds": "<b>%{meta[0]}</b><br>%{y:.15~g} %{meta[1]}<br>%{x|%Y-%m-%d %H:%M:%S} UTC<extra></extra>",
+    "milliseconds": "<b>%{meta[0]}</b><br>%{y:.15~g} %{meta[1]}<br>%{x|%Y-%m-%d %H:%M:%S.%L} UTC<extra></extra>",
+}
 _BETWEEN = 0.06
 """The space between two panels, as a share of the height."""
 
@@ -124,7 +128,7 @@ def axes_of(series: Sequence[Series]) -> tuple[str, ...]:
 def describe(series: Sequence[Series]) -> str:
     """Return the plot in words, for screen readers."""
     phrases = [
-        f"{line.name} from {min(numbers):.6g} to {max(numbers):.6g} {line.unit}".rstrip()
+        f"{line.name} from {number_text(min(numbers))} to {number_text(max(numbers))} {line.unit_text}".rstrip()
         for line in series
         if (numbers := [point.number for point in line.points])
     ]
@@ -203,7 +207,6 @@ def _trace(number: int) -> go.Scatter:
         connectgaps=False,
         line={"color": LINES[number], "dash": _DASHES[number]},
         marker={"color": LINES[number], "size": 4},
-        hovertemplate=_HOVER,
         visible=False,
     )
 
@@ -242,7 +245,8 @@ def _trace_of(
         "x": [_text(at) for at, _ in points],
         "y": [number for _, number in points],
         "name": name,
-        "meta": [name, escape(line.unit, quote=False)],
+        "hovertemplate": _HOVER[time_precision(at for at, _ in points)],
+        "meta": [name, escape(line.unit_text, quote=False)],
         "yaxis": f"y{_suffix(axes.index(line.axis))}",
         "line": {"width": 4 if selected == line.key else 1.6},
     }

@@ -75,14 +75,16 @@ class EventWatcher(MirrorWidget):
         devices: Devices, their ids or endpoint names, or a table whose rows name them; ``None`` selects all.
         paths: Path patterns (``/3303/*``): only observations of these; ``None`` selects every event.
         recording: A recording to start with, or its folder.
-        max_events: The maximum number of stored events, of the recording and of the log each.
+        max_events: The maximum number of stored events from the recording, and the same again from the log.
         live: Whether it receives events by itself.
-        keep_previous: Whether to keep an earlier watcher of this client if the page does not name the running cell.
+        keep_previous: Whether an earlier watcher of this client stays open if the notebook does not say which cell is
+            running. (Running a cell again normally closes its previous widget.)
         clock: Returns seconds; used for the rate and the refresh of the plot.
 
     Raises:
         FileNotFoundError: There is no such recording.
-        TypeError: ``client`` is not a :class:`~mirror_sdk.MirrorClient`, or a single text was passed instead of a list.
+        TypeError: ``client`` is not a :class:`~mirror_sdk.MirrorClient`, or a single string was passed instead of a
+            list.
         ValueError: A pattern is invalid.
 
     >>> with EventWatcher(client, paths=["/3303/*"], live=False) as watcher:

@@ -51,7 +51,7 @@ class WritePanel(MirrorWidget):
         client: The mirror.
         devices: The devices to pick from, all initially picked: ids, endpoint names, devices, or a table with a column
             or an index ``device_id``. By default all devices of the directory, none of them picked.
-        path: The initial resource. The panel shows if it is invalid or cannot be written.
+        path: The initial resource. The panel says so if it is invalid or cannot be written.
         expiry_seconds: The time that each write may wait for its device. By default a minute, and for a device that
             sleeps 3 days, or more if it was silent for long.
         canary: The number of awake devices to write to first. All of them must succeed before any other write is sent.
@@ -59,13 +59,14 @@ class WritePanel(MirrorWidget):
         max_failures: The number of tolerated failures; after one more nothing else is sent. ``None`` for no limit.
         include_offline: Whether to write to devices that are not registered, too.
         live: Whether it updates by itself; otherwise buttons block until they are done.
-        keep_previous: Whether to keep an earlier panel of this client if the page does not name the running cell.
+        keep_previous: Whether an earlier panel of this client stays open if the notebook does not say which cell is
+            running. (Running a cell again normally closes its previous widget.)
 
     Raises:
-        AmbiguousName: Several devices have one of the names.
-        TypeError: ``client`` is not a :class:`~mirror_sdk.MirrorClient`, an item of ``devices`` is not a
-            device, or ``path`` is not a text.
-        UnknownDevice: No device has one of the names.
+        AmbiguousName: One of the names belongs to several devices.
+        TypeError: ``client`` is not a :class:`~mirror_sdk.MirrorClient`, an item of ``devices`` is not a device, or
+            ``path`` is not a string.
+        UnknownDevice: One of the names belongs to no device.
         InvalidValue: A table does not name devices, or a limit is too small.
 
     >>> with WritePanel(client, [light], live=False) as panel:

@@ -67,7 +67,7 @@ class Serialization(WireModel):
 
     Attributes:
         type: The version of the format.
-        max_chunk_size: The most notifications in a message.
+        max_chunk_size: The maximum number of notifications in a message.
         cfg: The optional members of notifications.
     """
 
@@ -131,7 +131,7 @@ def _check_headers(headers: dict[str, str]) -> dict[str, str]:
         if is_of_connection(name):
             raise ValueError(f"{name} belongs to the server's connection; leave it out")
         if name.lower() in seen:
-            raise ValueError(f"{name} is there twice, in other letters; give it once")
+            raise ValueError(f"{name} is there twice, in other letters; pass it once")
         seen.add(name.lower())
         if not _HEADER_VALUE.fullmatch(value):
             raise ValueError(

@@ -34,7 +34,7 @@ class DeviceQuery(WireModel):
         query: The filter, as ``filter=`` of the directory takes it: ``state=registered&endpoint_type=Light``.
         created_at: When it was saved.
         updated_at: When it was last changed.
-        etag: Changes with it: the same as ``updated_at``.
+        etag: The same as ``updated_at``; it changes with every update.
     """
 
     object: Literal["device-query"] = "device-query"

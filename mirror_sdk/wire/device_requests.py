@@ -40,7 +40,7 @@ DESIRED_CHANGED = "DESIRED_CHANGED"
 NO_FAILED_WRITE = "NO_FAILED_WRITE"
 """The reason of the 409 for acknowledging a write that has not failed, or one that the caller has not read."""
 MAX_ACKNOWLEDGED_BY = 200
-"""The most characters in the name of the person who acknowledges a failed write."""
+"""The maximum number of characters in the name of the person who acknowledges a failed write."""
 
 Method = Literal["GET", "PUT", "POST"]
 ExpirySeconds = Annotated[int, Field(strict=True, ge=1, le=MAX_EXPIRY_SECONDS)]

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from mirror_sdk._visible import CARD, html_table, time_text, visible
+from mirror_sdk._visible import CARD, TimePrecision, html_table, time_precision, time_text, visible
 from mirror_sdk.wire.model import EntryPage, Timestamp, WireModel
 
 FILTER_FIELDS = (
@@ -109,6 +109,7 @@ class Device(WireModel):
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
+        precision = time_precision([self.created_at, self.updated_at, self.last_contact_at])
         fields = [
             ("device id", self.id),
             ("name", self.name or ""),
@@ -116,9 +117,9 @@ class Device(WireModel):
             ("type", self.endpoint_type or ""),
             ("state", self.state),
             ("queue mode", "yes" if self.queue_mode else "no"),
-            ("created at (UTC)", time_text(self.created_at)),
-            ("last registration event (UTC)", time_text(self.updated_at)),
-            ("last contact (UTC)", "" if self.last_contact_at is None else time_text(self.last_contact_at)),
+            ("created at (UTC)", time_text(self.created_at, precision)),
+            ("last registration event (UTC)", time_text(self.updated_at, precision)),
+            ("last contact (UTC)", _time_or_nothing(self.last_contact_at, precision)),
             *self.custom_attributes.items(),
         ]
         rows = ((_cell(name), _cell(value)) for name, value in fields if value != "")
@@ -230,11 +231,13 @@ class DeviceConnection(WireModel):
         device_id: The device's id.
         protocol: ``coap``, ``coaps`` (with DTLS) or ``simulated``; absent if the service has no connection of the
             device. More may be added.
-        lwm2m_version: The version of LwM2M that the device registered with, as ``1.1``; absent for other protocols.
+        lwm2m_version: The version of LwM2M that the device registered with, such as ``1.1``; absent for other
+            protocols.
         binding: The binding that the device registered with: ``U``, or ``UQ`` in queue mode.
         reachable: Whether a request would reach it now; not so while it sleeps.
         lifetime_seconds: The lifetime of its registration without an update.
-        registration_expires_at: When that ends, unless it is updated; absent for a device that is not registered.
+        registration_expires_at: When the registration ends, unless it is updated; absent for a device that is not
+            registered.
         last_contact_at: When the device last sent anything.
         address: Address and port its messages come from; only for a key with the scope ``admin``.
     """
@@ -252,7 +255,7 @@ class DeviceConnection(WireModel):
 
     @property
     def way(self) -> str:
-        """The protocols in words, as ``LwM2M 1.1 over CoAP with DTLS``; empty if they are unknown."""
+        """The protocols in words, such as ``LwM2M 1.1 over CoAP with DTLS``; empty if they are unknown."""
         if self.protocol is None:
             return ""
         carrier = _CARRIERS.get(self.protocol)
@@ -262,13 +265,14 @@ class DeviceConnection(WireModel):
 
     def rows(self) -> list[tuple[str, str]]:
         """Return the known properties of the connection by name, as texts."""
+        precision = time_precision([self.registration_expires_at, self.last_contact_at])
         known = [
             ("protocol", self.way),
             ("binding", self.binding or ""),
             ("can be reached", "now" if self.reachable else "not now"),
             ("lifetime", f"{self.lifetime_seconds} s"),
-            ("registered until (UTC)", _time_or_nothing(self.registration_expires_at)),
-            ("last contact (UTC)", time_text(self.last_contact_at)),
+            ("registered until (UTC)", _time_or_nothing(self.registration_expires_at, precision)),
+            ("last contact (UTC)", time_text(self.last_contact_at, precision)),
             ("address", self.address or ""),
         ]
         return [(name, visible(text)) for name, text in known if text]
@@ -288,8 +292,8 @@ class DeviceConnection(WireModel):
 _CARRIERS = {"coap": "CoAP", "coaps": "CoAP with DTLS"}
 
 
-def _time_or_nothing(at: datetime | None) -> str:
-    return "" if at is None else time_text(at)
+def _time_or_nothing(at: datetime | None, precision: TimePrecision) -> str:
+    return "" if at is None else time_text(at, precision)
 
 
 class DeviceContacts(WireModel):

@@ -31,7 +31,7 @@ _FAULTS = {
     "dict_type": "must be an object, like {...}",
     "list_type": "must be a list, like [...]",
     "string_type": 'must be a text, like "..."',
-    "none_required": "is not yours to give; leave it out",
+    "none_required": "cannot be set; leave it out",
     "string_too_short": "must not be empty",
     "string_too_long": "takes at most %(max_length)s characters",
     "too_short": "must not be empty",
@@ -233,7 +233,7 @@ class EntryPage(WireModel):
     Attributes:
         data: The entries.
         has_more: Whether another page follows.
-        limit: The most entries that a page has.
+        limit: The maximum number of entries that a page has.
         order: The order of the entries.
         after: The id after which the page begins, as it was requested.
     """

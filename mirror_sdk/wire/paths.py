@@ -95,7 +95,7 @@ def matches_any(patterns: Sequence[str] | None, path: str) -> bool:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether the text equals the pattern, or begins with what stands before its final ``*``."""
+    """Whether the text equals the pattern, or begins with the part before its final ``*``."""
     if pattern.endswith("*"):
         return text.startswith(pattern[:-1])
     return text == pattern

@@ -57,7 +57,7 @@ CURSOR_HEADER = "Mirror-Cursor"
 GAP_HEADER = "Mirror-Gap"
 TIME_HEADER = "Mirror-Time"
 MAX_SEQ_DIGITS = 18
-"""The most digits in the number of an entry: no log is longer, and every table takes it."""
+"""The maximum number of digits in the number of an entry: no log is longer, and every table takes it."""
 TOTAL_HEADER = "Mirror-Total"
 SUBSCRIPTION_HEADER = "Mirror-Subscription"
 REQUESTED_AT_HEADER = "Mirror-Requested-At"

@@ -58,9 +58,9 @@ class PresubscriptionRule(WireModel):
     """A rule that subscribes resources at registration; a member that is absent matches everything.
 
     Attributes:
-        endpoint_name: The device's id or endpoint name; ``*`` may stand at its end.
-        endpoint_type: The device's type; ``*`` may stand at its end.
-        resource_path: Resource paths; ``*`` may stand at the end of each.
+        endpoint_name: The device's id or endpoint name; may end with ``*``, which matches anything.
+        endpoint_type: The device's type; may end with ``*``.
+        resource_path: Resource paths; each may end with ``*``.
     """
 
     endpoint_name: Annotated[_Name | None, Field(alias="endpoint-name")] = None

@@ -37,15 +37,27 @@ Changing channels without loss
 - The log contains the notifications of a key for a day, from its first request on. A channel is a position in the log.
   Plain polls, webhooks and websockets share one position, which the server stores. Readers with ``after=`` and event
   streams have positions of their own, in any number and next to any channel. They remove nothing.
-- A new webhook or websocket channel first delivers unread notifications, then new ones. Unread is what comes after the
-  last plain poll, webhook or websocket, and after what readers with ``after=`` and event streams received.
-  (``after=latest`` counts everything as read.) So a program that read with ``after=`` until it registers gets each
-  notification once. A key that never read gets all stored notifications.
+- A new webhook or websocket channel first delivers unread notifications, then new ones. An entry is unread if no
+  channel has delivered it and no ``after=`` reader or event stream has received it. (``after=latest`` counts everything
+  as read.) So a program that polls with ``after=`` until it registers a webhook gets each notification exactly once. A
+  key that never read gets all stored notifications.
 - A webhook that replaces another one continues at its position. A plain poll continues after the last webhook delivery
   or plain poll; reading with ``after=`` does not move its position.
 - A key has one channel of the server at a time. A webhook or websocket channel is rejected while there is a poll
   channel, which ``DELETE /v2/notification/pull`` ends. A plain poll is rejected while there is a webhook or a websocket
   channel. Deliveries in progress when a process was killed can arrive twice, with the same ``uid``.
+- A key has one open plain poll at a time. While it is open, a second one gets 409, unless the first one ends within
+  moments. Two programs that take turns with plain polls share one position: each entry goes to only one of them. If
+  several programs use a key, let each read with ``after=``.
+
+Gaps
+----
+
+The log is limited in time and size (``--keep-log-seconds``, ``--keep-log-bytes``), and the oldest entries are deleted
+first. A reader whose position is behind the stored log gets the oldest stored entries, and the numbers of the missing
+ones: ``Mirror-Gap: FIRST-LAST``, a header of a poll with ``after=``. In a websocket message it is the member
+``mirror-gap``, and in an event stream the event ``gap``. ``client.events()`` in Python reports it as a ``GapWarning``.
+Plain polls and webhooks have no such field. To detect the loss, use ``after=``.
 """
 
 # This package imports ``config``, the store and its imports, but neither the service nor Flask. To read it, begin with

@@ -170,10 +170,12 @@ class Webhooks:
         self._restart(app_id)
 
     async def _delete(self, app_id: str) -> bool:
+        is_deleted = await self._store(lambda session: logs.delete_webhook(session, app_id))
+        # After it is stored: if that fails, the webhook is still there and its delivery must continue.
         delivery = self._deliveries.pop(app_id, None)
         if delivery is not None:
             delivery.cancel()
-        return await self._store(lambda session: logs.delete_webhook(session, app_id))
+        return is_deleted
 
     def _restart(self, app_id: str) -> None:
         previous = self._deliveries.pop(app_id, None)
@@ -243,6 +245,9 @@ class Webhooks:
         logs.webhook_succeeded(session, app_id, self._clock.now())
 
     def _record_failure(self, session: Session, app_id: str, row: WebhookRow) -> None:
+        # Replaced or deleted after the call: the failure is that of the previous webhook.
+        if logs.webhook(session, app_id) != row:
+            return
         now = self._clock.now()
         if row.failing_since is not None and is_abandoned(row.failing_since, self._clock.sure_now()):
             logs.delete_webhook(session, app_id)

@@ -54,7 +54,7 @@ class CommandSubmission:
         async_id: The id that the application gave the request.
         expiry_seconds: How long it may wait; ``None`` for the default.
         retries: How often it is retried; ``None`` for the default.
-        is_silent: Whether its async response is omitted. A value that it reads is stored in the mirror all the same.
+        is_silent: Whether its async response is omitted. A value that it reads is still stored in the mirror.
         checks: Called before it is queued, unless a request with this id was queued before.
     """
 

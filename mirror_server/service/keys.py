@@ -83,7 +83,7 @@ def _key_in_use(session: Session, name: str) -> str:
     if not found:
         raise LookupError(f"no key in use has the name or id {name!r}; 'mirror-server keys list' shows them")
     if len(found) > 1:
-        raise LookupError(f"several keys have the name {name!r}; give the id of one of them: {', '.join(found)}")
+        raise LookupError(f"several keys have the name {name!r}; pass the id of one of them: {', '.join(found)}")
     return found[0]
 
 

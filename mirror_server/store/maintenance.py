@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import orjson
 
+from mirror_server.clock import wall_time
 from mirror_server.core.instants import Instant
 from mirror_server.store import logs, subscriptions
 from mirror_server.store.backend import MOST_EXAMPLES, Storage, Violation
-from mirror_server.store.session import Session
+from mirror_server.store.session import CLOCK, MANUAL_CLOCK, Session
 
 _REVISION_EPOCH: Instant = 1_767_225_600_000
 """2026-01-01. With this epoch, revisions stay exact integers in every JSON parser for 4000 years."""
@@ -71,6 +72,15 @@ def initialize_revisions(session: Session, at: Instant) -> None:
     """
     first = max(at - _REVISION_EPOCH, 0) * _MAX_CHANGES_PER_MILLISECOND
     session.run("UPDATE revisions SET last_revision = :first WHERE last_revision = 0", first=first)
+
+
+def current_instant(session: Session) -> Instant:
+    """Return the current instant for a command, which has no clock: the time of the last server on the database.
+
+    The times in the database are by that clock, so the time of the system is wrong for a server with a manual clock.
+    """
+    manual = session.setting(MANUAL_CLOCK) if session.setting(CLOCK) == "manual" else None
+    return wall_time() if manual is None else int(manual)
 
 
 def skip_lost_numbers(session: Session) -> None:

@@ -43,6 +43,9 @@ _NOTE = (
 EXTENSIONS = "extensions"
 """The setting with the names of the last leader's extensions, separated by spaces."""
 
+CLOCK = "clock"
+"""The setting with the clock of the last leader: ``system`` or ``manual``."""
+
 MANUAL_CLOCK = "manual_clock_now"
 """The setting with the instant of a manual clock, in milliseconds."""
 

@@ -290,7 +290,7 @@ def test_full_output_is_reported_in_one_line(shell):
 @pytest.mark.parametrize(
     ("variables", "cure"),
     [
-        ({}, b"give it in that encoding"),
+        ({}, b"pass it in that encoding"),
         ({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, b"PYTHONUTF8=1"),
     ],
     ids=["utf-8", "ascii"],

@@ -119,7 +119,7 @@ def test_rules_are_listed_added_and_removed_and_others_stay(run, application, li
 
 REFUSED = {
     ("write", "{light}", TEMPERATURE, "1", "--allow-read-only"): "METHOD_NOT_ALLOWED",
-    ("write", "{light}", TEMPERATURE, "1"): "if this device takes it all the same, give --allow-read-only\n",
+    ("write", "{light}", TEMPERATURE, "1"): "if this device accepts writes anyway, pass --allow-read-only\n",
     ("execute", "{light}", TEMPERATURE): "the resource cannot be executed",
     ("read", "{light}", "/3303/0/5601"): "; 'mirror get {light}' lists those it has",
     ("get", "0" * 32): "'mirror devices' lists the known ones",
@@ -153,7 +153,7 @@ def test_no_response_in_time_is_status_3(run, application, light):
     result = run("read", light, LEVEL, "--timeout", "0", status=3)
     assert "may still finish: it waits until " in result.stderr
     assert "(--expiry-seconds shortens that) for the device, or for an earlier request" in result.stderr
-    assert "; give a longer --timeout, or resume it in Python with client.requests.resume(" in result.stderr
+    assert "; pass a longer --timeout, or resume it in Python with client.requests.resume(" in result.stderr
     assert result.stderr.endswith("'mirror devices --connections' whether the device can be reached\n")
     (waiting,) = [row for row in json.loads(run("requests", "--json").stdout) if row["device_id"] == light]
     assert (waiting["method"], waiting["uri"], waiting["state"]) == ("GET", LEVEL, "waiting")
@@ -369,8 +369,9 @@ def test_rejected_rows_give_exit_status_1(run, application, light, tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "lacks the column device, path, value; it is empty"),
-        (b"device,value\n", "lacks the column path; its first line is 'device,value'"),
+        (b"", "has no column device or path or value; it is empty"),
+        (b"device,value\n", "has no column path; its columns are device, value"),
+        (b"dev;path;value\n", "has no column device; its columns are dev, path, value"),
         (b"device,path,value\nlight", "line 2 of wanted.csv is too short"),
         (b"device,path,value\nlight,/3311/0/5851,3,7\n", "line 2 of wanted.csv has more cells than the first line"),
         ("device,path,value\nlight,/3/0/15,Käse".encode("cp1252"), "'iconv -f WINDOWS-1252 -t UTF-8 FILE'"),

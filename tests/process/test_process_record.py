@@ -145,4 +145,4 @@ def test_the_command_records_for_a_while_and_audits(server, key, change, folder)
     assert again.stdout.startswith("complete from ")
     assert observed(folder) == [1.0]
     assert run("--audit").stdout == again.stdout
-    assert "give another folder" in run("--seconds", "0", status=1).stderr
+    assert "use another folder" in run("--seconds", "0", status=1).stderr

@@ -177,7 +177,7 @@ def test_a_number_instead_of_a_name_writes_to_no_device(client, simulator, name)
     rows = pd.DataFrame({"device_id": ["12", None], "path": [LEVEL, None], "value": [3, None]})
     assert client.plan(rows).frame["check"].tolist() == ["ok"]
     for cell in (12, 12.0, None, float("nan"), pd.NA):
-        told = f"{name} of a row is {cell}, not a text; texts of digits stay texts"
+        told = f"{name} of a row is {cell}, not a string; strings of digits stay strings"
         if pd.isna(cell):
             told = f"{name} of a row that has a value is missing; name it, or leave out such rows"
         with pytest.raises(InvalidValue, match=told):

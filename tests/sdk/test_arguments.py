@@ -21,6 +21,7 @@ CALLS = {
     "no address": (lambda c, d: MirrorClient(None, "a-key"), ConfigError, "base_url"),
     "a number for an address": (lambda c, d: MirrorClient(8080, "a-key"), ConfigError, "base_url"),
     "no key": (lambda c, d: MirrorClient("http://localhost", None), ConfigError, "api_key"),
+    "an empty key": (lambda c, d: MirrorClient("http://localhost", " "), ConfigError, "api_key is empty"),
     "no device id": (lambda c, d: c.get_device(None), TypeError, "device_id must be a str, not None"),
     "a number for a path": (lambda c, d: c.requests.begin_read(d, 3303), TypeError, "path must be a str, not int"),
     "a number for an async-id": (
@@ -44,6 +45,7 @@ CALLS = {
     "one path for a list": (lambda c, d: c.state_frame(paths="/3303/*"), TypeError, "paths='/3303/*' must be a list"),
     "no devices in a table": (lambda c, d: c.state_frame([None]), TypeError, "each of devices must be a str"),
     "a pattern that matches no path": (lambda c, d: c.state_frame(paths=["3303"]), InvalidValue, "'3303' matches no"),
+    "a text for writes": (lambda c, d: c.plan("light-01"), InvalidValue, "writes is a text, 'light-01'; pass a table"),
     "an invalid callback": (lambda c, d: c.watch(3), TypeError, "callback=3 cannot be called"),
     "a pattern of a watch": (lambda c, d: c.watch(print, paths=["3303"]), InvalidValue, "'3303' matches no"),
     "a path of a watch": (lambda c, d: c.watch(print, paths=[3303]), TypeError, "each of paths must be a str"),
@@ -161,11 +163,11 @@ def test_an_instant_is_a_time_its_text_or_how_long_ago_it_was(given, hour):
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ("yesterday", r"begin='yesterday' is not a time; give one like .* or how long ago it was, like '2h'"),
+        ("yesterday", r"begin='yesterday' is not a time; pass one like .* or how long ago it was, like '2h'"),
         (5, r"begin=5 is not a time"),
         (timedelta(hours=-1), r"is not a time"),
         ("2026-01-05", r"has no time zone; write 2026-01-05T00:00:00Z"),
-        (datetime(2026, 1, 5), r"has no time zone; give one with begin.replace\(tzinfo=UTC\)"),
+        (datetime(2026, 1, 5), r"has no time zone; pass one with begin.replace\(tzinfo=UTC\)"),
         ("99999999w", r"beyond the years 1 to 9999"),
     ],
 )

@@ -191,10 +191,10 @@ def test_malformed_registration_is_rejected_with_the_cure():
         with pytest.raises(ValueError, match="write it like application/vnd"):
             register_decoder(content_type, read)
     for functions in ((None,), (read, b"")):
-        with pytest.raises(TypeError, match=r"cannot be called; give a function"):
+        with pytest.raises(TypeError, match=r"cannot be called; pass a function"):
             register_decoder(EXAMPLE, *functions)
     for functions in ((lambda payload: payload,), (read, lambda value, path, unit: value)):
-        with pytest.raises(TypeError, match=r"does not take two arguments; give a function of the (payload|value) and"):
+        with pytest.raises(TypeError, match=r"does not take two arguments; pass a function of the (payload|value) and"):
             register_decoder(EXAMPLE, *functions)
 
 

@@ -17,7 +17,7 @@ from mirrored import resource as state
 from usual import DIMMER, all_to
 
 from mirror_sdk import AccessDenied
-from mirror_sdk._visible import display_names, visible, with_formula, without_formula
+from mirror_sdk._visible import display_names, visible, with_formula, without_formula, without_key
 from mirror_sdk.cli.output import show, show_line
 from mirror_sdk.cli.table_rows import PLAN_COLUMNS, RESULT_COLUMNS, table_rows, write_csv
 from mirror_sdk.errors import ConnectionFailed
@@ -65,6 +65,15 @@ def test_an_error_that_contains_the_key_is_reported_without_it(client_of, kind):
         assert SECRET not in "".join(shown)
         assert not any(one in told for told in shown[1:] for one in ("\x1b", "\r", "\u202e"))
     assert SECRET not in str(client.notifications.status())
+
+
+def test_a_short_key_is_removed_only_as_a_word_and_only_once():
+    message = "Check its address; the key k, k_2 is <access key>"
+    for _ in range(2):
+        message = without_key(message, "k")
+        assert message == "Check its address; the key <access key>, k_2 is <access key>"
+    assert without_key(message, "key") == "Check its address; the <access key> <access key>, k_2 is <access key>"
+    assert without_key(f"in{KEY}side, in{SECRET}side", KEY) == "in<access key>side, in<access key>side"
 
 
 def csv_of(capsys, rows, columns):

@@ -116,7 +116,7 @@ def test_how_long_the_device_said_that_its_value_holds(
 
 def test_result_of_the_last_write(client, simulator, device_id, explained):
     client.write_value(device_id, LEVEL, 40)
-    explained(LEVEL, "The last write, of 40, succeeded at", "The device has reported nothing since.")
+    explained(LEVEL, "The last write, of 40 %, succeeded at", "The device has reported nothing since.")
     client.read_value(device_id, LEVEL)
     explained(LEVEL, "The device has reported it since.")
     simulator.set_value(device_id, LEVEL, 5)
@@ -127,7 +127,7 @@ def test_result_of_the_last_write(client, simulator, device_id, explained):
     explained(LEVEL, "The reported value is older than that write: the device has reported nothing since.")
     simulator.set_response_mode(device_id, "reject")
     client.requests.begin_write(device_id, LEVEL, 40).exception()
-    explained(LEVEL, "The last write, of 40, failed at", "REJECTED, the device rejected")
+    explained(LEVEL, "The last write, of 40 %, failed at", "REJECTED, the device rejected")
     assert client.get_device(device_id)[LEVEL].desired.category == "REJECTED"
     simulator.set_response_mode(device_id, "normal")
     client.write_value(device_id, LEVEL, 40)
@@ -137,7 +137,7 @@ def test_result_of_the_last_write(client, simulator, device_id, explained):
 def test_pending_write_and_offline_device(client, simulator, device_id, explained):
     simulator.set_online(device_id, False)
     client.requests.begin_write(device_id, LEVEL, 40)
-    explained(LEVEL, "A write of 40 is under way", "A write of this application waits since")
+    explained(LEVEL, "A write of 40 % is under way", "A write of this application waits since")
     simulator.set_online(device_id, True)
     simulator.deregister(device_id)
     refresh = explained(LEVEL, "The device is not registered", "a subscription is not possible")

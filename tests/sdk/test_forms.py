@@ -78,7 +78,7 @@ def test_empty_table_has_the_same_columns_and_invalid_form_is_rejected(client):
         assert table.schema.equals(schema)
         assert polars.columns == table.column_names
         pd.testing.assert_frame_equal(from_arrow(table), frame)
-        with pytest.raises(InvalidValue, match="as_='numpy' is not a kind of table; give 'pandas', 'arrow', 'polars'"):
+        with pytest.raises(InvalidValue, match="as_='numpy' is not a kind of table; pass 'pandas', 'arrow', 'polars'"):
             ask(client, as_="numpy")
         for form in ("arrow", "polars"):
             with pytest.raises(InvalidValue, match="tz='Nowhere' is not a time zone"):

@@ -431,6 +431,12 @@ def test_a_timeline_has_a_line_for_each_path_and_the_unit_of_all_lines(units, la
         assert (len(axes.get_lines()), axes.get_ylabel()) == (3, label)
         assert "Europe/Berlin" in axes.get_xlabel()
         assert axes.get_lines()[0].get_ydata().tolist() == [20.0]
+    later = events_frame([observation("30", path=f"/3311/{n}/5851", unit="%") for n in range(3)])
+    later["unit"] = "Cel"
+    for frame, expected in ((later, "value (°C)"), (pd.concat([events.assign(unit=None), later]), "value (°C)")):
+        axes = frame.mirror.plot_timeline()
+        mpl.pyplot.close(axes.figure)
+        assert axes.get_ylabel() == expected
     axes = events.mirror.plot_timeline(paths=["/3311/0/5851", "/3311/2/5851"])
     mpl.pyplot.close(axes.figure)
     assert len(axes.get_lines()) == 2

@@ -70,14 +70,14 @@ def test_a_unit_stands_in_the_header_where_all_rows_have_it():
     light, silent = device(resource(DIMMER, b"40", b"40"), device_id="c"), device(resource(TEMPERATURE), device_id="d")
     three = state(warm(), light, silent)
     for table, titles in (
-        (state(both[0]), {"reported_num (Cel)"}),
+        (state(both[0]), {"reported_num (°C)"}),
         (state(*both), {"reported_num"}),
         # The rows that are not shown count as well.
         (many, {"reported_num"}),
         # Each column of values has the unit of the rows with a value in it.
-        (state(warm(), device(resource(DIMMER, None, b"40"))), {"reported_num (Cel)", "desired_num (%)"}),
-        (wide(three), {f"{TEMPERATURE} (Cel)", f"{DIMMER} (%)"}),
-        (wide(three, columns="label"), {"Temperature · Sensor Value (Cel)", "Light Control · Dimmer (%)"}),
+        (state(warm(), device(resource(DIMMER, None, b"40"))), {"reported_num (°C)", "desired_num (%)"}),
+        (wide(three), {f"{TEMPERATURE} (°C)", f"{DIMMER} (%)"}),
+        (wide(three, columns="label"), {"Temperature · Sensor Value (°C)", "Light Control · Dimmer (%)"}),
         (wide(state(*both)), {TEMPERATURE}),
     ):
         assert titles <= set(rows_of(table)[0])
@@ -93,6 +93,8 @@ def test_times_have_their_zone_and_spans_their_unit_in_the_header():
     there = table.assign(age=table["age"] * 7200).mirror.in_zone("Europe/Berlin")
     assert rows_of(there)[0][2:] == ["age (h)", "at (Europe/Berlin)"]
     assert rows_of(there)[1][2:] == ["2.5", "2026-11-20 13:37:55.576"]
+    whole = table.assign(at=table["at"].dt.floor("s"))
+    assert [row[3] for row in rows_of(whole)[1:]] == ["2026-11-20 12:37:55", "—"]
     unzoned = table.assign(at=table["at"].dt.tz_localize(None))
     assert rows_of(unzoned)[0][3] == "at"
 

@@ -145,13 +145,13 @@ def test_a_text_may_be_the_condition_and_booleans_need_none():
         (
             1.0,
             {},
-            r"has numbers: without a condition, the duration of true is measured; give above=, below=",
+            r"has numbers: without a condition, the duration of true is measured; pass above=, below=",
         ),
         (1.0, {"equals": True}, r"has numbers: equals=True cannot be compared with them"),
         (1.0, {"equals": "on"}, r"has numbers: equals='on' is a text"),
         (True, {"above": 1}, r"has booleans: above= and below= apply to numbers; leave the condition out"),
-        ("on", {}, r'has texts: .*; give equals=, such as equals="on"'),
-        (1.0, {"above": "warm"}, r"above='warm' is not a number; give one like above=24.0"),
+        ("on", {}, r'has texts: .*; pass equals=, such as equals="on"'),
+        (1.0, {"above": "warm"}, r"above='warm' is not a number; pass one like above=24.0"),
         (1.0, {"below": math.nan}, r"below=nan is not a number"),
         (1.0, {"equals": None, "above": True}, r"above=True is not a number"),
         (1.0, {"equals": 1, "above": 1}, r"equals=1 cannot be combined with above= or below="),
@@ -452,7 +452,7 @@ def test_reset_counter_counts_from_zero():
     assert found["reset"].tolist() == [False, True, False]
     huge = frame_of(reports((0, -1e308), (1, 1e308))).mirror.rates(TEMPERATURE)
     assert huge["increase"].tolist() == [math.inf]
-    with pytest.raises(InvalidValue, match="has values that are not numbers; give the path of a counter"):
+    with pytest.raises(InvalidValue, match="has values that are not numbers; pass the path of a counter"):
         frame_of(reports((0, "a"))).mirror.rates(TEMPERATURE)
 
 
@@ -481,7 +481,7 @@ def test_an_aligned_table_has_a_column_for_each_resource_of_the_kind_of_its_valu
     assert str(berlin.index.get_level_values("bin")[0]) == "2026-03-02 13:00:00+01:00"
     assert frame_of([]).mirror.align().empty
     for how in ("duration", ["last", "min"]):
-        with pytest.raises(InvalidValue, match="is not a single column; give time_weighted_mean"):
+        with pytest.raises(InvalidValue, match="is not a single column; pass time_weighted_mean"):
             frame.mirror.align(how=how)
 
 
@@ -568,7 +568,7 @@ def resampling(*arguments, **options):
     [
         (resampling("soon"), r"bin='soon' is not a duration; write one like '15min'"),
         (resampling("0s"), r"bin='0s' must be a millisecond or longer"),
-        (resampling("1s", "mean"), r"how='mean' is not a statistic; give one of time_weighted_mean, last"),
+        (resampling("1s", "mean"), r"how='mean' is not a statistic; pass one of time_weighted_mean, last"),
         (resampling("1s", ["duration", "last"]), r'"duration" has a row for each value'),
         (resampling("1s", silence_limit="-1s"), r"silence_limit='-1s' must be"),
         (resampling("1s", begin=datetime(2026, 1, 1)), r"begin=2026-01-01 00:00:00 has no time zone"),
@@ -582,7 +582,7 @@ def resampling(*arguments, **options):
         (lambda frame: frame.mirror.compare(at(0), at(1), "x"), r"length='x' is not a duration"),
         (lambda frame: frame.mirror.compare(at(0), at(1).replace(tzinfo=None), "1s"), r"begin_b=.* has no time zone"),
         (lambda frame: frame.mirror.gaps(tz="Mars"), r"tz='Mars' is not a time zone"),
-        (lambda _: TEXTS.mirror.compare(at(0), at(5), "5s", how="last"), r"how='last': texts have no difference; give"),
+        (lambda _: TEXTS.mirror.compare(at(0), at(5), "5s", how="last"), r"how='last': texts have no difference; pass"),
         (lambda frame: frame.drop(columns="path").mirror.gaps(), r"the table lacks the column path"),
     ],
 )

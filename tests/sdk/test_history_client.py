@@ -300,7 +300,7 @@ def test_instant_before_the_history_raises_with_the_oldest_instant(client, simul
     begin = simulator.get_clock() - timedelta(days=20)
     with pytest.raises(
         BeforeHistory,
-        match=r"which begins at 2\S+; pass error\.oldest_at or a later instant",
+        match=r"which begins at 2\S+; select that instant or a later one; error\.oldest_at is that instant, and client",
     ) as caught:
         client.history(begin=begin)
     oldest = caught.value.oldest_at
@@ -350,6 +350,6 @@ def test_device_object_without_a_client_raises_with_the_cure(plain, devices, beg
     device = plain.get_device("a")
     pickled = pickle.loads(pickle.dumps(device))
     assert pickled == device
-    with pytest.raises(InvalidValue, match="give client="):
+    with pytest.raises(InvalidValue, match="pass client="):
         pickled.history(TEMPERATURE)
     assert_frame_equal(pickled.history(client=plain, begin=begin), device.history(begin=begin))

@@ -93,7 +93,7 @@ def test_history_commands_reject_wrong_usage(shell, tmp_path):
         (["history", "a", "--begin", "2026-01-05T08:00"], "has no time zone; write 2026-01-05T08:00:00Z"),
         (["history", "a", "--begin", "yesterday"], "is not a time"),
         (["history", "a", "--since", "2 weeks"], "is not a time span"),
-        (["history", "a", "--since", "2h", "--begin", "2026-01-05T08:00Z"], "give one of them"),
+        (["history", "a", "--since", "2h", "--begin", "2026-01-05T08:00Z"], "pass one of them"),
         (["history", "a", "/3*/0"], "at the end"),
         (["history"], "Missing argument 'DEVICE'"),
         (["as-of", "2026-01-05T08:00", tmp_path / "then.csv"], "has no time zone"),
@@ -117,6 +117,7 @@ def test_errors_of_history_commands_are_one_line(shell, times, tmp_path):
         assert (found.exit_code, len(found.stderr.splitlines())) == (1, 1), words
         assert told in found.stderr
         assert "oldest_at" not in found.stderr, words
+        assert found.stderr.count("or a later one") == ("before the history" in told), words
     assert not file.exists()
 
 

@@ -47,6 +47,14 @@ def test_each_method_accepts_ids_and_names(client, light):
             client.state_frame(one)
 
 
+def test_a_failed_request_names_the_device_as_its_caller_did(client, light):
+    for device, words in (("light-01", f"of device light-01 ({light})"), (light, f"of device {light}")):
+        request = client.requests.begin_write(device, TEMPERATURE, 1.0, allow_read_only=True)
+        resumed = client.requests.resume(request.async_id, device, TEMPERATURE, method="PUT")
+        for failure in (request.exception(), resumed.exception(), request.wait_timeout(1)):
+            assert words in str(failure)
+
+
 def test_a_name_may_be_any_text(client, simulator):
     simulator.add_device("another", RESOURCES)
     for name in ("Küche, links", "100%", "a&b=c#d?e", "..", "/3303/0/5700", " a ", "x" * 64, "e\u0301"):

@@ -68,7 +68,7 @@ def test_a_registered_object_types_its_values():
 def test_the_same_declaration_again_changes_nothing_and_another_needs_replace():
     register_object(33000, "Pump", PUMP)
     register_object(33000, "Pump", PUMP)
-    with pytest.raises(ValueError, match=r"object 33000 is declared already \(Pump\); give replace=True"):
+    with pytest.raises(ValueError, match=r"object 33000 is declared already \(Pump\); pass replace=True"):
         register_object(33000, "Fan", {1: FLOW})
     register_object(33000, "Fan", {1: FLOW}, replace=True)
     assert lookup("/33000/0/2") is None

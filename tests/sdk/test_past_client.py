@@ -70,10 +70,10 @@ def test_an_invalid_instant_is_rejected_and_a_text_is_accepted(client, reported)
     for instant, reason in (
         (datetime(2026, 1, 5), r"instant=.* has no time zone"),
         (pd.NaT, r"instant=.* is not a time"),
-        ("yesterday", "instant='yesterday' is not a time; give one like"),
+        ("yesterday", "instant='yesterday' is not a time; pass one like"),
         ("2026-01-05T08:00:00", "no time zone; write 2026-01-05T08:00:00Z"),
         ("2026-01-05", "no time zone; write 2026-01-05T00:00:00Z"),
-        ("2026-01-05T25:00:00Z", "is not a time; give one like"),
+        ("2026-01-05T25:00:00Z", "is not a time; pass one like"),
         ("0001-01-01T00:00:00+14:00", "beyond the years 1 to 9999"),
     ):
         with pytest.raises(InvalidValue, match=reason):

@@ -134,7 +134,7 @@ def test_a_new_file_is_started_when_the_current_one_is_large_or_old(client, obse
         observed(5.0)
     assert numbers(Recording(folder).events()) == [1.0, 2.0, 3.0, 4.0, 5.0]
     assert Recording(folder).audit().complete
-    # Files that are missing from a listing are read all the same.
+    # Files that are missing from a listing are read, too.
     listed = part_numbers(folder)
     monkeypatch.setattr(files, "part_numbers", lambda _: [listed[0], listed[-1]])
     assert numbers(Recording(folder).events()) == [1.0, 2.0, 3.0, 4.0, 5.0]
@@ -146,7 +146,7 @@ def test_a_file_and_a_folder_of_other_things_are_left_alone_and_one_that_was_rem
         client.record(tmp_path / "file")
     with pytest.raises(InvalidValue, match="holds other files"):
         client.record(tmp_path)
-    with pytest.raises(InvalidValue, match=r"cannot create /proc/run: .*; give a folder where you may write"):
+    with pytest.raises(InvalidValue, match=r"cannot create /proc/run: .*; use a folder where you may write"):
         client.record("/proc/run")
     assert (tmp_path / "file").read_text() == "mine"
     assert not sidecar_of(tmp_path).exists()
@@ -291,7 +291,7 @@ def test_recording_of_another_format_version_is_rejected(client, observed, folde
     del about["version"]
     settings_path(folder).write_text(json.dumps(about | version))
     for use in (Recording, client.record):
-        with pytest.raises(InvalidValue, match=rf"{found}, .* reads format version 2\); give another folder"):
+        with pytest.raises(InvalidValue, match=rf"{found}, .* reads format version 2\); use another folder"):
             use(folder)
 
 

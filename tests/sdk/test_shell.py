@@ -47,7 +47,7 @@ def test_empty_result_is_explained_on_standard_error(shell, simulator, words, fo
     (line,) = told.stderr.splitlines()
     assert NOTHING[words] in line
     if words.startswith("watch"):
-        # A CSV has the names of its columns in any case.
+        # A CSV always has the names of its columns.
         assert len(told.stdout.splitlines()) == (form == "--csv")
     elif form == "--json":
         assert json.loads(told.stdout) == []
@@ -58,7 +58,7 @@ def test_empty_result_is_explained_on_standard_error(shell, simulator, words, fo
 WRONG = {
     ("get", "my-api_key"): (1, "'my-api_key'"),
     ("get", "base_url"): (1, "'base_url'"),
-    ("get", ""): (2, "it is empty; give an id or an endpoint name"),
+    ("get", ""): (2, "it is empty; pass an id or an endpoint name"),
     ("watch", "--device", ""): (2, "it is empty"),
     ("rules", "--add", "--device", "", "--path", "/3303/*"): (2, "--device: it is empty; '*' matches all"),
     ("rules", "--add", "--device", "x" * 65): (1, "Error: --device: takes at most 64 characters"),
@@ -66,7 +66,7 @@ WRONG = {
     ("read", "sensor-1", "/3303/0/5700", "--expiry-seconds", "2592001"): (2, "is not in the range"),
     ("write", "sensor-1", "/3311/0/5851", "1", "--if-match", "9" * 30): (1, "--if-match 999"),
     ("history", "sensor-1", "--since", "999999999d"): (2, "before the year 1"),
-    ("--timeout", "1e-9", "devices"): (3, "give a longer --timeout before the command"),
+    ("--timeout", "1e-9", "devices"): (3, "pass a longer --timeout before the command"),
     ("plan", "{folder}/nothing.csv"): (2, "does not exist"),
     ("plan", "{folder}"): (2, "is a directory"),
     ("raed",): (2, "no command 'raed'. Did you mean 'read' or"),

@@ -11,6 +11,7 @@ from mirror_server.cli import main
 from mirror_server.config import Settings
 from mirror_server.core.errors import CannotServe
 from mirror_server.hooks import Extensions, installed, read_settings
+from mirror_server.store.maintenance import current_instant
 
 GREETING = """
 from dataclasses import dataclass
@@ -227,6 +228,13 @@ def test_incompatible_extension_prevents_the_start_but_not_other_commands(instal
         Extensions()
     assert "broken" in Extensions(["broken"]).left_out
     assert CliRunner().invoke(main, ["keys", "create", "--help"]).exit_code == 0
+
+
+def test_command_gets_the_time_of_the_server(new_server):
+    for is_manual in (True, False):
+        server = new_server(manual_clock=is_manual)
+        with server.services.database.read() as session:
+            assert current_instant(session) == pytest.approx(server.now, abs=60_000 * (not is_manual))
 
 
 COMMANDS = """

@@ -137,6 +137,13 @@ def test_the_mirror_ends_though_a_watch_waits(tmp_path):
         mirror.client.devices.list()
 
 
+def test_mirror_has_the_settings_it_is_created_with(tmp_path):
+    with Mirror(tmp_path, max_body_bytes=1000) as mirror:
+        headers = {"Authorization": f"Bearer {mirror.new_key()}"}
+        with httpx.Client(base_url=mirror.url, headers=headers, transport=mirror.transport) as client:
+            assert client.put("/v2/subscriptions", content=b"[" * 1001).status_code == 413
+
+
 def test_closing_twice_is_harmless(tmp_path):
     mirror = Mirror(tmp_path)
     client = mirror.client

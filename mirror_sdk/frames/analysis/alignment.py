@@ -1,4 +1,4 @@
-"""Resources in columns next to each other, and comparisons of two times."""
+"""Resources in columns next to each other, and comparisons of two periods."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from mirror_sdk.wire.paths import matches
 
 COMPARED_COLUMNS = (
     *RESOURCE_COLUMNS,
-    TableColumn("offset", pa.duration("ms"), "from the begin of the time to that of the bin"),
-    TableColumn("a", pa.float64(), "the statistic in the first time; NA if no value is known"),
-    TableColumn("b", pa.float64(), "the statistic in the second time"),
+    TableColumn("offset", pa.duration("ms"), "from the start of the period to that of the bin"),
+    TableColumn("a", pa.float64(), "the statistic in the first period; NA if no value is known"),
+    TableColumn("b", pa.float64(), "the statistic in the second period"),
     TableColumn("difference", pa.float64(), "``b`` less ``a``"),
-    TableColumn("covered_a", pa.float64(), "the share of the bin in which a value is known, in the first time"),
-    TableColumn("covered_b", pa.float64(), "the share of the bin in which a value is known, in the second time"),
+    TableColumn("covered_a", pa.float64(), "the share of the bin in which a value is known, in the first period"),
+    TableColumn("covered_b", pa.float64(), "the share of the bin in which a value is known, in the second period"),
 )
-"""A comparison of two times."""
+"""A comparison of two periods."""
 
 
 def align(timeline: Timeline, span: int, how: Statistic) -> pd.DataFrame:
@@ -53,7 +53,7 @@ def align(timeline: Timeline, span: int, how: Statistic) -> pd.DataFrame:
 
 
 def compare(timeline: Timeline, begins: Sequence[int], length: int, span: int | None, how: Statistic) -> pd.DataFrame:
-    """Compare two times; see :meth:`mirror_sdk.frames.MirrorAccessor.compare`.
+    """Compare two periods; see :meth:`mirror_sdk.frames.MirrorAccessor.compare`.
 
     Raises:
         InvalidValue: The statistic is not defined for numbers.
@@ -84,7 +84,7 @@ def compare(timeline: Timeline, begins: Sequence[int], length: int, span: int | 
 def _one(how: Statistic) -> Statistic:
     (name, *others) = checked(how)
     if others or name == "duration":
-        raise InvalidValue(f"how={how!r} is not a single column; give time_weighted_mean, last, min, max or count")
+        raise InvalidValue(f"how={how!r} is not a single column; pass time_weighted_mean, last, min, max or count")
     return name
 
 
@@ -94,7 +94,7 @@ def _window(timeline: Timeline, begin: int, length: int, span: int, name: Statis
     binned = binned_segments(timeline.within(begin, begin + length), bins, [name])
     table = binned.statistics([name])
     if pa.types.is_string(table[name].type):
-        raise InvalidValue(f"how={name!r}: texts have no difference; give the paths of numbers with paths=[...]")
+        raise InvalidValue(f"how={name!r}: texts have no difference; pass the paths of numbers with paths=[...]")
     values = table[name].cast(pa.float64()).to_numpy(zero_copy_only=False)
     return values, binned.unit(), table["covered"].combine_chunks()
 

@@ -100,7 +100,7 @@ def _intervals(timeline: Timeline, devices: Ints) -> tuple[Ints, Ints, Ints, Int
 
 
 def _changes(timeline: Timeline, devices: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return the begins and ends of states: number of the device, instant, and the changes of absent and unknown."""
+    """Return the starts and ends of states: number of the device, instant, and the changes of absent and unknown."""
     numbers = np.arange(len(devices))
     found = timeline.intervals
     is_all = found.device < 0

@@ -151,6 +151,6 @@ def _in_years_of_zones() -> Iterator[None]:
         yield
     except (NotImplementedError, OverflowError) as exc:
         raise InvalidValue(
-            f"a time is outside the years of time zones ({exc}); give begin= and end= (the clock of a device"
+            f"a time is outside the years of time zones ({exc}); pass begin= and end= (the clock of a device"
             " may be wrong by a century)"
         ) from exc

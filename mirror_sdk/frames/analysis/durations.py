@@ -51,9 +51,9 @@ UNCHANGED_COLUMNS = (
 
 _KINDS = {NUMBER: "numbers", BOOLEAN: "booleans", TEXT: "texts"}
 _CURES = {
-    NUMBER: "give above=, below= or equals=, such as above=24.0",
-    BOOLEAN: "leave the condition out, or give equals=False",
-    TEXT: 'give equals=, such as equals="on"',
+    NUMBER: "pass above=, below= or equals=, such as above=24.0",
+    BOOLEAN: "leave the condition out, or pass equals=False",
+    TEXT: 'pass equals=, such as equals="on"',
 }
 
 
@@ -166,7 +166,7 @@ def _meets(
     if above is None and below is None:
         return _equals(timeline, segments, equals)
     if equals is not None:
-        raise InvalidValue(f"equals={equals!r} cannot be combined with above= or below=; give one of them")
+        raise InvalidValue(f"equals={equals!r} cannot be combined with above= or below=; pass one of them")
     _check_kind(timeline, NUMBER, "above= and below= apply to numbers")
     warn_of_units(timeline)
     meets: Flags = segments.kind == NUMBER
@@ -174,7 +174,7 @@ def _meets(
         if bound is not None:
             number = real(bound)
             if number is None:
-                raise InvalidValue(f"{name}={bound!r} is not a number; give one like {name}=24.0")
+                raise InvalidValue(f"{name}={bound!r} is not a number; pass one like {name}=24.0")
             meets &= compare(segments.number, number)
     return meets
 

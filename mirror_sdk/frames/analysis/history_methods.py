@@ -44,18 +44,18 @@ class HistoryMethods:
         state: pd.DataFrame | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
-        """Compute statistics of each resource by bins of time, for a history or events table.
+        """Compute statistics of each resource in bins of time, for a history or events table.
 
         Each value holds until the next one, but not across a gap or a silence, where it is unknown; see
-        :class:`~mirror_sdk.frames.MirrorAccessor`. A bin contains its begin and not its end:
+        :class:`~mirror_sdk.frames.MirrorAccessor`. A bin contains its start and not its end:
 
         - ``time_weighted_mean`` is the mean of the known values of the bin, each weighted by how long it held. For
           booleans it is the share of the known time in which the value was true.
         - ``min`` and ``max`` are the least and the greatest of the values that were known in the bin or have a time in
           it. For booleans they are 0 or 1.
         - ``last`` is the last value that was known in the bin for some time, at its end or before.
-        - ``count`` is how many values have a time (``changed_at``) in the bin. It includes values that changed nothing,
-          and several of one time.
+        - ``count`` is the number of values whose time (``changed_at``) is in the bin. Values that changed nothing
+          count, and so do several values with the same time.
         - ``duration`` is how long each value held in the bin, for each known value.
         - ``covered``, in every table, is the part of the bin in which a value was known, from 0 to 1.
 
@@ -64,21 +64,21 @@ class HistoryMethods:
         another unit, since it may be any. If you know it, set the column ``unit`` first.
 
         Args:
-            bin: Length of a bin, such as ``"15min"``, ``"1h"`` or ``"1D"``. A bin begins when the clock of the zone
+            bin: Length of a bin, such as ``"15min"``, ``"1h"`` or ``"1D"``. A bin starts when the clock of the zone
                 first shows a multiple of the length. Multiples are counted from midnight if a day is a whole number of
                 bins, else from Monday, 5 January 1970. A day in which the clock is put forward or back has 23 or 25
-                hours, and an hour that comes twice is two.
+                hours, and an hour that occurs twice counts twice.
             how: The statistics; ``duration`` only by itself.
             silence_limit: How long a value holds after the last contact of its device; for ever by default.
             paths: Only these resources; ``*`` at the end of a path matches anything.
-            begin: Begin of the time; by default that of the history, else the first row. Rows before it give the values
-                that hold then.
-            end: End of the time; by default that of the history, else the last row.
+            begin: Start of the period; by default the start of the history, else the first row. Rows before it give the
+                values that hold then.
+            end: End of the period; by default the end of the history, else the last row.
             state: A state table, as ``client.as_of(begin)`` returns it: the values before the first row.
             tz: Time zone of the bins and their column, such as ``"Europe/Berlin"``; that of ``changed_at`` by default.
 
         Returns:
-            One row for each resource and bin, also the unknown ones, in order of device, path and bin:
+            One row for each resource and bin, including unknown ones, in order of device, path and bin:
 
             {columns}
 
@@ -120,7 +120,7 @@ class HistoryMethods:
         """Measure how long a resource was open, on or above a threshold, for a history or events table.
 
         Each value holds until the next one, but not across a gap or a silence; see
-        :class:`~mirror_sdk.frames.MirrorAccessor`. Of the time from ``begin`` up to ``end``:
+        :class:`~mirror_sdk.frames.MirrorAccessor`. In the period from ``begin`` to ``end``:
 
         - ``known`` is how long any value is known, and ``duration`` how long the value meets the condition. ``share``
           is ``duration`` divided by ``known``.
@@ -132,10 +132,10 @@ class HistoryMethods:
             above: Numbers greater than this; with ``below`` the numbers between.
             below: Numbers less than this.
             equals: This number, boolean or text. Without any condition, how long a boolean was true.
-            per_interval: Whether each interval is a row, with its begin and end.
+            per_interval: Whether each interval is a row, with its start and end.
             silence_limit: How long a value holds after the last contact of its device; for ever by default.
-            begin: Begin of the time; by default that of the history, else the first row.
-            end: End of the time; by default that of the history, else the last row.
+            begin: Start of the period; by default the start of the history, else the first row.
+            end: End of the period; by default the end of the history, else the last row.
             state: A state table, as ``client.as_of(begin)`` returns it: the values before the first row.
             tz: The time zone of the times of the result; that of ``changed_at`` by default.
 
@@ -180,7 +180,7 @@ class HistoryMethods:
     ) -> pd.DataFrame:
         """Measure how long each device was registered and in contact, for a history or events table.
 
-        Each instant of the time from ``begin`` up to ``end`` is one of three, the first that is true:
+        Each instant of the period from ``begin`` to ``end`` is one of three, the first that is true:
 
         - *unknown*: before the first row of the device, in a ``gap`` of it or of the service, or after the end of the
           table;
@@ -198,9 +198,9 @@ class HistoryMethods:
 
         Args:
             silence_limit: After how long without contact a registered device is absent; never by default.
-            per_interval: Whether each interval is a row, with its begin and end.
-            begin: Begin of the time; by default that of the history, else the first row.
-            end: End of the time; by default that of the history, else the last row.
+            per_interval: Whether each interval is a row, with its start and end.
+            begin: Start of the period; by default the start of the history, else the first row.
+            end: End of the period; by default the end of the history, else the last row.
             state: A state table, as ``client.as_of(begin)`` returns it: the devices, and when they had reported
                 their values.
             tz: The time zone of the times of the result; that of ``changed_at`` by default.
@@ -241,7 +241,7 @@ class HistoryMethods:
         end: InstantLike | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
-        """Compute the rate of a counter, also of one that resets, for a history or events table.
+        """Compute the rate of a counter, which may have resets, for a history or events table.
 
         For consecutive values v at s and w at t with nothing unknown between:
 
@@ -250,15 +250,15 @@ class HistoryMethods:
 
         In a bin B a counter is assumed to rise evenly from s to t. With K the instants between two such values:
         ``increase`` = the sum of ``increase * |B and [s, t)| / (t - s)``, ``rate`` = increase / (``|K and B|`` / per),
-        ``resets`` = how many t in B are of a reset, ``covered`` = ``|K and B| / |B|``.
+        ``resets`` = the number of resets whose t is in B, ``covered`` = ``|K and B| / |B|``.
 
         Args:
             path: The counter; ``*`` at the end matches anything.
             bin: Length of a bin, as in :meth:`resample`; without it there is a row per pair of values.
-            per: The time of a rate: ``"1h"`` gives the increase per hour.
+            per: The unit of time of a rate: ``"1h"`` means the increase per hour.
             silence_limit: How long a value holds after the last contact of its device; for ever by default.
-            begin: Begin of the time; by default that of the history, else the first row.
-            end: End of the time; by default that of the history, else the last row.
+            begin: Start of the period; by default the start of the history, else the first row.
+            end: End of the period; by default the end of the history, else the last row.
             tz: The time zone of bins and times; that of ``changed_at`` by default.
 
         Returns:
@@ -305,13 +305,13 @@ class HistoryMethods:
             on: Length of a bin, as in :meth:`resample`.
             how: The statistic: ``last`` is the value at the end of the bin, ``time_weighted_mean`` its mean.
             silence_limit: How long a value holds after the last contact of its device; for ever by default.
-            begin: Begin of the time; by default that of the history, else the first row.
-            end: End of the time; by default that of the history, else the last row.
+            begin: Start of the period; by default the start of the history, else the first row.
+            end: End of the period; by default the end of the history, else the last row.
             state: A state table, as ``client.as_of(begin)`` returns it: the values before the first row.
             tz: The time zone of the bins; that of ``changed_at`` by default.
 
         Returns:
-            A frame with the index ``device_id`` and ``bin`` (its begin), and a column for each path that has values:
+            A frame with the index ``device_id`` and ``bin`` (its start), and a column for each path that has values:
             ``Float64``, ``boolean`` or ``string``, like its values.
 
         Raises:
@@ -344,25 +344,29 @@ class HistoryMethods:
         silence_limit: str | pd.Timedelta | None = None,
         state: pd.DataFrame | None = None,
     ) -> pd.DataFrame:
-        """Compare two times, such as yesterday and today, for a history or events table.
+        """Compare two periods, such as yesterday and today, for a history or events table.
 
-        With s(B) for the statistic ``how`` in B, as :meth:`resample` defines it, a row is of the offset x:
-        ``a`` = s([begin_a + x, begin_a + x + bin)), ``b`` = s([begin_b + x, begin_b + x + bin)), ``difference`` =
-        b - a. The last bin ends with the length. Bins are counted from each begin, and have the same length in every
-        zone.
+        Let s(B) be the statistic ``how`` in B, as :meth:`resample` defines it. The row for the offset x has:
+
+        - ``a`` = s([begin_a + x, begin_a + x + bin));
+        - ``b`` = s([begin_b + x, begin_b + x + bin));
+        - ``difference`` = b - a.
+
+        The last bin ends with the period. Bins are counted from the start of each period, and have the same length in
+        every zone.
 
         Args:
-            begin_a: When the first time begins.
-            begin_b: When the second one begins.
-            length: Length of both.
-            bin: Length of a bin; all of the length by default.
+            begin_a: Start of the first period.
+            begin_b: Start of the second period.
+            length: Length of both periods.
+            bin: Length of a bin; by default one bin of the whole length.
             how: The statistic, of numbers and booleans; also ``last`` and ``count``.
             paths: Only these resources; ``*`` at the end of a path matches anything.
             silence_limit: How long a value holds after the last contact of its device; for ever by default.
-            state: A state table of the earlier begin: the values before the first row.
+            state: A state table of the start of the earlier period: the values before the first row.
 
         Returns:
-            One row for each resource and offset, also the unknown ones:
+            One row for each resource and offset, including unknown ones:
 
             {columns}
 
@@ -399,11 +403,11 @@ class HistoryMethods:
 
         No value holds across them, see :class:`~mirror_sdk.frames.MirrorAccessor`. Empty intervals are left out:
 
-        - ``gap`` = [``changed_at``, ``until``) of the row; of a loss of events from the newest row before it to the
-          first later row after it;
-        - ``deregistration``, ``expired`` = [``changed_at`` of the row, that of the next registration or update of the
-          device);
-        - ``silent`` = [a contact + ``silence_limit``, the next contact), if that is later.
+        - ``gap``: from ``changed_at`` to ``until`` of its row. A loss of events extends from the newest row before it
+          to the first row after it that has a later time;
+        - ``deregistration``, ``expired``: from ``changed_at`` of its row to that of the next registration or update of
+          the device;
+        - ``silent``: from ``silence_limit`` after a contact to the next contact, if that is later.
 
         Args:
             silence_limit: How long a device may be silent; without it a silence is not a gap.
@@ -412,7 +416,7 @@ class HistoryMethods:
             tz: The time zone of the times of the result; that of ``changed_at`` by default.
 
         Returns:
-            One row for each interval, in order of device and begin, intervals of all devices first:
+            One row for each interval, in order of device and start, intervals of all devices first:
 
             {columns}
 
@@ -442,8 +446,8 @@ class HistoryMethods:
         """List values that arrived late, for a history or events table.
 
         - ``lag`` = the newest ``changed_at`` of the resource among the rows that arrived before it, less its own, at
-          least 0: a newer value overtook it by so much. The order of arrival is that of ``revision`` or ``seq``, else
-          of ``received_at``.
+          least 0: how far a newer value overtook it. The order of arrival is that of ``revision`` or ``seq``, else of
+          ``received_at``.
         - ``delay`` = ``received_at`` less ``changed_at``: in a history the time of the service less that of the device,
           in an events table the time of the client. It includes differences of the clocks.
 
@@ -486,22 +490,22 @@ class HistoryMethods:
     ) -> pd.DataFrame:
         """Find values that did not change, such as of stuck sensors, for a history or events table.
 
-        An interval is the longest time without a break, from ``begin`` up to ``end``, in which the value is known and
+        An interval is the longest time without a break, between ``begin`` and ``end``, in which the value is known and
         does not change (see :class:`~mirror_sdk.frames.MirrorAccessor`). Intervals that are longer than ``longer_than``
         are rows. No interval extends across a gap or a silence: ``silence_limit`` distinguishes a silent device from
         one that reports the same value. ``count`` is that of :meth:`resample` in [begin, end).
 
         Args:
-            longer_than: The least length of an interval.
+            longer_than: The length that an interval must exceed.
             paths: Only these resources; ``*`` at the end of a path matches anything.
             silence_limit: How long a value holds after the last contact of its device; for ever by default.
-            begin: Begin of the time; by default that of the history, else the first row.
-            end: End of the time; by default that of the history, else the last row.
+            begin: Start of the period; by default the start of the history, else the first row.
+            end: End of the period; by default the end of the history, else the last row.
             state: A state table, as ``client.as_of(begin)`` returns it: the values before the first row.
             tz: The time zone of the times of the result; that of ``changed_at`` by default.
 
         Returns:
-            One row for each such interval, in order of device, path and begin:
+            One row for each such interval, in order of device, path and start:
 
             {columns}
 
@@ -533,8 +537,8 @@ class HistoryMethods:
 
         Args:
             silence_limit: How long a device may be silent; without it a silence is not a gap.
-            begin: Begin of the time; by default that of the history, else the first row.
-            end: End of the time; by default that of the history, else the last row.
+            begin: Start of the period; by default the start of the history, else the first row.
+            end: End of the period; by default the end of the history, else the last row.
             tz: The time zone of the axis; that of ``changed_at`` by default.
             ax: Where to draw; a new figure by default.
 
@@ -565,8 +569,8 @@ class HistoryMethods:
 
         Args:
             silence_limit: After how long without contact a registered device is absent; never by default.
-            begin: Begin of the time; by default that of the history, else the first row.
-            end: End of the time; by default that of the history, else the last row.
+            begin: Start of the period; by default the start of the history, else the first row.
+            end: End of the period; by default the end of the history, else the last row.
             state: A state table, as ``client.as_of(begin)`` returns it: devices without a row in the table.
             tz: The time zone of the axis; that of ``changed_at`` by default.
             ax: Where to draw; a new figure by default.
@@ -630,11 +634,11 @@ class HistoryMethods:
         """Draw :meth:`unchanged`: a row for each resource with its values, the 30 with the longest intervals.
 
         Args:
-            longer_than: The least length of an interval.
+            longer_than: The length that an interval must exceed.
             paths: Only these resources; ``*`` at the end of a path matches anything.
             silence_limit: How long a value holds after the last contact of its device; for ever by default.
-            begin: Begin of the time; by default that of the history, else the first row.
-            end: End of the time; by default that of the history, else the last row.
+            begin: Start of the period; by default the start of the history, else the first row.
+            end: End of the period; by default the end of the history, else the last row.
             state: A state table, as ``client.as_of(begin)`` returns it: the values before the first row.
             tz: The time zone of the axis; that of ``changed_at`` by default.
             ax: Where to draw; a new figure by default.

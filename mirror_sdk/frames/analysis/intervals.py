@@ -47,7 +47,7 @@ class Intervals(NamedTuple):
         return Intervals(*(column[positions] for column in self))
 
     def first_from(self, device: Ints, at: Ints) -> Ints:
-        """Return the begin of the first interval at each instant or later, of the device or of all; else ``NEVER``.
+        """Return the start of the first interval at each instant or later, of the device or of all; else ``NEVER``.
 
         Args:
             device: The device of each instant.

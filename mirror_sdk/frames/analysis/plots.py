@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pandas as pd
 
+from mirror_sdk._visible import number_text
 from mirror_sdk.frames.analysis.rows import Floats, instants
 from mirror_sdk.frames.analysis.timeline import Timeline
-from mirror_sdk.frames.axes import axes_for, plain_legend
+from mirror_sdk.frames.axes import axes_for, concise_dates, plain_legend
 from mirror_sdk.frames.legend import line_names
 from mirror_sdk.frames.state import value_column
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MOST_ROWS = 30
-"""The most rows that one plot shows."""
+"""The maximum number of rows that one plot shows."""
 _DAY = 86_400_000
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 _Color: TypeAlias = "str | tuple[str, float]"
@@ -147,7 +148,7 @@ def _bars(
 
 
 def _clipped(timeline: Timeline, intervals: pd.DataFrame) -> tuple[Floats, Floats]:
-    """Return the visible begin and end of intervals, as dates of matplotlib."""
+    """Return the visible start and end of intervals, as dates of matplotlib."""
     end = intervals["end"].fillna(pd.Timestamp(max(timeline.known_until, timeline.begin), unit="ms", tz="UTC"))
     first, last = timeline.begin / _DAY, timeline.end / _DAY
     return np.clip(_dates(intervals["begin"]), first, last), np.clip(_dates(end), first, last)
@@ -159,12 +160,7 @@ def _dates(times: pd.Series) -> Floats:
 
 
 def _time_axis(axes: Axes, timeline: Timeline, label: str) -> None:
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter  # an extra, and slow to import
-
-    locator = AutoDateLocator(tz=timeline.tz, minticks=3, maxticks=9)
-    axes.xaxis_date(tz=timeline.tz)
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=timeline.tz))
+    concise_dates(axes, timeline.tz)
     if timeline.end > timeline.begin:
         axes.set_xlim(timeline.begin / _DAY, timeline.end / _DAY)
     axes.set_xlabel(f"{label} ({timeline.tz})")
@@ -175,7 +171,8 @@ def _write_values(axes: Axes, timeline: Timeline, intervals: pd.DataFrame, rows:
     begin, end = _clipped(timeline, intervals)
     row_of = {row: number for number, row in enumerate(rows)}
     days = max(timeline.end - timeline.begin, 1) / _DAY
-    texts = [f"{value:g}" if isinstance(value, float) else str(value) for value in value_column(intervals, "value")]
+    values = value_column(intervals, "value")
+    texts = [number_text(value) if isinstance(value, float) else str(value) for value in values]
     for number, (owner, text) in enumerate(zip(intervals["row"], texts, strict=True)):
         row = row_of.get(owner)
         if row is not None and (end[number] - begin[number]) / days > 0.012 * (len(text) + 1):

@@ -1,4 +1,4 @@
-"""Rates of counters, also of counters that reset."""
+"""Rates of counters, which may have resets."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def rates(timeline: Timeline, *, per: int, span: int | None) -> pd.DataFrame:
 
     Args:
         timeline: The timeline.
-        per: The time of a rate, in milliseconds.
+        per: The unit of time of a rate, in milliseconds.
         span: The length of a bin, in milliseconds; ``None`` for a row per pair of values.
 
     Raises:
@@ -68,7 +68,7 @@ def _rises(timeline: Timeline) -> Segments:
     segments = timeline.segments
     is_other = segments.is_known & (segments.kind != NUMBER)
     if is_other.any():
-        raise InvalidValue(f"{timeline.path_at(is_other)} has values that are not numbers; give the path of a counter")
+        raise InvalidValue(f"{timeline.path_at(is_other)} has values that are not numbers; pass the path of a counter")
     # Of several values with one time the last one counts.
     segments = segments.take(is_end(segments.resource, segments.at))
     is_next = (segments.resource[1:] == segments.resource[:-1]) & (segments.until[:-1] == segments.at[1:])

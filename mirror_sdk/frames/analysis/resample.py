@@ -61,7 +61,7 @@ def checked(how: Statistic | Sequence[Statistic]) -> list[Statistic]:
     """
     names: list[Statistic] = [how] if isinstance(how, str) else list(dict.fromkeys(how))
     if not names or not set(names) <= set(STATISTICS):
-        raise InvalidValue(f"how={how!r} is not a statistic; give one of {', '.join(STATISTICS)}, or a list of them")
+        raise InvalidValue(f"how={how!r} is not a statistic; pass one of {', '.join(STATISTICS)}, or a list of them")
     if "duration" in names and len(names) > 1:
         raise InvalidValue(f'how={how!r}: "duration" has a row for each value, so request it by itself')
     return names
@@ -252,6 +252,6 @@ def _check_kinds(timeline: Timeline, how: Sequence[Statistic]) -> None:
     others = (segments.kind != TEXT) & (segments.kind != NONE)
     if others.any() and set(how) & {"last", "duration"}:
         raise InvalidValue(
-            f"{texts} has texts and {timeline.path_at(others)} has other values, which do not fit into one column; give"
+            f"{texts} has texts and {timeline.path_at(others)} has other values, which do not fit into one column; pass"
             " the paths of one kind with paths=[...]"
         )

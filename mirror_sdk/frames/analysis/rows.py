@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from mirror_sdk.errors import InvalidValue
-from mirror_sdk.frames.columns import need_times
+from mirror_sdk.frames.columns import named_columns, need_times
 from mirror_sdk.tables.history import HISTORY_EVENTS
 from mirror_sdk.values import ValueKind
 
@@ -112,7 +112,7 @@ def rows_of(frame: pd.DataFrame, state: pd.DataFrame | None = None) -> Rows:
     need(frame, "device_id", "path", "changed_at")
     event, at, until, order = _event(frame), _at(frame), _until(frame), _order(frame)
     if not any(name in frame for name in _TYPED):
-        raise InvalidValue(f"the table lacks the columns {', '.join(_TYPED)}; {_NEEDED}")
+        raise InvalidValue(f"the table lacks {named_columns(_TYPED)}; {_NEEDED}")
     if {"origin", "until"}.isdisjoint(frame):
         # An events table does not say when a loss began and ended.
         at, until = _with_losses(frame, event, at, until, order)
@@ -143,10 +143,10 @@ def need(frame: pd.DataFrame, *names: str) -> None:
     """
     missing = [name for name in names if name not in frame]
     if missing:
-        raise InvalidValue(f"the table lacks the column {', '.join(missing)}; {_NEEDED}")
+        raise InvalidValue(f"the table lacks {named_columns(missing)}; {_NEEDED}")
     doubled = frame.columns[frame.columns.duplicated()].unique()
     if len(doubled):
-        raise InvalidValue(f"the table has the column {', '.join(map(str, doubled))} more than once; leave one")
+        raise InvalidValue(f"the table has {named_columns(doubled)} more than once; leave one")
 
 
 def milliseconds(instant: datetime) -> int:
@@ -315,7 +315,7 @@ def _arrived(frame: pd.DataFrame, event: Ints, at: Ints, until: Ints, order: Int
 
 
 def _with_losses(frame: pd.DataFrame, event: Ints, at: Ints, until: Ints, order: Ints) -> tuple[Ints, Ints]:
-    """Return begin and end of each loss of an events table: from the rows before it up to the rows after it.
+    """Return start and end of each loss of an events table: from the rows before it up to the rows after it.
 
     A loss arrives with the first entries after it. So it was received together with them, and after all earlier rows.
     """

@@ -187,8 +187,8 @@ def timeline_of(
         frame: The table.
         paths: Patterns of the resources; all by default.
         silence_limit: How long a value holds after the last contact of its device; for ever by default.
-        begin: Begin of the time; that of the table by default, else its first row.
-        end: End of the time; that of the table by default, else its last row.
+        begin: Start of the period; that of the table by default, else its first row.
+        end: End of the period; that of the table by default, else its last row.
         state: A state table with the values that held before the first row.
         tz: The time zone of days and results; that of the table by default.
 
@@ -234,7 +234,7 @@ def warn_of_units(timeline: Timeline) -> None:
     others = f", as are {len(changed) - 1} other resources" if len(changed) > 1 else ""
     warn(
         f"{visible(str(path))} of {visible(str(device))} is in {units}{others}: statistics and differences of several"
-        " units are missing, and a threshold is compared with all of them; give begin= and end= of the time of one"
+        " units are missing, and a threshold is compared with all of them; pass begin= and end= of the time of one"
         " unit, or convert the values and set the column unit first",
         UnitWarning,
     )
@@ -293,7 +293,7 @@ def _is_history(metadata: dict[str, Any]) -> bool:
 def _range(rows: Rows, metadata: dict[str, Any], known_until: int, begin: int | None, end: int | None) -> _Span:
     if begin is not None and end is not None and end < begin:
         end_time, begin_time = (pd.Timestamp(one, unit="ms", tz="UTC") for one in (end, begin))
-        raise InvalidValue(f"end={end_time} is before begin={begin_time}; give them in order")
+        raise InvalidValue(f"end={end_time} is before begin={begin_time}; pass them in order")
     at = rows.at[rows.is_counted]
     # Rows after the end of a history come from devices whose clock is ahead.
     within = at[at <= known_until] if _is_history(metadata) else at
@@ -337,12 +337,12 @@ def _with_repeats(values: Rows, unknown: Ints, intervals: Intervals, known_until
 
     Args:
         values: Sorted values.
-        unknown: The begin of the first interval at the time of each value or later.
+        unknown: The start of the first interval at the time of each value or later.
         intervals: The intervals.
         known_until: The instant up to which the table is complete.
 
     Returns:
-        The sorted values with the repeated ones, and the begin of the first interval at the time of each or later.
+        The sorted values with the repeated ones, and the start of the first interval at the time of each or later.
     """
     late = np.flatnonzero((unknown <= values.arrived) & (values.arrived < known_until))
     if not len(late):

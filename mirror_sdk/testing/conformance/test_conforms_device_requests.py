@@ -80,7 +80,7 @@ def test_a_read_is_accepted_and_has_an_async_response(service: Service, device_i
 
 
 def test_prefer_wait_is_applied_or_ignored(service: Service, light: str) -> None:
-    """``Prefer: wait`` (RFC 7240), an extension: the 202 may have the async response, which the log has in any case."""
+    """``Prefer: wait`` (RFC 7240), an extension: the 202 may have the async response, which the log also has."""
     async_id = new_async_id()
     route = post(light, f"?async-id={async_id}")
     accepted = service.call(*route, json=READ, headers={"Prefer": "wait=10"})

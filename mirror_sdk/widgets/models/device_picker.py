@@ -28,7 +28,7 @@ class DevicePicker:
     Raises:
         AmbiguousName: Several devices have one of the names.
         TypeError: An item of ``devices`` is not a device.
-        UnknownDevice: No device has one of the names.
+        UnknownDevice: One of the names belongs to no device.
     """
 
     def __init__(self, model: Model, devices: DeviceLike | DevicesLike | None, changed: Callable[[], object]) -> None:

@@ -17,7 +17,7 @@ class EventUnits:
     """The units of events.
 
     Args:
-        model: The model it belongs to. Its client reads the present units.
+        model: The model it belongs to. Its client reads the current units.
         changed: Called when the unit of events may have changed.
     """
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from mirror_sdk._visible import visible
-from mirror_sdk.values import Value, ValueKind
+from mirror_sdk.values import Value
+from mirror_sdk.values.display import display_value
 
 MAX_VALUE_LENGTH = 60
 
 
 def format_value(value: Value, unit: str = "") -> str:
-    """Return a value with its unit, shortened to fit a row."""
-    text = str(value)
-    if len(text) > MAX_VALUE_LENGTH:
-        text = f"{text[: MAX_VALUE_LENGTH - 1]}…"
-    return f"{text} {visible(unit)}" if unit and value.kind is ValueKind.NUMBER else text
+    """Return a value with its unit as people write it, shortened to fit a row."""
+    return display_value(value, unit, MAX_VALUE_LENGTH)
 
 
 def format_time(at: datetime) -> str:

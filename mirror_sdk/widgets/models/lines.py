@@ -11,7 +11,10 @@ from itertools import accumulate, pairwise
 from statistics import median
 from typing import NamedTuple
 
+from mirror_sdk._visible import visible
 from mirror_sdk.frames.legend import label_of
+from mirror_sdk.object_table import lookup
+from mirror_sdk.wire.declarations import NUMBERS, display_unit
 
 SILENT_RHYTHMS = 10
 """A line has a break if its resource was silent for more than this many times its usual interval."""
@@ -36,7 +39,10 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A line of the plot. Texts come from devices and may contain anything. Points are ordered by time."""
+    """A line of the plot. Texts come from devices and may contain anything. Points are ordered by time.
+
+    ``unit`` is the code of the unit, empty if it is unknown.
+    """
 
     key: SeriesKey
     name: str
@@ -44,9 +50,17 @@ class Series:
     points: Sequence[Point]
 
     @property
+    def unit_text(self) -> str:
+        """The unit as people write it; empty for a pure number, and if it is unknown."""
+        return visible(display_unit(self.unit))
+
+    @property
     def axis(self) -> str:
-        """The axis of the line: its unit, or its object if the unit is unknown and values cannot be compared."""
-        return self.unit or f"{label_of(self.key.path).partition(' · ')[0]}, unit unknown"
+        """The axis of the line: its unit, or its object if there is none, since such values cannot be compared."""
+        object_name = label_of(self.key.path).partition(" · ")[0]
+        definition = lookup(self.key.path)
+        is_unknown = not self.unit and (definition is None or definition.type in NUMBERS)
+        return self.unit_text or (f"{object_name}, unit unknown" if is_unknown else object_name)
 
 
 def broken_by_silence(points: Iterable[Point]) -> list[Point]:

@@ -60,7 +60,7 @@ class RecordingModel:
         elif folder:
             self._run("starting to record …", lambda: self._start(folder, devices, paths), self._started)
         else:
-            raise ValueError("the folder has no name; give one such as recording.parquet")
+            raise ValueError("the folder has no name; enter one such as recording.parquet")
 
     def tick(self) -> None:
         """Report a recording that has ended by itself."""

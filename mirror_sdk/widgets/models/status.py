@@ -24,7 +24,7 @@ class Tone(StrEnum):
 class Status(Enum):
     """A displayed status: sign, word, tone, and meaning."""
 
-    FAILED = "✗", "Failed", Tone.BAD, "the write ended with failure"
+    FAILED = "✗", "Failed", Tone.BAD, "the write failed"
     REJECTED = "⊘", "Rejected", Tone.BAD, "it cannot be written, and is not sent"
     DRIFTING = "≠", "Drifting", Tone.WARN, "the desired and the reported value differ"
     STALE = "◔", "Stale", Tone.WARN, "no value was received for longer than its reporting interval allows"

@@ -31,7 +31,7 @@ class ValueInput:
         path: The initial resource; empty for none.
 
     Raises:
-        TypeError: ``path`` is not a text.
+        TypeError: ``path`` is not a string.
 
     Attributes:
         path: The resource; empty for none.

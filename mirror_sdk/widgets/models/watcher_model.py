@@ -30,6 +30,7 @@ from mirror_sdk.widgets.models.model import Model, Row, Run, run_now
 from mirror_sdk.widgets.models.periodic_read import PeriodicRead
 from mirror_sdk.widgets.models.recording_model import RecordingModel
 from mirror_sdk.widgets.models.time_window import WINDOWS, Interval, TimeWindow
+from mirror_sdk.wire.declarations import display_unit
 from mirror_sdk.wire.log_entries import count_missing
 from mirror_sdk.wire.paths import check_pattern
 
@@ -67,7 +68,7 @@ class WatcherModel(Model):
         clock: Returns seconds; used for the rate.
 
     Raises:
-        TypeError: A single text was passed instead of a list.
+        TypeError: A single string was passed instead of a list.
         ValueError: A pattern is invalid.
 
     Attributes:
@@ -128,7 +129,7 @@ class WatcherModel(Model):
         """Show and store the events of these devices and paths. An empty collection selects all.
 
         Raises:
-            TypeError: A single text was passed instead of a list.
+            TypeError: A single string was passed instead of a list.
             ValueError: A pattern is invalid.
         """
         for pattern in () if isinstance(paths, str) else paths:
@@ -285,7 +286,7 @@ class WatcherModel(Model):
             {
                 "key": series_text(key),
                 "name": names[key],
-                "unit": self._unit(event),
+                "unit": visible(display_unit(self._units.unit_of(event))),
                 "number": _number(event),
                 "changed_at": event.changed_at or event.received_at,
             }
@@ -323,7 +324,7 @@ class WatcherModel(Model):
             Series(
                 key,
                 names[key],
-                self._unit(self._newest[key]) if key in self._newest else "",
+                self._units.unit_of(self._newest[key]) if key in self._newest else "",
                 broken_by_silence(points[key]),
             )
             for key in drawn
@@ -402,7 +403,7 @@ class WatcherModel(Model):
             ValueError: The path is empty.
         """
         if not os.fspath(path):
-            raise ValueError("the file has no name; give one such as events.parquet")
+            raise ValueError("the file has no name; enter one such as events.parquet")
         file = Path(path)
         if file.exists() and not overwrite:
             raise FileExistsError(f"{file} exists; choose another name, or overwrite it")
@@ -513,9 +514,6 @@ class WatcherModel(Model):
                 if key in self._newest or len(self._newest) < SERIES_LISTED:
                     self._newest[key] = event
 
-    def _unit(self, event: Event) -> str:
-        return visible(self._units.unit_of(event))
-
     @property
     def _displayed(self) -> Sequence[Event]:
         return self._all() if self._frozen is None else self._frozen[0]
@@ -539,7 +537,7 @@ class WatcherModel(Model):
             "device": self._display_names.get(event.device_id, event.device_id) if event.device_id else "",
             "resource": label_of(event.path) if event.path else "",
             "path": event.path or "",
-            "value": _value_text(event, self._unit(event)),
+            "value": _value_text(event, self._units.unit_of(event)),
             "device_id": event.device_id or "",
             "tones": {"event": "bad", "value": "bad"} if is_gap else {},
         }

@@ -9,6 +9,7 @@ from mirror_sdk._visible import visible
 from mirror_sdk.object_table import ResourceType, lookup
 from mirror_sdk.values import PythonValue, Value, ValueKind, encode, parse_value, written
 from mirror_sdk.values.typed_input import BYTES_EXAMPLE, LINK_EXAMPLE, TIME_EXAMPLE
+from mirror_sdk.wire.declarations import display_unit
 
 Entry: TypeAlias = bool | str | bytes
 """The content of an input: text as typed, for any type of resource, a checkbox, or the bytes of a file."""
@@ -79,7 +80,7 @@ def form_of(path: str, unit: str = "") -> InputForm:
     limits = f" from {declared[0]:g} to {declared[1]:g}" if declared else ""
     return InputForm(
         type_,
-        unit=visible(unit or definition.unit),
+        unit=visible(display_unit(unit or definition.unit)),
         range=(int(declared[0]), int(declared[1])) if declared and has_slider else None,
         hint=f"{_HINTS.get(type_, 'a text')}{limits}",
         placeholder=_PLACEHOLDERS.get(type_, ""),

@@ -30,7 +30,7 @@ from mirror_sdk.widgets.models.value_input import ValueInput, path_text
 from mirror_sdk.widgets.models.write_rows import WRITE_STATUSES, decision, write_rows
 
 _PREVIEW_WORDS = {Status.TO_WRITE: "to write", Status.SKIPPED: "skipped", Status.REJECTED: "rejected"}
-_END_WORDS = {Status.SUCCESS: "with success", Status.FAILED: "with failure"}
+_END_WORDS = {Status.SUCCESS: "succeeded", Status.FAILED: "failed"}
 _NOT_COUNTED = {Status.SKIPPED, Status.REJECTED, Status.ASLEEP}
 
 

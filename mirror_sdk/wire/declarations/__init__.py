@@ -8,11 +8,13 @@ from mirror_sdk.wire.declarations.definition import (
     ResourceDefinition,
     ResourceType,
 )
+from mirror_sdk.wire.declarations.display_units import DISPLAY_UNITS, display_unit
 from mirror_sdk.wire.declarations.ipso import IN_SENSOR_UNITS, IPSO_OBJECTS, SENSOR_UNITS
 from mirror_sdk.wire.declarations.lwm2m import LWM2M_OBJECTS
 
 __all__ = [
     "DECLARED_OBJECTS",
+    "DISPLAY_UNITS",
     "IN_SENSOR_UNITS",
     "NUMBERS",
     "SENSOR_UNITS",
@@ -21,6 +23,7 @@ __all__ = [
     "ResourceDeclaration",
     "ResourceDefinition",
     "ResourceType",
+    "display_unit",
 ]
 
 DECLARED_OBJECTS = {**LWM2M_OBJECTS, **IPSO_OBJECTS}

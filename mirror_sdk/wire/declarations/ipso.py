@@ -1,7 +1,7 @@
 """The IPSO objects, made of reusable resources.
 
-Units are those the registry declares or its descriptions name (``/100`` is written ``%``). Where it has none the unit
-here is empty; a device may then name one per object instance in resource 5701.
+Units are those the registry declares or its descriptions name (``/100`` is written ``%``, and a counter has ``count``).
+Where it has none the unit here is empty; a device may then name one per object instance in resource 5701.
 
 Source: OMA LwM2M registry (https://github.com/OpenMobileAlliance/lwm2m-registry), objects 3200 to 3347.
 """
@@ -24,7 +24,7 @@ _OPQ, _TIME, _EXE = ResourceType.OPAQUE, ResourceType.TIME, ResourceType.NONE
 
 _REUSABLE: Mapping[int, D] = {
     5500: D("Digital Input State", _BOOL, "R"),
-    5501: D("Digital Input Counter", _INT, "R"),
+    5501: D("Digital Input Counter", _INT, "R", "count"),
     5502: D("Digital Input Polarity", _BOOL, "RW"),
     5503: D("Digital Input Debounce", _INT, "RW", "ms"),
     5504: D("Digital Input Edge Selection", _INT, "RW", range=(1, 3)),
@@ -54,12 +54,12 @@ _REUSABLE: Mapping[int, D] = {
     5531: D("Contrast", _FLT, "RW", "%", (0, 100)),
     5532: D("Increase Input State", _BOOL, "R"),
     5533: D("Decrease Input State", _BOOL, "R"),
-    5534: D("Counter", _INT, "RW"),
+    5534: D("Counter", _INT, "RW", "count"),
     5536: D("Current Position", _FLT, "RW", "%", (0, 100)),
     5537: D("Transition Time", _FLT, "RW", "s"),
     5538: D("Remaining Time", _FLT, "R", "s"),
-    5541: D("Up Counter", _INT, "RW"),
-    5542: D("Down Counter", _INT, "RW"),
+    5541: D("Up Counter", _INT, "RW", "count"),
+    5542: D("Down Counter", _INT, "RW", "count"),
     5543: D("Digital State", _BOOL, "R"),
     5544: D("Cumulative Time", _FLT, "RW", "s"),
     5545: D("Max X Coordinate", _INT, "R"),

@@ -194,7 +194,7 @@ def _registered(rows: pa.RecordBatch, firsts: Integers) -> pa.Array:
 def _table(
     rows: pa.RecordBatch, heads: Integers, reported: Integers, written: Integers, registered: pa.Array, instant: Instant
 ) -> pa.RecordBatch:
-    # An index of -1 reads the flags of the last row, which do not matter: the results are -1 all the same.
+    # An index of -1 reads the flags of the last row, which do not matter: the results are -1 anyway.
     waits = is_waiting(rows)
     is_over = (written >= 0) & ~waits[written] & (numbers(rows.column("changed_at"))[written] <= instant)
     head, value, write = (_at(rows, indices) for indices in (heads, reported, written))

@@ -98,7 +98,7 @@ class HistoryQueries:
 
 def _before_history(field: str, oldest_at: Instant) -> ApiError:
     message, more = (
-        f"the instant is before the history, which begins at {_format(oldest_at)}",
+        f"the instant is before the history, which begins at {_format(oldest_at)}; select that instant or a later one",
         {"oldest_at": _format(oldest_at)},
     )
     return ApiError(400, f"{field}: {message}", reason=BEFORE_HISTORY, fields=[(field, message)], more=more)

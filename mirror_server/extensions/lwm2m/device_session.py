@@ -162,7 +162,7 @@ class DeviceSession:
                     break
             is_observed = response.is_success and sequence is not None
         finally:
-            # Also after a timeout or a cancellation. If the device observes all the same, its notifications get a
+            # Also after a timeout or a cancellation. If the device observes nevertheless, its notifications get a
             # reset, which ends that.
             if not is_observed and device.observed.get(path) is observed:
                 self._registry.end_observation(device, path)

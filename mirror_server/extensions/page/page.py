@@ -8,7 +8,13 @@ from importlib import resources
 import orjson
 from flask import Blueprint
 
-from mirror_sdk.wire.declarations import DECLARED_OBJECTS, IN_SENSOR_UNITS, SENSOR_UNITS, ResourceDeclaration
+from mirror_sdk.wire.declarations import (
+    DECLARED_OBJECTS,
+    DISPLAY_UNITS,
+    IN_SENSOR_UNITS,
+    SENSOR_UNITS,
+    ResourceDeclaration,
+)
 from mirror_server.core.errors import ApiError
 from mirror_server.extensions.page.page_file import TYPES, page_file
 from mirror_server.views.description import ResponseSpec, described, text_of
@@ -60,7 +66,12 @@ def _declared_objects() -> bytes:
         object_id: {"name": name, "resources": {one: _declaration(declared) for one, declared in resources.items()}}
         for object_id, (name, resources) in DECLARED_OBJECTS.items()
     }
-    content = {"objects": objects, "units_resource": SENSOR_UNITS, "in_those_units": sorted(IN_SENSOR_UNITS)}
+    content = {
+        "objects": objects,
+        "units_resource": SENSOR_UNITS,
+        "in_those_units": sorted(IN_SENSOR_UNITS),
+        "display_units": DISPLAY_UNITS,
+    }
     return orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS)
 
 

@@ -136,7 +136,7 @@ class SimulatedFleet:
 
     @contextmanager
     def reading(self) -> Iterator[Instant]:
-        """Hold the lock for reading. Yields the present instant."""
+        """Hold the lock for reading. Yields the current instant."""
         with self._lock:
             yield self._clock.now()
 

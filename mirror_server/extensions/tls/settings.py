@@ -13,7 +13,7 @@ def _both(context: click.Context, parameter: click.Parameter, path: str | None) 
     """Reject one option without the other. Called for each option, in the order of the command line."""
     other = "tls_key" if parameter.name == "tls_cert" else "tls_cert"
     if other in context.params and (context.params[other] is None) != (path is None):
-        raise click.UsageError("--tls-cert and --tls-key belong together; give both, or none for plain HTTP")
+        raise click.UsageError("--tls-cert and --tls-key belong together; pass both, or none for plain HTTP")
     return path
 
 

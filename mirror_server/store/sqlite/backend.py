@@ -119,7 +119,7 @@ class SqliteBackend:
         self._path = path
         self._file: tuple[int, int] | None = None
         if must_exist and not path.exists():
-            raise DatabaseError(f"there is no database {path}; name with --database the one that is served")
+            raise DatabaseError(f"there is no database {path}; pass the server's database with --database")
         if must_exist and not path.stat().st_size:
             raise DatabaseError(f"there is no database in {path}: it is empty; name another file, or restore a backup")
         try:
@@ -293,14 +293,26 @@ def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_sche
                 f"cannot use the database {path}: its tables are not a mirror's, so another program may have made it;"
                 " nothing was changed; name another file, or restore a backup"
             )
-        # Tables of an extension do not disturb a server that runs without it.
-        if any(branch.name in found for branch in outdated) and is_served_elsewhere(path):
+        # New tables of an extension do not disturb a server that runs without it.
+        older = [branch.name for branch in outdated if branch.name in found]
+        if older and is_served_elsewhere(path):
             raise DatabaseError(
-                f"the database {path} has the schema of an older version, whose server runs; stop that one first"
+                f"the database {path} has {_reason_to_stop(older, branches[0].name)}"
                 " ('mirror-server backup' copies it as it is)"
             )
         schema.upgrade(partial(_run_script, connection), outdated, found)
         connection.execute("COMMIT")
+
+
+def _reason_to_stop(older: Sequence[str], core: str) -> str:
+    """Return why the running server must stop before these branches are upgraded."""
+    if core in older:
+        return "the schema of an older version, whose server runs; stop that one first"
+    # The server may have the newest version and run without these extensions, so only a command upgrades their tables.
+    return (
+        f"an older schema of {' and '.join(older)}, and a server that may use it runs; stop that one, repeat this"
+        " command, and start it again"
+    )
 
 
 def _versions(connection: sqlite3.Connection) -> dict[str, str]:

@@ -198,7 +198,7 @@ async def test_body_is_read_from_clients_with_a_key_and_its_scope_alone(server):
 
 
 async def test_too_many_connections_are_503_and_very_many_get_no_response(server, monkeypatch):
-    monkeypatch.setattr("mirror_server.extensions.connections.connection._MAX_LOGGED", 1)
+    monkeypatch.setattr("mirror_server.extensions.connections.connection._MAX_REJECTED_WITH_RESPONSE", 1)
 
     async with listening(server, max_connections=1) as served:
         _, writer = await served.connect()

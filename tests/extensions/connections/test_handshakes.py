@@ -122,7 +122,7 @@ async def test_a_handshake_has_its_time():
 
 
 async def test_connections_that_are_open_stay_and_those_beyond_are_ended(monkeypatch):
-    monkeypatch.setattr(handshakes, "_MAX_LOGGED", 1)
+    monkeypatch.setattr(handshakes, "_MAX_REJECTED_WITH_RESPONSE", 1)
 
     async with listening(max_connections=2) as made:
         opened = [await made.greeted() for _ in range(3)]

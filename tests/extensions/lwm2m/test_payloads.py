@@ -210,8 +210,8 @@ def test_empty_instance_has_no_values():
 
 def test_invalid_payload_fails_with_reason():
     for payload, number, path, reason in (
-        (b"21", TEXT, "/3303/0", "holds the value of one resource"),
-        (b"21", CBOR, "/3303/0", "holds the value of one resource"),
+        (b"21", TEXT, "/3303/0", "contains the value of one resource"),
+        (b"21", CBOR, "/3303/0", "contains the value of one resource"),
         (b"\xc8", TLV, "/3303/0", "ends too soon"),
         (b"\xc1\x00\x01\xc1\x00\x01", TLV, "/3303/0", "twice"),
         (b"nonsense", SENML, "/3303/0", "not JSON"),

@@ -6,6 +6,7 @@ from importlib import resources
 import pytest
 
 from mirror_sdk.object_table import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
+from mirror_sdk.wire.declarations import DISPLAY_UNITS
 from mirror_server.core.commands import Failure
 
 FILES = {file.name: file.read_text() for file in (resources.files("mirror_server.extensions.page") / "files").iterdir()}
@@ -59,6 +60,7 @@ def test_declarations_of_the_page_equal_those_of_the_client(server):
             assert definition.unit == one.get("unit", "")
             assert definition.range == (tuple(one["range"]) if "range" in one else None)
     assert {"3", "3303", "3311"} <= set(declared["objects"])
+    assert declared["display_units"] == DISPLAY_UNITS
 
 
 def test_it_knows_why_requests_fail():

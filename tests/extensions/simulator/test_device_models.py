@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mirror_sdk.object_table import IN_SENSOR_UNITS, lookup
+from mirror_sdk.wire.declarations import NUMBERS
 from mirror_server.core.instants import from_datetime
 from mirror_server.extensions.simulator import models
 from mirror_server.extensions.simulator.kinds import KINDS, integer_within, number_within
@@ -54,6 +56,17 @@ def test_writable_values_include_measured_values(key, at):
     rules = [rule for kind in KINDS for rule in kind.rules.values() if rule.model]
     assert {rule.model for rule in rules} == set(RANGES)
     assert all(rule.accepts(rule.model(key, at)) for rule in rules if rule.accepts)
+
+
+def test_every_number_of_a_device_has_a_unit():
+    for kind in KINDS:
+        for path in kind.rules:
+            definition = lookup(path)
+            instance = path.rpartition("/")[0]
+            if definition.type in NUMBERS:
+                assert definition.unit or (
+                    definition.resource_id in IN_SENSOR_UNITS and f"{instance}/5701" in kind.rules
+                ), path
 
 
 @settings(max_examples=60)

@@ -68,7 +68,7 @@ def test_a_read_brings_value_unit_and_time(model, simulator, device_id):
     simulator.update_registration(device_id)
     for path in ("/3303/0/5701", TEMPERATURE):
         model.read(path)
-    assert row(model, TEMPERATURE)["value"] == "21.5 Cel"
+    assert row(model, TEMPERATURE)["value"] == "21.5 °C"
     assert model.notices.texts == []
 
 

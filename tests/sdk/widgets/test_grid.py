@@ -17,7 +17,12 @@ from mirror_sdk.widgets import FleetTable
 from mirror_sdk.widgets.grid import ColumnKind, Grid, GridColumn, SelectionMode
 
 ROOT = Path(__file__).parents[3]
-COLUMNS = [GridColumn("name", "name"), GridColumn("level", "level (%)", ColumnKind.NUMBER)]
+COLUMNS = [
+    GridColumn("name", "name"),
+    GridColumn("level", "level (%)", ColumnKind.NUMBER),
+    GridColumn("at", "at (UTC)", ColumnKind.TIME),
+    GridColumn("since", "since (UTC)", ColumnKind.TIME),
+]
 
 
 class Page(Grid):
@@ -118,6 +123,23 @@ def test_state_of_a_page_does_not_undo_a_newer_selection() -> None:
     assert grid.sent_to_pages("selected") == [[], []]
 
 
+def test_times_have_fractions_of_seconds_only_while_one_of_them_needs_it() -> None:
+    grid, at = Page(), datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    grid.open_page()
+    for rows, texts in (
+        ([row("a", at=at, since=at)], ["2026-01-02 03:04:05"]),
+        (
+            [row("a", at=at, since=at), row("b", at=at.replace(microsecond=678_000), since=at)],
+            ["2026-01-02 03:04:05.000", "2026-01-02 03:04:05.678"],
+        ),
+        ([row("a", at=at, since=at)], ["2026-01-02 03:04:05"]),
+    ):
+        grid.show(rows)
+        assert [one["at"] for one in grid.sent[-1]["rows"]] == texts
+        assert {one["since"] for one in grid.sent[-1]["rows"]} == {"2026-01-02 03:04:05"}
+        assert all(f">{text}</td>" in grid.static_html() for text in texts)
+
+
 @pytest.mark.parametrize("content", [None, 3, {"a": 1}, [1], [["a"]], [None]])
 def test_message_without_a_selection_changes_none(content: object) -> None:
     grid = page_of("a", "b")
@@ -130,9 +152,10 @@ def test_message_without_a_selection_changes_none(content: object) -> None:
 
 def test_static_table_escapes_texts_and_says_how_many_rows_are_missing() -> None:
     grid = Page()
-    grid.show([row("a", datetime(2026, 1, 2, 3, 4, 5, 678900, UTC))])
+    grid.show([row("a", at=datetime(2026, 1, 2, 3, 4, 5, 678900, UTC))])
     # Times are sent with their date, in UTC.
-    assert grid.table["rows"][0]["level"] == "2026-01-02 03:04:05.678"
+    assert grid.table["rows"][0]["at"] == "2026-01-02 03:04:05.678"
+    assert ">2026-01-02 03:04:05.678</td>" in grid.static_html()
     grid.show([row("<b>", None), *(row(str(number)) for number in range(9))])
     html = grid.static_html(most_rows=2)
     assert "device &lt;b&gt;" in html

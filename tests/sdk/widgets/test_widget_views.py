@@ -204,7 +204,7 @@ def test_each_unit_has_an_axis_and_a_broken_line_has_a_hole(plot):
     one, two, three = plot.figure.data[:3]
     assert (one.yaxis, two.yaxis, three.yaxis) == ("y", "y2", "y")
     layout = plot.figure.layout
-    assert (layout.yaxis.title.text, layout.yaxis2.title.text) == ("Cel", "%")
+    assert (layout.yaxis.title.text, layout.yaxis2.title.text) == ("°C", "%")
     assert layout.yaxis2.domain[1] < layout.yaxis.domain[0]
     assert one.y == (1.0, 2.0, None, 3.0)
     assert one.connectgaps is False
@@ -219,7 +219,7 @@ def test_a_page_loaded_later_starts_with_the_current_display(plot):
     state = plot.figure.get_state()
     assert [trace["visible"] for trace in state["_widget_data"]] == [True] + [False] * 5
     assert list(state["_widget_data"][0]["y"]) == [1.0, 2.0]
-    assert state["_widget_layout"]["yaxis"]["title"]["text"] == "Cel"
+    assert state["_widget_layout"]["yaxis"]["title"]["text"] == "°C"
 
 
 def test_texts_of_devices_are_text_in_the_plot_and_no_template(plot):
@@ -229,7 +229,7 @@ def test_texts_of_devices_are_text_in_the_plot_and_no_template(plot):
     assert "&lt;img src=x" in shown.name
     assert shown.meta[1] == '"&gt;&lt;b&gt;'
     assert "%{x}" not in shown.hovertemplate.replace("%{x|", "")
-    assert "UTC" in shown.hovertemplate
+    assert "%H:%M:%S} UTC" in shown.hovertemplate, "all times have whole seconds"
     assert plot.figure.layout.yaxis.title.text == '"&gt;&lt;b&gt;'
 
 

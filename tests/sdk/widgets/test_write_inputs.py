@@ -37,7 +37,7 @@ def test_slider_has_the_declared_range_and_unit():
     form = form_of(LEVEL)
     assert (form.range, form.unit, form.initial) == ((0, 100), "%", "")
     assert form.hint == "a whole number from 0 to 100"
-    assert form_of(FLOAT, "Cel").unit == "Cel"
+    assert form_of(FLOAT, "Cel").unit == "°C"
 
 
 @given(pairs_of(VALUES))

@@ -71,8 +71,8 @@ def test_devices_passed_as_argument_are_the_only_candidates_and_selected(new_mod
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"devices": pd.DataFrame({"device": ["a"]})}, "give a table with"),
-        *(({"devices": devices}, "give a device, its id or its endpoint name") for devices in ([3], [None])),
+        ({"devices": pd.DataFrame({"device": ["a"]})}, "pass a table with"),
+        *(({"devices": devices}, "pass a device, its id or its endpoint name") for devices in ([3], [None])),
         *(
             ({"limits": limits}, "must be")
             for limits in (WriteLimits(expiry_seconds=0), WriteLimits(canary=-1), WriteLimits(max_failures=-1))
@@ -240,14 +240,14 @@ def test_sleeping_devices_are_counted_separately_and_their_responses_displayed(n
     assert model.status_text == f"Preview: 3 to write. 2 cannot be undone. {asleep} Nothing was sent yet."
     model.apply()
     assert (model.counts[Status.ASLEEP], model.counts[Status.SUCCESS]) == (2, 1)
-    assert model.status_text.startswith("Done: 1 of 1 write ended, 1 with success; 2 devices sleep and take it at")
+    assert model.status_text.startswith("Done: 1 of 1 write ended, 1 succeeded; 2 devices sleep and take it at")
     assert "takes it at its next contact, by 2026-" in reasons(model)["sleeper-0"]
     simulator.advance(15 * 60)
     for request in model.plan.requests:
         model.receive([event(EventKind.ASYNC_RESPONSE, async_id=request.async_id)])
     model.tick()
     assert model.counts[Status.SUCCESS] == 3
-    assert model.status_text == "Done: 3 of 3 writes ended, 3 with success."
+    assert model.status_text == "Done: 3 of 3 writes ended, 3 succeeded."
 
 
 def test_accepted_writes_are_displayed_before_rejected_ones(new_model, simulator, lights):
@@ -332,7 +332,7 @@ def test_a_write_ends_as_a_requests_table(new_model, client, simulator, lights):
         ("light-2", Status.SUCCESS.text),
     ]
     assert reasons(model)["light-1"] == "REJECTED: the device rejected the request; its own log may say why"
-    assert model.status_text == "Done: 3 of 3 writes ended, 2 with success, 1 with failure."
+    assert model.status_text == "Done: 3 of 3 writes ended, 2 succeeded, 1 failed."
     assert client.read_value(lights[0], LEVEL) == 40
     assert not model.can_apply
     assert model.plan is not None
@@ -363,12 +363,12 @@ def test_progress_is_seen_as_it_happens_and_stopped(client, simulator, lights, s
         return [state for _, state in states(model)] == [one.text for one in wanted]
 
     until(lambda: displayed(Status.SUCCESS, Status.PENDING, Status.SUCCESS))
-    assert model.status_text == "Writing: 2 of 3 writes ended, 2 with success"
+    assert model.status_text == "Writing: 2 of 3 writes ended, 2 succeeded"
     model.stop()
-    assert model.status_text == "Stopping: 2 of 3 writes ended, 2 with success"
+    assert model.status_text == "Stopping: 2 of 3 writes ended, 2 succeeded"
     until(lambda: outcomes)
     outcomes.pop()()
-    assert model.status_text == "Stopped: 2 of 3 writes ended, 2 with success, 1 without a response yet."
+    assert model.status_text == "Stopped: 2 of 3 writes ended, 2 succeeded, 1 without a response yet."
     assert reasons(model)["light-1"] == "no response yet"
 
     # Its response arrives after the end.

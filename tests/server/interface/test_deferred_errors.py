@@ -19,7 +19,7 @@ from mirror_server.web.bridge import Bridge
 ERRORS = {
     "refused": (ApiError(409, "it is there already; take another", reason="THERE"), 409),
     "field": (ApiError.of_field("path", "no path; write /3/0/0"), 400),
-    "no_key": (ApiError(401, "give a key"), 401),
+    "no_key": (ApiError(401, "pass a key"), 401),
     "again": (ApiError(429, "too much; wait", retry_after_seconds=7), 429),
     "storage": (StorageFailed("cannot write"), 503),
     "waiting": (TooMuchWaiting("too much waits"), 429),

@@ -11,3 +11,5 @@ def test_log_retention_accepts_seconds_and_times():
     for text in ("0", "0.5", "nan", "inf", "a day"):
         with pytest.raises(BadParameter):
             read_seconds(text)
+    with pytest.raises(BadParameter, match="inf must be a finite time of at least a second, such as 86400 or 24h"):
+        read_seconds("inf")

@@ -176,6 +176,25 @@ def test_deleted_webhook_is_not_retried(server, key, endpoint):
     register(server, server.key(), endpoint)
 
 
+def test_delivery_continues_after_a_failed_delete(server, key, endpoint, disk):
+    register(server, key, endpoint)
+    disk.break_down()
+    assert server.call(key, "DELETE", CALLBACK, settled=False).status_code == 503
+    disk.mend()
+    server.add_device(key, "sensor-1")
+    assert list(endpoint.next()[1]) == ["registrations"]
+
+
+def test_failure_of_a_replaced_webhook_does_not_count_for_the_new_one(server, key, endpoint):
+    register(server, key, endpoint)
+    app_id, webhooks = key.split("_")[1], server.services.webhooks
+    replaced = webhooks.registration(app_id)
+    register(server, key, endpoint, headers={"X-Token": "new"})
+    # The call failed before the webhook was replaced, and its failure is stored afterwards.
+    server.services.database.write(lambda session: webhooks._record_failure(session, app_id, replaced))
+    assert server.channel(key)["failures"] == 0
+
+
 def test_after_24_hours_of_failures_the_channel_is_removed(server, key, endpoint):
     register(server, key, endpoint)
     endpoint.statuses = [500] * 10_000

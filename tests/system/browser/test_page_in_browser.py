@@ -166,6 +166,19 @@ def test_names_and_values_are_text_never_markup(visit: Visit) -> None:
     assert visit.wrong == []
 
 
+def test_number_has_its_unit_as_people_write_it_and_no_rounding_errors(visit: Visit) -> None:
+    numbers = {"path": "/3313/0/5702", "value": "0.30000000000000004"}, {"path": "/3313/0/5701", "value": "m/s2"}
+    visit.server.client(visit.server.key()).add_device("accelerometer", *numbers)
+    visit.sign_in(visit.server.key())
+    visit.page.get_by_role("button", name="accelerometer", exact=True).click()
+    for resource, value in (("Sensor Units", "m/s2"), ("X Value", "0.3 m/s²")):
+        visit.press(f"Accelerometer · {resource}")
+        visit.press("Read")
+        expect(visit.answer).to_contain_text(f"Read: {value}, ")
+    expect(visit.page.locator("#resources tr", has_text="X Value").locator(".value").first).to_have_text("0.3 m/s²")
+    assert visit.wrong == []
+
+
 def test_a_deleted_device_is_reported(visit: Visit) -> None:
     key, page = visit.server.key(), visit.page
     device_id = visit.server.client(key).add_device("goes-for-good", {"path": LEVEL, "value": "1"})
@@ -440,7 +453,7 @@ def test_typed_input_stays_and_other_tabs_and_offline_devices_are_reported(visit
     assert page.locator("#tail time[datetime^='2001']").count() == 0
     expect(typed).to_be_focused()
     expect(typed).to_have_value("44")
-    visit.press("Write all the same")
+    visit.press("Write anyway")
     expect(visit.answer).to_contain_text("waits for the device, until ")
     tab.come_back()
     expect(page.locator("#waiting tr")).to_contain_text("b-light")

@@ -57,7 +57,7 @@ def test_each_widget_works_and_is_readable_in_both_themes(lab: Lab, browser: Bro
         panel.get_by_label("Value").fill("55")
         panel.get_by_role("button", name="Preview").click()
         panel.get_by_role("button", name="Apply (1)").click()
-        expect(panel).to_contain_text("Done: 1 of 1 write ended, 1 with success.")
+        expect(panel).to_contain_text("Done: 1 of 1 write ended, 1 succeeded.")
         expect(level).to_have_text("55 %")
         expect(watcher.get_by_role("grid", name="Events")).to_contain_text("55")
         expect(watcher.get_by_role("img", name=re.compile("lamp .* to 55 %"))).to_be_attached()

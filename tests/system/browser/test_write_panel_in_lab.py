@@ -98,5 +98,5 @@ def test_typed_input_stays_with_keyboard_only_use_while_the_panel_reads(open_pan
     notebook.keys("Enter")
     expect(panel).to_contain_text("Preview: 1 to write")
     panel.get_by_role("button", name="Apply the undo (1)").press("Enter")
-    expect(panel).to_contain_text("Done: 1 of 1 write ended, 1 with success.")
+    expect(panel).to_contain_text("Done: 1 of 1 write ended, 1 succeeded.")
     assert notebook.wrong == []

@@ -44,7 +44,7 @@ _ALERTS = "alerts"
 """The rate limit key of all alerts together, instead of an address."""
 _SWEEP_SECONDS = 1.0
 _SAMPLE_SECONDS = 0.1
-"""The interval at which one message of a device above its rate limit is decrypted all the same."""
+"""The interval at which one message of a device above its rate limit is still decrypted."""
 _LINE_SECONDS = 1.0
 """The minimum time between two warnings of failed handshakes: unauthenticated clients must not fill the disk."""
 # DTLS_EVENT_CONNECTED of tinydtls. The types of alerts, records and handshake messages below are those of TLS
@@ -307,7 +307,7 @@ class DtlsTransport:
         """Whether a datagram is above the rate limit of its address, and must not be decrypted.
 
         Within a session the receiver counts messages, because anyone can forge an address. Above the limit, a sample of
-        the messages is decrypted all the same, so that the receiver notices the flood.
+        the messages is still decrypted, so that the receiver notices the flood.
         """
         if not has_session:
             return not self._limiter.consume(address)

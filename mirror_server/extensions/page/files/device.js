@@ -210,7 +210,7 @@ function refreshPanel() {
   const finding = findingNow(resource);
   parts.finding.textContent = finding?.words ?? "";
   parts.finding.className = finding?.decision === "reject" ? "failure" : "quiet";
-  parts.send.textContent = finding?.decision === "offline" ? "Write all the same" : "Write";
+  parts.send.textContent = finding?.decision === "offline" ? "Write anyway" : "Write";
   show(parts.responses, requestsOf(fleet.chosen, path).slice(0, 5).map(requestInWords));
   parts.read.disabled = !scopes.has("read");
   for (const control of [parts.typed, parts.send, parts.execute, parts.acknowledge]) control.disabled = !scopes.has("write");

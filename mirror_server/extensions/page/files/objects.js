@@ -3,7 +3,7 @@
 import { callApi } from "./interface.js";
 
 const NUMBERS = ["integer", "unsigned", "float"];
-let table = { objects: {}, units_resource: null, in_those_units: [] };
+let table = { objects: {}, units_resource: null, in_those_units: [], display_units: {} };
 
 export async function loadObjects() {
   table = await (await callApi("GET", "page/objects.json")).json();
@@ -24,8 +24,13 @@ export function labelOf(path) {
 
 export const isNumber = (declared) => NUMBERS.includes(declared?.type);
 
-// The unit of a resource: the one that the device reports for the object instance, else the declared one.
+// The unit of a resource as people write it: the one that the device reports for the object instance, else the declared one.
 export function unitOf(path, resources) {
+  const code = unitCodeOf(path, resources);
+  return Object.hasOwn(table.display_units, code) ? table.display_units[code] : code;
+}
+
+function unitCodeOf(path, resources) {
   const declared = declaredFor(path);
   const [, objectId, instanceId, resourceId] = path.split("/");
   if (declared && table.in_those_units.includes(Number(resourceId))) {
@@ -60,6 +65,11 @@ export function numberOf(base64, path) {
   const text = textOf(base64);
   return text !== null && /^[+-]?\d+(\.\d+)?([eE][+-]?\d{1,3})?$/.test(text) && Number.isFinite(Number(text)) ? Number(text) : null;
 }
+
+// More digits of a number are rounding errors.
+export const SIGNIFICANT_DIGITS = 15;
+
+export const numberText = (number) => String(Number(number.toPrecision(SIGNIFICANT_DIGITS)));
 
 // Whether two payloads of a resource have the same value: 55 and 55.0 are equal if a number is declared.
 export function isSameValue(one, other, path) {

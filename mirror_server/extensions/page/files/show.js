@@ -1,6 +1,6 @@
 // Making elements. Everything from outside becomes text, never markup.
 
-import { bytesOf, declaredFor, isNumber, numberOf, textOf } from "./objects.js";
+import { SIGNIFICANT_DIGITS, bytesOf, declaredFor, isNumber, numberOf, numberText, textOf } from "./objects.js";
 import { instancesOf } from "./tlv.js";
 
 const LONGEST = 200;
@@ -115,7 +115,7 @@ export function instant(moment) {
   if (moment === undefined || moment === null) return "";
   const date = new Date(moment);
   if (Number.isNaN(date.getTime())) return String(moment);
-  return element("time", { dateTime: date.toISOString(), title: date.toISOString() }, clockTime(date));
+  return element("time", { dateTime: date.toISOString(), title: date.toISOString().replace(".000Z", "Z") }, clockTime(date));
 }
 
 // A payload: as text if possible, by instance if there are several, else as bytes.
@@ -137,8 +137,11 @@ export function formatValue(base64, path = "", unit = "", contentType = "") {
   const type = declaredFor(path)?.type;
   if (type === "boolean" && /^[01]$/.test(text)) return element("span", {}, text === "1" ? "true" : "false");
   if (type === "time" && /^\d{1,12}$/.test(text)) return element("span", {}, instant(Number(text) * 1000));
-  const made = element("span", {}, shortened(text));
-  if (unit && numberOf(base64, path) !== null) made.append(element("span", { className: "unit" }, ` ${unit}`));
+  const number = numberOf(base64, path);
+  if (number === null) return element("span", {}, shortened(text));
+  const hasRoundingErrors = text.includes(".") && text.replace(/\D/g, "").length > SIGNIFICANT_DIGITS;
+  const made = element("span", {}, shortened(hasRoundingErrors ? numberText(number) : text));
+  if (unit) made.append(element("span", { className: "unit" }, ` ${unit}`));
   return made;
 }
 

@@ -1,7 +1,7 @@
 // The recent numbers of the chosen device's resources, and a plot of one resource.
 
 import { callApi } from "./interface.js";
-import { numberOf } from "./objects.js";
+import { numberOf, numberText } from "./objects.js";
 import { instant } from "./show.js";
 
 const ENTRIES_BACK = 5000;
@@ -170,8 +170,7 @@ export class Plot {
   }
 
   named(number) {
-    const digits = Number(number.toPrecision(6));
-    return this.unit ? `${digits} ${this.unit}` : `${digits}`;
+    return this.unit ? `${numberText(number)} ${this.unit}` : numberText(number);
   }
 
   text(x, y, anchor, words) {
