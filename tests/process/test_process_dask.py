@@ -169,7 +169,7 @@ def test_explicit_key_is_displayed_nowhere(server, cluster, capfd, caplog):
 def test_invalid_arguments_fail_at_once(server, key):
     with pytest.raises(BadRequest, match="devices_per_range"):
         read_mirror(server.url, key, devices_per_partition=0)
-    with pytest.raises(InvalidValue, match="paths"):
+    with pytest.raises(TypeError, match="paths"):
         read_mirror(server.url, key, paths="/3303/*")
     with pytest.raises(AccessDenied):
         read_mirror(server.url, server.key(Scope.WRITE))

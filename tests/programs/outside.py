@@ -13,7 +13,7 @@ BRANDING = "branding: colors and images of a portal that does not exist"
 ENROLLMENT = "Enrollment: a device appears when it registers"
 GROUPS = "Device groups: custom attributes and saved queries select devices"
 DEVICES = "devices that a program creates or deletes: a device appears when it registers, and its reported values stay"
-PORTAL = "The service's own version: / is a web page"
+PORTAL = "The version of the service: this server has its web page at /"
 
 REASONS = {
     ("AccountManagementA*",): ACCOUNTS,
