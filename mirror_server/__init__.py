@@ -22,7 +22,7 @@ For example, ``--keep-log-bytes`` is ``MIRROR_KEEP_LOG_BYTES``. Separate several
 - Limits of a request: ``--max-body-bytes``, ``--request-timeout-seconds`` (the head, and then the body),
   ``--write-timeout-seconds`` (each 64 KiB of a response), ``--failed-keys-per-minute`` per address (an IPv6 ``/64``
   counts as one address).
-- Limits of an application: ``--max-parked-polls`` for all applications together. ``--poll-share`` is the fraction of
+- Limits on open polls: ``--max-parked-polls`` for all applications together. ``--poll-share`` is the fraction of
   the open polls that one application may hold. It also applies to snapshots and histories, of which the server sends
   at most eight at once. ``--max-unread-bytes`` limits unread responses. Under another WSGI server, the variable
   ``MIRROR_MAX_BLOCKING_POLLS`` (``--max-blocking-polls``) limits polls instead.
@@ -30,8 +30,8 @@ For example, ``--keep-log-bytes`` is ``MIRROR_KEEP_LOG_BYTES``. Separate several
 - Timeout of a device: ``--answer-timeout-seconds``.
 - Clock: ``--clock``. A manual clock stands still until the simulator advances it, at most to the end of year 9998.
   Times, expiry and reporting intervals follow it.
-- Extensions: ``--without`` leaves one out. An extension whose package is missing is left out too. The startup log and
-  ``/healthz`` list the loaded extensions. See ``mirror-server help extensions``.
+- Extensions: ``--without`` leaves one out. An extension that needs a missing package is left out too. The startup log
+  and ``/healthz`` list the loaded extensions. See ``mirror-server help extensions``.
 
 Some limits are fixed: 20 pending requests per device, 1024 presubscription rules of 256 paths each, and 10,000
 notifications or 4 MiB per message.
@@ -77,7 +77,7 @@ The files are readable by their owner only. The database contains the keys of re
 A device object is stored until six months after the last connection of the device.
 
 One server at a time can use a database file. A second one is rejected, even if it uses another path, a symbolic link or
-a hard link. Commands have to use the same name as the server. The writer thread caches up to 32 MB of a SQLite
+a hard link. Commands have to name the file as the server does. The writer thread caches up to 32 MB of a SQLite
 database. The ``-wal`` file next to the database grows to about 33 MB under load.
 
 If a database file is removed or replaced while a server uses it, requests that change something get ``503`` until the
@@ -98,7 +98,8 @@ times of a resource never decrease. A restart keeps:
 It loses, or leaves uncertain:
 
 - Executes that were sent and had no response. A device would execute twice, so they are not sent again. They end with
-  504 ``TIMEOUT``: the outcome is unknown. For the same reason an execute has no ``retry`` by default.
+  504 ``TIMEOUT``: the outcome is unknown. For the same reason the query parameter ``retry`` of an execute is 0 by
+  default.
 - Values that devices sent in the meantime. A history has a row for this gap.
 - Open polls, streams and websockets. Clients open them again and continue from their positions.
 - The response to a webhook delivery in progress. The message is delivered again, with the same ``uid``.
@@ -110,8 +111,8 @@ Backups, upgrades and damage
 
 ``backup`` and ``restore`` are for SQLite files. Back up a PostgreSQL database with ``pg_dump``.
 
-``restore`` informs clients of the loss. A reader of notifications gets a gap (``Mirror-Gap``), which also includes
-numbers that were never used. Tables that were read before are reloaded completely at the next refresh.
+``restore`` informs clients of the loss. A reader of notifications gets a gap (``Mirror-Gap``). The gap may
+include numbers of entries that never existed. Tables that were read before are reloaded completely at the next refresh.
 
 If you restore a database by other means, run ``mirror-server mark-restored`` before you start a server on it. Other
 means are ``pg_restore``, a copied file, or a snapshot of the disk or virtual machine. Without this command, the server
@@ -132,7 +133,7 @@ slept. At startup it reports stored times that lie in the future. Timeouts of de
 delays of webhooks use a monotonic clock, so jumps do not affect them.
 
 - Clock set forward, or machine slept: everything that is due by then happens at once. Requests end with
-  ``REQUEST_EXPIRED``. Registrations without an update end, and devices that return register again.
+  ``REQUEST_EXPIRED``. Registrations that were not updated expire, and devices that return register again.
 - Deletions by age wait for an hour after such a jump, so that you can correct a wrong clock first. They also wait if
   the server starts long after it stopped. This applies to notifications, device events, history, devices not connected
   for six months, and webhooks that failed for a day. If the clock stays wrong for longer than an hour, data that is old
@@ -153,9 +154,9 @@ is discarded, by its CoAP sequence number.
 
 ``reported_at`` is the time of receipt by the clock of the server, so the clock of a device does not change it. A time
 from the device (in SenML each value can have one) is the ``timestamp`` of the notification, and ``changed_at`` in the
-history. With ``as_of`` it is also the ``reported_at``. A time that is in the future or before 1970 is replaced by the
+history. Only ``as_of`` returns it as ``reported_at``. A time that is in the future or before 1970 is replaced by the
 time of receipt. Timestamps of notifications never decrease: a time before that of the previous notification of the same
-resource is replaced by the previous time. The history stores it as it is.
+resource is replaced by the previous time. The history stores the time of the device unchanged.
 
 Monitoring
 ----------
@@ -165,8 +166,8 @@ Monitoring
 - If the disk is full or read-only, requests that change something get ``503``; reads continue. Changes by devices are
   stored as soon as possible. If more than 5000 changes wait, the next one gets ``429``.
 - Each application has a share of polls, streams, websockets and slow queries, and a limit on unread responses. Beyond
-  that only this application gets ``429``. Slow queries are filters by name, description and attributes, long lists, and
-  many notifications at once. Applications take turns with slow queries.
+  that only this application gets ``429``. Slow queries are those that filter by name, description or
+  attributes, list many devices, or read many notifications at once. Applications take turns with slow queries.
 - ``SIGTERM`` stops the server within seconds: open polls are completed, and accepted requests are on disk.
 
 As a service
@@ -214,8 +215,8 @@ The proxy has to allow responses that take a minute, and to pass server-sent eve
         }
     }
 
-Websockets need two more lines; see ``mirror-server help streams``. ``mirror-server help connections`` describes which
-client addresses of a proxy the server trusts. A public server should also limit requests in the proxy
+Websockets need two more lines; see ``mirror-server help streams``. ``mirror-server help connections`` describes from
+which proxies the server accepts client addresses. A public server should also limit requests in the proxy
 (``limit_req_zone $binary_remote_addr ...``).
 
 Web page, API description and compatibility

@@ -1,9 +1,9 @@
 """Extensions: how to add routes, settings, storage and other features to the server, and when each hook is called.
 
 The server is a small core and extensions. The folders of ``mirror_server/extensions`` are extensions, and other
-packages can add their own. ``mirror-server run --without NAME`` leaves one out. An extension whose package is not
-installed is left out automatically. The startup log and ``GET /healthz`` list the loaded extensions; ``mirror-server
-help extensions`` ends with a list of all.
+packages can add their own. ``mirror-server run --without NAME`` leaves one out. An extension that needs a package
+which is not installed is left out automatically. The startup log and ``GET /healthz`` list the loaded extensions;
+``mirror-server help extensions`` ends with a list of all.
 
 Writing an extension
 --------------------
@@ -74,10 +74,10 @@ And ``mirror_greeting/views.py``::
         text = services().settings.of(Greeting).greeting
         return json_response({"greeting": f"{text}, {query_text('name') or 'world'}"})
 
-- ``requires`` names the scopes of which a key needs one, and the query parameters of the view. Other parameters get
+- ``requires`` names scopes, one of which the key must have, and the query parameters of the view. Other parameters get
   400; ``query=None`` leaves this check to the view. A view without ``@requires`` needs a key of any scope.
-- ``services()`` returns the parts of this server, and ``services().part(ItsClass)`` the object of this class that
-  ``build`` returned.
+- ``services()`` returns the parts of this server, and ``services().part(ItsClass)`` returns the object of this
+  class that ``build`` returned.
 - Views run on the event loop of the server: while one runs, all other requests wait. Run a read of more than a few
   milliseconds in another thread with ``when_read(read, render, is_long=True)``. Respond to a change when it is on disk
   with ``when_stored(services().database.submit(work), render)``. Both are in ``mirror_server.views.responses``.

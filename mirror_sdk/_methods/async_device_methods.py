@@ -95,7 +95,7 @@ class AsyncDeviceMethods:
             timeout: Seconds to wait for the response; by default 60, or less if the request expires sooner.
             allow_read_only: Whether to write to a path that is declared read-only.
             if_match: The resource, desired value or revision that you expect. The write is rejected if another write
-                was accepted since, or the last one has ended since.
+                was accepted since, or the status of the last one has changed since.
 
         Raises:
             InvalidValue: The value does not match the declaration of the path, or another argument cannot be sent.

@@ -56,7 +56,7 @@ class EventMethods:
                 iterator waits as long as it takes; with ``timeout=0`` the failure is raised at once.
             limit: The maximum number of events to return.
             after: The number of an entry (``position``, ``Event.seq``) to start after, instead of the end of the log.
-            paths: Path patterns (``/3303/*``): only observations of these.
+            paths: Path patterns (``/3303/*``). All events other than observations of these paths are left out.
             devices: Only events of these devices, their ids or endpoint names, which are looked up now. Gaps and
                 unknown entries are always included.
 
@@ -94,7 +94,7 @@ class EventMethods:
 
         Args:
             callback: Takes an event. Errors that it raises are logged and stored in ``Watch.errors``.
-            paths: Path patterns (``/3303/*``): only observations of these.
+            paths: Path patterns (``/3303/*``). All events other than observations of these paths are left out.
             devices: Only events of these devices, their ids or endpoint names, which are looked up now. Gaps and
                 unknown entries are always included.
             timeout: Seconds within which it must start, instead of the client's.
@@ -148,9 +148,9 @@ class EventMethods:
                 :class:`NotSubscribedWarning` names patterns that, on at least one device, no rule or subscription of
                 this key covers: their values do not arrive.
             subscribe: Whether to add rules for these devices and paths while it records, and apply them now; see
-                ``client.subscriptions.rules.add()``. Existing rules stay, or end with the recorder that added them.
-                Devices send subscribed values until they register again. If the recorder is killed, its rules stay
-                until the next one with the same folder ends.
+                ``client.subscriptions.rules.add()``. Existing rules stay; rules that another recorder
+                added end with that recorder. Devices send subscribed values until they register again. If the recorder
+                is killed, its rules stay until the next one with the same folder ends.
             rotate_bytes: The size at which a new file is started.
             rotate_seconds: After how many seconds an event is in a file that every program sees.
             timeout: Seconds within which it must start; by default the client's time-out applies to each request.

@@ -260,8 +260,8 @@ class TableMethods:
 
         For each resource it contains the last value with a time (``changed_at``) up to the instant, and the last write
         requested by then, with its result by then. A resource without a report by then has no row, and ``subscribed``
-        is not stored. ``reported_at`` is that ``changed_at``, so it is never after the instant. The filters apply to
-        the directory as it is now. Paths without rows are reported as by :meth:`history`.
+        is not stored. ``reported_at`` contains this ``changed_at``, so it is never after the instant. The filters apply
+        to the directory as it is now. Paths without rows are reported as by :meth:`history`.
 
         Args:
             instant: A time with its zone; its text, as in ``attrs["mirror"]["oldest_at"]``; or how long ago it was:

@@ -318,7 +318,7 @@ class AsyncEvents(AsyncIterator[Event]):
 
     @property
     def position(self) -> int | None:
-        """Number of the entry to continue after, exact after each event; it includes filtered events.
+        """Number of the entry to continue after, exact after each event. It also counts events that filters leave out.
 
         Before the first event it is where they begin, ``None`` until that is known. If the service does not number each
         entry (``Event.seq``), it does not move past a message until all its events have been returned.

@@ -55,7 +55,7 @@ class AsyncDeviceRequest(AcceptedRequest):
 
         Args:
             timeout: Seconds to wait, possibly one more, because the protocol uses whole seconds; 0 only reads the
-                current entries of the notification log. The default is ``expiry_seconds`` and a little more, and a
+                current entries of the notification log. The default is slightly longer than ``expiry_seconds``, and a
                 minute at most.
 
         Raises:

@@ -77,7 +77,8 @@ class EventBuffer:
         called_from: The line that warnings point at if no line of the program calls.
 
     Attributes:
-        position: Number of the entry to continue after, exact after each event; it includes filtered events.
+        position: Number of the entry to continue after, exact after each event. It also counts events
+            that filters leave out.
         skipped: Called with each event that the filter omits; ``None`` by default.
     """
 

@@ -278,8 +278,8 @@ class MirrorAccessor(HistoryMethods):
     def pseudonymize(self, key: str | bytes, *, also: Iterable[str] = ()) -> pd.DataFrame:
         """Return the table with pseudonyms for personal data, to share it; see :mod:`mirror_sdk.privacy`.
 
-        This replaces ids and names of devices, even in the index, and the values of the resources that are listed
-        there. ``attrs["mirror"]["pseudonymized"]`` has a report of the replacements.
+        This replaces ids and names of devices, even in the index, and the values of the resources listed in
+        :mod:`mirror_sdk.privacy`. ``attrs["mirror"]["pseudonymized"]`` has a report of the replacements.
 
         Args:
             key: A secret text or bytes, of 16 bytes or more. Tables with one key have the same pseudonyms.

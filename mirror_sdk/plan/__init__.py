@@ -28,7 +28,7 @@ the others are undone. A resource counts as changed in two cases:
 - The device later reported a value that is neither the written value nor the previous one.
 
 It does not count as changed if the value of the plan was written again successfully, or is being written. So undo
-several plans in reverse order, and apply each undo before the next. A saved plan stores this too.
+several plans in reverse order, and apply each undo before the next. A saved plan also stores the previous values.
 
 >>> plan = client.plan([("light-01", "/3311/0/5851", 50)])
 >>> _ = plan.apply()

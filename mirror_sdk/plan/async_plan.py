@@ -142,7 +142,8 @@ class AsyncPlan(PlanReport):
         It rejects the rows that are not ``undoable`` in the table of this plan. It also rejects resources that were
         changed after this plan wrote them, by a write of another value or by the device itself: ``check`` is
         ``changed``, and ``reason`` shows the later value. The other rows are undone. To undo several plans, undo and
-        apply the last one first. The service compares again when it is applied, and nothing is sent before that.
+        apply the last one first. When the returned plan is applied, the service compares again. Until then nothing is
+        sent.
 
         Raises:
             MirrorError: The state could not be read.

@@ -97,8 +97,9 @@ class PlanReport(JsonForm):
 
         {columns}
 
-        The last three columns are NA if nothing is sent. If ``check`` is ``changed``, someone else wrote before this
-        write, which ``if_match`` rejected, or after the write that this one undoes; ``current`` is then the new value.
+        The last three columns are NA if nothing is sent. If ``check`` is ``changed``, someone else wrote the
+        resource: before a write with ``if_match``, or after the write that this one undoes. ``current`` is then that
+        value.
 
         >>> plan.frame["check"].tolist()
         ['ok', 'wrong_type']
@@ -145,9 +146,9 @@ class PlanReport(JsonForm):
     def save(self, path: str | PathLike[str]) -> None:
         """Save the plan in a file, from which ``client.plans.load`` continues it, even in another process.
 
-        The file has the async-ids and the progress: a write that has ended is not sent again. Writes sent after saving
-        are not executed twice either if the saved plan is applied, as long as the service remembers them, which is
-        usually a day. If devices sleep for days, save the plan after it was applied.
+        The file has the async-ids and the progress: a write that has ended is not sent again. You can apply the
+        saved plan even if writes were sent after saving: none is executed twice while the service remembers them,
+        usually for a day. If devices sleep for days, save the plan after it was applied.
 
         Raises:
             OSError: The file cannot be written.

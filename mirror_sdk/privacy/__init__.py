@@ -18,7 +18,7 @@ accepts Arrow and Polars tables. In a shell, use ``mirror snapshot FILE --pseudo
 Pseudonyms and the key
 ----------------------
 
-A pseudonym is a word for its kind, a hyphen, and twelve digits and letters, for texts of any length. It is computed
+A pseudonym consists of its kind, a hyphen, and twelve digits and letters, for texts of any length. It is computed
 from the key and the text with HMAC-SHA-256. With the same key, the same text of the same kind has the same pseudonym in
 every table, so you can join the tables. An id and a name with the same text have different pseudonyms.
 
@@ -123,7 +123,7 @@ Replaced texts within other texts
 
 Other texts, such as the value of another resource or the reason of a plan, are searched for replaced texts. Such a text
 is replaced as a whole if it is an id, or if it contains an id, a name or another text that was replaced in this table.
-Names of less than four characters are found only as whole texts. Names of columns and indexes are searched too. A
+Names of fewer than four characters are found only as whole texts. Names of columns and indexes are searched too. A
 column with lists or structures in its cells is rejected. ``also=`` adds texts to search for, such as names of devices
 that are not in the table.
 

@@ -21,7 +21,8 @@ Audit
 
 ``recorder.audit()`` reports whether the recording is complete, its interval by the clock of the service, and how much
 of it other programs can read. ``recorder.recording.as_of(instant)`` returns the state at an instant, ``changes(begin,
-end)`` the changes between two. ``.attrs["mirror"]["complete"]`` of both shows whether all of it is known.
+end)`` the changes between two. ``.attrs["mirror"]["complete"]`` of both tables shows whether they are
+complete.
 
 >>> recorder.audit().complete
 True

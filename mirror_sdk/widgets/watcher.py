@@ -55,7 +55,7 @@ _FIELD = {"width": "340px", "flex": "0 0 auto"}
 
 
 class EventWatcher(MirrorWidget):
-    """The events of chosen resources as lines over time and as a table; as a frame, in a file, or recorded.
+    """Shows the events of chosen resources as lines over time and as a table, and can save or record them.
 
     It starts with earlier events: those of the notification log, usually of a day, and before them the events of a
     recording, or else a day of the service's history. ``received`` of an event from the log is the time when it was
@@ -75,7 +75,7 @@ class EventWatcher(MirrorWidget):
         devices: Devices, their ids or endpoint names, or a table whose rows name them; ``None`` selects all.
         paths: Path patterns (``/3303/*``): only observations of these; ``None`` selects every event.
         recording: A recording to start with, or its folder.
-        max_events: The maximum number of stored events from the recording, and the same again from the log.
+        max_events: The maximum number of stored events from the recording, and of those from the log.
         live: Whether it receives events by itself.
         keep_previous: Whether an earlier watcher of this client stays open if the notebook does not say which cell is
             running. (Running a cell again normally closes its previous widget.)

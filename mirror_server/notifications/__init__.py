@@ -34,7 +34,8 @@ delivery is in the server's log only, so that an application cannot explore your
 Changing channels without loss
 ------------------------------
 
-- The log contains the notifications of a key for a day, from its first request on. A channel is a position in the log.
+- The log of a key starts with its first request, and keeps each notification for a day. A channel is a position in the
+  log.
   Plain polls, webhooks and websockets share one position, which the server stores. Readers with ``after=`` and event
   streams have positions of their own, in any number and next to any channel. They remove nothing.
 - A new webhook or websocket channel first delivers unread notifications, then new ones. An entry is unread if no

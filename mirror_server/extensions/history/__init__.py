@@ -13,7 +13,7 @@ Contents
 The history has a row for each of these events:
 
 - A reported value, with or without a subscription.
-- A completed write.
+- The result of a write, successful or failed.
 - A registration, update, deregistration or expiry of a device.
 - A *gap*: an interval in which the service received nothing, because it was down or kept no history. So you can
   distinguish an unchanged value from one that could not be received.
@@ -39,7 +39,7 @@ The first call returns rows, the second one the device objects at an earlier ins
 Arrow stream (``Accept: application/vnd.apache.arrow.stream``). The last line marks the end: a response without it is
 incomplete.
 
-At most eight of these responses and snapshots can be in progress at once, of which one application has
+At most eight of these responses and snapshots can be in progress at once, of which one application may use
 ``--poll-share``. An instant before the oldest data is rejected, and the error states the oldest instant. The reason of
 a failed write is shown only to the application that made the write.
 
@@ -75,7 +75,7 @@ completed days move to Parquet files. A URL that fsspec opens works too, such as
   server is killed while it moves rows. Such a kill can leave files that the database does not list; the server deletes
   them.
 - A file never changes. When a device is erased, the rest of the file is written to a new file with another suffix, just
-  before the old file is deleted. If a file is missing, another program should list the folder again.
+  before the old file is deleted. A program that misses a file should list the folder again.
 - ``backup`` contains everything in the database, but not the folder. Copy the folder after the database. If a device
   was erased in between, copy both again.
 - A copy of a database that runs next to the original needs its own copy of the folder. Both databases have the same
@@ -89,8 +89,8 @@ history``, one core of a virtual machine).
 Clock changes, switching off, several processes
 -----------------------------------------------
 
-If the system clock was ahead, rows of that time have those times. Responses about the present do not contain them; they
-appear when that time comes.
+Rows that were written while the system clock was ahead have times in the future. Queries up to the present do not
+return them until that time comes.
 
 If the whole history was started or trimmed while the clock was ahead, queries about the present are rejected for an
 hour. During this hour the server cannot know whether the clock was ahead then or is behind now. Afterwards the history

@@ -41,8 +41,8 @@ register only its own endpoint name. These commands work while a server runs::
   name does not apply to the new one.
 - Over plain CoAP no device can register a name that has a key. If a device registered the name before the key was made,
   its next update or deregistration is rejected (4.03).
-- A name with a revoked key is free over plain CoAP. The mirror treats any device that registers this name as the
-  same device. So a server for devices with keys should not have ``--coap``.
+- After its key is revoked, any device can register the name over plain CoAP. The mirror treats any device that
+  registers this name as the same device. So a server for devices with keys should not have ``--coap``.
 - ``mirror-server erase`` also deletes the registration and the key of a device.
 
 DTLS handshakes need the keys themselves, so the database contains them in plain form. The file and its backups are
@@ -61,12 +61,12 @@ Network
   systemd service needs ``MIRROR_COAPS=0.0.0.0:5684`` in its ``Environment`` and no further rights.
 - Behind a router (NAT), a device is reachable at the address of its last message while the router keeps the mapping.
   That is often 30 seconds to a few minutes.
-- A device that sleeps, or is silent for longer than that, should register in queue mode (binding ``UQ`` or ``Q``). It
-  is awake for ``--coap-awake-seconds`` (93) after its last message. After that, requests wait for its next contact, as
-  for any device that cannot be reached.
+- A device that sleeps, or is silent for longer than the router keeps the mapping, should register in queue mode
+  (binding ``UQ`` or ``Q``). It is awake for ``--coap-awake-seconds`` (93) after its last message. After that, requests
+  wait for its next contact, as for any device that cannot be reached.
 - A request that a device has not acknowledged is sent again at once when the device makes contact.
-- An execute is repeated only as the same CoAP message, which a device recognizes. If a device registers in between, it
-  may have restarted because of the execute, which then ends with 504 ``TIMEOUT``.
+- An execute is repeated only as the same CoAP message, which a device recognizes. If the device registers again
+  before it responds, the execute may have restarted it; the execute then ends with 504 ``TIMEOUT``.
 - There is no bootstrap: configure this server's address as the LwM2M server of the device. ``POST /bs`` is rejected
   (4.04) with the reason, which is also logged.
 - A resource with ``aobs`` in its link is subscribed without an observe request. Its initial value is the ``v=`` of the
@@ -95,7 +95,7 @@ Monitoring
   the receive buffer was full.
 - Metrics of DTLS are ``mirror_coap_sessions`` and ``mirror_coap_handshakes_total`` by outcome. A handshake with a wrong
   key counts as failed after 20 s.
-- The log has one line per registration, also if it was rejected, and one per failed request. Rejections, notifications
+- The log has one line per registration, even a rejected one, and one per failed request. Rejections, notifications
   without a value, and unreadable responses are limited to 60 lines per minute; ``/metrics`` counts all of them.
 
 Restarts of the server
@@ -106,7 +106,7 @@ server requests its observations again. ``mirror-server help operate`` lists wha
 
 A registration does not expire because the server was down. After a start, it gets the time that it had left when the
 server stopped. Registrations that expired during the downtime, or would expire within ten minutes of the start, get
-more: their lifetime, limited to between two and ten minutes.
+their full lifetime, but at least two and at most ten minutes.
 
 DTLS sessions are in memory only. After a restart a device needs a new handshake, and requests wait until then:
 
