@@ -48,8 +48,8 @@ continue waiting.
 40
 
 The mirror stores the value that was reported last, however old it is. It never polls devices: a value arrives with a
-read, a write, a subscription or an auto-observation. A response that arrives after its request timed out still updates
-the reported value.
+read, a write or a subscription, or the device sends it unasked (auto-observation). A response that arrives after its
+request timed out still updates the reported value.
 
 ``desired_at`` is the time of the write while the write is pending, and afterwards the time of the status update.
 ``requested_at`` keeps the time of the write.
@@ -97,18 +97,19 @@ On an event loop the same program can have many requests in flight. The client r
 
 If a device rejected a subscription or did not respond, the service tries again in three cases: the device registers or
 updates its registration, rules are set with ``apply_now=True``, or ``client.subscribe`` is called again.
-``client.subscriptions.state`` returns the result: ``active``, ``asked``, ``refused`` or ``ended``, or ``none`` without
-a subscription. When a device registers again (not an update), its subscriptions made with ``client.subscribe`` end, and
-the registration event lists them (``event.content.ended_subscriptions``). Rules apply to the new registration too.
+``client.subscriptions.state`` returns the result: ``active``, ``asked`` (no response of the device yet), ``refused``
+or ``ended``, or ``none`` without a subscription. When a device registers again (not an update), its subscriptions made
+with ``client.subscribe`` end, and the registration event lists them (``event.content.ended_subscriptions``). Rules
+apply to the new registration too.
 
-The response to ``read_value``, ``write_value`` or ``execute`` arrives in one round trip, with the request. It arrives
-with the notifications instead if the service does not support that, the device takes longer than a second, or other
-calls wait on the same client.
+``read_value``, ``write_value`` and ``execute`` get their result as the response to the HTTP request that sends them. It
+arrives with the notifications instead if the service does not support that, the device takes longer than a second, or
+other calls wait on the same client.
 
 Notifications use long polling. If a proxy cuts long polls, call ``client.notifications.use_websocket()``. It switches
 to websockets, or raises an error that states why they are unavailable. Nothing else changes.
 
-``client.devices.events_frame()`` lists when devices registered and deregistered, also while no client was connected.
+``client.devices.events_frame()`` lists when devices registered and deregistered, even while no client was connected.
 The service keeps these events for a month unless the operator sets another time.
 
 Timeouts, retries and limits
@@ -125,8 +126,8 @@ All errors are :class:`MirrorError`; :mod:`mirror_sdk.errors` begins with a draw
   other times (``mirror help plans``). At most 20 requests can wait for a device.
 - ``max_retries`` (2) limits how often a call is repeated after ``429``, ``502``, ``503``, ``504`` or a lost connection.
   Only idempotent calls are repeated. A write counts as idempotent, because its async-id prevents a second execution.
-- A call that waits for its device with the request open is repeated until its timeout, if the connection is lost or a
-  proxy returns ``502`` or ``504``.
+- If a call that waits for its device loses the connection, or a proxy returns ``502`` or ``504``, it is repeated until
+  its timeout.
 - A response is limited to 64 MiB after decompression, an error response to 1 MiB, a snapshot to
   ``max_snapshot_bytes``.
 - ``client.notifications.status()`` shows whether the service responds, which channel is in use, what is pending, and
@@ -149,8 +150,8 @@ A key is an application. Two analysts, two notebooks or two cells with one key s
   ``watch``, ``record``, event streams).
 - Requests and their async-ids. ``client.requests.list()`` lists the requests of all users, and
   ``client.requests.resume()`` resumes any of them. The same async-id for a different request raises :class:`Conflict`.
-- The webhook and plain polls. There is one webhook; a new one replaces it. Plain polls share one position: an entry
-  that one of them received is not sent to another.
+- The webhook and plain polls (without ``after=``). There is one webhook; a new one replaces it. Plain polls share one
+  position: an entry that one of them received is not sent to another.
 - Limits: the size of the log, polls, streams and websockets, snapshots in progress, unread responses
   (``mirror-server help operate``).
 

@@ -318,7 +318,7 @@ class ResourceNotFound(DeviceRequestFailed, UnknownResource):
 class WriteRejected(DeviceRequestFailed):
     """The device rejected the request: the resource is not writable, or the value is not valid for it.
 
-    Rejected reads and executions are subclasses of this error.
+    Rejected reads and executes are subclasses, so ``except WriteRejected`` handles these too.
     """
 
 

@@ -109,9 +109,9 @@ folder of SQL files, ``0001.sql`` and so on::
             erase(session, device_id, None)
 
 If a table has rows about devices, implement both functions. The result of ``erase`` is part of the receipt of
-``mirror-server erase``. All extensions share its names, so prefix these too. ``mirror-server check`` lists what the
-statements of ``violations`` return. Data outside the database, such as files, is for the hooks ``erasure`` and
-``check``. While an extension is left out, its tables stay unchanged.
+``mirror-server erase``. The receipt contains the names of all extensions, so give yours a prefix too. ``mirror-server
+check`` lists what the statements of ``violations`` return. Data outside the database, such as files, is for the hooks
+``erasure`` and ``check``. While an extension is left out, its tables stay unchanged.
 
 A migration runs once per database, in one transaction, when a server or command of the new version opens it. Never
 change a file that was released; add the next one. Write it for SQLite: the extension ``postgresql`` translates it.

@@ -108,7 +108,7 @@ class AcceptedRequest(JsonForm):
 
     @property
     def default_timeout_seconds(self) -> float:
-        """The default duration of a wait: until the response to an expired request comes, and a minute at most."""
+        """The default duration of a wait: until the expiry can have been reported, and at most a minute."""
         if self.expiry_seconds is None:
             return LONGEST_DEFAULT_WAIT_SECONDS
         return min(self.expiry_seconds + RESPONSE_MARGIN_SECONDS, LONGEST_DEFAULT_WAIT_SECONDS)

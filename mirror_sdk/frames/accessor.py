@@ -99,7 +99,7 @@ class MirrorAccessor(HistoryMethods):
 
     @property
     def value(self) -> pd.Series:
-        """One column of readable values: the reported ones of a state or drift table, else the received ones.
+        """One column of decoded values: the reported ones of a state or drift table, else the received ones.
 
         >>> client.read_value(station, "/3303/0/5700")
         21.5
@@ -110,7 +110,7 @@ class MirrorAccessor(HistoryMethods):
 
     @property
     def desired(self) -> pd.Series:
-        """One column of the readable values that were requested.
+        """One column of the decoded values that were requested.
 
         >>> client.write_value(light, "/3311/0/5851", 40)
         >>> client.state_frame(paths=["/3311/0/5851"]).mirror.desired.tolist()

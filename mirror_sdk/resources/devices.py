@@ -282,10 +282,10 @@ class Devices(ClientResource[ClientSession]):
     def explain(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> Explanation:
         """Explain in words why a value is what it is and what would refresh it. It sends no request to the device.
 
-        A device seems cut off after a silence of more than three times its longest recent pause, although its values
-        may also just not have changed. The pauses are those between the values that the device recently sent to this
-        application, once there are six of them. Facts that the key has no access to are omitted or described as
-        unknown.
+        A device that is silent for more than three times its longest recent pause is described as probably cut off,
+        although its values may merely be unchanged. The pauses are those between the values that the device recently
+        sent to this application, once there are six of them. Facts that the key has no access to are omitted or
+        described as unknown.
 
         Raises:
             NotFound: The device does not exist.

@@ -18,7 +18,7 @@ class DesiredEvent(Enum):
 
     WRITE_ACCEPTED = "write accepted (202)"
     WRITE_SUCCEEDED = "device responds with success"
-    WRITE_FAILED = "device rejects, or the command expires"
+    WRITE_FAILED = "device rejects, or the request expires"
 
 
 TRANSITIONS: dict[tuple[DesiredStatus | None, DesiredEvent], DesiredStatus] = {

@@ -42,8 +42,8 @@ Changing channels without loss
   channel has delivered it and no ``after=`` reader or event stream has received it. (``after=latest`` counts everything
   as read.) So a program that polls with ``after=`` until it registers a webhook gets each notification exactly once. A
   key that never read gets all stored notifications.
-- A webhook that replaces another one continues at its position. A plain poll continues after the last webhook delivery
-  or plain poll; reading with ``after=`` does not move its position.
+- A webhook that replaces another one continues at its position. A plain poll (without ``after=``) continues after the
+  last webhook delivery or plain poll; reading with ``after=`` does not move its position.
 - A key has one channel of the server at a time. A webhook or websocket channel is rejected while there is a poll
   channel, which ``DELETE /v2/notification/pull`` ends. A plain poll is rejected while there is a webhook or a websocket
   channel. Deliveries in progress when a process was killed can arrive twice, with the same ``uid``.

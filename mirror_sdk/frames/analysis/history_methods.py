@@ -117,7 +117,7 @@ class HistoryMethods:
         state: pd.DataFrame | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
-        """Measure how long a resource was open, on or above a threshold, for a history or events table.
+        """Measure how long each resource met a condition, for example was on or above a threshold.
 
         Each value holds until the next one, but not across a gap or a silence; see
         :class:`~mirror_sdk.frames.MirrorAccessor`. In the period from ``begin`` to ``end``:
