@@ -36,7 +36,7 @@ def add_day(database: Database, device_ids: Sequence[str], paths: Sequence[str],
     sealing, service = Compaction(database), HistoryService(database, ManualClock(day_at))
     sealing.begin(day_at, day_at)
     for rows in _reports(device_ids, paths, day_at, revision + 1):
-        database.write(partial(segments.put, some=store_segment(database, [in_order(rows)])))
+        database.write(partial(segments.put, new_blocks=store_segment(database, [in_order(rows)])))
         database.write(partial(_seal, revision=rows.column("revision")[-1].as_py()))
         with service.reading() as reading:
             sealing.checkpoint(reading, rows.column("received_at")[-1].value)

@@ -29,7 +29,7 @@ FIGURES = {
     "processes": 9,
     "import_time": 5,
     "loop_holds": 11,
-    "hostile": 8,
+    "malicious": 8,
 }
 """How many figures each gives."""
 if find_spec("aiocoap"):  # speaks CoAP: needs the extra lwm2m

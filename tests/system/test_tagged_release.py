@@ -13,5 +13,5 @@ def test_an_existing_tag_is_rejected_before_anything_is_built(tmp_path, monkeypa
         subprocess.run(["git", *IDENTITY, *command.split()], cwd=tmp_path, check=True)
     monkeypatch.setattr("release.ROOT", tmp_path)
     monkeypatch.setattr("sys.argv", ["release.py", "0.1.0"])
-    with pytest.raises(SystemExit, match=r"^the tag v0\.1\.0 is there already"):
+    with pytest.raises(SystemExit, match=r"^the tag v0\.1\.0 exists"):
         main()

@@ -22,7 +22,7 @@ def test_demo_on_postgresql_creates_a_new_key_at_each_start(
     first = start_demo(option)
     old = read_exports(first)
     first.read_line()
-    assert re.match(r"# The key is not .* PostgreSQL database", first.read_line())
+    assert re.match(r"# The key of a demo on PostgreSQL is not stored", first.read_line())
     first.send(signal.SIGTERM)
     first.wait()
     new = read_exports(start_demo(option))
