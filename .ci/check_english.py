@@ -36,13 +36,13 @@ _OPENING = re.compile(r"(?:What|Who|Whoever|Whatever|Where|Whose|When|Which|It|T
 _DEFINITIONS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 _CODE = re.compile(
-    r"^```.*?^```$"  # a fenced block of Markdown
+    r"^```(?s:.*?)^```$"  # a fenced block of Markdown
     r"|::\n\n(?: +.*\n?|\n)+"  # a literal block
-    r"|^ *>>> .*\n(?:(?! *$).*\n?)*"  # an example with its output
+    r"|^ *>>> .*\n?(?:(?! *$).*\n?)*"  # an example with its output
     r"|^ *\|.*$|^ *=[= ]+$|^ *\S+ {2,}\S.*$"  # a row of a table
     r"|^\s*\x08\n(?: *\S.*\n?)*"  # lines that click does not wrap
-    r"|<!--.*?-->",
-    re.MULTILINE | re.DOTALL,
+    r"|<!--(?s:.*?)-->",
+    re.MULTILINE,
 )
 _LITERAL = re.compile(r"(`+)[^`]+?\1|\]\([^)]*\)|https?://\S+")
 _PARAGRAPH = re.compile(r"\n\s*\n|\n(?= *(?:[-*]|\d+\.) )|\n(?= *[\w`*, ]+:\s)|\n(?=#)")

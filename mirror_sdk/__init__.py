@@ -59,8 +59,8 @@ request timed out still updates the reported value.
 - ``client.devices.connection(device)`` returns the protocols by which a device is connected, and whether a request
   would reach it now. An operator's key also gets the address that its messages come from.
 - ``client.devices.update("light-01", name="Lamp by the window", attributes={"room": "B12"})`` describes a device.
-- ``client.devices.list(attributes={"room": "B12"})`` filters by such attributes. Pass the devices that it returns
-  wherever a method takes devices.
+- ``client.devices.list(attributes={"room": "B12"})`` filters by such attributes. Every method that takes
+  devices accepts the devices that it returns.
 - ``client.devices.queries.create("lights", filter)`` saves a filter; ``client.devices.list(query="lights")`` uses it.
 
 Subscriptions and events

@@ -146,11 +146,11 @@ delays of webhooks use a monotonic clock, so jumps do not affect them.
 Clocks of devices
 -----------------
 
-The reported value is the last value that arrived, whatever time the device sent with it. A value that arrives later
-replaces it even if the clock of the device is behind, or if the device sends an older, stored measurement. Only two
-things keep an older value from replacing a newer one. If one message contains several values of a resource, the one
-with the newest time is stored. And a notification that the network delivered after a newer one of the same observation
-is discarded, by its CoAP sequence number.
+The reported value is the last value that arrived, regardless of the time that the device sent with it. A value that
+arrives later replaces it even if the clock of the device is slow, or if the device sends an older, stored measurement.
+Only two things keep an older value from replacing a newer one. If one message contains several values of a resource,
+the one with the newest time is stored. And a notification that the network delivered after a newer one of the same
+observation is discarded, by its CoAP sequence number.
 
 ``reported_at`` is the time of receipt by the clock of the server, so the clock of a device does not change it. A time
 from the device (in SenML each value can have one) is the ``timestamp`` of the notification, and ``changed_at`` in the

@@ -35,6 +35,8 @@ LONG = " ".join(["word"] * 31)
         ('def f():\n    """What it does."""\n', "1: docstring begins with 'What'"),
         (f'def f():\n    """Return a value.\n\n    {LONG}.\n    """\n', "4: 31 words"),
         (f'x = 1\n"""The value. {LONG}."""\n', "2: 31 words"),
+        ('"""A module.\n\n>>> told\n1\n\nIt is told.\n"""\n', "6: 'told'"),
+        ('"""A module.\n\n| told |\n\nIt is told.\n"""\n', "5: 'told'"),
     ],
 )
 def test_a_private_word_or_phrase_an_opening_and_a_long_sentence_are_reported(

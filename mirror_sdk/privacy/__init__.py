@@ -23,7 +23,7 @@ from the key and the text with HMAC-SHA-256. With the same key, the same text of
 every table, so you can join the tables. An id and a name with the same text have different pseudonyms.
 
 Without the key, no one can map a pseudonym to a device. Anyone with the key can test guessed names. So the key is a
-secret: use 16 bytes or more that cannot be guessed, and store it apart from the tables. Destroy it when you need no
+secret: use 16 bytes or more that cannot be guessed, and do not store it with the tables. Destroy it when you need no
 more tables with the same pseudonyms. No table, error message or ``repr`` contains it.
 
 Columns
@@ -103,7 +103,7 @@ stay.
 Columns of your own
 -------------------
 
-A text in a column that this package does not define is always replaced, whatever the name of the column. The id of a
+A text in a column that this package does not define is always replaced, regardless of the column's name. The id of a
 device gets the pseudonym that it has in ``device_id``. Any other text in a column ``device`` gets the pseudonym that it
 has in ``endpoint_name``. All other texts become ``text-…``. Numbers, booleans and times stay. To keep such a column,
 pseudonymize first and join it afterwards.

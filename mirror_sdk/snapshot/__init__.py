@@ -17,7 +17,7 @@ A fleet larger than memory
 ``client.fleet.dataset(folder)`` or ``mirror snapshot --dataset FOLDER`` writes a snapshot to Parquet files while it
 arrives. Each file contains one range of device ids. All have the columns, dtypes and metadata of
 ``client.fleet.snapshot()`` and show the same instant. Memory use does not depend on the size of the fleet. The folder
-appears when it is complete; a lost connection or a kill leaves nothing behind.
+appears when it is complete; a lost connection or a kill leaves no files.
 
 pandas, Arrow and Dask read such a dataset. With :mod:`mirror_sdk.dask`, the workers of a cluster load a fleet directly.
 

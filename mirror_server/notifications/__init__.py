@@ -55,10 +55,10 @@ Gaps
 ----
 
 The log is limited in time and size (``--keep-log-seconds``, ``--keep-log-bytes``), and the oldest entries are deleted
-first. A reader whose position is behind the stored log gets the oldest stored entries, and the numbers of the missing
-ones: ``Mirror-Gap: FIRST-LAST``, a header of a poll with ``after=``. In a websocket message it is the member
-``mirror-gap``, and in an event stream the event ``gap``. ``client.events()`` in Python reports it as a ``GapWarning``.
-Plain polls and webhooks have no such field. To detect the loss, use ``after=``.
+first. A reader whose position is before the start of the stored log gets the oldest stored entries, and the numbers of
+the missing ones: ``Mirror-Gap: FIRST-LAST``, a header of a poll with ``after=``. In a websocket message it is the
+member ``mirror-gap``, and in an event stream the event ``gap``. ``client.events()`` in Python reports it as a
+``GapWarning``. Plain polls and webhooks have no such field. To detect the loss, use ``after=``.
 """
 
 # This package imports ``config``, the store and its imports, but neither the service nor Flask. To read it, begin with

@@ -56,8 +56,8 @@ the database and from files of the archive.
 The age of a row counts from its receipt, so a wrong clock of a device does not keep a row longer. When rows are
 deleted, the last value of each resource remains. Without it, the state at the oldest instant would be unknown.
 
-Files and database are as confidential as the values in them. The server creates files that only its own user can read,
-whatever the umask (mode 600, and 700 for folders).
+Files and database are as confidential as the values in them. The server creates files that only its own user can read
+(mode 600, and 700 for folders), regardless of the umask.
 
 Storage and archive
 -------------------
@@ -93,7 +93,7 @@ Rows that were written while the system clock was ahead have times in the future
 return them until that time comes.
 
 If the whole history was started or trimmed while the clock was ahead, queries about the present are rejected for an
-hour. During this hour the server cannot know whether the clock was ahead then or is behind now. Afterwards the history
+hour. During this hour the server cannot know whether the clock was ahead then or is slow now. Afterwards the history
 restarts with the current state of the mirror.
 
 If the clock was set back during a downtime, so that it shows no elapsed time, the downtime is not recorded as a gap.
