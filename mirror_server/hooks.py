@@ -175,7 +175,7 @@ f"sqlite:///{tmp_path}/mirror.db"])`` runs a command on it. Simulated devices re
 ones do. To test ``values_reported``, subscribe a resource.
 
 ``tests/extensions/sample`` in the source distribution of ``device-state-mirror`` is a complete extension with its
-tests. It publishes each reported value, with a route, a setting, a metric, a table and a command.
+tests. It publishes each reported value, with a route, a setting, a metric and a table.
 
 The hooks, in the order in which a server calls them
 ----------------------------------------------------

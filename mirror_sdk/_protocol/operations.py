@@ -381,7 +381,7 @@ def get_device_contacts(device_id: str) -> Operation[DeviceContacts]:
 
 
 def list_resources(device_id: str) -> Operation[list[EndpointResource]]:
-    """The present resources of a device. Source: wire.md 6."""
+    """List the resources that a device has now. Source: wire.md 6."""
     return Operation("GET", of_device(routes.ENDPOINT_RESOURCES, device_id), read_json(_RESOURCES.validate_json))
 
 

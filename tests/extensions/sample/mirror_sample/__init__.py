@@ -26,21 +26,12 @@ class SampleSettings:
     sample_publisher: str | None = setting(
         None, "A function that publishes, as package.module:function.", metavar="NAME"
     )
-    sample_quiet_seconds: float = setting(
-        3600, "Seconds without a value after which a device is quiet.", commands=("quiet-devices",)
-    )
 
 
 @extends
 def settings() -> type:
-    """Return the settings: ``--sample-publisher`` of ``run``, and ``--sample-quiet-seconds`` of the command."""
+    """Return the setting ``--sample-publisher``."""
     return SampleSettings
-
-
-@extends
-def commands() -> Mapping[str, Sequence[str]]:
-    """Return the command ``quiet-devices``."""
-    return {"mirror_sample.command": ["quiet-devices"]}
 
 
 @extends
@@ -49,11 +40,7 @@ def storage() -> Storage:
     from mirror_server.store.backend import Storage
     from mirror_server.store.schema import Branch
 
-    return Storage(
-        branch=Branch("sample", Path(__file__).parent / "migrations"),
-        erase=erase,
-        violations={"a count is not positive": "SELECT device_id FROM sample_counts WHERE published < 1"},
-    )
+    return Storage(branch=Branch("sample", Path(__file__).parent / "migrations"), erase=erase)
 
 
 def erase(session: Session, device_id: str, _: str | None = None) -> Mapping[str, int]:

@@ -14,8 +14,8 @@ Publish = Callable[[str, bytes], object]
 """A function that publishes a payload under a topic, like the method of an MQTT client."""
 
 _COUNT = (
-    "INSERT INTO sample_counts (device_id, published, published_at) VALUES (?, 1, ?) ON CONFLICT (device_id)"
-    " DO UPDATE SET published = sample_counts.published + 1, published_at = excluded.published_at"
+    "INSERT INTO sample_counts (device_id, published) VALUES (?, 1) ON CONFLICT (device_id)"
+    " DO UPDATE SET published = sample_counts.published + 1"
 )
 
 
@@ -30,7 +30,7 @@ class Publisher:
     def values_reported(self, session: Session, batch: Sequence[ReportedChange]) -> None:
         """Count the values in their transaction, and publish them after the commit."""
         values = [reported.value for reported in batch]
-        session.run_many(_COUNT, [(value.device_id, value.at) for value in values])
+        session.run_many(_COUNT, [(value.device_id,) for value in values])
         for value in values:
             session.after_commit(partial(self._publish, f"{value.device_id}{value.path}", value.value))
 
