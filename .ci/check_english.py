@@ -177,7 +177,9 @@ def main() -> None:
         cwd=ROOT, check=True, capture_output=True, text=True,
     )  # fmt: skip
     names = set(listed.stdout.split("\0")) - RULES["files"]["unchecked"].keys()
-    files = [ROOT / name for name in sorted(names) if name.endswith((".py", ".md", ".ipynb"))]
+    paths = [ROOT / name for name in sorted(names) if name.endswith((".py", ".md", ".ipynb"))]
+    # A file that was deleted and not committed yet is still listed.
+    files = [path for path in paths if path.exists()]
     problems = [problem for path in files for problem in check(path)] + list(check_classes(files))
     print("\n".join(problems))
     if problems:
