@@ -19,7 +19,7 @@ import sys
 import tokenize
 import tomllib
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -169,6 +169,12 @@ def check_classes(files: list[Path]) -> Iterator[str]:
             yield f"{lines[-1]}: class {name} is also in {', '.join(lines[:-1])}; give one of them another name"
 
 
+def checked_files(names: Iterable[str]) -> list[Path]:
+    """Return the files that exist, since git still lists files that were deleted and not committed."""
+    paths = [ROOT / name for name in sorted(set(names) - RULES["files"]["unchecked"].keys())]
+    return [path for path in paths if path.suffix in {".py", ".md", ".ipynb"} and path.exists()]
+
+
 def main() -> None:
     """Print what breaks a rule and exit with 1, or exit with 0."""
     patterns = sys.argv[1:] or RULES["files"]["checked"]
@@ -176,10 +182,7 @@ def main() -> None:
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns],
         cwd=ROOT, check=True, capture_output=True, text=True,
     )  # fmt: skip
-    names = set(listed.stdout.split("\0")) - RULES["files"]["unchecked"].keys()
-    paths = [ROOT / name for name in sorted(names) if name.endswith((".py", ".md", ".ipynb"))]
-    # A file that was deleted and not committed yet is still listed.
-    files = [path for path in paths if path.exists()]
+    files = checked_files(listed.stdout.split("\0"))
     problems = [problem for path in files for problem in check(path)] + list(check_classes(files))
     print("\n".join(problems))
     if problems:

@@ -1,6 +1,5 @@
 """The checker of names and texts reports each kind of problem with its line, and nothing else."""
 
-import subprocess
 from pathlib import Path
 
 import check_english
@@ -80,15 +79,8 @@ def test_two_classes_of_one_name_are_reported_but_not_in_generated_modules(tree:
     assert problem.startswith("mirror_sdk/b.py:2: class Request is also in mirror_sdk/a.py:1")
 
 
-def test_a_deleted_file_that_git_still_lists_is_not_checked(
-    tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    subprocess.run(["git", "init", "-q"], cwd=tree, check=True)
-    for name in ("deleted.py", "module.py"):
-        (tree / "mirror_sdk" / name).write_text("told = 1\n")
-    subprocess.run(["git", "add", "."], cwd=tree, check=True)
-    (tree / "mirror_sdk" / "deleted.py").unlink()
-    monkeypatch.setattr("sys.argv", ["check_english.py", "mirror_sdk"])
-    with pytest.raises(SystemExit, match="1 findings"):
-        check_english.main()
-    assert capsys.readouterr().out.startswith("mirror_sdk/module.py:1: name told")
+def test_existing_files_with_text_are_checked(tree: Path) -> None:
+    for name in ("mirror_sdk/module.py", "page.md", "data.json"):
+        (tree / name).write_text("")
+    found = check_english.checked_files(["page.md", "mirror_sdk/module.py", "mirror_sdk/deleted.py", "data.json", ""])
+    assert found == [tree / "mirror_sdk/module.py", tree / "page.md"]
