@@ -1,7 +1,7 @@
 """Generates the synchronous modules from their asynchronous twins, by the rules of ``.ci/sync_twins.toml``.
 
 python .ci/make_sync_twins.py          writes the synchronous modules
-python .ci/make_sync_twins.py --check  names the modules that are out of date, and the cure
+python .ci/make_sync_twins.py --check  names the modules that are out of date, and the fix
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Make a release: ``python .ci/release.py 0.2.0``. ``--dry-run`` builds and checks everything and keeps nothing.
 
-The script works in a copy of the last commit. It writes version and date, builds the reference from the docstrings, and
+The script works in a copy of the last commit. It writes version and date, builds the reference, and
 builds wheel and sdist, checks them and installs the wheel in an empty environment. Then it creates the commit and its
 tag here, copies both files to ``dist``, and prints the two commands that publish them.
 """
@@ -26,9 +26,12 @@ WRITTEN = ("pyproject.toml", "CHANGELOG.md")
 HEADINGS = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 SHIPPED = (
     "mirror_sdk/py.typed",
+    "mirror_sdk/manual/client.md",
     "mirror_sdk/_benchmarks/__main__.py",
     "mirror_sdk/_benchmarks/databases.py",
     "mirror_server/py.typed",
+    "mirror_server/manual/operate.md",
+    "mirror_server/extensions/history/manual/history.md",
     "mirror_server/extensions/page/built/index.html",
     "mirror_server/extensions/page/built/searchindex.js",
     "mirror_server/extensions/page/built/_static/styles/furo.css",

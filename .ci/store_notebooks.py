@@ -26,8 +26,8 @@ FOLDER = Path(__file__).parents[1] / "notebooks"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 CELL_SECONDS = 180
 COPIES = """
-from mirror_sdk.widgets import base
-for widget in list(base._displayed):
+from mirror_sdk.widgets.widget import _displayed
+for widget in list(_displayed):
     widget.refresh()
     widget.update_copy()
     widget._live.wait_until_idle(30)

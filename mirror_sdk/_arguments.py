@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Literal, TypeAlias, TypeGuard
 
-from mirror_sdk._visible import visible
+from mirror_sdk._formatting import visible
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.wire.paths import check_path_pattern
 
 InstantLike: TypeAlias = datetime | timedelta | str
-"""An instant: a time with its zone, its text in ISO 8601, or how long ago it was: a timedelta, or ``2h``.
+"""An instant: a datetime with a time zone, a string in ISO 8601, or how long ago it was (a timedelta or ``2h``).
 
-A time span counts back from the current time of the service's clock, and for a table or a recording from its end.
+A time span is subtracted from the current time of the service's clock. For a table or a recording, it is subtracted
+from its end.
 """
 
 _AGO = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|min|m|h|d|w))+", re.IGNORECASE | re.ASCII)
@@ -42,7 +43,7 @@ def instant(name: str, value: object, now: Callable[[], datetime]) -> datetime:
         now: Returns the instant from which a time span counts back.
 
     Raises:
-        InvalidValue: It is not a time, has no time zone, or is outside the years 1 to 9999 in UTC.
+        InvalidValue: The value is not a time, has no time zone, or is outside the years 1 to 9999 in UTC.
     """
     meant = value
     if isinstance(value, str):
@@ -56,8 +57,8 @@ def instant(name: str, value: object, now: Callable[[], datetime]) -> datetime:
         # NaT of pandas is a datetime, too.
         if not isinstance(meant, datetime) or meant != meant:  # noqa: PLR0124 - as NaT is
             raise InvalidValue(
-                f"{name}={format_instant(value)} is not a time; pass one like datetime(2026, 1, 31, tzinfo=UTC), its"
-                " text like '2026-01-31T00:00:00Z', or how long ago it was, like '2h' or timedelta(hours=2)"
+                f"{name}={format_instant(value)} is not a time; pass one like datetime(2026, 1, 31, tzinfo=UTC), a"
+                " string like '2026-01-31T00:00:00Z', or how long ago it was, like '2h' or timedelta(hours=2)"
             )
         if meant.tzinfo is None:
             raise InvalidValue(f"{name}={format_instant(value)} has no time zone; {_zone_cure(name, value, meant)}")
@@ -90,10 +91,10 @@ def format_instant(value: object) -> str:
 
 
 def text(name: str, value: object) -> str:
-    """Return the value if it is a text.
+    """Return the value if it is a string.
 
     Raises:
-        TypeError: It is not.
+        TypeError: The value is not a ``str``.
     """
     if isinstance(value, str):
         return value
@@ -111,7 +112,7 @@ def seconds(name: str, value: object) -> float:
     """Return a time to wait in seconds, which may be infinite.
 
     Raises:
-        InvalidValue: It is not a number, or negative.
+        InvalidValue: The value is not a number, or is negative.
     """
     span = real(value)
     if span is None or span < 0:
@@ -128,7 +129,7 @@ def count(name: str, value: object) -> int | None:
     """Return the maximum number of items to return; ``None`` for all.
 
     Raises:
-        InvalidValue: It is not a whole number, or negative.
+        InvalidValue: The value is not a whole number, or is negative.
     """
     if value is None or is_count(value):
         return None if value is None else int(value)
@@ -139,7 +140,7 @@ def log_position(value: object) -> int | None:
     """Return the number of the entry of the log to start after; ``None`` for the end of the log.
 
     Raises:
-        InvalidValue: It is not a whole number, or negative.
+        InvalidValue: The value is not a whole number, or is negative.
     """
     if value is None or is_count(value):
         return None if value is None else int(value)
@@ -153,7 +154,7 @@ def path_patterns(paths: Sequence[str] | None) -> list[str] | None:
     """Return the patterns of resource paths; ``None`` for every path.
 
     Raises:
-        TypeError: They are one string instead of a list, or one of them is not a string.
+        TypeError: ``paths`` is a single string instead of a list, or contains something other than strings.
         InvalidValue: A ``*`` is not at the end of one, or one can match no path.
     """
     if isinstance(paths, str):
@@ -171,10 +172,10 @@ def closest(unknown: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(unknown.casefold(), dict.fromkeys(folded), n=3, cutoff=0.4)
     if not close:
         if len(every) == 1:
-            return f"the only known one is {visible(every[0])}"
-        return f"none of the {len(every)} known ones is close to it"
+            return f"the only one is {visible(every[0])}"
+        return f"there are {len(every)}, and none is similar" if every else "there are none"
     similar = [text for one in close for text, form in zip(every, folded, strict=True) if form == one]
-    return f"close to it: {', '.join(map(visible, similar[:3]))}"
+    return f"similar: {', '.join(map(visible, similar[:3]))}"
 
 
 def type_name(value: object) -> str:
@@ -182,22 +183,22 @@ def type_name(value: object) -> str:
     return "None" if value is None else type(value).__name__
 
 
-Form: TypeAlias = Literal["pandas", "arrow", "polars"]
+TableFormat: TypeAlias = Literal["pandas", "arrow", "polars"]
 """``pandas`` is a ``pandas.DataFrame``, ``arrow`` a ``pyarrow.Table``, ``polars`` a ``polars.DataFrame``."""
 
-_MODULES: Mapping[Form, str] = {
+_MODULES: Mapping[TableFormat, str] = {
     "pandas": "mirror_sdk.frames",
-    "arrow": "mirror_sdk.tables",
-    "polars": "mirror_sdk.tables.polars_frames",
+    "arrow": "mirror_sdk.arrow_tables",
+    "polars": "mirror_sdk.arrow_tables.polars_frames",
 }
 
 
-def module_for(as_: Form) -> str:
+def table_module(as_: TableFormat) -> str:
     """Return the module to import before tables of a form are made. Its import error says what to install.
 
     Raises:
         InvalidValue: The form does not exist.
     """
     if as_ not in _MODULES:
-        raise InvalidValue(f"as_={as_!r} is not a kind of table; pass {', '.join(map(repr, _MODULES))}")
+        raise InvalidValue(f"as_={as_!r} must be one of {', '.join(map(repr, _MODULES))}")
     return _MODULES[as_]

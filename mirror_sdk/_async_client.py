@@ -2,41 +2,66 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn, Self
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Literal, NoReturn, Self, Unpack, overload
 from weakref import ref
 
-from mirror_sdk._fork import cannot_be_sent, import_locked, unlocked_property
-from mirror_sdk._members import WithMembers, with_own_qualnames
-from mirror_sdk._methods.async_device_methods import AsyncDeviceMethods
-from mirror_sdk._methods.async_event_methods import AsyncEventMethods
-from mirror_sdk._methods.async_table_methods import AsyncTableMethods
+from mirror_sdk._arguments import InstantLike, TableFormat, count, table_module
+from mirror_sdk._arguments import instant as instant_like
+from mirror_sdk._attribute_suggestions import WithAttributeSuggestions
+from mirror_sdk._fork import cannot_be_sent, import_locked, lazy_property
 from mirror_sdk._protocol import operations as _operations
-from mirror_sdk._protocol.defaults import DEFAULT_MAX_RETRIES, DEFAULT_MAX_SNAPSHOT_BYTES, DEFAULT_TIMEOUT_SECONDS
+from mirror_sdk._protocol.async_log_consumers import AsyncEvents, AsyncWatch
+from mirror_sdk._protocol.deadline import wait_of
+from mirror_sdk._protocol.defaults import (
+    DEFAULT_IDLE_SECONDS,
+    DEFAULT_MAX_RETRIES,
+    DEFAULT_MAX_SNAPSHOT_BYTES,
+    DEFAULT_ROTATE_BYTES,
+    DEFAULT_ROTATE_SECONDS,
+    DEFAULT_TIMEOUT_SECONDS,
+)
+from mirror_sdk._protocol.request_options import to_execute, to_write
+from mirror_sdk._run_in_thread import import_in_thread, run_in_thread
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._session.async_table_reader import AsyncTableReader
+from mirror_sdk._table_arguments import DeviceTable, is_table
+from mirror_sdk._warnings import calling_line
 from mirror_sdk.config import ClientSettings
 from mirror_sdk.device import DeviceObject
+from mirror_sdk.device_lookup import DeviceLike, DevicesLike, lookup_failures, require_known, resolve_names
 from mirror_sdk.errors import ConfigError
-from mirror_sdk.naming import DeviceLike
+from mirror_sdk.events import Event, event_filter
+from mirror_sdk.resource import ExpectedValue
+from mirror_sdk.table_formats import convert_tables
+from mirror_sdk.values import InstanceValues, PythonValue
+from mirror_sdk.wire.snapshot import Compression
 
 if TYPE_CHECKING:
     from os import PathLike
 
     import httpx
+    import pandas as pd
+    import polars as pl
 
+    from mirror_sdk._session.table_options import ChangesOptions, HistoryOptions, SnapshotOptions, StateOptions
+    from mirror_sdk.arrow_tables.arrow_types import ArrowTable
     from mirror_sdk.cassette import Mode
-    from mirror_sdk.resources.async_cassettes import AsyncCassettes
-    from mirror_sdk.resources.async_devices import AsyncDevices
-    from mirror_sdk.resources.async_fleet import AsyncFleet
-    from mirror_sdk.resources.async_notifications import AsyncNotifications
-    from mirror_sdk.resources.async_plans import AsyncPlans
-    from mirror_sdk.resources.async_requests import AsyncRequests
-    from mirror_sdk.resources.async_service import AsyncMirrorService
-    from mirror_sdk.resources.async_subscriptions import AsyncSubscriptions
+    from mirror_sdk.client_groups.async_cassettes import AsyncCassettes
+    from mirror_sdk.client_groups.async_devices import AsyncDevices
+    from mirror_sdk.client_groups.async_fleet import AsyncFleet
+    from mirror_sdk.client_groups.async_notifications import AsyncNotifications
+    from mirror_sdk.client_groups.async_plans import AsyncPlans
+    from mirror_sdk.client_groups.async_requests import AsyncRequests
+    from mirror_sdk.client_groups.async_service import AsyncMirrorService
+    from mirror_sdk.client_groups.async_subscriptions import AsyncSubscriptions
+    from mirror_sdk.plan import AsyncPlan
+    from mirror_sdk.plan.requested_writes import RequestedWrites
+    from mirror_sdk.recording import AsyncRecorder
 
 
-@with_own_qualnames
-class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods, WithMembers):
+class AsyncMirrorClient(WithAttributeSuggestions):
     """A client of a device state mirror. Any number of tasks of one event loop may use one client at once.
 
     Where to find things::
@@ -61,58 +86,61 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
     that other tasks continue; a cancelled call ends when that thread has ended. A forked process uses the client on an
     event loop of its own.
 
-    Python's garbage collector stops all threads now and then, with pandas imported for 25 ms and more. To avoid these
-    pauses, call ``gc.freeze()`` once after your imports.
+    Python's garbage collector stops all threads now and then. Once pandas is imported, each pause can last 25 ms or
+    more. To avoid these pauses, call ``gc.freeze()`` once after your imports.
 
     Every method may raise :class:`ConnectionFailed`, :class:`UnexpectedResponse` and these kinds of :class:`APIError`:
     :class:`AuthenticationError`, :class:`AccessDenied` and :class:`ServerError`. Each method lists its other errors. An
-    invalid device id or path raises ``ValueError``, and one that is not a ``str`` raises ``TypeError``; nothing is
-    sent. After :meth:`aclose` every call that would send a request raises :class:`ClientClosed`.
+    invalid device id or path raises ``ValueError``, and one that is not a ``str`` raises ``TypeError``. Both are
+    raised before anything is sent. After :meth:`aclose`, every call that would send a request raises
+    :class:`ClientClosed`.
 
-    ``timeout`` is the time for a whole call in seconds: all attempts, the pauses between them, every page and all of
-    each response. Each method that sends requests has this argument, which replaces the client's. A call that takes
-    longer raises :class:`CallTimeout`. Two kinds of methods are different:
+    ``timeout`` limits a whole call, in seconds: all attempts, the pauses between them, all pages and all responses.
+    Each method that sends requests has this argument, which replaces the client's. A call that takes longer raises
+    :class:`CallTimeout`. Two kinds of methods are different:
 
     - Calls about a whole fleet may take long: :meth:`state_frame`, ``client.fleet.snapshot()``,
-      ``client.fleet.dataset()``, ``client.fleet.refresh()`` and :meth:`plan` have no limit unless you pass one. Without
-      it the client's limit applies to each request, and in a snapshot to each 64 KiB. A plan's ``apply()``, a watch and
-      a recorder run as long as necessary; the client's limit applies to each of their requests.
+      ``client.fleet.dataset()``, ``client.fleet.refresh()`` and :meth:`plan` have no limit on the whole call unless
+      you pass ``timeout``. By default, the client's limit applies to each request, and in a snapshot to each 64 KiB.
+      A plan's ``apply()``, a watch and a recorder run as long as necessary; the client's limit applies to each of their
+      requests.
     - In calls that wait for a device or an event, ``timeout`` is the time to wait, and the call takes at most two
       seconds more: :meth:`read_value`, :meth:`write_value`, :meth:`execute`, :meth:`events`,
-      ``client.notifications.events_frame()`` and the ``result()`` of a request. The time for which the service holds a
-      poll is added to the client's limit. An outage of the service does not count as waiting for events; see
-      ``outage_timeout`` of :meth:`events`.
+      ``client.notifications.events_frame()`` and the ``result()`` of a request. The service may delay the
+      response to a poll until there is an event. This delay does not count toward the client's limit. An outage of the
+      service does not count as waiting for events; see ``outage_timeout`` of :meth:`events`.
 
-    With a ``transport`` of your own the time is checked between the chunks of a response.
+    If you pass your own ``transport``, the client checks the limit only between the chunks of a response.
 
-    A method that takes a device accepts a :data:`~mirror_sdk.DeviceLike`: its id, its endpoint name, a :class:`Device`,
-    a :class:`DeviceObject`, or a request to it. A method that takes several accepts a list of these, in any mixture, or
-    a table with a column ``device_id``, such as ``snapshot.query(...)``. Each device of a table counts once, and a
-    table without rows issues an :class:`EmptyTableWarning`.
+    A method that takes a device accepts a :data:`~mirror_sdk.DeviceLike`: an id, an endpoint name, a :class:`Device`, a
+    :class:`DeviceObject`, or a request to the device. A method that takes several devices accepts a list of these, in
+    any mixture. It also accepts a table with a column ``device_id``, such as ``snapshot.query(...)``. Each device of a
+    table counts once. A table without rows issues an :class:`EmptyTableWarning`.
 
-    A text of 32 hexadecimal digits is an id and needs no request. Any other text is looked up in the directory, all
-    names of a list together. An id takes precedence over a name, and of several devices with the same name the
-    registered one is used. Calls that only read the mirror cache the result for half a minute. Calls that send a
-    request to a device or subscribe look up the name every time, so that a write never reaches the device that had the
-    name before. A text that names no device raises :class:`UnknownDevice`, a :class:`NotFound` that lists similar
-    names. One that names several raises :class:`AmbiguousName`, which lists their ids.
+    A string of 32 hexadecimal digits is an id and needs no request. The client looks up any other string in the
+    directory, all names of a list together. An id takes precedence over a name. If several devices have the same name,
+    the client uses the one that is registered. If a call only reads the mirror, the client caches the id for 30
+    seconds. Calls that send a request to a device or subscribe look up the name every time, so that a write never
+    reaches the device that had the name before. A string that names no device raises :class:`UnknownDevice`, a
+    :class:`NotFound` that lists similar names. If several devices have the name, and none or several of them are
+    registered, the call raises :class:`AmbiguousName`, which lists their ids.
 
     You can type the examples into ``python -m asyncio`` and notebooks, where ``await`` works at the top level. In them
     ``light`` and ``station`` are devices, ``simulator`` is a :class:`AsyncSimulator` and ``folder`` a ``Path``.
 
     Args:
-        base_url: Address of the service. Without a scheme it is https, and http for a loopback address.
+        base_url: Address of the service. Without a scheme, the client uses https, or http for a loopback address.
         api_key: Access key of the application.
-        timeout: Seconds that a call may take, unless it has its own; see above.
+        timeout: Seconds that each call may take, unless you pass another time to the call; see above.
         transport: Sends the requests instead of the network, such as ``httpx.ASGITransport(app)``.
         max_snapshot_bytes: Maximum size of a snapshot after decompression, in bytes. A larger one raises an error.
-        max_retries: How often a request is repeated after a lost connection, 429, 502, 503 or 504, if repeating it is
-            safe; 0 means one attempt. A device request is safe to repeat because of its async-id. The pauses grow and
-            are partly random, or as long as ``Retry-After`` says, if there is time for that.
+        max_retries: How many times the client repeats a request after a lost connection, 429, 502, 503 or 504, if that
+            is safe; 0 means one attempt. Repeating a device request is safe because of its async-id. The pauses grow
+            and are partly random. If the service sends ``Retry-After``, the client waits that long if there is time.
 
     Raises:
-        ConfigError: The address, the key, the time-out or the limit is invalid. A request raises it if there is no
-            running asyncio event loop, or not the one of the first request, or if the certificates in
+        ConfigError: The address, the key, the timeout or the limit is invalid. A request also raises it if no asyncio
+            event loop is running, if the running loop is not the one of the first request, or if the certificates in
             ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` cannot be read.
     """
 
@@ -140,7 +168,6 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
         self._session = session
         session.client = ref(self)  # a weak one: the client ends when it is no longer used
         self._tables = AsyncTableReader(session)
-        self.base_url: str = session.base_url
 
     @classmethod
     def from_env(
@@ -159,8 +186,6 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
 
         Raises:
             ConfigError: There is no key, or a value is invalid.
-
-        Source: specification 5.2.
 
         >>> AsyncMirrorClient.from_env(base_url="https://mirror.example.com", api_key="an-access-key")
         <AsyncMirrorClient https://mirror.example.com>
@@ -205,7 +230,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
             timeout: Seconds that a call may take.
             transport: Sends the requests instead of the network while recording.
             max_snapshot_bytes: Maximum size of a snapshot after decompression, in bytes.
-            max_retries: How often a request is repeated.
+            max_retries: How many times a request is repeated.
 
         Raises:
             CassetteDamaged: The file is not a cassette, or is a cassette of another version.
@@ -239,7 +264,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
             if has_it or mode != "once":
                 raise
             # The user is probably missing the cassette, not a key.
-            raise ConfigError(f"there is no cassette {path} to replay; to record one, {error}") from error
+            raise ConfigError(f"there is no cassette {path} to replay, and none can be recorded: {error}") from error
         made._session.cassette = made.cassettes.use(path, mode=mode)
         made._session.cassette.insert(made._session.cassette.open())
         return made
@@ -248,7 +273,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
         """Stop all watches and recorders and close the connections. The client cannot be used after this.
 
         Raises:
-            Exception: The reason why a recording ended by itself, if it was not raised before.
+            Exception: The failure that ended a recording earlier, if it was not raised yet.
             OSError: A recorder or a cassette could not write its last part.
 
         >>> await client.aclose()
@@ -265,6 +290,7 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
         return f"<AsyncMirrorClient {self.base_url}>"
 
     def __reduce__(self) -> NoReturn:
+        """Raise an error, because a client cannot be pickled."""
         raise cannot_be_sent(self)
 
     async def get_device(self, device_id: DeviceLike, *, timeout: float | None = None) -> DeviceObject:
@@ -275,74 +301,883 @@ class AsyncMirrorClient(AsyncDeviceMethods, AsyncEventMethods, AsyncTableMethods
         Raises:
             NotFound: The device does not exist.
 
-        Source: specification E1; wire.md 1.
-
         >>> (await client.get_device("station-01"))["/3303/0/5700"].label
         'Temperature · Sensor Value'
         """
         found = await self._session.send_for(device_id, _operations.get_device_object, timeout=timeout)
         return DeviceObject.from_wire(found, self)
 
-    @unlocked_property
+    async def read_value(
+        self,
+        device_id: DeviceLike,
+        path: str,
+        *,
+        accept: str | None = None,
+        expiry_seconds: int | None = None,
+        timeout: float | None = None,
+    ) -> PythonValue | InstanceValues | None:
+        """Read a value from a device, wait for the response and return it as a Python value.
+
+        The value of a resource with several instances, such as ``/3/0/7``, is a mapping from the id of each instance to
+        its value: ``{0: 3800, 1: 5000}``.
+
+        Real devices can also send a whole object instance (``/3303/0``). The method then returns the ``bytes`` of the
+        response. To decode them, you need their content type: call ``client.requests.begin_read(...)`` and
+        ``result()``, and pass both to :func:`mirror_sdk.values.decode_many`.
+
+        Args:
+            device_id: The device: its id, its endpoint name, or an object that has its id.
+            path: The resource path, such as ``/3303/0/5700``.
+            accept: The preferred content type.
+            expiry_seconds: Seconds that the request may wait for the device. The default is 2 hours, or 3 days for a
+                device in queue mode.
+            timeout: Seconds to wait for the response; by default 60, or less if the request expires sooner.
+
+        Raises:
+            NotFound: The device does not exist.
+            UnknownResource: The device does not have this resource.
+            ReadRejected: The device rejects the read.
+            DeviceRequestFailed: The request failed for another reason; see its subclass and ``category``.
+            WaitTimeout: No response arrived in ``timeout``. The request stays in the queue and may still be executed.
+            ValueError: An argument cannot be sent; the message names it.
+
+        For other errors see ``client.requests.begin_read()``.
+
+        >>> await client.read_value(station, "/3303/0/5700")
+        21.5
+        """
+        response = await self._session.submit_and_wait(
+            "GET", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, accept=accept
+        )
+        return response.python
+
+    async def write_value(
+        self,
+        device_id: DeviceLike,
+        path: str,
+        value: object = None,
+        *,
+        text: str | None = None,
+        content_type: str | None = None,
+        expiry_seconds: int | None = None,
+        timeout: float | None = None,
+        allow_read_only: bool = False,
+        if_match: ExpectedValue | None = None,
+    ) -> None:
+        """Write a value to a device and wait until the device has accepted it.
+
+        Args:
+            device_id: The device: its id, its endpoint name, or an object that has its id.
+            path: The resource path, such as ``/3311/0/5850``.
+            value: The value; see :func:`mirror_sdk.values.encode`.
+            text: Text that a person typed, such as ``"off"``, instead of ``value``; see :func:`mirror_sdk.parse_value`.
+            content_type: The content type to encode the value in. By default, it depends on the value.
+            expiry_seconds: Seconds that the request may wait for the device. The default is 2 hours, or 3 days for a
+                device in queue mode.
+            timeout: Seconds to wait for the response; by default 60, or less if the request expires sooner.
+            allow_read_only: Whether to write to a path that is declared read-only.
+            if_match: The resource, desired value or revision that you expect. The service rejects the write if it has
+                accepted another one since, or if the status of the last one has changed.
+
+        Raises:
+            InvalidValue: The value does not match the declaration of the path, or another argument cannot be sent.
+            NotFound: The device does not exist.
+            UnknownResource: The device does not have this resource.
+            PreconditionFailed: The desired value is not the one in ``if_match``. Nothing was sent to the device.
+            WriteRejected: The device rejects the write.
+            DeviceRequestFailed: The request failed for another reason; see its subclass and ``category``.
+            WaitTimeout: No response arrived in ``timeout``. The request stays in the queue and may still be executed.
+
+        For other errors see ``client.requests.begin_write()``.
+
+        >>> await client.write_value(light, "/3311/0/5850", True)
+        >>> await client.write_value(light, "/3311/0/5851", text=" 55 ")
+        """
+        options = to_write(path, value, text, content_type, allow_read_only=allow_read_only, if_match=if_match)
+        await self._session.submit_and_wait(
+            "PUT", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **options
+        )
+
+    async def execute(
+        self,
+        device_id: DeviceLike,
+        path: str,
+        argument: str | None = None,
+        *,
+        expiry_seconds: int | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Execute a resource of a device, and wait until the device reports that it has done so.
+
+        Args:
+            device_id: The device: its id, its endpoint name, or an object that has its id.
+            path: The resource path, such as ``/3/0/4``.
+            argument: The argument of the execution, if the resource takes one.
+            expiry_seconds: Seconds that the request may wait for the device. The default is 2 hours, or 3 days for a
+                device in queue mode.
+            timeout: Seconds to wait for the response; by default 60, or less if the request expires sooner.
+
+        Raises:
+            NotFound: The device does not exist.
+            UnknownResource: The device does not have this resource.
+            ExecuteRejected: The device rejects the execution.
+            DeviceRequestFailed: The request failed for another reason; see its subclass and ``category``.
+            WaitTimeout: No response arrived in ``timeout``. The request stays in the queue and may still be executed.
+            ValueError: An argument cannot be sent; the message names it.
+
+        For other errors see ``client.requests.begin_execute()``.
+
+        >>> await client.execute(light, "/3/0/4")
+        """
+        options = to_execute(argument)
+        await self._session.submit_and_wait(
+            "POST", device_id, path, wait_of(timeout), expiry_seconds=expiry_seconds, **options
+        )
+
+    async def subscribe(
+        self, device_id: DeviceLike | DeviceTable, path: str | None = None, *, timeout: float | None = None
+    ) -> None:
+        """Subscribe to a resource, or to those in a table, so that their values arrive as events.
+
+        A full registration of the device ends the subscription. A rule lasts; see ``client.subscriptions.rules``.
+
+        Args:
+            device_id: The device, or a table with the columns ``device_id`` and ``path``, such as
+                ``snapshot.query(...)``.
+            path: The resource path. For a table, one path to use for all its devices, instead of its column ``path``.
+            timeout: Seconds for the whole call. By default the client's limit applies; for a table, to each row.
+
+        Raises:
+            NotFound: The device does not exist. With a table, the call raises the error after it has subscribed to all
+                other rows.
+            UnknownResource: The device does not have this resource. With a table, this error is also raised only after
+                all other rows.
+            InvalidValue: The table lacks these columns, or a row has no device or no path.
+
+        >>> await client.subscribe(station, "/3303/0/5700")
+        >>> found = (await client.fleet.snapshot()).query("path in ['/3311/0/5850', '/3311/0/5851']")
+        >>> await client.subscribe(found)
+        >>> await client.subscriptions.list(light)
+        ['/3311/0/5850', '/3311/0/5851']
+        """
+        await self._session.act_on(device_id, path, _operations.put_subscription, timeout)
+
+    async def unsubscribe(
+        self, device_id: DeviceLike | DeviceTable, path: str | None = None, *, timeout: float | None = None
+    ) -> None:
+        """End the subscription to a resource. A missing subscription or resource is not an error.
+
+        The arguments and the other errors are those of :meth:`subscribe`.
+
+        >>> await client.subscribe(station, "/3303/0/5700")
+        >>> await client.unsubscribe(station, "/3303/0/5700")
+        """
+        await self._session.act_on(device_id, path, _operations.delete_subscription, timeout)
+
+    async def plan(
+        self,
+        writes: RequestedWrites,
+        *,
+        value: object = None,
+        path: str | None = None,
+        if_match: bool = False,
+        read_first: bool = False,
+        timeout: float | None = None,
+    ) -> AsyncPlan:
+        """Check many writes against the declarations and the current state, and plan them. This writes nothing.
+
+        ``plan.frame`` shows each write and the result of its checks. ``plan.apply()`` sends the writes, and
+        ``plan.undo()`` makes a plan that restores the earlier values.
+
+        Args:
+            writes: A table with the columns ``device_id`` (or ``device``, as in the files of ``mirror plan``),
+                ``path``, ``value`` and optionally ``content_type``. You can also pass a table with the index
+                ``device_id`` and a column per path, as ``state.mirror.wide()`` returns, or a list of
+                (device, path, value). All of these name devices by id or endpoint name. Rows without a value are
+                ignored. Texts in a table are parsed like a CSV of ``mirror plan``; see
+                :func:`mirror_sdk.parse_value`. If a string is not a valid value, only its row is rejected. The
+                column ``value`` may also be called ``text``. Tables of Polars and pyarrow work too.
+            value: What to write to the resources in the rows of a table, such as ``snapshot.query(...)``: one value, or
+                a column for the rows, such as ``found["reported_num"] - 1``. Each resource is written once.
+            path: With ``value``, the resource of each device to write, instead of the table's ``path``.
+            if_match: Whether to write each value only while the desired value is still the one in the table, according
+                to its ``desired_revision``. If there was another write since, the row is rejected with the check
+                ``changed`` and the current value, here or in ``apply()``; the others are written.
+            read_first: Whether to read from devices the values that the mirror does not have, so that the writes can be
+                undone. Each read waits 20 s for its device; sleeping devices are not read. By default, planning sends
+                no request to a device.
+            timeout: Seconds for the whole call. By default the client's limit applies to each part.
+
+        Raises:
+            AccessDenied: With ``read_first``: the key has no permission to read from devices.
+            ImportError: pandas is not installed.
+            InvalidValue: ``writes`` is not one of these; the message names a missing column.
+
+        >>> await client.plan([(light, "/3311/0/5851", 40), (light, "/3311/0/5850", "on")])
+        <AsyncPlan: 1 to write, 1 rejected; 1 cannot be undone; nothing was sent, apply() sends>
+        >>> await client.plan([(light, "/3311/0/5851", 40)], read_first=True)
+        <AsyncPlan: 1 to write; nothing was sent, apply() sends>
+        >>> dim = (await client.fleet.snapshot()).query("path == '/3311/0/5851' and reported_num < 20")
+        >>> await client.plan(dim, value=40, if_match=True)
+        <AsyncPlan: 1 to write; nothing was sent, apply() sends>
+        """
+        await import_in_thread("mirror_sdk.plan", "mirror_sdk.client_groups.async_planner")
+        from mirror_sdk.client_groups.async_planner import AsyncPlanner
+        from mirror_sdk.plan.requested_writes import names_in, read_requested, with_ids
+
+        # A generator of rows may use objects of this thread.
+        rows = writes if isinstance(writes, str) or is_table(writes) else list(writes)
+        requested = await run_in_thread(partial(read_requested, rows, value=value, path=path, if_match=if_match))
+        deadline = self._session.sender.total_deadline(timeout)
+        found = await self._session.run(
+            resolve_names(self._session.names, await run_in_thread(names_in, requested)), deadline
+        )
+        return await AsyncPlanner(self._session).plan_of(
+            await run_in_thread(with_ids, requested, found.ids),
+            await self._session.run(lookup_failures(found), deadline),
+            deadline,
+            read_first=read_first,
+        )
+
+    def events(
+        self,
+        *,
+        timeout: float = DEFAULT_IDLE_SECONDS,
+        outage_timeout: float | None = None,
+        limit: int | None = None,
+        after: int | None = None,
+        paths: Collection[str] | None = None,
+        devices: DevicesLike | None = None,
+    ) -> AsyncEvents:
+        """Iterate over events as they arrive, from this call on. Each iterator has a position of its own in the log.
+
+        Events arrive in the order of the log. The iterator's ``position`` is the number of the last entry that it
+        returned. A program can stop at any event and continue later with ``after=events.position``, without loss or
+        repetition. If entries were lost, the iterator returns an event of the kind ``gap`` and issues a
+        :class:`GapWarning`. While the service is unreachable, the iterator waits.
+
+        Values arrive only for resources that a rule or a subscription of this key covers. Add rules with
+        ``client.subscriptions.rules.add()``, with ``apply_now=True`` for devices that are already registered, or call
+        :meth:`subscribe`. Registrations, and responses to requests of this key, always arrive.
+
+        Requests that this client sends after this call wait until the iterator has its position, so the iterator
+        includes their responses. To be sure to see events that others cause in the meantime, use
+        ``async with client.events() as events:``, which waits for the position.
+
+        Args:
+            timeout: Seconds without any event after which the iteration ends. With 0, only events that are already in
+                the log are returned. An outage does not count.
+            outage_timeout: Seconds that the service may be unreachable before the iterator raises the failure. By
+                default there is no limit. With ``timeout=0`` the iterator raises the failure at once.
+            limit: The maximum number of events to return.
+            after: The number of an entry (``position``, ``Event.seq``) to start after, instead of the end of the log.
+            paths: Path patterns (``/3303/*``). All events other than observations of these paths are left out.
+            devices: Only events of these devices. Pass ids or endpoint names; the client looks up the names once, now.
+                Gaps and unknown entries are always included.
+
+        Raises:
+            MirrorError: A failure that a repeated request would not fix, or one that outlasted ``outage_timeout``. The
+                iterator raises it, not this call.
+            NotFound: A device does not exist.
+            TypeError: A single string was passed instead of a list.
+            InvalidValue: A time limit, ``limit``, ``after`` or a pattern is not valid.
+
+        >>> events = client.events(limit=1)
+        >>> await client.subscribe(station, "/3303/0/5700")
+        >>> [(event.endpoint_name, event.path, event.value.python) async for event in events]
+        [('station-01', '/3303/0/5700', 21.5)]
+        >>> [event async for event in client.events(after=events.position, timeout=0)]
+        []
+        """
+        return self._session.open_events(
+            timeout=timeout, outage_timeout=outage_timeout, limit=limit, after=after, paths=paths, devices=devices
+        )
+
+    async def watch(
+        self,
+        callback: Callable[[Event], object],
+        *,
+        paths: Collection[str] | None = None,
+        devices: DevicesLike | None = None,
+        timeout: float | None = None,
+    ) -> AsyncWatch:
+        """Call a function for each event from now on, in a separate task, until you stop the watch.
+
+        Values arrive only for resources that a rule or a subscription of this key covers; see :meth:`events`.
+
+        Args:
+            callback: Takes an event, and may be an ``async`` function. Errors that it raises are logged and stored in
+                ``AsyncWatch.errors``.
+            paths: Path patterns (``/3303/*``). All events other than observations of these paths are left out.
+            devices: Only events of these devices. Pass ids or endpoint names; the client looks up the names once, now.
+                Gaps and unknown entries are always included.
+            timeout: Seconds within which the watch must start, instead of the client's time limit.
+
+        Raises:
+            TypeError: ``callback`` cannot be called, or a single string was passed instead of a list.
+            InvalidValue: A pattern is not valid.
+
+        >>> async with await client.watch(print) as watch:
+        ...     print(watch.is_running)
+        True
+        """
+        if not callable(callback):
+            raise TypeError(f"callback={callback!r} cannot be called; pass a function that takes an event")
+        deadline = self._session.sender.deadline(timeout)
+        device_ids = None if devices is None else frozenset(await self._session.ids_of(devices, timeout=deadline))
+        accepts = event_filter(paths, device_ids)
+        reader = self._session.new_reader()
+        # Before the watch starts, so that it gets everything that happens after this call.
+        await reader.go_to_end(deadline)
+        watch = AsyncWatch(reader, callback, accepts, self._session.sender.clock.now)
+        self._session.watches.add(watch)
+        return watch
+
+    async def record(
+        self,
+        path: str | PathLike[str],
+        *,
+        devices: DevicesLike | None = None,
+        paths: Sequence[str] | None = None,
+        subscribe: bool = False,
+        rotate_bytes: int = DEFAULT_ROTATE_BYTES,
+        rotate_seconds: float = DEFAULT_ROTATE_SECONDS,
+        timeout: float | None = None,
+    ) -> AsyncRecorder:
+        """Start to record the notification log in a separate task, until you stop the recorder.
+
+        The recording is a folder of Parquet files. pandas, Arrow, DuckDB, Polars and Dask read it as one table at any
+        time; at most the last ``rotate_seconds`` are missing. These newest events, and the state tables at the
+        beginning and after each loss, are in a second folder (``_run.parquet.mirror``; copy and remove both together).
+        :class:`mirror_sdk.recording.Recording` reads both.
+
+        After a recorder was stopped or killed, start another one with the same folder. It continues at the last
+        recorded entry. The service usually keeps the entries of one day; a row of the kind ``gap`` stands for the
+        entries that were deleted before.
+
+        Args:
+            path: The folder, such as ``run.parquet``.
+            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` selects all, including
+                future ones.
+            paths: Path patterns (``/3303/*``). The recording then contains only observations of these paths. ``None``
+                selects every event. On some devices, a pattern may have no rule or subscription of this key, so that
+                its values do not arrive. A :class:`NotSubscribedWarning` names these patterns and devices.
+            subscribe: Whether to add rules for these devices and paths, apply them now, and remove them when the
+                recorder stops; see ``client.subscriptions.rules.add()``. Other rules stay. After the end, devices send
+                subscribed values until they register again. If the recorder is killed, its rules stay until the next
+                recorder with the same folder stops.
+            rotate_bytes: The recorder starts a new file at this size.
+            rotate_seconds: The recorder finalizes a file after this many seconds, so that every program can read it.
+            timeout: Seconds within which it must start. By default the client's limit applies to each request.
+
+        Raises:
+            ImportError: pandas is not installed.
+            NotFound: A device does not exist.
+            OSError: The folder cannot be written.
+            RecordingDamaged: A file of the recording was changed or damaged; the message names it.
+            TypeError: A single string was passed instead of a list.
+            InvalidValue: The folder contains something else or another recording, or another recorder is using it. Or
+                an argument is not a valid size, time or pattern. Or ``subscribe`` would exceed the limit of rules for a
+                key.
+
+        >>> async with await client.record(folder / "run.parquet", paths=["/3303/*"], subscribe=True) as recorder:
+        ...     print(await client.subscriptions.rules.list())
+        [PresubscriptionRule(endpoint_name=None, endpoint_type=None, resource_path=['/3303/*'])]
+        >>> (await asyncio.to_thread(recorder.audit)).complete
+        True
+        >>> await client.subscriptions.rules.list()
+        []
+        """
+        await import_in_thread("mirror_sdk.recording.async_recorder")
+        from mirror_sdk.recording.async_recorder import start_recording
+        from mirror_sdk.recording.recording_rules import RecordingRules
+        from mirror_sdk.recording.writer import RecordingWriter
+
+        deadline = self._session.sender.total_deadline(timeout)
+        chosen = None if devices is None else await self._session.ids_of(devices, timeout=deadline)
+        make_writer = partial(
+            RecordingWriter,
+            path,
+            server=self._session.base_url,
+            key=self._session.key_mark,
+            devices=chosen,
+            paths=paths,
+            rotate_bytes=rotate_bytes,
+            rotate_seconds=rotate_seconds,
+            # Found here: no line of the program calls the task or thread that warns later.
+            called_from=calling_line(),
+        )
+        recorder = await start_recording(
+            make_writer,
+            self._session.new_log_reader,
+            lambda within: self._tables.state_to_record(chosen, paths, within),
+            self._session.run,
+            RecordingRules(chosen, paths, adds_rules=subscribe),
+            deadline,
+        )
+        self._session.watches.add(recorder)
+        return recorder
+
+    @overload
+    async def state_frame(
+        self, devices: DevicesLike | None = None, *, as_: Literal["pandas"] = "pandas", **options: Unpack[StateOptions]
+    ) -> pd.DataFrame: ...
+
+    @overload
+    async def state_frame(
+        self, devices: DevicesLike | None = None, *, as_: Literal["arrow"], **options: Unpack[StateOptions]
+    ) -> ArrowTable: ...
+
+    @overload
+    async def state_frame(
+        self, devices: DevicesLike | None = None, *, as_: Literal["polars"], **options: Unpack[StateOptions]
+    ) -> pl.DataFrame: ...
+
+    async def state_frame(
+        self,
+        devices: DevicesLike | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        timeout: float | None = None,
+        as_: TableFormat = "pandas",
+    ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
+        """Return the state table, one row for each device and resource; see :func:`mirror_sdk.frames.state_frame`.
+
+        The devices are fetched one by one, each as of its own instant; ``client.fleet.snapshot()`` returns a whole
+        fleet as of one instant. ``attrs["mirror"]["paths_without_rows"]`` lists the ``paths`` that no row matches. If
+        no path has a row, an :class:`EmptyTableWarning` is issued.
+
+        Args:
+            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` selects the whole
+                directory.
+            paths: Path patterns (``/3303/*``); ``None`` selects every resource.
+            raw: Whether to add columns with the raw payloads.
+            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+            timeout: Seconds for the whole call. By default the client's limit applies to each part.
+            as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
+
+        Raises:
+            ImportError: A package that ``as_`` needs, such as pandas, is not installed.
+            NotFound: A device does not exist.
+            TypeError: A single string was passed instead of a list of devices.
+            InvalidValue: A pattern is not valid, or ``tz`` is not a time zone.
+
+        >>> (await client.state_frame(paths=["/3311/*"]))["path"].tolist()
+        ['/3311/0/5850', '/3311/0/5851']
+        >>> (await client.state_frame(paths=["/3311/*"], as_="polars")).height
+        2
+        """
+        await import_in_thread(table_module(as_))
+        deadline = self._session.sender.total_deadline(timeout)
+        tables, metadata = await self._tables.state_of(devices, paths, deadline, raw=raw)
+        metadata = await self._tables.with_paths_without_rows(metadata, tables, paths)
+        return await run_in_thread(lambda: convert_tables(tables, metadata, as_=as_, tz=tz))
+
+    @overload
+    async def history(
+        self,
+        devices: DevicesLike | None = None,
+        paths: Sequence[str] | None = None,
+        *,
+        as_: Literal["pandas"] = "pandas",
+        **options: Unpack[HistoryOptions],
+    ) -> pd.DataFrame: ...
+
+    @overload
+    async def history(
+        self,
+        devices: DevicesLike | None = None,
+        paths: Sequence[str] | None = None,
+        *,
+        as_: Literal["arrow"],
+        **options: Unpack[HistoryOptions],
+    ) -> ArrowTable: ...
+
+    @overload
+    async def history(
+        self,
+        devices: DevicesLike | None = None,
+        paths: Sequence[str] | None = None,
+        *,
+        as_: Literal["polars"],
+        **options: Unpack[HistoryOptions],
+    ) -> pl.DataFrame: ...
+
+    async def history(
+        self,
+        devices: DevicesLike | None = None,
+        paths: Sequence[str] | None = None,
+        *,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        limit: int | None = None,
+        compression: Compression | None = None,
+        timeout: float | None = None,
+        as_: TableFormat = "pandas",
+    ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
+        """Return the events of the past as a table, with one row for each event, sorted by device, path and time.
+
+        The columns are those of :func:`mirror_sdk.frames.history_frame`. The events are values that devices reported,
+        with their origin, results of writes, registrations, and intervals without a connection. Rows without a path,
+        such as registrations, do not depend on ``paths``. Rows without a device, which are gaps of the service, do not
+        depend on ``devices``.
+
+        ``attrs["mirror"]`` also contains ``begin``, ``end``, ``taken_at`` and ``oldest_at``, the beginning of the
+        stored history. A response that is cut off continues after the last row received.
+        ``attrs["mirror"]["paths_without_rows"]`` lists the ``paths`` that no row matches. If no path has a row and no
+        device has such a resource, an :class:`EmptyTableWarning` is issued.
+
+        Args:
+            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` selects all that match
+                the conditions.
+            paths: Path patterns (``/3303/*``); ``None`` selects every resource.
+            begin: Only events at this instant or later: a datetime with a time zone, a string such as
+                ``2026-01-31T08:00:00Z``, or how long ago it was, such as ``"2h"``. ``None`` selects the whole stored
+                history.
+            end: Only events before this instant; ``None`` means now.
+            state: The current state of the devices: ``registered`` or ``deregistered``.
+            endpoint_type: Endpoint type.
+            endpoint_name: Endpoint name.
+            filters: Other conditions, as for ``client.devices.list()``.
+            raw: Whether to add a column with the raw payloads.
+            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+            limit: The maximum number of rows, counted from the first; ``None`` returns all.
+            compression: Compression in transit: ``none``, ``lz4`` or ``zstd``. The default is ``lz4``, or ``none`` if
+                the service runs on this machine.
+            timeout: Seconds for the whole call. By default the client's limit applies to each part.
+            as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
+
+        Raises:
+            BadRequest: A filter does not exist. The message lists the supported filters.
+            BeforeHistory: ``begin`` is before the stored history; ``oldest_at`` is the oldest possible instant.
+            ImportError: A package that ``as_`` needs, such as pandas, is not installed.
+            NoHistory: The service stores no history, or its version does not support it.
+            NotFound: One of the ``devices`` does not exist.
+            TypeError: A single string was passed instead of a list of devices.
+            ValueError: A time in ``filters`` has no zone, or several values are passed without ``in``.
+            InvalidValue: An instant has no time zone, the end is before the beginning, a pattern is not valid,
+                ``limit`` is not a number, or ``tz`` is not a time zone.
+
+        >>> await client.read_value(station, "/3303/0/5700")
+        21.5
+        >>> found = await client.history(["station-01"], ["/3303/*"])
+        >>> found[["event", "origin", "value_num"]].values.tolist()
+        [['registration', nan, <NA>], ['reported', 'read', 21.5]]
+        """
+        await import_in_thread(table_module(as_), "mirror_sdk.history.history_reader")
+        from mirror_sdk.arrow_tables.history import HistoryTableBuilder
+        from mirror_sdk.history.history_reader import history_metadata
+        from mirror_sdk.history.history_request import HistoryRequest, check_interval
+
+        deadline = self._session.sender.total_deadline(timeout)
+        begin, end = check_interval(begin, end, await self._tables.clock_of(begin, end, timeout=deadline))
+        request = HistoryRequest(
+            selection=await self._tables.select(devices, deadline, paths, state, endpoint_type, endpoint_name, filters),
+            server=self._session.base_url,
+            begin=begin,
+            end=end,
+            limit=count("limit", limit),
+            compression=compression,
+        )
+        parts = await run_in_thread(HistoryTableBuilder, raw=raw)
+        result = await self._tables.read_history(request, parts.add, deadline, raw=raw)
+        # A device without rows may not exist, which an empty table would not show.
+        if limit is None and (unheard := await run_in_thread(parts.without_rows, request.selection.device_ids or ())):
+            await self._session.run(require_known(unheard), deadline)
+        units = await self._tables.units_over_time(await run_in_thread(parts.unitless), request, result)
+        tables, metadata = await run_in_thread(parts.finish, history_metadata(request, result), units=units)
+        # With a limit, a path without rows may have some after it.
+        if limit is None:
+            metadata = await self._tables.with_paths_without_rows(metadata, tables, paths, request.selection, deadline)
+        return await run_in_thread(lambda: convert_tables(tables, metadata, as_=as_, tz=tz))
+
+    @overload
+    async def as_of(
+        self,
+        instant: InstantLike,
+        devices: DevicesLike | None = None,
+        *,
+        as_: Literal["pandas"] = "pandas",
+        **options: Unpack[SnapshotOptions],
+    ) -> pd.DataFrame: ...
+
+    @overload
+    async def as_of(
+        self,
+        instant: InstantLike,
+        devices: DevicesLike | None = None,
+        *,
+        as_: Literal["arrow"],
+        **options: Unpack[SnapshotOptions],
+    ) -> ArrowTable: ...
+
+    @overload
+    async def as_of(
+        self,
+        instant: InstantLike,
+        devices: DevicesLike | None = None,
+        *,
+        as_: Literal["polars"],
+        **options: Unpack[SnapshotOptions],
+    ) -> pl.DataFrame: ...
+
+    async def as_of(
+        self,
+        instant: InstantLike,
+        devices: DevicesLike | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        raw: bool = False,
+        tz: str | None = None,
+        compression: Compression | None = None,
+        timeout: float | None = None,
+        as_: TableFormat = "pandas",
+    ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
+        """Return the state table of many devices as of an instant in the past, according to the stored history.
+
+        Each row has the last value and the last write before the instant. For a write that ended later, the status is
+        ``pending``. A resource that had not been reported yet has no row. ``reported_at`` contains the time of the
+        change (``changed_at``), so it is never after the instant. The history does not store subscriptions, so
+        ``subscribed`` is empty. The filters apply to the directory as it is now. ``attrs`` and warnings report paths
+        without rows in the same way as :meth:`history`.
+
+        Args:
+            instant: A datetime with a time zone, a string such as ``attrs["mirror"]["oldest_at"]``, or how long ago it
+                was: ``"2h"`` or a timedelta.
+            devices: See ``client.fleet.snapshot()`` for this argument and those below.
+            paths: Path patterns (``/3303/*``); ``None`` selects every resource.
+            state: The current state of the devices: ``registered`` or ``deregistered``.
+            endpoint_type: Endpoint type.
+            endpoint_name: Endpoint name.
+            filters: Other conditions, as for ``client.devices.list()``.
+            raw: Whether to add columns with the raw payloads.
+            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+            compression: ``none``, ``lz4`` or ``zstd`` in transit.
+            timeout: Seconds for the whole call. By default the client's limit applies to each part.
+            as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
+
+        Raises:
+            BadRequest: A filter does not exist, or the instant is in the future.
+            BeforeHistory: The instant is before the stored history; ``oldest_at`` is the oldest possible one.
+            ConnectionFailed: The connection was lost before the response was complete.
+            ImportError: A package that ``as_`` needs, such as pandas, is not installed.
+            NoHistory: The service stores no history, or its version does not support it.
+            NotFound: One of the ``devices`` does not exist.
+            TypeError: A single string was passed instead of a list of devices.
+            ValueError: A time in ``filters`` has no zone, or several values are passed without ``in``.
+            InvalidValue: The instant has no time zone, a pattern is not valid, or ``tz`` is not a time zone.
+
+        >>> await client.subscribe(station, "/3303/0/5700")
+        >>> before = await simulator.get_clock()
+        >>> await simulator.advance(60)
+        datetime.datetime(...)
+        >>> await simulator.set_value(station, "/3303/0/5700", 22.5)
+        >>> (await client.as_of(before, ["station-01"], paths=["/3303/*"]))["reported_num"].tolist()
+        [21.5]
+        """
+        await import_in_thread(table_module(as_), "mirror_sdk.snapshot.snapshot_request")
+        from mirror_sdk.snapshot.snapshot_request import SnapshotRequest
+
+        deadline = self._session.sender.total_deadline(timeout)
+        as_of = instant_like("instant", instant, await self._tables.clock_of(instant, timeout=deadline))
+        selection = await self._tables.select(devices, deadline, paths, state, endpoint_type, endpoint_name, filters)
+        request = SnapshotRequest(
+            selection=selection, server=self._session.base_url, raw=raw, tz=tz, compression=compression, as_of=as_of
+        )
+        tables, metadata = await self._tables.tables_of(request, deadline)
+        metadata = await self._tables.with_paths_without_rows(metadata, tables, paths, selection, deadline)
+        return await run_in_thread(lambda: convert_tables(tables, metadata, as_=as_, tz=tz))
+
+    @overload
+    async def changes(
+        self,
+        begin: InstantLike,
+        end: InstantLike | None = None,
+        devices: DevicesLike | None = None,
+        *,
+        as_: Literal["pandas"] = "pandas",
+        **options: Unpack[ChangesOptions],
+    ) -> pd.DataFrame: ...
+
+    @overload
+    async def changes(
+        self,
+        begin: InstantLike,
+        end: InstantLike | None = None,
+        devices: DevicesLike | None = None,
+        *,
+        as_: Literal["arrow"],
+        **options: Unpack[ChangesOptions],
+    ) -> ArrowTable: ...
+
+    @overload
+    async def changes(
+        self,
+        begin: InstantLike,
+        end: InstantLike | None = None,
+        devices: DevicesLike | None = None,
+        *,
+        as_: Literal["polars"],
+        **options: Unpack[ChangesOptions],
+    ) -> pl.DataFrame: ...
+
+    async def changes(
+        self,
+        begin: InstantLike,
+        end: InstantLike | None = None,
+        devices: DevicesLike | None = None,
+        *,
+        paths: Sequence[str] | None = None,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        filters: Mapping[str, object] | None = None,
+        tz: str | None = None,
+        timeout: float | None = None,
+        as_: TableFormat = "pandas",
+    ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
+        """Return the changes between two instants: a row for each resource reported in between, with both values.
+
+        The columns are those of :meth:`mirror_sdk.recording.Recording.changes`. ``attrs["mirror"]["complete"]`` is
+        false if there is a gap in between. A value that arrives late during the call may be in only one of the two
+        columns.
+
+        Args:
+            begin: Only changes after this instant. See :meth:`history` for the accepted forms.
+            end: Only changes up to this instant; ``None`` means now.
+            devices: See :meth:`history` for this argument and those below.
+            paths: Path patterns (``/3303/*``); ``None`` selects every resource.
+            state: The current state of the devices: ``registered`` or ``deregistered``.
+            endpoint_type: Endpoint type.
+            endpoint_name: Endpoint name.
+            filters: Other conditions, as for ``client.devices.list()``.
+            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+            timeout: Seconds for the whole call. By default the client's limit applies to each part.
+            as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
+
+        Raises:
+            BadRequest: A filter does not exist, or the end is in the future.
+            BeforeHistory: ``begin`` is before the stored history; ``oldest_at`` is the oldest possible instant.
+            ImportError: A package that ``as_`` needs, such as pandas, is not installed.
+            NoHistory: The service stores no history, or its version does not support it.
+            NotFound: One of the ``devices`` does not exist.
+            TypeError: A single string was passed instead of a list of devices.
+            ValueError: A time in ``filters`` has no zone, or several values are passed without ``in``.
+            InvalidValue: An instant has no time zone, the end is before the beginning, a pattern is not valid, or
+                ``tz`` is not a time zone.
+
+        >>> await client.subscribe(station, "/3303/0/5700")
+        >>> begin, end = await simulator.get_clock(), await simulator.advance(60)
+        >>> await simulator.set_value(station, "/3303/0/5700", 22.5)
+        >>> (await client.changes(begin, end))[["path", "before_num", "after_num"]].values.tolist()
+        [['/3303/0/5700', 21.5, 22.5]]
+        """
+        await import_in_thread(table_module(as_), "mirror_sdk.history.history_reader", "mirror_sdk.history.changes")
+        from mirror_sdk.arrow_tables.columns import metadata_of_table
+        from mirror_sdk.history.changes import ReportCounts, changes_tables
+        from mirror_sdk.history.history_request import HistoryRequest, check_interval, just_after
+
+        deadline = self._session.sender.total_deadline(timeout)
+        now = await self._tables.clock_of(begin, end, timeout=deadline)
+        first = instant_like("begin", begin, now)
+        _, last = check_interval(first, end, now)
+        selection = await self._tables.select(devices, deadline, paths, state, endpoint_type, endpoint_name, filters)
+        counts = await run_in_thread(ReportCounts)
+        before = await self._tables.state_at(first, selection, deadline)
+        if last is None:
+            # Until now, by the service's clock.
+            after = await self._tables.state_at(None, selection, deadline)
+            last = instant_like("taken_at", metadata_of_table(after)["taken_at"], self._session.sender.clock.now)
+        between = HistoryRequest(
+            selection=selection, server=self._session.base_url, begin=just_after(first), end=just_after(last)
+        )
+        await self._tables.read_history(between, counts.add, deadline)
+        if end is not None:
+            after = await self._tables.state_at(last, selection, deadline)
+        tables, metadata = await run_in_thread(lambda: changes_tables(counts.finish(), before, after, first, last))
+        return await run_in_thread(lambda: convert_tables(tables, metadata, as_=as_, tz=tz))
+
+    @property
+    def base_url(self) -> str:
+        """The address of the service.
+
+        >>> client.base_url.startswith("http")
+        True
+        """
+        return self._session.base_url
+
+    @lazy_property
     def devices(self) -> AsyncDevices:
-        """The devices of the directory."""
-        import_locked("mirror_sdk.resources.async_devices")
-        from mirror_sdk.resources.async_devices import AsyncDevices
+        """The devices of the directory, with their descriptions, connections and resources."""
+        import_locked("mirror_sdk.client_groups.async_devices")
+        from mirror_sdk.client_groups.async_devices import AsyncDevices
 
         return AsyncDevices(self._session)
 
-    @unlocked_property
+    @lazy_property
     def requests(self) -> AsyncRequests:
         """The device requests of this application."""
-        import_locked("mirror_sdk.resources.async_requests")
-        from mirror_sdk.resources.async_requests import AsyncRequests
+        import_locked("mirror_sdk.client_groups.async_requests")
+        from mirror_sdk.client_groups.async_requests import AsyncRequests
 
         return AsyncRequests(self._session)
 
-    @unlocked_property
+    @lazy_property
     def subscriptions(self) -> AsyncSubscriptions:
         """The subscriptions of this application, and its presubscription rules."""
-        import_locked("mirror_sdk.resources.async_subscriptions")
-        from mirror_sdk.resources.async_subscriptions import AsyncSubscriptions
+        import_locked("mirror_sdk.client_groups.async_subscriptions")
+        from mirror_sdk.client_groups.async_subscriptions import AsyncSubscriptions
 
         return AsyncSubscriptions(self._session)
 
-    @unlocked_property
+    @lazy_property
     def notifications(self) -> AsyncNotifications:
-        """The notification channel, and what it received."""
-        import_locked("mirror_sdk.resources.async_notifications")
-        from mirror_sdk.resources.async_notifications import AsyncNotifications
+        """The notification channel, its status and its received events."""
+        import_locked("mirror_sdk.client_groups.async_notifications")
+        from mirror_sdk.client_groups.async_notifications import AsyncNotifications
 
         return AsyncNotifications(self._session)
 
-    @unlocked_property
+    @lazy_property
     def fleet(self) -> AsyncFleet:
         """Tables of a whole fleet at one instant."""
-        import_locked("mirror_sdk.resources.async_fleet")
-        from mirror_sdk.resources.async_fleet import AsyncFleet
+        import_locked("mirror_sdk.client_groups.async_fleet")
+        from mirror_sdk.client_groups.async_fleet import AsyncFleet
 
         return AsyncFleet(self._session)
 
-    @unlocked_property
+    @lazy_property
     def plans(self) -> AsyncPlans:
-        """Saved plans."""
-        import_locked("mirror_sdk.resources.async_plans")
-        from mirror_sdk.resources.async_plans import AsyncPlans
+        """Saved plans, which you can load and continue."""
+        import_locked("mirror_sdk.client_groups.async_plans")
+        from mirror_sdk.client_groups.async_plans import AsyncPlans
 
         return AsyncPlans(self._session)
 
-    @unlocked_property
+    @lazy_property
     def cassettes(self) -> AsyncCassettes:
         """Cassettes, which record the responses of a service and replay them."""
-        import_locked("mirror_sdk.resources.async_cassettes")
-        from mirror_sdk.resources.async_cassettes import AsyncCassettes
+        import_locked("mirror_sdk.client_groups.async_cassettes")
+        from mirror_sdk.client_groups.async_cassettes import AsyncCassettes
 
         return AsyncCassettes(self._session)
 
-    @unlocked_property
+    @lazy_property
     def service(self) -> AsyncMirrorService:
-        """The service itself: whether it is healthy, and its page."""
-        import_locked("mirror_sdk.resources.async_service")
-        from mirror_sdk.resources.async_service import AsyncMirrorService
+        """The service itself: its health and its web page."""
+        import_locked("mirror_sdk.client_groups.async_service")
+        from mirror_sdk.client_groups.async_service import AsyncMirrorService
 
         return AsyncMirrorService(self._session)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ValidationError
 
-from mirror_sdk._protocol.operation import first_fault
+from mirror_sdk._protocol.operation_base import first_fault
 
 
 class _Versioned(BaseModel):

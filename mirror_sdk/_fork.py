@@ -1,4 +1,6 @@
-"""Handlers for a fork. A child process inherits the memory and every open connection, but no other thread.
+"""Handlers that run when the process forks.
+
+A child process inherits the memory and every open connection, but no other thread.
 
 Two processes on one connection read each other's responses, and a lock that another thread held stays locked forever in
 the child. So each object with connections, locks, threads or tasks has a handler that runs in the child before anything
@@ -10,10 +12,10 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
-from functools import cached_property
 from importlib import import_module
-from typing import Any, Protocol, Self, TypeVar, overload
+from typing import Any, Generic, Protocol, Self, TypeVar, overload
 from weakref import WeakKeyDictionary, WeakSet
 
 T_co = TypeVar("T_co", covariant=True)
@@ -41,11 +43,16 @@ def abandon_in_child(thing: object) -> None:
     _abandoned.append(thing)
 
 
-class unlocked_property(cached_property[T_co]):  # noqa: N801 - used as its base class is
-    """A cached property that takes no lock: before Python 3.12 all objects share one, which may be held at a fork.
+class lazy_property(property, Generic[T_co]):  # noqa: N801 - used as its base class is
+    """A read-only property that is computed once per object, when it is first read.
 
-    Threads that read it first at once may each compute it; all get the same value.
+    It takes no lock, unlike ``functools.cached_property`` before Python 3.12, whose lock another thread may hold at a
+    fork. Threads that read it at the same time may each compute it, and all get the same value.
     """
+
+    def __init__(self, compute: Callable[[Any], T_co]) -> None:
+        super().__init__(compute)
+        self._compute = compute
 
     @overload
     def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...
@@ -54,8 +61,11 @@ class unlocked_property(cached_property[T_co]):  # noqa: N801 - used as its base
     def __get__(self, instance: object, owner: type[Any] | None = None) -> Self | T_co:
         if instance is None:
             return self
-        value: T_co = vars(instance).setdefault(self.func.__name__, self.func(instance))
-        return value
+        computed: dict[str, T_co] = vars(instance)
+        name = self._compute.__name__
+        if name not in computed:
+            computed.setdefault(name, self._compute(instance))
+        return computed[name]
 
 
 def import_locked(*modules: str) -> None:
@@ -83,7 +93,7 @@ def close_in_child(number: int) -> None:
 
 
 class Connections:
-    """The network connections that responses came by, which a child leaves alone."""
+    """The network connections of the responses, which a child process must not use."""
 
     def __init__(self) -> None:
         self._sockets: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
@@ -96,7 +106,7 @@ class Connections:
             self._sockets[stream] = os.fstat(_number(stream)).st_ino
 
     def close_in_child(self) -> None:
-        """Close them only in this process, without a shutdown, which would end them for the parent too."""
+        """Close the connections in this process only. A shutdown would end them for the parent too."""
         for stream, inode in list(self._sockets.items()):
             with suppress(OSError):
                 # Its number may be another file's by now, where it was closed before.
@@ -128,16 +138,15 @@ class Lock:
 
 def cannot_be_sent(client: object) -> TypeError:
     """Return the error for pickling a client."""
-    kind = type(client).__name__
     return TypeError(
-        f"{client!r} cannot be sent to another process, for it has connections of this one; make one there, as with"
-        f" {kind}.from_env(), or have processes that are forked use one that a module holds"
+        f"{client!r} cannot be pickled, because its connections belong to this process; create a client in the other"
+        f" process, such as with from_env(). A forked process can also use a global client of its parent"
     )
 
 
 def cannot_be_pickled(thing: object, cure: str) -> TypeError:
     """Return the error for pickling an object that only works in this process."""
-    return TypeError(f"{type(thing).__name__} objects cannot be pickled, for they belong to this process; {cure}")
+    return TypeError(f"{type(thing).__name__} objects cannot be pickled, because they belong to this process; {cure}")
 
 
 def _number(stream: Any) -> int:

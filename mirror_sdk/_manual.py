@@ -1,42 +1,44 @@
-"""The manual of the command ``help``. Its topics are docstrings of modules, which the API reference shows too."""
+"""The manual of the command ``help``: a Markdown file for each topic, which the reference shows too."""
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
-from collections.abc import Callable, Mapping
-from importlib.util import find_spec
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import click
 
-from mirror_sdk._lazy_group import did_you_mean
+from mirror_sdk._lazy_command_group import did_you_mean
 
-_EXAMPLE = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
-_LITERAL = re.compile(r"::$", re.MULTILINE)
-_ROLE = re.compile(r":([a-z]+):`~?([^`]+)`")
+FOLDER = Path(__file__).parent / "manual"
+_BLOCK = re.compile(r"^```(\S*)\n(.*?)^```$\n?", re.MULTILINE | re.DOTALL)
 
 
-def show_topic(name: str | None, topics: Mapping[str, str], more: Callable[[], str] = str) -> None:
+def topics_in(*folders: Path) -> dict[str, Path]:
+    """Return the file of each topic in these folders, in alphabetical order. A folder may be missing."""
+    return dict(sorted((file.stem, file) for folder in folders for file in folder.glob("*.md")))
+
+
+def show_topic(
+    name: str | None, topics: Mapping[str, Path], groups: Mapping[str, Sequence[str]], more: Callable[[], str] = str
+) -> None:
     """Print a topic, or list the topics if no name is given.
 
     The text is formatted on a terminal and printed unchanged otherwise.
 
     Args:
         name: The topic.
-        topics: The module of each topic: a package, or a module directly in a package. It is not imported.
+        topics: The file of each topic.
+        groups: The headings of the list, with their topics in the order of the list. Topics that do not exist are left
+            out. Topics without a heading come last.
         more: Returns text to print after the topic.
 
     Raises:
         UsageError: There is no such topic.
     """
     if name is None:
-        listed = click.HelpFormatter()
-        listed.write_dl(
-            [(topic, _text_of(module).splitlines()[0].replace("``", "")) for topic, module in topics.items()]
-        )
-        click.echo(listed.getvalue(), nl=False)
+        _list_topics(topics, groups)
         return
     if name not in topics:
         unknown = f"no topic {name!r}.{did_you_mean(name, topics)} Topics are {', '.join(topics)}."
@@ -44,15 +46,30 @@ def show_topic(name: str | None, topics: Mapping[str, str], more: Callable[[], s
             f"{unknown} For a command use '{_command(name)} --help'. 'mirror help' describes the client, 'mirror-server"
             " help' the server."
         )
-    text = _text_of(topics[name]) + more()
-    if not sys.stdout.isatty():
-        click.echo(text)
-        return
-    # These are slow to import, and piped output does not need them.
-    from rich.console import Console
-    from rich.markdown import Markdown
+    text = topics[name].read_text(encoding="utf-8") + more()
+    if sys.stdout.isatty():
+        _print_formatted(text)
+    else:
+        click.echo(text, nl=False)
 
-    Console().print(Markdown(_as_markdown(text)))
+
+def summary(text: str) -> str:
+    """Return the first paragraph after the title of a topic, in one line and without marks."""
+    return " ".join(text.split("\n\n")[1].replace("`", "").split())
+
+
+def _list_topics(topics: Mapping[str, Path], groups: Mapping[str, Sequence[str]]) -> None:
+    others = [topic for topic in topics if not any(topic in group for group in groups.values())]
+    # Topics of the same width align the summaries of all groups.
+    width = max(map(len, topics))
+    listed = click.HelpFormatter()
+    for heading, group in [*groups.items(), ("Other extensions", others)]:
+        if files := {topic: topics[topic] for topic in group if topic in topics}:
+            with listed.section(heading):
+                listed.write_dl(
+                    [(f"{topic:{width}}", summary(file.read_text("utf-8"))) for topic, file in files.items()]
+                )
+    click.echo(listed.getvalue(), nl=False)
 
 
 def _command(name: str) -> str:
@@ -63,21 +80,17 @@ def _command(name: str) -> str:
     return f"{group.info_name} {name}"
 
 
-def _text_of(module: str) -> str:
-    """Read the docstring from the source, since an import may need packages that are not installed."""
-    spec = find_spec(module)
-    if spec is None or spec.origin is None:
-        raise ImportError(f"no module {module}")
-    docstring = ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))) or ""
-    return _ROLE.sub(_as_name, docstring)
+def _print_formatted(text: str) -> None:
+    # These are slow to import, and piped output does not need them.
+    from rich.console import Console
+    from rich.markdown import Markdown
+    from rich.syntax import Syntax
 
-
-def _as_name(role: re.Match[str]) -> str:
-    """Return the full name of a module, which ``help`` and ``import`` accept, and other names without the package."""
-    kind, name = role.groups()
-    return f"``{name if kind == 'mod' else name.removeprefix('mirror_sdk.')}``"
-
-
-def _as_markdown(text: str) -> str:
-    """Convert doctest examples and literal blocks, which Markdown does not support."""
-    return _LITERAL.sub(":", _EXAMPLE.sub("```pycon\n\\g<0>\n```", text))
+    console = Console()
+    first, *rest = _BLOCK.split(text)
+    console.print(Markdown(first))
+    for language, code, prose in zip(rest[::3], rest[1::3], rest[2::3], strict=True):
+        # Without a margin and line breaks, so that a reader can copy the code from the terminal.
+        highlighted = Syntax("", language or "text", theme="ansi_dark", background_color="default").highlight(code)
+        console.print("", highlighted, sep="\n", end="", soft_wrap=True)
+        console.print("", Markdown(prose), sep="\n")

@@ -1,7 +1,4 @@
-"""The address of the service and the access key: from arguments, or else from the environment.
-
-Source: specification 5.2 (``API_HOST``, ``API_KEY``).
-"""
+"""The address of the service and the access key: from arguments, or else from the environment."""
 
 from __future__ import annotations
 
@@ -38,10 +35,10 @@ class ClientSettings:
 
     @classmethod
     def of(cls, base_url: str, api_key: str) -> ClientSettings:
-        """Check both and complete the address; see :func:`read_base_url`.
+        """Check the arguments and complete the address; see :func:`read_base_url`.
 
         Raises:
-            ConfigError: One of them is invalid.
+            ConfigError: An argument is invalid.
         """
         return cls(read_base_url(base_url), SecretStr(_read_key(api_key)))
 
@@ -49,12 +46,12 @@ class ClientSettings:
     def load(
         cls, base_url: str | None = None, api_key: str | None = None, environ: Mapping[str, str] = os.environ
     ) -> ClientSettings:
-        """Take missing arguments from the environment, where an empty variable counts as missing.
+        """Read missing arguments from ``API_HOST`` and ``API_KEY``; an empty variable counts as missing.
 
         The default address is :data:`DEFAULT_BASE_URL`.
 
         Raises:
-            ConfigError: There is no key, or a value is invalid.
+            ConfigError: The key is missing, or a value is invalid.
         """
         api_key = api_key or environ.get(KEY_VARIABLE)
         if not api_key:
@@ -73,8 +70,8 @@ class ClientSettings:
 def read_base_url(address: object, name: str = "base_url", example: str = "https://mirror.example.com") -> str:
     """Return the full form of an address, without a slash at its end.
 
-    An address without a scheme (``localhost:8080``, ``mirror.example.com``) gets ``http`` if it is a loopback address
-    and ``https`` otherwise. So a key is never sent unencrypted because the scheme is missing.
+    An address without a scheme gets ``http`` if it is a loopback address (``localhost:8080``), and ``https`` otherwise
+    (``mirror.example.com``). A missing scheme therefore never sends a key unencrypted.
 
     Args:
         address: The address.
@@ -82,7 +79,7 @@ def read_base_url(address: object, name: str = "base_url", example: str = "https
         example: A valid address, for errors.
 
     Raises:
-        ConfigError: It is not an http address, or it contains a user name, a query or a fragment.
+        ConfigError: ``address`` is not an http address, or contains a user name, a query or a fragment.
     """
     cure = f"write it like {example}"
     if not isinstance(address, str):
@@ -121,11 +118,11 @@ def read_timeout(value: object) -> float:
     """Check the time limit of a call.
 
     Raises:
-        ConfigError: It is not a number of seconds up to a day.
+        ConfigError: ``value`` is not a number of seconds above 0, up to a day.
     """
     seconds = real(value)
     if seconds is None or not 0 < seconds <= LONGEST_TIMEOUT_SECONDS:
-        raise ConfigError(f"timeout={value!r} must be a number of seconds, above 0, {LONGEST_TIMEOUT_SECONDS} at most")
+        raise ConfigError(f"timeout={value!r} must be a number of seconds above 0, up to {LONGEST_TIMEOUT_SECONDS}")
     return seconds
 
 
@@ -133,22 +130,22 @@ def read_max_retries(value: object) -> int:
     """Check how often a request may be repeated.
 
     Raises:
-        ConfigError: It is not a number of times.
+        ConfigError: ``value`` is not a whole number from 0 to 100.
     """
     if is_count(value) and value <= _MOST_RETRIES:
         return value
-    raise ConfigError(f"max_retries={value!r} must be a number of times, 0 for one attempt, {_MOST_RETRIES} at most")
+    raise ConfigError(f"max_retries={value!r} must be a whole number from 0 (no retries) to {_MOST_RETRIES}")
 
 
 def read_max_snapshot_bytes(value: object) -> int:
     """Check the size limit of a snapshot.
 
     Raises:
-        ConfigError: It is not a number of bytes.
+        ConfigError: ``value`` is not a whole number of bytes, 1 or more.
     """
     if is_count(value) and value > 0:
         return value
-    raise ConfigError(f"max_snapshot_bytes={value!r} must be a number of bytes, 1 or more")
+    raise ConfigError(f"max_snapshot_bytes={value!r} must be a whole number of bytes, 1 or more")
 
 
 def is_loopback(base_url: str) -> bool:
@@ -164,7 +161,7 @@ def _read_key(api_key: object) -> str:
     if isinstance(api_key, str) and not key:
         raise ConfigError("api_key is empty; pass the access key of the application")
     if not key or not key.isascii() or not key.isprintable() or " " in key:
-        raise ConfigError("api_key must be one word of printable ASCII characters; check how it was copied")
+        raise ConfigError("api_key must be printable ASCII characters without spaces; copy the complete key again")
     return key
 
 

@@ -1,50 +1,4 @@
-"""Dask DataFrames of a fleet or a history larger than memory, partitioned by ranges of device ids.
-
->>> from mirror_sdk.dask import read_mirror
->>> fleet = read_mirror(paths=["/3303/*"], devices_per_partition=5)     # API_HOST and API_KEY, as for a client
->>> fleet.npartitions
-3
->>> fleet.groupby("path", observed=True)["reported_num"].count().compute().to_dict()
-{'/3303/0/5700': 2, '/3303/0/5701': 0}
-
-Consistency
------------
-
-A partition is loaded when it is computed, on the worker that computes it. Each load is one consistent read as of an
-instant of its own. Different partitions show different instants, and a partition that is computed twice is loaded
-twice, unless you keep it with ``persist()``.
-
-The ``attrs["mirror"]`` of a partition contains ``taken_at``, ``revision`` and its range of ids. Dask drops ``attrs``
-when it concatenates partitions. Every device is in exactly one partition, including devices that registered after the
-ranges were made.
-
-To get all devices as of one instant, write a dataset with ``client.fleet.dataset()`` and read it with
-:func:`read_dataset`. Every worker needs access to its folder.
-
-A history
----------
-
-:func:`read_history` reads the history in the same way. Partitions are ranges of ids and, with ``time_per_partition``,
-intervals. Each partition is sorted by device, path and time. If ``end`` lies in the past, the partitions together equal
-the result of ``client.history``, except for events that arrive late in between.
-
->>> from mirror_sdk.dask import read_history
->>> rows = read_history(begin=begin, end=end, paths=["/3303/*"], devices_per_partition=5)
->>> rows.npartitions, len(rows) == len(client.history(begin=begin, end=end, paths=["/3303/*"]))
-(3, True)
-
-Reference
----------
-
-Columns and dtypes are the same as those of ``client.fleet.snapshot()`` and of :meth:`mirror_sdk.MirrorClient.history`.
-Categories differ between partitions, so Dask does not know them in advance; fixed categories such as those of
-``value_kind`` are known. The index of each partition starts at 0, so divisions are unknown. All rows of a device are in
-one partition.
-
-Workers need ``API_HOST`` and ``API_KEY`` in their environment. A key that you pass to :func:`read_mirror` is sent to
-the workers with the task and is never displayed. The server divides the ids into ranges with equal numbers of devices
-(``GET /v3/device-echo/ranges``). The extra is ``dask``.
-"""
+"""Dask DataFrames of a fleet or a history larger than memory, partitioned by ranges of device ids."""
 
 from __future__ import annotations
 
@@ -72,21 +26,21 @@ from mirror_sdk._arguments import InstantLike
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._protocol.defaults import DEFAULT_MAX_SNAPSHOT_BYTES, DEFAULT_TIMEOUT_SECONDS
 from mirror_sdk._protocol.sender import Sender
+from mirror_sdk.arrow_tables.columns import INSTANT, schema_of
+from mirror_sdk.arrow_tables.device_batches import concatenated
+from mirror_sdk.arrow_tables.history import HISTORY_COLUMNS, HistoryTableBuilder
 from mirror_sdk.config import ClientSettings, read_max_snapshot_bytes
 from mirror_sdk.errors import InvalidValue, NotFound, UnexpectedResponse
 from mirror_sdk.events import utc_now
-from mirror_sdk.forms import to_pandas
 from mirror_sdk.frames.columns import has_no_categories, to_frame
 from mirror_sdk.frames.files import read_parquet
-from mirror_sdk.history.reading import history_metadata
-from mirror_sdk.history.request import MILLISECOND, HistoryRequest, check_interval
+from mirror_sdk.history.history_reader import history_metadata
+from mirror_sdk.history.history_request import MILLISECOND, HistoryRequest, check_interval
 from mirror_sdk.progress import without_progress
 from mirror_sdk.snapshot.dataset import SnapshotDataset
-from mirror_sdk.snapshot.request import SnapshotRequest, get_device_ranges
-from mirror_sdk.snapshot.selection import Selection
-from mirror_sdk.tables.columns import INSTANT, schema_of
-from mirror_sdk.tables.device_batches import concatenated
-from mirror_sdk.tables.history import HISTORY_COLUMNS, HistoryTableBuilder
+from mirror_sdk.snapshot.device_selection import Selection
+from mirror_sdk.snapshot.snapshot_request import SnapshotRequest, get_device_ranges
+from mirror_sdk.table_formats import to_pandas
 from mirror_sdk.wire.snapshot import DEFAULT_DEVICES_PER_RANGE, Compression, DeviceRanges
 
 if TYPE_CHECKING:
@@ -125,37 +79,37 @@ def read_mirror(
     timeout: float = DEFAULT_TIMEOUT_SECONDS,
     max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
 ) -> dd.DataFrame:
-    """Return the state table of a fleet, in partitions that Dask's workers load from the service.
+    """Return the state table of a fleet as a Dask dataframe, whose workers load its partitions from the service.
 
-    This call only requests the ranges of ids, with equal numbers of devices.
+    The call itself only requests how to divide the device ids into ranges of equal size.
 
     Args:
-        base_url: Address of the service, as the workers reach it; by default that of
+        base_url: Address of the service, as the workers reach it; by default as for
             :meth:`mirror_sdk.MirrorClient.from_env`.
-        api_key: Access key. It is sent to the workers with the graph, and is not displayed in it. Without it this
+        api_key: Access key. Dask sends it to the workers with the graph, but does not display it. By default this
             process and each worker use ``API_KEY`` from their own environment.
         paths: Path patterns (``/3303/*``); ``None`` selects every resource.
         state: ``registered`` or ``deregistered``.
         endpoint_type: Endpoint type.
         endpoint_name: Endpoint name.
         filters: Other conditions, as for ``client.devices.list()``.
-        raw: Whether the raw payloads are columns too.
+        raw: Whether to add the payloads as columns.
         tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-        compression: ``none``, ``lz4`` or ``zstd`` in transit; by default ``lz4``, and ``none`` on this machine.
-        devices_per_partition: How many devices a partition has. A thousand devices with 20 resources are 2 to 4 MB.
-        timeout: Seconds for each request, and for each 64 KiB of a partition; else :class:`~mirror_sdk.CallTimeout`.
-        max_snapshot_bytes: Maximum size of a partition after decompression, in bytes; a larger one raises an error.
+        compression: ``none``, ``lz4`` or ``zstd`` in transit; by default ``lz4``, and ``none`` on the local machine.
+        devices_per_partition: The number of devices in a partition. A thousand devices with 20 resources are 2 to 4 MB.
+        timeout: The time limit in seconds, for each request and for each 64 KiB of a partition. When it is over, the
+            call raises :class:`~mirror_sdk.CallTimeout`.
+        max_snapshot_bytes: The maximum size of a partition after decompression, in bytes.
 
     Raises:
         APIError: The service responded with an error.
         BadRequest: A filter does not exist, or ``devices_per_partition`` results in more than 10,000 partitions.
-        ConfigError: There is no key, or a setting is invalid.
-        ConnectionFailed: There was no response; while partitions load, within about two minutes.
-        UnexpectedResponse: The service has no ranges of devices.
+        ConfigError: The key is missing, or a setting is invalid.
+        ConnectionFailed: The service did not respond. While partitions load, for about two minutes.
+        UnexpectedResponse: The service cannot divide devices into ranges, or a partition exceeds
+            ``max_snapshot_bytes``.
         ValueError: A time in ``filters`` has no zone.
         InvalidValue: A pattern is not valid, or ``tz`` is not a time zone.
-
-    Source: wire.md 7.
 
     >>> read_mirror(endpoint_type="Light", devices_per_partition=1).npartitions
     2
@@ -201,42 +155,43 @@ def read_history(
     timeout: float = DEFAULT_TIMEOUT_SECONDS,
     max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
 ) -> dd.DataFrame:
-    """Return the history of a fleet, in partitions that Dask's workers load from the service.
+    """Return the history of a fleet as a Dask dataframe, whose workers load its partitions from the service.
 
-    This call only requests the ranges of ids, with equal numbers of devices. Partitions are in the order of the ranges,
-    and within each of time. Rows without a device, which are gaps of the service, are in the partitions of the first
-    range, and a gap is in the partition where it begins.
+    The call itself only requests how to divide the device ids into ranges of equal size. Partitions are in order of
+    device range, then of time. Gaps of the service, which are rows without a device, are in the partitions of the first
+    range. A gap is in the partition in which it begins.
 
     Args:
-        base_url: As for :func:`read_mirror`, as are the others that are not explained here.
+        base_url: As for :func:`read_mirror`, like all arguments that are not explained here.
         api_key: Access key.
-        begin: From this instant on, with its time zone; ``None`` for the whole stored history.
-        end: Before this instant; ``None``: up to the moment at which each partition is computed.
-        time_per_partition: The interval of a partition; ``None`` for all of it. It needs ``begin`` and ``end``.
+        begin: Only events at this instant or later, with a time zone; ``None`` for the whole stored history.
+        end: Only events before this instant; ``None`` for the instant at which a worker computes the partition.
+        time_per_partition: The length of the interval in a partition, which needs ``begin`` and ``end``; ``None`` for
+            the whole interval.
         paths: Path patterns (``/3303/*``); ``None`` selects every resource.
-        state: ``registered`` or ``deregistered``, now.
+        state: The present state of the devices, ``registered`` or ``deregistered``.
         endpoint_type: Endpoint type.
         endpoint_name: Endpoint name.
         filters: Other conditions, as for ``client.devices.list()``.
-        raw: Whether there is a column with the payloads.
+        raw: Whether to add the payloads as a column.
         tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-        compression: ``none``, ``lz4`` or ``zstd`` in transit; by default ``lz4``, and ``none`` on this machine.
-        devices_per_partition: How many devices a partition has. A million rows are about 100 MB.
-        timeout: Seconds for each request, and for each 64 KiB of a partition; else :class:`~mirror_sdk.CallTimeout`.
-        max_snapshot_bytes: Maximum size of a partition after decompression, in bytes; a larger one raises an error.
+        compression: ``none``, ``lz4`` or ``zstd`` in transit; by default ``lz4``, and ``none`` on the local machine.
+        devices_per_partition: The number of devices in a partition. A million rows are about 100 MB.
+        timeout: As for :func:`read_mirror`.
+        max_snapshot_bytes: As for :func:`read_mirror`.
 
     Raises:
         APIError: The service responded with an error. While partitions load, also the errors of
             :meth:`mirror_sdk.MirrorClient.history`.
         BadRequest: A filter does not exist, or ``devices_per_partition`` results in more than 10,000 ranges.
-        ConfigError: There is no key, or a setting is invalid.
-        ConnectionFailed: There was no response; while partitions load, within about two minutes.
-        UnexpectedResponse: The service has no ranges of devices.
+        ConfigError: The key is missing, or a setting is invalid.
+        ConnectionFailed: The service did not respond. While partitions load, for about two minutes.
+        UnexpectedResponse: The service cannot divide devices into ranges, or a partition exceeds
+            ``max_snapshot_bytes``.
         ValueError: A time in ``filters`` has no zone.
-        InvalidValue: An instant has no time zone, the end is before the beginning, a pattern is not valid, or ``tz`` is
-            not a time zone. Or ``time_per_partition`` results in more than 10,000 partitions or lacks an instant.
-
-    Source: wire.md 7 and 10.
+        InvalidValue: An instant has no time zone, the end is before the start, a pattern is not valid, or ``tz`` is not
+            a time zone. Or ``time_per_partition`` lacks ``begin`` or ``end``, or results in more than 10,000
+            partitions.
 
     >>> rows = read_history(begin=begin, end=begin + timedelta(days=1), time_per_partition=timedelta(hours=12))
     >>> rows.npartitions
@@ -259,7 +214,7 @@ def read_history(
     ranges = _ranges(settings, selection, devices_per_partition, timeout).data
     if len(ranges) * len(intervals) > _MAX_PARTITIONS:
         raise InvalidValue(
-            f"{len(ranges)} ranges of devices and {len(intervals)} intervals make more than"
+            f"{len(ranges)} ranges of devices and {len(intervals)} intervals result in more than"
             f" {_MAX_PARTITIONS} partitions; pass a larger time_per_partition or devices_per_partition"
         )
     limit_bytes = read_max_snapshot_bytes(max_snapshot_bytes)
@@ -276,15 +231,17 @@ def _intervals(begin: datetime | None, end: datetime | None, span: timedelta | N
     if begin is None or end is None:
         raise InvalidValue("time_per_partition needs begin= and end=; pass both")
     if not span >= MILLISECOND or (end - begin) / span > _MAX_PARTITIONS:
-        raise InvalidValue(f"time_per_partition={span} makes more than {_MAX_PARTITIONS} partitions; pass a larger one")
+        raise InvalidValue(
+            f"time_per_partition={span} results in more than {_MAX_PARTITIONS} partitions; pass a longer one"
+        )
     cuts = [begin + number * span for number in range(max(1, ceil((end - begin) / span)))]
     return list(zip(cuts, [*cuts[1:], end], strict=True))
 
 
 def read_dataset(folder: str | os.PathLike[str]) -> dd.DataFrame:
-    """Return the state table in a folder that ``client.fleet.dataset()`` wrote: one partition per file.
+    """Return the state table that ``client.fleet.dataset()`` wrote into a folder, with one partition per file.
 
-    All partitions show one instant, which ``SnapshotDataset(folder).metadata`` contains.
+    All partitions have the same instant, which is in ``SnapshotDataset(folder).metadata``.
 
     Args:
         folder: The folder; every worker needs access to it under this name.
@@ -396,8 +353,8 @@ def _ranges(settings: ClientSettings, selection: Selection, devices_per_range: i
         return sender.send(get_device_ranges(selection, devices_per_range))
     except NotFound as exc:
         raise UnexpectedResponse(
-            "this service has no ranges of devices; write a dataset with client.fleet.dataset(folder), and read that"
-            " with read_dataset(folder)"
+            "this service cannot divide devices into ranges; write a dataset with client.fleet.dataset(folder), and"
+            " read that with read_dataset(folder)"
         ) from exc
     finally:
         sender.close()

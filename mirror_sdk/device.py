@@ -1,7 +1,4 @@
-"""Devices as the mirror shows them, and lists of devices of the directory. Both have a table in notebooks.
-
-Source: specification 1.3, 2.1, 2.2 and E1; wire.md 1 and 6.
-"""
+"""Devices as the mirror shows them, and lists of devices of the directory. Both have a table in notebooks."""
 
 from __future__ import annotations
 
@@ -14,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, Unpack, ove
 
 from mirror_sdk._arguments import InstantLike, closest
 from mirror_sdk._fork import import_locked
+from mirror_sdk._formatting import CARD, DIM, TimePrecision, html_table, time_precision, time_text, visible
 from mirror_sdk._protocol.resource_states import resources_of
-from mirror_sdk._visible import CARD, DIM, TimePrecision, html_table, time_precision, time_text, visible
 from mirror_sdk.errors import InvalidValue, UnknownResource
 from mirror_sdk.resource import Resource
 from mirror_sdk.values import Value
@@ -61,15 +58,22 @@ class _Unread:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
-    """The mirror of one device at ``created_at``; a mapping of resource path to resource, in the order of the response.
+    """The state of one device in the mirror: a mapping from resource paths to resources.
 
-    It is a mapping (``collections.abc.Mapping``): ``device[path]``, ``device.get(path)``, ``path in device``,
-    ``len(device)``, ``device.items()``, ``dict(device)``. Two are equal if all their attributes are, including the
-    times.
+    Use it like a ``dict``: ``device[path]``, ``device.get(path)``, ``path in device``, ``len(device)``,
+    ``device.items()``. Paths are in the order of the response. Two device objects are equal if all their attributes
+    are, including the times.
 
-    All values are decoded at the first access to ``resources``. ``updated_at`` is the time of the device's last
-    registration event, ``last_reported_at`` and ``last_desired_at`` are the newest of all resources. Times are UTC; a
-    time that the service did not return is ``None``.
+    Attributes:
+        device_id: The id of the device.
+        endpoint_name: Its endpoint name.
+        created_at: The instant at which the service read the state.
+        updated_at: When the device last registered, updated its registration or deregistered.
+        last_reported_at: The time of the newest reported value.
+        last_desired_at: The time of the newest desired value.
+        resources: The resources by path. Their values are decoded at the first access.
+
+    Times are UTC. A time that the service did not return is ``None``.
     """
 
     device_id: str
@@ -82,13 +86,11 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
 
     @classmethod
     def from_wire(cls, wire: wire_object.DeviceObjectBody, client: KeepsHistory[Any] | None = None) -> DeviceObject:
-        """Read the response of E1. A payload that does not match the declaration of its path becomes an opaque value.
+        """Read a response of the service. A payload that does not match its declaration becomes an opaque value.
 
         Args:
             wire: The response.
             client: The client for :meth:`history`.
-
-        Source: wire.md 1.
         """
         # Without the constructor, so that `resources` is missing until its first access decodes the states.
         device = object.__new__(cls)
@@ -115,7 +117,8 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
         """Return the resource with this path.
 
         Raises:
-            UnknownResource: The device never had it; the message lists similar paths. It is a ``KeyError`` too.
+            UnknownResource: The device never had this resource; the message lists similar paths. The error is also a
+                ``KeyError``.
         """
         try:
             return self.resources[path]
@@ -157,19 +160,19 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
         self, path: str | None = None, *, client: KeepsHistory[T_co], **options: Unpack[DeviceHistoryOptions]
     ) -> T_co: ...
     def history(self, path: str | None = None, *, client: KeepsHistory[Any] | None = None, **options: Any) -> Any:
-        """Return the history of this device; see :meth:`mirror_sdk.MirrorClient.history`.
+        """Request the history of this device; see :meth:`mirror_sdk.MirrorClient.history`.
 
-        It is requested from the client that the device object comes from. For an
-        :class:`~mirror_sdk.AsyncMirrorClient`, await the result; pass ``client=`` so that type checkers know this. A
-        device object that was pickled has lost its client.
+        If the device object comes from an :class:`~mirror_sdk.AsyncMirrorClient`, await the result, and pass
+        ``client=`` so that type checkers know its type.
 
         Args:
             path: A resource or a pattern (``/3303/*``); ``None`` for the whole device.
-            client: Another client to request it from.
+            client: The client that sends the request; by default the one that returned this device object.
             options: ``begin``, ``end``, ``raw``, ``tz``, ``limit`` and ``timeout``, as for the client.
 
         Raises:
-            InvalidValue: The device object has no client, and none was passed.
+            InvalidValue: The device object lost its client, for example because it was pickled, and ``client`` was not
+                passed.
 
         >>> client.read_value(station, "/3303/0/5700")
         21.5
@@ -178,11 +181,13 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
         """
         source = getattr(self, "_client", None) if client is None else client
         if source is None:
-            raise InvalidValue(f"device object {self.device_id} does not know its client; pass client=")
+            raise InvalidValue(
+                f"device object {self.device_id} has lost its client, for example because it was pickled; pass client="
+            )
         return source.history([self.device_id], None if path is None else [path], **options)
 
     def to_frame(self, *, raw: bool = False) -> pd.DataFrame:
-        """Return the state table of this device, one row per resource, taken at ``created_at``; see ``state_frame``.
+        """Return the state table of this device, one row per resource; see :func:`mirror_sdk.frames.state_frame`.
 
         >>> client.get_device(light).to_frame()["path"].tolist()
         ['/3/0/4', '/3311/0/5850', '/3311/0/5851']
@@ -219,9 +224,10 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
 
 
 class DeviceList(Sequence[Device], JsonForm):
-    """Devices of the directory, in its order; a slice is a device list too.
+    """A list of devices from the directory, in its order.
 
-    A text is an endpoint name: ``devices["light-01"]`` is ``devices.by_name("light-01")``, with completion.
+    An index is a position or an endpoint name: ``devices["light-01"]`` is ``devices.by_name("light-01")``. Notebooks
+    complete the name. A slice is a ``DeviceList``.
     """
 
     def __init__(self, devices: Iterable[Device]) -> None:
@@ -257,7 +263,8 @@ class DeviceList(Sequence[Device], JsonForm):
         """Return the device with this endpoint name.
 
         Raises:
-            KeyError: No device has it, or several have; the message lists similar names, or the ids to choose from.
+            KeyError: No device or several devices have this name. The message lists similar names, or the ids to choose
+                from.
 
         >>> client.devices.list().by_name("light-01").endpoint_type
         'Light'
@@ -280,7 +287,7 @@ class DeviceList(Sequence[Device], JsonForm):
         return {"devices": plain(self._devices)}
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the directory as a table, one row per device; see ``directory_frame``.
+        """Return the table of these devices, one row per device; see :func:`mirror_sdk.frames.directory_frame`.
 
         >>> client.devices.list().to_frame()["endpoint_name"].sort_values().tolist()
         ['light-01', 'station-01']
@@ -308,8 +315,7 @@ def _is_pending(resource: Resource) -> bool:
 
 
 _EMPTY_MIRROR = (
-    "<div><em>no value yet</em>: the mirror shows what a read, a write, a subscription or auto-observation brought"
-    "</div>"
+    "<div><em>no value yet</em>: the first one comes from a read, a write, a subscription or auto-observation</div>"
 )
 _MAX_LENGTH = 80
 _RESOURCE_COLUMNS = ("path", "label", "reported", "reported at (UTC)", "desired", "status", "subscribed")

@@ -33,16 +33,21 @@ Exceptions::
       + DeviceRequestFailed
         x RequestExpired
         x ResourceNotFound
-        + WriteRejected
+        + DeviceRequestRejected
           x ReadRejected
+          x WriteRejected
           x ExecuteRejected
         x DeviceUnavailable
 
-Classes with a ``+`` have subclasses. ``NoSuchResource`` and ``ResourceNotFound`` are an ``UnknownResource`` too: every
-call that needs a resource which the device does not have raises it. Reading the state of a subscription, or ending it,
-needs no resource. Some are also errors of Python: ``InvalidValue`` and ``AmbiguousName`` are a ``ValueError``,
-``UnknownResource`` is a ``KeyError``, ``CallTimeout`` and ``WaitTimeout`` are a ``TimeoutError``. ``help(mirror_sdk)``
-has web applications that report them to their users.
+A ``+`` marks a class with subclasses. Some classes have a second parent:
+
+- ``NoSuchResource`` and ``ResourceNotFound`` are also an ``UnknownResource``. Catch that class for every call that
+  needs a resource which the device does not have. Reading or ending a subscription needs no resource.
+- ``InvalidValue`` and ``AmbiguousName`` are also a ``ValueError``.
+- ``UnknownResource`` is also a ``KeyError``.
+- ``CallTimeout`` and ``WaitTimeout`` are also a ``TimeoutError``.
+
+``mirror help client`` shows web applications that report these errors to their users.
 
 Warnings::
 
@@ -65,7 +70,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from mirror_sdk._visible import visible_line
+from mirror_sdk._formatting import visible_line
 from mirror_sdk.wire import history as wire_history
 from mirror_sdk.wire.device_requests import Method
 from mirror_sdk.wire.errors import ErrorBody, FieldError
@@ -82,17 +87,18 @@ class MirrorError(Exception):
 
 
 class ConfigError(MirrorError):
-    """A setting is missing or invalid; the message names it and the places where it is looked for."""
+    """A setting is missing or invalid. The message names the setting and where the client looks for it."""
 
 
 class ClientClosed(MirrorError):
-    """The client was closed, by ``close()`` or at the end of its ``with`` block; make a new one."""
+    """The client was closed by ``close()`` or at the end of its ``with`` block. Make a new client."""
 
 
 class UnknownResource(MirrorError, KeyError):
-    """The device does not have this resource; the message of a device object and of ``explain`` lists similar paths.
+    """The device does not have this resource.
 
-    It is also a :class:`NoSuchResource` if the service says so, and a :class:`ResourceNotFound` if the device does.
+    The message lists similar paths if the error comes from a device object or from ``explain``. If the service reports
+    the error, it is a :class:`NoSuchResource`. If the device reports it, it is a :class:`ResourceNotFound`.
     """
 
     def __str__(self) -> str:
@@ -101,34 +107,34 @@ class UnknownResource(MirrorError, KeyError):
 
 
 class AmbiguousName(MirrorError, ValueError):
-    """Several devices have this endpoint name; the message lists their ids. Pass one of them."""
+    """Several devices have this endpoint name. The message lists their ids. Pass one of the ids."""
 
 
 class RecordingDamaged(MirrorError):
-    """A file of a recording was changed or damaged; the message names it."""
+    """A file of a recording was changed or damaged. The message names the file."""
 
 
 class CassetteDamaged(MirrorError):
-    """A file is not a cassette, or was changed or damaged; the message names it."""
+    """A file is not a cassette, or the cassette was changed or damaged. The message names the file."""
 
 
 class NotRecorded(MirrorError):
-    """The request was not sent during the recording, so the cassette has no response to it.
+    """The cassette has no response to this request, because the request was not sent during the recording.
 
     The message names the cassette and the request.
     """
 
 
 class InvalidValue(MirrorError, ValueError):
-    """A value or another argument is invalid. Nothing was sent; the message names it and says what is valid."""
+    """An argument is invalid, and nothing was sent. The message names the argument and the valid values."""
 
 
 class ConnectionFailed(MirrorError):
     """The service could not be reached, or the connection was lost before the response was complete.
 
     Attributes:
-        attempts: How often the request was sent.
-        was_sent: Whether the last request may have arrived, so that the service may have acted.
+        attempts: How many times the request was sent.
+        was_sent: Whether the last request may have reached the service. If so, the service may have acted on it.
     """
 
     attempts: int = 1
@@ -139,33 +145,33 @@ class ConnectionFailed(MirrorError):
 
 
 class CallTimeout(ConnectionFailed, TimeoutError):
-    """The call took longer than its ``timeout``, with all attempts and pages.
+    """The call took longer than its ``timeout``, which includes all attempts and pages.
 
-    Whether the service acted is unknown. A device request can be sent again with the same async-id.
+    It is unknown whether the service acted. You can send a device request again with the same async-id.
     """
 
 
 class UnexpectedResponse(MirrorError):
-    """The response does not follow the interface; most often the address belongs to another program."""
+    """The response does not follow the interface. Most often the address belongs to another program."""
 
 
 class WaitTimeout(MirrorError, TimeoutError):
-    """The wait ended, but the request did not: it may still finish, and you can wait again with its handle."""
+    """The wait for a device or an event took too long. The request itself continues, so you can wait for it again."""
 
 
 class APIError(MirrorError):
-    """The service rejected a request. Source: wire.md 0.
+    """The service rejected a request.
 
     Attributes:
         status: HTTP status.
         type: The kind of error in one word, for example ``not_found``.
-        reason: The error word of the public API (``QUEUE_IS_FULL``) if it has one, else ``None``.
-        message: What is wrong and what to do next, in the service's words.
-        fields: The invalid fields, with what is wrong with each.
-        request_id: The id of this request in the service's log.
-        retry_after_seconds: How long to wait before the next attempt, if the service says so.
-        attempts: How often the request was sent.
-        hint: Another possible reason that the client knows of and the service does not; empty if there is none.
+        reason: The error code of the public API, for example ``QUEUE_IS_FULL``; ``None`` if there is none.
+        message: The service's description of the problem and of the next step.
+        fields: The invalid fields, each with a description of its problem.
+        request_id: The id of this request in the service's log; ``None`` if the service did not send it.
+        retry_after_seconds: Seconds to wait before the next attempt; ``None`` if the service did not send this time.
+        attempts: How many times the request was sent.
+        hint: Another possible reason, which only the client knows; empty if there is none.
     """
 
     attempts: int = 1
@@ -188,7 +194,7 @@ class APIError(MirrorError):
 
 
 class BadRequest(APIError):
-    """400: the request is invalid; ``fields`` says which part of it."""
+    """400: the request is invalid. ``fields`` lists the invalid parts."""
 
 
 class NoSuchResource(BadRequest, UnknownResource):
@@ -200,13 +206,13 @@ class NoSuchResource(BadRequest, UnknownResource):
 
 
 class BeforeHistory(BadRequest):
-    """400 with the reason ``BEFORE_HISTORY``: an instant is before the stored history of the service."""
+    """400 with the reason ``BEFORE_HISTORY``: the requested time is before the start of the stored history."""
 
     hint: str = "error.oldest_at is that instant, and client.history(begin=None) starts there"
 
     @property
     def oldest_at(self) -> datetime | None:
-        """The oldest possible instant; ``None`` if the service does not return it."""
+        """The start of the stored history; ``None`` if the service does not return it."""
         body: ErrorBody = self.args[1]
         try:
             return wire_history.BeforeHistoryBody.model_validate(body.model_dump()).oldest_at
@@ -215,7 +221,7 @@ class BeforeHistory(BadRequest):
 
 
 class AuthenticationError(APIError):
-    """401: there is no access key, or the service does not know it."""
+    """401: the request has no access key, or the service does not know the key."""
 
 
 class AccessDenied(APIError):
@@ -227,15 +233,15 @@ class NotFound(APIError):
 
 
 class UnknownDevice(NotFound):
-    """No device has this id or endpoint name; the message lists similar names."""
+    """No device has this id or endpoint name. The message lists similar names."""
 
 
 class UnknownQuery(NotFound):
-    """No saved query has this name; the message says how to list them."""
+    """No saved query has this name. The message shows how to list the queries."""
 
 
 class NoHistory(NotFound):
-    """404: the service keeps no history; its operator enables it with ``mirror-server run --keep-history 30d``."""
+    """404: the service stores no history. Its operator can enable it with ``mirror-server run --keep-history 30d``."""
 
 
 class Conflict(APIError):
@@ -243,39 +249,41 @@ class Conflict(APIError):
 
 
 class ChannelGone(APIError):
-    """410: the notification channel was deleted while it was read."""
+    """410: the notification channel was deleted while the client was reading it."""
 
 
 class PreconditionFailed(APIError):
-    """412: the object has changed since it was read, so nothing was changed. Read it again and repeat the call.
+    """412: the object has changed since you read it, so the service did not apply the change.
+
+    Read the object again and repeat the call.
 
     Attributes:
-        resource: For a write with ``if_match``, the resource as it is now. If you still want to write, pass
-            ``if_match=error.resource``. ``None`` if the service does not return it.
+        resource: For a write with ``if_match``, the current state of the resource. If you still want to write, pass
+            ``if_match=error.resource``. It is ``None`` if the service does not return the resource.
     """
 
     resource: Resource | None = None
 
 
 class LimitExceeded(APIError):
-    """429: a limit is reached, for example a full queue of device requests (``reason`` is ``QUEUE_IS_FULL``)."""
+    """429: a limit was reached. For example, the queue of a device is full (``reason`` is ``QUEUE_IS_FULL``)."""
 
 
 class ServerError(APIError):
-    """5xx: the service itself failed; the same request may succeed later."""
+    """5xx: the service itself failed. The same request may succeed later."""
 
 
 class DeviceRequestFailed(MirrorError):
-    """A device request was accepted, and its async response reports a failure. Source: wire.md 5.
+    """The service accepted a device request, but the request failed later.
 
     Attributes:
-        category: The cause in one word. A service may send words that this version does not know.
-        status: Status of the async response.
+        category: The cause in one word, such as ``TIMEOUT``. A newer service may send unknown words.
+        status: Status code of the async response.
         device_id: The device.
         path: The resource path.
         async_id: The id of the request and its async response.
-        method: ``GET`` read, ``PUT`` write, ``POST`` execute; ``None`` if unknown.
-        device_name: The endpoint name that was passed for the device; ``None`` if the request was made by its id.
+        method: ``GET`` for a read, ``PUT`` for a write and ``POST`` for an execution; ``None`` if unknown.
+        device_name: The endpoint name that the caller passed; ``None`` if the caller passed an id.
         hint: What to do next.
     """
 
@@ -305,9 +313,10 @@ class DeviceRequestFailed(MirrorError):
 
 
 class RequestExpired(DeviceRequestFailed):
-    """The request was not delivered before ``expiry_seconds`` were over.
+    """The service could not deliver the request within ``expiry_seconds``.
 
-    The device was not connected, or was still processing an earlier request: it gets one at a time.
+    Either the device was not connected, or it was still processing an earlier request. A device gets one request at a
+    time.
     """
 
 
@@ -315,52 +324,53 @@ class ResourceNotFound(DeviceRequestFailed, UnknownResource):
     """The device reports that it does not have this resource."""
 
 
-class WriteRejected(DeviceRequestFailed):
-    """The device rejected the request: the resource is not writable, or the value is not valid for it.
-
-    Rejected reads and executes are subclasses, so ``except WriteRejected`` handles these too.
-    """
+class DeviceRequestRejected(DeviceRequestFailed):
+    """The device rejected a read, a write or an execution, and nothing changed; ``category`` is the reason."""
 
 
-class ReadRejected(WriteRejected):
+class ReadRejected(DeviceRequestRejected):
     """The device rejected a read: the resource is executable or write-only, or ``accept`` is not supported."""
 
 
-class ExecuteRejected(WriteRejected):
+class WriteRejected(DeviceRequestRejected):
+    """The device rejected a write: the resource is not writable, or the value is not valid for it."""
+
+
+class ExecuteRejected(DeviceRequestRejected):
     """The device rejected an execution: the resource is not executable, or the argument is not valid."""
 
 
 class DeviceUnavailable(DeviceRequestFailed):
-    """The device left, was not reachable or did not respond; whether it acted is unknown."""
+    """The device deregistered, was not reachable or did not respond. It is unknown whether the device acted."""
 
 
 class GapWarning(UserWarning):
-    """Entries of the notification log were deleted before they could be read.
+    """The service deleted entries of the notification log before the client could read them.
 
-    An iterator over events has lost some. A missing response to a request may be among them.
+    Events or the response to a request may be missing.
     """
 
 
 class CompatibilityWarning(UserWarning):
-    """The service sends something that this version does not know; it was kept without interpretation."""
+    """The service sent something that this version does not know. The client kept it without interpreting it."""
 
 
 class SnapshotWarning(UserWarning):
-    """A snapshot was taken in another way than requested: device by device, or complete instead of the changes."""
+    """A snapshot was not taken as requested: it was read device by device, or in full instead of only the changes."""
 
 
 class NotSubscribedWarning(UserWarning):
-    """No rule and no subscription of the key covers a path that is to be recorded: its values do not arrive."""
+    """A path to record has no rule and no subscription with this access key, so its values do not arrive."""
 
 
 class EmptyTableWarning(UserWarning):
-    """A table that names devices or resources has no rows, or no device has any of the paths."""
+    """A table of devices or resources has no rows, or no device has any of the requested paths."""
 
 
 class UnitWarning(UserWarning):
-    """The numbers of a resource have several units, or the unit of some is unknown.
+    """The numbers of a resource have several units, or the unit of some of them is unknown.
 
-    A device may change the unit in resource 5701, and the unit before its first value is unknown.
+    A device can change the unit in resource 5701. The unit before the first value of that resource is unknown.
     """
 
 
@@ -404,7 +414,7 @@ _OTHER_HINTS: dict[tuple[str, Method | None], str] = {
     ("BAD_VALUE", "POST"): "the device does not accept this argument",
     ("TOO_LARGE", "GET"): "the response is too large for the device; read less at once",
     ("TOO_LARGE", "POST"): "the argument is too large for the device",
-    ("UNSUPPORTED_CONTENT_TYPE", "GET"): "the device cannot respond in this content type; pass another accept",
+    ("UNSUPPORTED_CONTENT_TYPE", "GET"): "the device cannot respond in this content type; pass another one as accept=",
     ("UNSUPPORTED_CONTENT_TYPE", "POST"): "the device does not accept an argument as text",
     ("TIMEOUT", "GET"): "the device did not respond in time; try again later",
     ("TIMEOUT", "POST"): "the device did not respond in time; whether it acted is unknown",
@@ -434,18 +444,22 @@ _BY_REASON: dict[tuple[type[APIError], str | None], type[APIError]] = {
 _BY_CATEGORY: dict[str, type[DeviceRequestFailed]] = {
     "REQUEST_EXPIRED": RequestExpired,
     _RESOURCE_NOT_FOUND: ResourceNotFound,
-    "METHOD_NOT_ALLOWED": WriteRejected,
-    "BAD_VALUE": WriteRejected,
-    "REJECTED": WriteRejected,
-    "PRECONDITION_FAILED": WriteRejected,
-    "TOO_LARGE": WriteRejected,
-    "UNSUPPORTED_CONTENT_TYPE": WriteRejected,
+    "METHOD_NOT_ALLOWED": DeviceRequestRejected,
+    "BAD_VALUE": DeviceRequestRejected,
+    "REJECTED": DeviceRequestRejected,
+    "PRECONDITION_FAILED": DeviceRequestRejected,
+    "TOO_LARGE": DeviceRequestRejected,
+    "UNSUPPORTED_CONTENT_TYPE": DeviceRequestRejected,
     "DEVICE_REMOVED_REGISTRATION": DeviceUnavailable,
     "NOT_CONNECTED": DeviceUnavailable,
     "TIMEOUT": DeviceUnavailable,
 }
 
-_REJECTED: dict[Method | None, type[WriteRejected]] = {"GET": ReadRejected, "POST": ExecuteRejected}
+_REJECTED: dict[Method | None, type[DeviceRequestRejected]] = {
+    "GET": ReadRejected,
+    "PUT": WriteRejected,
+    "POST": ExecuteRejected,
+}
 
 UNCERTAIN_CATEGORIES = frozenset(category for category, kind in _BY_CATEGORY.items() if kind is DeviceUnavailable)
 """Categories of failures after which it is unknown whether the device acted."""
@@ -470,6 +484,6 @@ def device_request_failed(
 ) -> DeviceRequestFailed:
     """Return the error for an async response; a category without a class is a plain ``DeviceRequestFailed``."""
     kind = _BY_CATEGORY.get(category, DeviceRequestFailed)
-    if kind is WriteRejected:
-        kind = _REJECTED.get(method, WriteRejected)
+    if kind is DeviceRequestRejected:
+        kind = _REJECTED.get(method, DeviceRequestRejected)
     return kind(category, status, device_id, path, async_id, method, device_name)

@@ -1,7 +1,4 @@
-"""Events of devices: one :class:`Event` for each entry of the notification log.
-
-Source: specification 6; wire.md 5.
-"""
+"""Events of devices: one :class:`Event` for each entry of the notification log."""
 
 from __future__ import annotations
 
@@ -13,9 +10,9 @@ from functools import partial
 from itertools import chain, pairwise
 
 from mirror_sdk._arguments import text
-from mirror_sdk._visible import visible
+from mirror_sdk._formatting import visible
 from mirror_sdk.errors import InvalidValue
-from mirror_sdk.object_table import lookup
+from mirror_sdk.object_definitions import lookup
 from mirror_sdk.values import Value, decode
 from mirror_sdk.wire.log_entries import Batch, Entry, EntryBody, Gap, Unreadable
 from mirror_sdk.wire.model import JsonForm
@@ -26,7 +23,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class EventKind(StrEnum):
-    """The kind of an event. ``GAP`` is a loss, ``UNKNOWN`` is an entry that this version cannot read."""
+    """The kind of an event. ``GAP`` means lost entries, and ``UNKNOWN`` an entry that this version cannot read."""
 
     OBSERVATION = "observation"
     ASYNC_RESPONSE = "async_response"
@@ -40,28 +37,28 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Event(JsonForm):
-    """One entry of the notification log. Attributes that its kind does not have are ``None``.
+    """One entry of the notification log. Attributes that do not apply to its kind are ``None``.
 
     Attributes:
         kind: The kind of the event.
-        received_at: When this client received it, by the local clock. All other times are by the clock of the device or
-            of the service.
-        seq: Its number in the log: later entries have larger ones. A service may number only the last entry of a
-            message; the events of a message then come kind by kind. For a gap, the last missing number.
-        first_seq: For a gap, the first missing number.
-        device_id: The device.
+        received_at: When this client received it, by the local clock. All other times come from the clock of the device
+            or the service.
+        seq: The number of the entry in the log, which increases. For a gap it is the last missing number. A service may
+            number only the last entry of a message; the events of that message are then sorted by kind.
+        first_seq: The first missing number of a gap.
+        device_id: The id of the device.
         endpoint_name: The endpoint name of the device.
-        path: The resource path; for an async response, the path of its request.
-        unit: The declared unit of a number under this path. A unit that the device reports in resource 5701 is in its
-            device object, and in the tables of ``client.notifications.events_frame`` and of recordings.
+        path: The resource path. For an async response, the path of its request.
+        unit: The declared unit of the number. The device may report another one in resource 5701: see its device
+            object, or the tables of ``client.notifications.events_frame`` and of recordings.
         value: The new value of an observation, or the value in a response. If the service does not send the path of an
-            async response, a text in it stays a text.
-        changed_at: When the value changed, according to the device; for other kinds, when the event happened.
-        async_id: The device request of an async response.
-        status: Status of an async response.
-        category: Why a device request failed.
-        uid: The identity of the entry, the same however often it is read.
-        content: The entry with all its members; an unknown entry is unchanged.
+            async response, a string is not decoded.
+        changed_at: When the value changed, according to the device. For other kinds, when the event happened.
+        async_id: The async-id of the request that a response belongs to.
+        status: The status of an async response.
+        category: The cause if the device request failed.
+        uid: A unique id of the entry. It is the same each time the entry is read.
+        content: The complete entry, as the service sent it.
     """
 
     kind: EventKind
@@ -98,7 +95,7 @@ _KINDS = {
 
 
 def read_events(batch: Batch, received_at: datetime) -> Iterator[Event]:
-    """Yield the events of a batch. A loss comes first, because it is before the rest."""
+    """Yield the events of a batch. A gap comes first, because the lost entries were before the others."""
     if batch.gap is not None:
         yield _of_gap(batch.gap, received_at)
     for entry in batch.entries:
@@ -106,10 +103,10 @@ def read_events(batch: Batch, received_at: datetime) -> Iterator[Event]:
 
 
 def read_positions(batch: Batch, position: int | None, received_at: datetime) -> Iterator[tuple[Event, int | None]]:
-    """Yield the events of a batch, each with the position after it.
+    """Yield the events of a batch, each with the position to continue from after it.
 
-    If the service does not number its entries, that is the position before the batch until the last event: after a stop
-    in between they are read again, and none is lost.
+    If the service does not number its entries, only the last event advances the position. A reader that stops in
+    between reads the batch again, so that it loses no event.
 
     Args:
         batch: The batch.
@@ -139,11 +136,11 @@ def unreadable_keys(events: Iterable[Event]) -> set[str]:
 
 
 def event_filter(paths: Collection[str] | None, devices: Collection[str] | None) -> Callable[[Event], bool]:
-    """Return a function that says whether an event matches. Gaps and unknown entries always match.
+    """Return a function that checks whether an event matches. Gaps and unknown entries always match.
 
     Args:
-        paths: Path patterns (``/3303/*``); of all other events, only observations of these match.
-        devices: Device ids; of all other events, only those of these devices match, including responses.
+        paths: Path patterns (``/3303/*``). With them, only observations of these paths match.
+        devices: Device ids. With them, only events of these devices match, including responses.
 
     Raises:
         TypeError: A single string was passed instead of a list, or something that is not a string.
@@ -216,7 +213,7 @@ def utc_now() -> datetime:
 
 
 def instant_of(milliseconds: int | None) -> datetime | None:
-    """Return the instant of a ``timestamp`` of the wire; ``None`` if it has none. Source: wire.md 5."""
+    """Return the instant of a ``timestamp`` of the wire; ``None`` if it has none."""
     if milliseconds is None:
         return None
     try:

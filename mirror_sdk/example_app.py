@@ -20,7 +20,7 @@ RESOURCE                    resource paths, separated by commas; ``/3303/*`` by 
 
 The service calls ``APP_HOST`` with ``/callback`` appended. A proxy at that address may forward the calls to this
 application. When the application stops, it removes its webhook, its rules and the subscriptions that these made. Other
-rules of the same key stay. Source: specification 5.2 and 6.
+rules of the same key stay.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ import click
 from pydantic import ValidationError
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._protocol.operation import first_fault
+from mirror_sdk._protocol.operation_base import first_fault
 from mirror_sdk.config import HOST_VARIABLE, KEY_VARIABLE, read_base_url
 from mirror_sdk.errors import BadRequest, ConfigError, MirrorError
 from mirror_sdk.events import Event, EventKind

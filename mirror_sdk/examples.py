@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 import click
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._visible import visible
+from mirror_sdk._formatting import visible
 from mirror_sdk.config import HOST_VARIABLE, is_loopback
 from mirror_sdk.lab.demo import DemoError, DemoServer
 from mirror_sdk.simulator.simulator import Simulator
@@ -146,8 +146,8 @@ def start_over(client: MirrorClient) -> Simulator:
     devices = simulator.list_devices()
     if devices and not simulator.has_manual_clock():
         raise DemoError(
-            f"the mirror at {client.base_url} runs on real time, and a notebook lets hours pass in it; start it by "
-            f"mirror-server demo --clock manual, or unset {HOST_VARIABLE} for a mirror of the notebook's own"
+            f"the mirror at {client.base_url} uses real time, but the notebook advances its clock by hours; start it "
+            f"with mirror-server demo --clock manual, or unset {HOST_VARIABLE} for a mirror of the notebook's own"
         )
     for device in devices:
         if not device.online:

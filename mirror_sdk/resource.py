@@ -1,7 +1,4 @@
-"""A resource of a device: its last reported value and its last desired value.
-
-Source: specification 2.1 and 2.2; wire.md 1.
-"""
+"""A resource of a device: its last reported value and its last desired value."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from mirror_sdk._visible import visible
+from mirror_sdk._formatting import visible
 from mirror_sdk.values.value import InstanceValues, PythonValue, Value
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.model import JsonForm, write_timestamp
@@ -17,11 +14,15 @@ from mirror_sdk.wire.model import JsonForm, write_timestamp
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ReportedValue(JsonForm):
-    """The last value received from the device. It is fresh until ``expires_at``, if the device sent an expiry.
+    """The last value that the mirror received from the device.
 
-    ``origin`` is ``read``, ``subscription`` or ``auto_observation``; ``None`` if the service does not return it.
-    ``revision`` is the number of the change in the mirror that stored it; ``None`` if the service does not return it
-    (wire.md 1).
+    Attributes:
+        value: The value.
+        reported_at: When the mirror received it.
+        expires_at: The time up to which the value is fresh; ``None`` if the device sent no expiry.
+        origin: ``read``, ``subscription`` or ``auto_observation``; ``None`` if the service does not return it.
+        revision: The number of the change in the mirror that stored the value; ``None`` if the service does not return
+            it.
     """
 
     value: Value
@@ -41,14 +42,18 @@ class ReportedValue(JsonForm):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DesiredValue(JsonForm):
-    """The last value requested to be written, and the result of the write.
+    """The value of the last write, and the result of that write.
 
-    ``desired_at`` is the issue time while pending, then the time of the status update (specification 2.2);
-    ``requested_at`` stays the issue time, ``status_updated_at`` is ``None`` while pending. ``category`` is the cause of
-    a failed write; the service returns it only to the application that requested the write (specification 3.1 and 7).
-    ``revision`` is the number of the change in the mirror that stored all of this; ``None`` if the service does not
-    return it. ``acknowledged_at`` and ``acknowledged_by`` are the time and the author of the acknowledgement of a
-    failed write; ``None`` without one.
+    Attributes:
+        value: The value.
+        status: Whether the write is pending, succeeded or failed.
+        desired_at: When the write was requested, while it is pending; afterwards equal to ``status_updated_at``.
+        status_updated_at: When the write succeeded or failed; ``None`` while it is pending.
+        requested_at: When the write was requested.
+        category: The cause of a failure. Only the application that requested the write receives it.
+        revision: The number of the change in the mirror that stored this; ``None`` if the service does not return it.
+        acknowledged_at: When someone acknowledged the failed write; ``None`` if no one did.
+        acknowledged_by: Who acknowledged it.
     """
 
     value: Value
@@ -73,12 +78,16 @@ class DesiredValue(JsonForm):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Resource(JsonForm):
-    """One resource; ``reported`` and ``desired`` are ``None`` before the first value.
+    """One resource of a device, with its last reported and last desired value.
 
-    ``value`` and ``desired_value`` are the plain Python values of the two; ``reported.value`` also has the payload.
-    ``label`` and ``unit`` are empty if they are not declared. A unit that the device reports in resource 5701 of the
-    same object instance takes precedence over the declared one. ``subscribed_at`` is ``None`` if the service does not
-    return it.
+    Attributes:
+        path: The path, such as ``/3303/0/5700``.
+        label: The declared name; empty if the resource is not declared.
+        unit: The unit that the device reports in resource 5701 of the same object instance, else the declared one.
+        subscribed: Whether any application is subscribed to it.
+        reported: The last reported value, with its payload; ``None`` before the first one. See also :attr:`value`.
+        desired: The last desired value; ``None`` before the first write. See also :attr:`desired_value`.
+        subscribed_at: Since when it is subscribed; ``None`` if the service does not return it.
     """
 
     path: str
@@ -93,9 +102,10 @@ class Resource(JsonForm):
     def value(self) -> PythonValue | InstanceValues | None:
         """The last reported value as a plain Python value; ``None`` before the first one.
 
-        It is a number, a text, ``True`` or ``False``, an aware UTC ``datetime``, or ``bytes`` for an opaque payload. It
-        is also ``bytes`` if the payload does not match the declaration; ``reported.value.problem`` then says why. For a
-        resource with several instances it is a mapping by instance id: ``{0: 3800, 1: 5000}``.
+        The value is a number, a string, ``True`` or ``False``, an aware UTC ``datetime``, or ``bytes`` for an opaque
+        payload. If the payload does not match the declaration, the value is its ``bytes``, and
+        ``reported.value.problem`` has the reason. A resource with several instances has a mapping by instance id, such
+        as ``{0: 3800, 1: 5000}``.
 
         >>> client.read_value(station, "/3303/0/5700")
         21.5
@@ -116,10 +126,10 @@ class Resource(JsonForm):
 
     @property
     def is_reported_after_write(self) -> bool | None:
-        """Whether the value was reported after the last write was issued, or after it ended; ``None`` if unknown.
+        """Whether the device reported its value after the last change of the desired value; ``None`` if unknown.
 
-        It is also ``None`` if nothing was reported or nothing was written. Revisions decide, even within one
-        millisecond. Without them the times decide, unless they are equal. Source: wire.md 1.
+        Revisions determine the order. Without revisions the times do, unless they are equal. The result is also
+        ``None`` if there is no reported or no desired value.
 
         >>> client.read_value(light, "/3311/0/5851")
         10

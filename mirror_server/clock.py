@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Timer:
         try:
             action()
         except Exception:
-            _log.exception("a timer's action failed")
+            _log.exception("the callback of a timer failed")
 
 
 class _TimerQueue:
@@ -67,11 +67,13 @@ class _TimerQueue:
 
 
 _CHECK_SECONDS = 1
-"""The interval at which the clock of the system is checked for jumps."""
+"""The interval at which the system clock is checked for jumps."""
 
 _JUMP_MILLISECONDS = 60_000
-"""Smaller differences are not jumps, because clocks are adjusted in small steps."""
+"""Smaller differences do not count as jumps, because clocks are adjusted in small steps."""
+
 _DOUBT_MILLISECONDS = 3_600_000
+"""How long :meth:`SystemClock.steady_now` ignores a jump forward."""
 
 
 def _clocks() -> tuple[Instant, int]:
@@ -81,11 +83,12 @@ def _clocks() -> tuple[Instant, int]:
 class SystemClock:
     """Wall time. One daemon thread makes the calls.
 
-    The clock of the system jumps when it is set, and when the machine slept. After a jump forward, all calls that it
-    passed are due. A jump back delays no call. A call that is then too early has to check the time itself.
+    The system clock jumps when it is set, and when the machine slept. After a jump forward, all calls are due whose
+    time it passed. A jump back does not delay calls. A call may then come before its time, so it has to check the time
+    itself.
 
     Args:
-        clocks: Returns the clock of the system, and a monotonic clock; both in milliseconds.
+        clocks: Returns the times of the system clock and of a monotonic clock, in milliseconds.
         newest_stored_at: The newest instant from before the start. If the clock is much later, that counts as a jump.
     """
 
@@ -96,11 +99,12 @@ class SystemClock:
     ) -> None:
         self._clocks = clocks
         wall, steady = clocks()
-        # The lead over the monotonic clock, and each jump forward with the monotonic time until which it is in doubt.
+        # The difference between the system clock and the monotonic clock, at the last check.
         self._ahead = wall - steady
+        # Recent jumps forward, and the monotonic time from which on each of them is trusted.
         self._doubts: list[tuple[int, int]] = []
         if newest_stored_at is not None:
-            self._doubt(wall - newest_stored_at, steady)
+            self._add_doubt(wall - newest_stored_at, steady)
         # Each timer is in both queues, and fires by the clock that reaches it first.
         self._by_wall = _TimerQueue()
         self._by_steady = _TimerQueue()
@@ -113,11 +117,11 @@ class SystemClock:
         """Return wall time in milliseconds."""
         return self._clocks()[0]
 
-    def sure_now(self) -> Instant:
-        """Return the current instant without the jumps forward of the last hour.
+    def steady_now(self) -> Instant:
+        """Return the current instant, ignoring jumps forward in the last hour.
 
-        Use it to delete data by age, which cannot be undone. So there is an hour to correct a clock that was set
-        wrong, and clients have time to return after a long sleep of the machine.
+        Use this to delete data by age, because a deletion cannot be undone. It leaves an operator an hour to correct a
+        clock that was set wrong. After a long sleep of the machine, clients have that time to return.
         """
         with self._changed:
             wall, steady = self._clocks()
@@ -131,7 +135,7 @@ class SystemClock:
             wall, steady = self._clocks()
             left = due_at - wall
             self._by_wall.add(timer, due_at)
-            # One millisecond more, because both clocks are truncated: nothing may be called before its instant.
+            # Both clocks are truncated to milliseconds. One more ensures that nothing is called before its instant.
             self._by_steady.add(timer, steady + (left + 1 if left > 0 else 0))
             self._changed.notify()
         return timer
@@ -166,10 +170,10 @@ class SystemClock:
         self._doubts = [(ahead, until) for ahead, until in self._doubts if until > steady]
         if abs(jump) < _JUMP_MILLISECONDS:
             return
-        direction = "ahead (or the machine slept)" if jump > 0 else "back"
-        _log.warning("the clock of the system was set %s by %s", direction, timedelta(seconds=abs(jump) // 1000))
+        direction = "forward (or the machine slept)" if jump > 0 else "back"
+        _log.warning("the system clock was set %s by %s", direction, timedelta(seconds=abs(jump) // 1000))
         if jump > 0:
-            self._doubt(jump, steady)
+            self._add_doubt(jump, steady)
         while jump < 0 and self._doubts:
             # The clock was corrected, at least in part.
             ahead, until = self._doubts.pop()
@@ -177,7 +181,7 @@ class SystemClock:
             if jump > 0:
                 self._doubts.append((jump, until))
 
-    def _doubt(self, jump: int, steady: int) -> None:
+    def _add_doubt(self, jump: int, steady: int) -> None:
         if jump >= _JUMP_MILLISECONDS:
             self._doubts.append((jump, steady + _DOUBT_MILLISECONDS))
 
@@ -204,7 +208,7 @@ class ManualClock:
         """Return the instant to which the clock was set or advanced."""
         return self._now
 
-    def sure_now(self) -> Instant:
+    def steady_now(self) -> Instant:
         """Return the same as :meth:`now`, because this clock never jumps."""
         return self._now
 

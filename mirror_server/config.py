@@ -1,4 +1,4 @@
-"""The settings of the server: each is an option of a command and an environment variable ``MIRROR_`` and its name.
+"""The settings of the server: each is an option of a command, and an environment variable that starts with ``MIRROR_``.
 
 A setting is declared once, as a field of :class:`Settings` or of the settings of an extension, by :func:`setting`.
 """
@@ -102,7 +102,7 @@ def read_network(text: str) -> Network:
     """Parse a network of IP addresses, as the type of an option.
 
     Raises:
-        BadParameter: It is not a network.
+        BadParameter: The text is not a network.
     """
     try:
         return ipaddress.ip_network(text)
@@ -118,7 +118,7 @@ def read_time(text: str) -> int:
     """Parse a duration such as ``24h``, ``30m``, ``7d`` or ``0``, and return seconds.
 
     Raises:
-        BadParameter: It is not a duration.
+        BadParameter: The text is not a duration.
     """
     found = _TIME.fullmatch(text)
     if found is None:
@@ -130,7 +130,7 @@ def read_seconds(text: str) -> float:
     """Parse a duration of at least a second, as :func:`read_time` does, or a number of seconds.
 
     Raises:
-        BadParameter: It is neither, or too short.
+        BadParameter: The text is neither of them, or the time is too short.
     """
     try:
         seconds = float(text)
@@ -155,14 +155,14 @@ class Settings:
 
     database_url: str = setting(
         DEFAULT_URL,
-        "The database: sqlite:///FILE, which is created if it does not exist, or postgresql://USER@HOST/NAME.",
+        "The database: sqlite:///FILE or postgresql://USER@HOST/NAME. Use PostgreSQL to run several server processes.",
         option="--database",
         metavar="URL",
     )
     manual_clock: bool = setting(
         False,
-        "With 'manual', time stands still until the simulator advances it: in Python"
-        " mirror_sdk.Simulator(client).advance(60).",
+        "'system' uses the clock of the machine. With 'manual', for tests, time stands still until the simulator"
+        " advances it, in Python with mirror_sdk.Simulator(client).advance(60).",
         option="--clock",
         type=click.Choice(["system", "manual"]),
         default="system",
@@ -171,29 +171,31 @@ class Settings:
     )
     answer_timeout_seconds: float = setting(
         120,
-        "Seconds to wait for the response of a device before the next attempt, or before the command fails.",
+        "Seconds to wait for the response of a device. Then the server tries again, or the request fails. Raise it for"
+        " slow networks.",
         type=SECONDS,
     )
     max_body_bytes: int = setting(
         1024 * 1024,
-        "Maximum size of a request body. A larger one is rejected with 413.",
+        "Maximum size of a request body in bytes. The server rejects a larger one with 413.",
         type=click.IntRange(min=1000),
     )
     keep_log_seconds: float = setting(
         24 * 3600,
-        "How long notifications are stored: seconds, or a time such as 12h or 7d.",
+        "How long the server stores notifications: seconds, or a time such as 12h or 7d. Raise it if clients may be"
+        " disconnected for longer.",
         type=read_seconds,
         metavar="TIME",
     )
     keep_log_bytes: int = setting(
         50_000_000,
-        "Maximum size of the notifications stored for one application. The oldest are deleted first.",
+        "Maximum size in bytes of the notifications stored for one application. The server deletes the oldest first.",
         type=click.IntRange(min=10_000),
     )
     callback_networks: tuple[Network, ...] = setting(
         (),
-        "A network to which webhooks are allowed in addition to public addresses, such as 10.0.0.0/8, or 127.0.0.0/8"
-        " for this machine. Can be repeated.",
+        "A network to which the server sends webhooks, in addition to public addresses: such as 10.0.0.0/8, or"
+        " 127.0.0.0/8 for this machine. Can be repeated.",
         option="--allow-callbacks-to",
         type=read_network,
         multiple=True,
@@ -206,39 +208,43 @@ class Settings:
     )
     max_parked_polls: int = setting(
         20_000,
-        "Maximum number of open long polls, event streams and websockets. One more is rejected with 429.",
+        "Maximum number of open long polls, event streams and websockets of all applications together. The server"
+        " rejects one more with 429.",
         type=click.IntRange(min=1),
     )
     max_blocking_polls: int = setting(
         8,
-        "Maximum number of open long polls and event streams, each on a thread of its own.",
+        "Maximum number of open long polls and event streams. Each blocks a thread of the WSGI server.",
         type=click.IntRange(min=1),
         commands=("wsgi",),
     )
     poll_share: float = setting(
         0.5,
-        "The share of these polls, and of concurrent snapshots, that one application may use.",
+        "The share of all open polls, and of all concurrent snapshots, that one application may use, from 0 to 1. Lower"
+        " it if many applications share the server.",
         type=click.FloatRange(min=0, max=1),
     )
     max_unread_bytes: int = setting(
         32_000_000,
-        "Maximum size of unread responses of one application. Beyond it, its next request gets 429.",
+        "Maximum size in bytes of the responses that one application has not read yet. Above this size, the next"
+        " request of the application gets 429.",
         type=click.IntRange(min=1_000_000),
     )
     request_timeout_seconds: float = setting(
         30,
-        "Seconds in which request line and headers, and then the body, have to arrive. A slower request gets 408.",
+        "Seconds in which the request line and headers have to arrive, and then the body. A slower request gets 408.",
         type=SECONDS,
     )
     write_timeout_seconds: float = setting(
         30,
-        "Seconds in which a client has to read the next part of a response, or its connection is closed.",
+        "Seconds in which a client has to read the next 64 KiB of a response. Otherwise the server closes its"
+        " connection.",
         type=SECONDS,
     )
     without: tuple[str, ...] = setting(
         (),
-        "An extension to leave out, with its routes, options and storage. Can be repeated. 'mirror-server help"
-        " extensions' lists all.",
+        "Leave out this extension, with its routes, options and storage. Can be repeated. 'mirror-server help"
+        " extensions' lists all extensions.",
         multiple=True,
         metavar="NAME",
     )

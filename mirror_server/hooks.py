@@ -1,202 +1,4 @@
-"""Extensions: how to add routes, settings, storage and other features to the server, and when each hook is called.
-
-The server is a small core and extensions. The folders of ``mirror_server/extensions`` are extensions, and other
-packages can add their own. ``mirror-server run --without NAME`` leaves one out. An extension that needs a package
-which is not installed is left out automatically. The startup log and ``GET /healthz`` list the loaded extensions;
-``mirror-server help extensions`` ends with a list of all.
-
-Writing an extension
---------------------
-
-Make a package with a module that contains functions with the names of hooks (below), each marked with ``@extends``.
-Name the module under the entry-point group ``mirror_server.extensions``::
-
-    [project.entry-points."mirror_server.extensions"]
-    greeting = "mirror_greeting"
-
-All hooks are optional. This extension adds a setting and a metric in ``mirror_greeting/__init__.py``::
-
-    from dataclasses import dataclass
-    from mirror_server.config import setting
-    from mirror_server.hooks import Measurement, extends
-
-    @dataclass(frozen=True, kw_only=True)
-    class Greeting:
-        greeting: str = setting("hello", "The text of the greeting.")   # --greeting, MIRROR_GREETING
-
-    @extends
-    def settings():
-        return Greeting
-
-    @extends
-    def measurements():
-        return [Measurement("greetings", "The number of greetings.", 1)]
-
-The module is imported for every command, even for ``mirror-server --help``. So import only ``mirror_server.config`` and
-``mirror_server.hooks`` at its top. Import Flask, the store and everything else in the hook that needs it, and the types
-of annotations under ``if TYPE_CHECKING``.
-
-State of one server belongs in an object that ``build(services)`` returns; ``help(mirror_server.server.Services)``
-lists what it can use: the database, the clock, the settings and others. The object can have hooks too, as marked
-methods. A hook may take fewer arguments than its specification; hooks that are called for each request or value take
-all. ``@extends(specname="lead")`` marks a function with another name.
-
-A setting is an option of ``mirror-server run`` and a variable for other WSGI servers (``help wsgi``). ``setting(...,
-commands=("run", "wsgi", "demo"))`` adds it to ``demo``. ``setting`` accepts all arguments of ``click.option``, for
-example ``type=click.IntRange(1, 100)`` for a range.
-
-Two settings, options, routes, metrics, storage branches or device fields of the same name prevent the server from
-starting. Prefix your names with the name of the extension.
-
-Routes
-------
-
-The views are in a module of their own, which the hook imports::
-
-    @extends
-    def blueprints():
-        from mirror_greeting.views import routes
-        return [routes]
-
-And ``mirror_greeting/views.py``::
-
-    from flask import Blueprint
-    from mirror_greeting import Greeting
-    from mirror_server.service.keys import Scope
-    from mirror_server.views.requests import query_text, requires, services
-    from mirror_server.views.responses import json_response
-
-    routes = Blueprint("greeting", __name__)
-
-    @routes.get("/greeting")
-    @requires(Scope.READ, query=("name",))                    # requires() alone needs no key
-    def greet():
-        text = services().settings.of(Greeting).greeting
-        return json_response({"greeting": f"{text}, {query_text('name') or 'world'}"})
-
-- ``requires`` names scopes, one of which the key must have, and the query parameters of the view. Other parameters get
-  400; ``query=None`` leaves this check to the view. A view without ``@requires`` needs a key of any scope.
-- ``services()`` returns the parts of this server, and ``services().part(ItsClass)`` returns the object of this
-  class that ``build`` returned.
-- Views run on the event loop of the server: while one runs, all other requests wait. Run a read of more than a few
-  milliseconds in another thread with ``when_read(read, render, is_long=True)``. Respond to a change when it is on disk
-  with ``when_stored(services().database.submit(work), render)``. Both are in ``mirror_server.views.responses``.
-- ``described`` of ``mirror_server.views.description`` adds the view to the OpenAPI document.
-
-Storage
--------
-
-Return a :class:`~mirror_server.store.backend.Storage` with a :class:`~mirror_server.store.schema.Branch`, which is a
-folder of SQL files, ``0001.sql`` and so on::
-
-    @extends
-    def storage():
-        from pathlib import Path
-        from mirror_server.store.backend import Storage
-        from mirror_server.store.schema import Branch
-        return Storage(
-            branch=Branch("greeting", Path(__file__).parent / "migrations"),
-            erase=erase,
-            violations={"a greeting is empty": "SELECT device_id FROM greetings WHERE greeting = ''"},
-        )
-
-    def erase(session, device_id, endpoint_name):             # an operator erases this device
-        return {"greetings": session.run("DELETE FROM greetings WHERE device_id = :id", id=device_id)}
-
-    @extends
-    def devices_deleted(session, device_ids):                 # these were not connected for months
-        for device_id in device_ids:
-            erase(session, device_id, None)
-
-If a table has rows about devices, implement both functions. The result of ``erase`` is part of the receipt of
-``mirror-server erase``. The receipt contains the names of all extensions, so give yours a prefix too. ``mirror-server
-check`` lists what the statements of ``violations`` return. Data outside the database, such as files, is for the hooks
-``erasure`` and ``check``. While an extension is left out, its tables stay unchanged.
-
-A migration runs once per database, in one transaction, when a server or command of the new version opens it. Never
-change a file that was released; add the next one. Write it for SQLite: the extension ``postgresql`` translates it.
-Package the files: setuptools needs ``package-data``.
-
-Instants are whole milliseconds since 1970. ``services.clock.now()`` is the time of the server, which is not the time of
-the system if it runs with ``--clock manual``.
-
-Commands
---------
-
-``commands`` names the modules that add commands. Each is imported when its command is used::
-
-    @extends
-    def commands():
-        return {"mirror_greeting.command": ["count-greetings"]}
-
-A setting becomes an option of the command too, if it names the command: ``setting("hello", "The text of the greeting.",
-commands=("run", "wsgi", "count-greetings"))``. And ``mirror_greeting/command.py``::
-
-    from contextlib import closing
-    import click
-    from mirror_greeting import Greeting
-    from mirror_server.cli import main
-    from mirror_server.config import database_option, options_of
-    from mirror_server.hooks import open_database
-    from mirror_server.store.maintenance import current_instant
-
-    @main.command()
-    @database_option
-    @options_of("count-greetings", Greeting)
-    def count_greetings(database_url, greeting):
-        '''Count the greetings of the last hour.'''
-        with closing(open_database(database_url, must_exist=True)) as database, database.read() as session:
-            values = {"text": greeting, "since": current_instant(session) - 3_600_000}
-            statement = "SELECT count(*) FROM greetings WHERE greeting = :text AND at > :since"
-            click.echo(session.scalar(statement, **values))
-
-The name of the command is that of its function. A server can run on the same database. ``must_exist`` rejects a
-mistyped name instead of creating an empty database. ``database.write(work)`` changes something. A command has no clock:
-``current_instant(session)`` is the time of the server that uses the database, also with ``--clock manual``, where the
-time of the system would be wrong.
-
-Tests
------
-
-The fixtures of ``mirror help testing`` run a server with all installed extensions, so install yours in the environment
-of the tests (``pip install -e .``). ``Mirror(folder, greeting="hi")`` is one with settings::
-
-    import httpx
-    from mirror_sdk.testing import Mirror
-
-    def test_greeting(tmp_path):
-        with Mirror(tmp_path, greeting="hi") as mirror:
-            headers = {"Authorization": f"Bearer {mirror.new_key(['read'])}"}
-            with httpx.Client(base_url=mirror.url, headers=headers, transport=mirror.transport) as client:
-                assert client.get("/greeting").json() == {"greeting": "hi, world"}
-
-Its database is ``mirror.db`` in the folder; ``click.testing.CliRunner().invoke(main, ["count-greetings", "--database",
-f"sqlite:///{tmp_path}/mirror.db"])`` runs a command on it. Simulated devices report subscribed resources only, as real
-ones do. To test ``values_reported``, subscribe a resource.
-
-``tests/extensions/sample`` in the source distribution of ``device-state-mirror`` is a complete extension with its
-tests. It publishes each reported value, with a route, a setting, a metric and a table.
-
-The hooks, in the order in which a server calls them
-----------------------------------------------------
-
-- Before a server is built: ``needs``, ``settings``, ``commands``, ``help_topics``, ``locations``, ``storage``,
-  ``configure_logging``, ``check_settings``, ``shared_settings``.
-- While it is built: ``build``, ``blueprints``, ``configure_server``, ``accept``.
-- While it runs: ``lead``, ``connect_devices``, ``started``, ``interrupted`` and ``resumed``, ``every_hour``,
-  ``resync``, ``clock_advanced``, ``disconnect_devices``, ``resign``, ``stop``.
-- In the transaction of a change, on the writer thread: ``values_reported``, ``write_finished``,
-  ``registration_changed``, ``devices_deleted``, ``responses_added``. A batch contains the values that one group of
-  changes stores, up to a few thousand; an exception rolls the group back. Send anything to the outside after the
-  transaction, with ``session.after_commit``.
-- For each request: ``rewrite_path``, ``response_ready``. For each device request: ``device_request``. For a request
-  with a wrong key: ``client_of``.
-- On demand: ``measurements``, ``openapi_exclusions``, ``openapi_additions``, ``extend_openapi``,
-  ``device_conditions``, ``device_fields``, ``device_filters``, ``describe_devices``, ``rules_put``, ``snapshot_at``.
-- For commands: ``demo_settings``, ``device_address``, ``announcements``, ``erasure``, ``check``, ``size``.
-
-Each hook is documented in ``mirror_server.hooks``. A hook without implementations costs nothing per request or value.
-"""
+"""Extensions: how to add routes, settings, storage and other features to the server, and when each hook is called."""
 
 from __future__ import annotations
 
@@ -211,6 +13,7 @@ from importlib.metadata import entry_points, metadata
 from importlib.util import find_spec
 from inspect import isroutine, signature
 from itertools import chain
+from pathlib import Path
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -230,18 +33,18 @@ if TYPE_CHECKING:
 
     from mirror_sdk.wire.snapshot import Compression
     from mirror_server.core.commands import Command
-    from mirror_server.core.instants import Instant
+    from mirror_server.core.timestamps import Instant
     from mirror_server.server import Services
     from mirror_server.service.commands import CommandSubmission
     from mirror_server.store.backend import Storage, Violation
-    from mirror_server.store.changes import FinishedWrite, RegistrationChange, ReportedChange
+    from mirror_server.store.change_listeners import FinishedWrite, RegistrationChange, ReportedChange
     from mirror_server.store.commands import CommandContext
     from mirror_server.store.conditions import Condition
     from mirror_server.store.database import Database
     from mirror_server.store.devices import DeviceRow
     from mirror_server.store.session import Session
     from mirror_server.views.description import Parameter, ResponseSpec
-    from mirror_server.web.bridge import Bridge
+    from mirror_server.web.asgi_bridge import ASGIBridge
 
 _PROJECT = "mirror_server"
 _GROUP = "mirror_server.extensions"
@@ -272,11 +75,6 @@ def settings() -> type:  # type: ignore[empty-body]
 @specifies
 def commands() -> Mapping[str, Sequence[str]]:  # type: ignore[empty-body]
     """Return modules that add commands to ``mirror-server`` when they are imported, with the names of the commands."""
-
-
-@specifies
-def help_topics() -> Mapping[str, str]:  # type: ignore[empty-body]
-    """Return topics of ``mirror-server help``, with the module whose docstring is the text of the topic."""
 
 
 @specifies
@@ -484,7 +282,7 @@ def announcements(services: Services, url: str, key: str | None) -> Sequence[str
 
 
 @specifies
-def configure_server(config: uvicorn.Config, bridge: Bridge, services: Services) -> None:
+def configure_server(config: uvicorn.Config, bridge: ASGIBridge, services: Services) -> None:
     """Change the configuration of the HTTP server before it is created.
 
     ``config.ws`` is an :data:`~mirror_server.web.serve.Upgrade`, which upgrades connections to other protocols. An
@@ -515,7 +313,7 @@ def locations() -> Mapping[str, str]:  # type: ignore[empty-body]
 
 @specifies
 def rewrite_path(environ: dict[str, Any], path: str) -> str | None:
-    """Return the path to route a request to; ``None`` to keep its own. Called for each request, before routing."""
+    """Return the path to route a request to, or ``None`` to keep its own. Called for each request, before routing."""
 
 
 @specifies
@@ -582,7 +380,7 @@ def check(database: Database, settings: Settings) -> Sequence[Violation]:  # typ
 
 @specifies
 def size(database: Database) -> str | None:
-    """Return a line about a size for ``mirror-server check``; ``None`` for no line."""
+    """Return a line about a size for ``mirror-server check``, or ``None`` for no line."""
 
 
 @specifies(firstresult=True)
@@ -693,10 +491,11 @@ class Extensions:
         self.left_out: dict[str, str] = {}
         for name in without:
             if name not in installed():
-                raise CannotServe(f"--without {name}: there is no such extension; there are {', '.join(installed())}")
+                names = ", ".join(installed())
+                raise CannotServe(f"--without {name}: no such extension; the installed extensions are {names}")
         for name, extension in installed().items():
             if name in without:
-                self.left_out[name] = "--without names it"
+                self.left_out[name] = "--without leaves it out"
             elif isinstance(extension, Broken):
                 raise CannotServe(f"{extension.reason}; fix or uninstall it, or leave it out with --without {name}")
             elif missing := _missing(name, extension):
@@ -743,7 +542,7 @@ class Extensions:
             raise CannotServe(f"the extension {name} cannot be loaded: {error}") from error
 
     def _problem(self, extension: object, attribute: str) -> str:
-        """Return why an attribute of an extension cannot be a hook, with its file and line; empty if it can be one.
+        """Return why an attribute of an extension cannot be a hook, with its file and line. Empty if it can be one.
 
         pluggy finds the same problems, but reports them in its own terms.
         """
@@ -789,7 +588,8 @@ class Extensions:
         for implementation in found:
             if implementation.argnames != caller.spec.argnames:
                 arguments = ", ".join(caller.spec.argnames)
-                raise CannotServe(f"the hook {hook} of {implementation.plugin_name} does not take all of {arguments}")
+                where = f"the hook {hook} of {implementation.plugin_name}"
+                raise CannotServe(f"{where} does not accept all of the arguments {arguments}")
         return tuple(implementation.function for implementation in found)
 
     def check(self, settings: Settings) -> None:
@@ -804,13 +604,13 @@ class Extensions:
             for schemes in _called(installed()[name], "locations"):
                 if scheme in schemes:
                     url = redacted(settings.database_url)
-                    raise CannotServe(f"the database {url} needs the extension {name}, which is left out: {reason}")
+                    raise CannotServe(f"the database {url} needs the extension {name}, which is not loaded: {reason}")
             for kind in _called(installed()[name], "settings"):
                 values = settings.of(kind)
                 for each in fields(kind):
                     if getattr(values, each.name) != each.default:
                         option = option_name(each)
-                        raise CannotServe(f"{option} is of the extension {name}, which is left out: {reason}")
+                        raise CannotServe(f"{option} belongs to the extension {name}, which is not loaded: {reason}")
 
 
 class Broken(NamedTuple):
@@ -831,7 +631,7 @@ def installed() -> Mapping[str, ModuleType | Broken]:
                 found[each.name] = importlib.import_module(f"{_GROUP}.{each.name}")
     for point in entry_points(group=_GROUP):
         if point.name in found:
-            found[point.name] = Broken(f"two extensions are called {point.name}, one of them {point.value}")
+            found[point.name] = Broken(f"two extensions have the name {point.name}, one of them {point.value}")
             continue
         try:
             found[point.name] = point.load()
@@ -858,8 +658,17 @@ def require_distinct(names: Iterable[tuple[str, str]]) -> None:
         owners[name] = owner
 
 
+def topic_folders() -> Mapping[str, Path]:
+    """Return the folder of the manual's topics for each installed extension that is a package. It may not exist."""
+    return {
+        name: Path(extension.__path__[0]) / "manual"
+        for name, extension in installed().items()
+        if isinstance(extension, ModuleType) and hasattr(extension, "__path__")
+    }
+
+
 def extension_of(module: str) -> str:
-    """Return the name of the extension that a module belongs to; empty if it belongs to none."""
+    """Return the name of the extension that a module belongs to. Empty if it belongs to none."""
     # An extension can be a single module, and other modules of its package belong to it too.
     for attribute in ("__name__", "__package__"):
         for name, extension in installed().items():
@@ -869,7 +678,7 @@ def extension_of(module: str) -> str:
 
 
 def extension_of_error(error: BaseException) -> str:
-    """Return the name of the extension whose code raised an exception; empty if none did."""
+    """Return the name of the extension whose code raised an exception. Empty if none did."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return next(filter(None, (extension_of(frame.f_globals.get("__name__", "")) for frame in frames[::-1])), "")
 
@@ -931,7 +740,7 @@ def read_settings(**values: Any) -> Settings:
 
 
 def _location_of(error: Exception) -> str:
-    """Return file and line of the code of an extension that raised an error; empty if none of its code did."""
+    """Return file and line of the code of an extension that raised an error. Empty if none of its code did."""
     lines = [
         f" ({frame.f_code.co_filename}:{line})"
         for frame, line in traceback.walk_tb(error.__traceback__)
@@ -945,14 +754,14 @@ def _called(extension: ModuleType | Broken, hook: str) -> list[Any]:
 
 
 def _missing(name: str, extension: ModuleType) -> str:
-    """Return the reason to leave an extension out: the first missing module that it needs; empty if none is missing.
+    """Return the reason to leave an extension out: the first missing module that it needs. Empty if none is missing.
 
     Raises:
-        CannotServe: ``needs`` returned a text instead of a list.
+        CannotServe: ``needs`` returned a string instead of a list.
     """
     needed = _called(extension, "needs")
     for each in needed:
-        # Each letter of a text would be looked for as a module.
+        # Each letter of a string would be looked for as a module.
         if isinstance(each, str):
             raise CannotServe(f"needs() of the extension {name} returned the text {each!r}; return a list, [{each!r}]")
     module = next((each for each in chain(*needed) if find_spec(each) is None), None)

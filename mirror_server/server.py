@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 from mirror_server.clock import Clock, ManualClock, SystemClock, wall_time
 from mirror_server.config import Settings
-from mirror_server.core.instants import Instant, after_seconds, to_datetime
+from mirror_server.core.timestamps import Instant, after_seconds, to_datetime
 from mirror_server.devices.backends import DeviceBackends
 from mirror_server.devices.dispatch import Dispatcher, Job
-from mirror_server.devices.link import DeviceResponse
+from mirror_server.devices.interface import DeviceResponse
 from mirror_server.hooks import Extensions, Measurement
 from mirror_server.notifications.channels import Channels, PlainPolls
 from mirror_server.notifications.log import NotificationLog
@@ -24,10 +24,10 @@ from mirror_server.notifications.webhooks import Webhooks
 from mirror_server.service.commands import CommandService
 from mirror_server.service.devices import DeviceService
 from mirror_server.service.housekeeping import Housekeeping
-from mirror_server.service.long_reads import LongReads, Slots
+from mirror_server.service.slow_reads import Slots, SlowReadPool
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.store import logs, maintenance
-from mirror_server.store.changes import Listeners
+from mirror_server.store.change_listeners import Listeners
 from mirror_server.store.database import Database, location_of
 from mirror_server.store.session import AGAIN, CLOCK, EXPIRY, EXTENSIONS, LOG, MANUAL_CLOCK, WAITING, Session
 
@@ -51,7 +51,7 @@ class Coordinator:
 
     Attributes:
         forward: Returns the leader's response to the current request, given its WSGI environment and whether it is a
-            poll; ``None`` if this process leads. The attribute is ``None`` if no other process can lead.
+            poll, or ``None`` if this process leads. The attribute is ``None`` if no other process can lead.
 
     Raises:
         DatabaseError: Processes that are incompatible with this one serve the database.
@@ -99,7 +99,7 @@ class Services:
         settings: The settings.
 
     Attributes:
-        settings: The settings of the server; ``settings.of(ItsSettings)`` returns those of an extension.
+        settings: The settings of the server. ``settings.of(ItsSettings)`` returns the settings of an extension.
         extensions: The loaded extensions; ``extensions.hook`` calls their hooks.
         database: The database: ``query`` and ``read`` read, ``submit`` and ``write`` change.
         clock: The time of the server, which may be a manual clock: ``now`` and ``call_at``.
@@ -113,7 +113,7 @@ class Services:
         backends: The device backends. An extension adds one with ``backends.add``.
         dispatcher: Sends pending commands to devices.
         coordinator: Coordinates the processes that serve the database.
-        long_reads: Runs slow reads of views in other threads.
+        slow_reads: Runs slow reads of views in other threads.
         download_slots: The slots for snapshots and histories that are being sent.
         gauges: Return the metrics of the web server.
         accepts_upgrades: Whether a process that serves this database may accept other protocols than HTTP.
@@ -182,7 +182,7 @@ class Services:
         )
         self._probe: Future[None] | None = None
         self.download_slots = Slots.of_downloads(settings.poll_share)
-        self.long_reads = LongReads(settings.poll_share)
+        self.slow_reads = SlowReadPool(settings.poll_share)
         self._housekeeping = Housekeeping(
             database=self.database,
             clock=self.clock,
@@ -243,7 +243,7 @@ class Services:
         """
         _log.info("extensions: %s", ", ".join(self.extensions.names) or "none")
         for name, reason in self.extensions.left_out.items():
-            _log.info("without the extension %s: %s", name, reason)
+            _log.info("the extension %s is not loaded: %s", name, reason)
         self.coordinator.start()
         self.database.settle()
         self.extensions.hook.started()
@@ -308,7 +308,7 @@ class Services:
         self.clock.close()
         self.coordinator.stop()
         self.webhooks.close()
-        self.long_reads.close()
+        self.slow_reads.close()
         for hook in ("disconnect_devices", "resign", "stop"):
             getattr(self.extensions.hook, hook)()
         self.log.store_read()
@@ -381,8 +381,8 @@ def _clock(settings: Settings, database: Database) -> Clock:
     clock = SystemClock(newest_stored_at=newest)
     if newest is not None and newest > after_seconds(clock.now(), _CLOCKS_DIFFER_SECONDS):
         _log.warning(
-            "the newest time in the database, %s, is in the future: the clock of the system lags, or it or a"
-            " manual clock was ahead; see 'Clock jumps' in 'mirror-server help operate'",
+            "the newest time in the database, %s, is in the future. The system clock is slow, or the clock was fast"
+            " when that time was stored. See 'mirror-server help clocks'",
             to_datetime(newest).isoformat(timespec="seconds"),
         )
     return clock

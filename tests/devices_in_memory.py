@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 from mirror_server.clock import ManualClock
-from mirror_server.core.instants import Instant, after_seconds
-from mirror_server.devices.link import (
+from mirror_server.core.timestamps import Instant, after_seconds
+from mirror_server.devices.interface import (
     CancelObservation,
     ConnectionStatus,
     Content,

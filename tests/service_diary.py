@@ -7,8 +7,8 @@ from concurrent.futures import Future
 from typing import Any
 
 from mirror_server.clock import ManualClock
-from mirror_server.core.instants import Instant
-from mirror_server.devices.link import Observation, Registration
+from mirror_server.core.timestamps import Instant
+from mirror_server.devices.interface import Observation, Registration
 
 
 class ServiceDiary:

@@ -57,7 +57,7 @@ def test_nothing_is_imported_past_the_type_checkers(package: str) -> None:
     """What ``import_module`` gives has attributes of any name and type."""
     files = [file for file in (ROOT / package).rglob("*.py") if "import_module(" in file.read_text(encoding="utf-8")]
     # These declare their imports for type checkers; the last three only import hooks.
-    allowed = ["__init__.py", "testing/__init__.py", "widgets/__init__.py", "_lazy_group.py", "_fork.py"]
+    allowed = ["__init__.py", "testing/__init__.py", "widgets/__init__.py", "_lazy_command_group.py", "_fork.py"]
     allowed = [*(f"mirror_sdk/{name}" for name in allowed), "mirror_server/hooks.py"]
     assert {file.relative_to(ROOT).as_posix() for file in files} <= set(allowed)
 
@@ -83,5 +83,5 @@ def test_a_package_of_the_wheel_is_marked_as_typed(package: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*PROJECT["project"]["license-files"], PROJECT["project"]["readme"]])
-def test_a_file_the_package_metadata_names_is_there(name: str) -> None:
+def test_files_named_in_the_package_metadata_exist(name: str) -> None:
     assert (ROOT / name).read_text(encoding="utf-8").strip()

@@ -1,12 +1,12 @@
 """The command ``help``: every topic of the manual, for people and for programs."""
 
-import importlib
 import os
 import pty
 import re
 import subprocess
 import sys
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import click
@@ -18,15 +18,16 @@ import mirror_sdk.cli.help_command
 import mirror_server
 import mirror_server.cli
 import mirror_server.extensions.wsgi.app
+from mirror_sdk._manual import show_topic, topics_in
 from mirror_server.config import Settings, option_name
 from mirror_server.hooks import call_installed
 from mirror_server.service.keys import Scope
 
-GROUPS: dict[str, tuple[click.Group, dict[str, str]]] = {
+GROUPS: dict[str, tuple[click.Group, dict[str, Path]]] = {
     "mirror_sdk": (mirror_sdk.cli.main, mirror_sdk.cli.help_command.TOPICS),
     "mirror_server": (mirror_server.cli.main, mirror_server.cli.TOPICS),
 }
-TOPICS = [(package, topic, module) for package, (_, topics) in GROUPS.items() for topic, module in topics.items()]
+TOPICS = [(package, topic, file) for package, (_, topics) in GROUPS.items() for topic, file in topics.items()]
 
 
 def _help(package: str, *words: str) -> Any:
@@ -56,34 +57,50 @@ def _read(terminal: int) -> bytes:
 
 
 @pytest.mark.parametrize("package", GROUPS)
-def test_help_lists_topics_with_their_first_line(package: str) -> None:
+def test_help_lists_topics_with_their_first_paragraph(package: str) -> None:
     listed = " ".join(_help(package).output.split())
-    for topic in GROUPS[package][1]:
-        first = " ".join(_help(package, topic).output.partition("\n")[0].replace("`", "").split())
-        assert f"{topic} {first}" in listed
+    for topic, file in GROUPS[package][1].items():
+        title, first = file.read_text().split("\n\n")[:2]
+        assert re.fullmatch("# .+", title)
+        assert len(first.split()) <= 25
+        assert f"{topic} {' '.join(first.replace('`', '').split())}" in listed
 
 
-@pytest.mark.parametrize(("package", "topic", "module"), TOPICS)
-def test_piped_topic_is_not_formatted(package: str, topic: str, module: str) -> None:
+@pytest.mark.parametrize("package", GROUPS)
+def test_help_lists_topics_in_groups_that_name_each_topic_once(package: str) -> None:
+    module = {"mirror_sdk": mirror_sdk.cli.help_command, "mirror_server": mirror_server.cli}[package]
+    grouped = [topic for group in module.GROUPS.values() for topic in group]
+    assert sorted(grouped) == sorted(GROUPS[package][1])
+    lines = _help(package).output.splitlines()
+    assert [line.removesuffix(":") for line in lines if line and line[0] != " "] == [*module.GROUPS]
+    assert [line.split()[0] for line in lines if re.match("  [a-z]", line)] == grouped
+
+
+def test_help_lists_topics_of_other_extensions_last(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for topic in ("greeting", "start"):
+        (tmp_path / f"{topic}.md").write_text(f"# Title\n\nThe {topic}.\n")
+    show_topic(None, topics_in(tmp_path), {"Start here": ["start"], "Left out": ["missing"]})
+    listed = capsys.readouterr().out
+    assert listed == "Start here:\n  start     The start.\n\nOther extensions:\n  greeting  The greeting.\n"
+
+
+@pytest.mark.parametrize(("package", "topic", "file"), TOPICS)
+def test_piped_topic_is_not_formatted(package: str, topic: str, file: Path) -> None:
     result = _help(package, topic)
     assert result.exit_code == 0
-    written = importlib.import_module(module).__doc__
-    assert written is not None
-    lines = result.output.splitlines()
-    assert [line for line in written.splitlines() if ":`" not in line and line not in lines] == []
-    assert ":`" not in result.output
+    assert result.output.startswith(file.read_text())
 
 
 @pytest.mark.parametrize(("package", "topic"), [("mirror_sdk", "plans"), ("mirror_server", "processes")])
-def test_terminal_topic_fits_the_width_and_keeps_examples(package: str, topic: str) -> None:
+def test_terminal_topic_fits_the_width_and_code_can_be_copied(package: str, topic: str) -> None:
     lines = re.sub(r"\x1b\[[0-9;]*m", "", _on_a_terminal(package, topic, 100)).splitlines()
-    assert max(map(len, lines)) <= 100
-    assert not [line for line in lines if "``" in line]
-    written = _help(package, topic).output.splitlines()
-    assert len(lines) > len(written)
-    blocks = [line.strip() for line in written if line.startswith((">>> ", "    "))]
-    assert len(blocks) >= 3
-    assert [block for block in blocks if len(block) < 90 and block not in map(str.strip, lines)] == []
+    blocks = re.findall(r"^```\w+\n(.*?)^```$", _help(package, topic).output, re.MULTILINE | re.DOTALL)
+    code = "".join(blocks).splitlines()
+    assert len(code) >= 3
+    assert [line for line in code if line not in lines] == []
+    prose = [line for line in lines if line not in code]
+    assert max(map(len, prose)) <= 100
+    assert not [line for line in prose if "`" in line]
 
 
 @pytest.mark.parametrize("package", GROUPS)
@@ -96,13 +113,8 @@ def test_unknown_topic_lists_topics_of_both_manuals(package: str) -> None:
 
 
 def test_a_command_instead_of_a_topic_names_its_help_option() -> None:
-    assert " keys --help" in " ".join(_help("mirror_server", "keys").output.split())
+    assert " erase --help" in " ".join(_help("mirror_server", "erase").output.split())
     assert "'COMMAND --help'" in " ".join(_help("mirror_server", "no-such-topic").output.split())
-
-
-def test_modules_have_the_names_that_help_and_import_accept() -> None:
-    assert "``mirror_sdk.errors`` begins with a drawing" in _help("mirror_sdk", "client").output
-    assert "``WaitTimeout``" in _help("mirror_sdk", "client").output
 
 
 def _parameters(group: click.Group) -> list[click.Parameter]:
@@ -117,9 +129,14 @@ def _parameters(group: click.Group) -> list[click.Parameter]:
 
 
 SERVER_TOPICS = mirror_server.cli.TOPICS
-MANUAL = {topic: importlib.import_module(module).__doc__ or "" for topic, module in SERVER_TOPICS.items()}
-# Of mirror-device, mirror and an example.
-OTHERS = {"--server", "--name", "--connections", "--greeting", "MIRROR_DEVICE_PSK", "MIRROR_GREETING"}
+MANUAL = {topic: file.read_text() for topic, file in SERVER_TOPICS.items()}
+# Of mirror-device, mirror, systemctl and an example.
+OTHERS = {
+    *("--server", "--name", "--kind", "MIRROR_DEVICE_PSK"),
+    *("--connections", "--query", "--since", "--where"),
+    "--now",
+    *("--greeting", "MIRROR_GREETING"),
+}
 SERVING = [
     parameter
     for name in ("run", "demo")
@@ -130,22 +147,22 @@ SERVING = [
 
 
 def is_described(option: str, text: str) -> bool:
-    return re.search(f"``{option}(``|\\s)", text) is not None
+    return re.search(f"`{option}(`|\\s)", text) is not None
 
 
 def test_server_manual_describes_options_variables_and_scopes() -> None:
     manual = "\n".join(MANUAL.values())
-    assert all(f"``{scope}``" in MANUAL["operate"] for scope in Scope)
+    assert all(f"`{scope}`" in MANUAL["keys"] for scope in Scope)
     for option in SERVING:
         assert is_described(option.opts[0], manual)
         if option.envvar != f"MIRROR_{option.opts[0].removeprefix('--').replace('-', '_').upper()}" and option.envvar:
-            assert f"``{option.envvar}``" in manual
+            assert f"`{option.envvar}`" in manual
 
 
 @pytest.mark.parametrize("kind", [Settings, *call_installed("settings")])
 def test_core_and_extensions_describe_their_settings(kind: type) -> None:
-    package = kind.__module__.rpartition(".")[0]
-    texts = [text for topic, text in MANUAL.items() if SERVER_TOPICS[topic] == package]
+    folder = Path(sys.modules[kind.__module__.rpartition(".")[0]].__path__[0]) / "manual"
+    texts = [text for topic, text in MANUAL.items() if SERVER_TOPICS[topic].parent == folder]
     assert [
         option_name(each)
         for each in fields(kind)
@@ -170,9 +187,9 @@ def test_options_in_the_client_manual_exist() -> None:
     client = mirror_sdk.cli.main
     parameters = [*client.params, *_parameters(client), *_parameters(mirror_server.cli.main)]
     existing = {name for parameter in parameters for name in (*parameter.opts, *parameter.secondary_opts)}
-    texts = (importlib.import_module(module).__doc__ or "" for module in mirror_sdk.cli.help_command.TOPICS.values())
+    texts = [file.read_text() for file in mirror_sdk.cli.help_command.TOPICS.values()]
     mentioned = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", "\n".join(texts)))
-    # Options of pytest, its plugin, and gunicorn.
-    of_others = {"--mirror-cassettes", "--mirror-key", "--mirror-url", "--preload", "--pyargs"}
+    # Options of pytest, its plugin, gunicorn and mirror-device.
+    of_others = {"--mirror-cassettes", "--mirror-key", "--mirror-url", "--preload", "--pyargs", "--queue"}
     assert mentioned - of_others <= existing | {"--help"}
     assert len(mentioned) > 10

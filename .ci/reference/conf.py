@@ -1,13 +1,17 @@
-"""Sphinx builds the reference from the docstrings: ``python -m sphinx -W --keep-going -E .ci/reference FOLDER``.
+"""Sphinx builds the manual and the reference: ``python -m sphinx -W --keep-going -E .ci/reference FOLDER``.
 
-A public name without a docstring or a page, or a link without a target, is an error.
+The reference consists of the docstrings. The topics of the manual are copied to ``manual`` next to this file. A public
+name without a docstring or a page, or a link without a target, is an error.
 """
 
 from __future__ import annotations
 
+import re
 import tomllib
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
+from shutil import rmtree
 
 from docutils.nodes import Element
 from sphinx.addnodes import pending_xref
@@ -16,12 +20,14 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 
 import mirror_sdk
+import mirror_sdk.cli.help_command
+import mirror_server.cli
 
 project = "device-state-mirror"
 author = "The device-state-mirror developers"
 _PROJECT = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
 version = release = tomllib.loads(_PROJECT)["project"]["version"]
-extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "myst_parser"]
 
 nitpicky = True
 napoleon_custom_sections = ["Source"]
@@ -44,7 +50,7 @@ PUBLIC = [
     "mirror_sdk.errors",
     "mirror_sdk.example_app",
     "mirror_sdk.frames",
-    "mirror_sdk.object_table",
+    "mirror_sdk.object_definitions",
     "mirror_sdk.plan",
     "mirror_sdk.privacy",
     "mirror_sdk.recording",
@@ -84,6 +90,27 @@ autodoc_default_options = {
     "inherited-members": ", ".join({"JsonForm", "WireModel", *_ELSEWHERE}),
     "exclude-members": "model_config, model_construct",
 }
+
+_MANUAL = Path(__file__).parent / "manual"
+
+
+def _copy_topics(command: str, topics: Mapping[str, Path]) -> None:
+    """Copy the topics of a command, with links for the names of other topics and of the package."""
+    folder = _MANUAL / command
+    folder.mkdir(parents=True)
+    for topic, file in topics.items():
+        text = re.sub(r"`((mirror|mirror-server) help ([a-z-]+))`", r"[`\1`](../\2/\3.md)", _linked(file))
+        (folder / f"{topic}.md").write_text(text, encoding="utf-8")
+
+
+def _linked(file: Path) -> str:
+    names = "|".join(map(re.escape, mirror_sdk.__all__))
+    return re.sub(rf"`({names})`", r"{any}`\1 <mirror_sdk.\1>`", file.read_text(encoding="utf-8"))
+
+
+rmtree(_MANUAL, ignore_errors=True)
+_copy_topics("mirror", mirror_sdk.cli.help_command.TOPICS)
+_copy_topics("mirror-server", mirror_server.cli.TOPICS)
 
 _log = logging.getLogger(__name__)
 

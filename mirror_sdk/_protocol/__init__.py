@@ -1,1 +1,1 @@
-"""The protocol of the service: requests, responses and the notification log, which brings responses of devices."""
+"""The protocol of the service: requests, responses and the notification log, which delivers responses of devices."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
-from mirror_sdk._caller import SourceLine
-from mirror_sdk._protocol.gaps import warn_of
-from mirror_sdk._protocol.inbox import Expectation
+from mirror_sdk._protocol.gap_warnings import warn_of_gap
+from mirror_sdk._protocol.response_matcher import AwaitedResponse
+from mirror_sdk._warnings import SourceLine
 from mirror_sdk.errors import DeviceRequestFailed, WaitTimeout, device_request_failed, device_text
 from mirror_sdk.values import NO_VALUE, Value, decode
 from mirror_sdk.wire.device_requests import Method
@@ -27,21 +27,20 @@ RESPONSE_MARGIN_SECONDS = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class AcceptedRequest(JsonForm):
-    """A request that the service has accepted, and its response.
+    """A device request that the service has accepted, and its response.
 
-    In the examples ``request`` is a read that has its response.
+    In the examples, ``request`` is a read whose response has arrived.
 
     Attributes:
-        async_id: Identity of the request; its response has the same.
-        device_id: The device.
+        async_id: The id of the request, which its response has too.
+        device_id: The id of the device.
         path: The resource path.
-        method: ``GET`` read, ``PUT`` write, ``POST`` execute.
-        issued_at: When this client sent it, by the clock of this machine, which may differ from the service's.
-        expiry_seconds: How long it may wait for the device; ``None`` leaves that to the service.
-        accepted_at: When the service accepted it, by the service's clock; for a repeated async-id the first time.
-            ``None`` for a resumed request, and if the service does not say.
-        expires_at: Until when it may wait for the device, by the service's clock; ``None`` in the same cases as
-            ``accepted_at``.
+        method: ``GET`` for a read, ``PUT`` for a write, ``POST`` for an execution.
+        issued_at: When this client sent it, by the clock of this machine.
+        expiry_seconds: How long it may wait for the device, in seconds; ``None`` for the default of the service.
+        accepted_at: When the service accepted the async-id first, by the service's clock. ``None`` for a resumed
+            request, or if the service does not send it.
+        expires_at: When it stops waiting for the device, by the service's clock; ``None`` like ``accepted_at``.
         requested_value: The value to write; ``None`` if there is none.
     """
 
@@ -54,18 +53,19 @@ class AcceptedRequest(JsonForm):
     accepted_at: datetime | None = None
     expires_at: datetime | None = None
     requested_value: Value | None = None
-    _expectation: Expectation
+    _awaited_response: AwaitedResponse
     _started_seconds: float | None = None
     _device_name: str | None = None
 
     def __reduce__(self) -> NoReturn:
+        """Raise an error, because this object cannot be pickled."""
         raise TypeError(
-            "a request cannot be sent to another process, because its client is in this one; resume it there with"
+            "a request cannot be pickled, because its client belongs to this process; resume it in the other one with"
             f" client.requests.resume({self.async_id!r}, {self.device_id!r}, {self.path!r}, method={self.method!r})"
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all attributes and the ``response``, if it has arrived, for any JSON encoder; this sends no request.
+        """Return all attributes, and the ``response`` if it has arrived, for any JSON encoder. It sends no request.
 
         >>> request.to_dict()["path"], request.to_dict()["response"]["status"]
         ('/3303/0/5700', 200)
@@ -74,12 +74,12 @@ class AcceptedRequest(JsonForm):
 
     @property
     def response(self) -> AsyncResponse | None:
-        """The response, if it has arrived; this sends no request.
+        """The response; ``None`` before it has arrived. Reading it sends no request.
 
         >>> request.response.status
         200
         """
-        return self._expectation.response
+        return self._awaited_response.response
 
     @property
     def received_at(self) -> datetime | None:
@@ -88,19 +88,19 @@ class AcceptedRequest(JsonForm):
         >>> request.received_at > request.issued_at
         True
         """
-        return self._expectation.received_at
+        return self._awaited_response.received_at
 
     @property
     def latency(self) -> timedelta | None:
-        """The time from sending the request until its response was received, both on this machine.
+        """The time from sending the request until this client received its response.
 
-        It is measured by the monotonic clock of this machine, so a wrong, changed or simulated clock does not affect
-        it. Reading the log late makes it longer. ``None`` before the response, and for a resumed request.
+        A monotonic clock measures it, so a wrong or simulated time does not affect it. It is longer if the client reads
+        the log late. It is ``None`` before the response, and for a resumed request.
 
         >>> request.latency < timedelta(seconds=10)
         True
         """
-        received_seconds = self._expectation.received_seconds
+        received_seconds = self._awaited_response.received_seconds
         if received_seconds is None or self._started_seconds is None:
             return None
         # A response that arrived before belongs to an earlier request with the same async-id.
@@ -108,7 +108,7 @@ class AcceptedRequest(JsonForm):
 
     @property
     def default_timeout_seconds(self) -> float:
-        """The default duration of a wait: until the expiry can have been reported, and at most a minute."""
+        """The default duration of a wait: slightly longer than ``expiry_seconds``, and a minute at most."""
         if self.expiry_seconds is None:
             return LONGEST_DEFAULT_WAIT_SECONDS
         return min(self.expiry_seconds + RESPONSE_MARGIN_SECONDS, LONGEST_DEFAULT_WAIT_SECONDS)
@@ -138,28 +138,28 @@ class AcceptedRequest(JsonForm):
         until = f" until {write_timestamp(self.expires_at)}" if self.expires_at else ""
         device = device_text(self.device_id, self._device_name)
         return WaitTimeout(
-            f"no response for {self.path} of device {device} within {timeout_seconds:g} s; the request may still"
-            f" finish: it waits{until} (expiry_seconds= shortens that) for the device, or for an earlier request to"
-            " finish; wait again with the same handle, pass a longer timeout, or resume it anywhere with"
+            f"no response for {self.path} of device {device} within {timeout_seconds:g} s. The request may still"
+            f" finish: it waits{until} for the device, or for an earlier request to finish. expiry_seconds= limits this"
+            " wait. Call result() again, pass a longer timeout, or resume the request in any process with"
             f" client.requests.resume({self.async_id!r}, {self.device_id!r}, {self.path!r}, method={self.method!r})"
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnacceptedRequest(JsonForm):
-    """A request the service has not accepted, or not yet.
+    """A device request that the service has not accepted.
 
     Attributes:
-        async_id: Identity of the request.
-        device_id: The device.
+        async_id: The id of the request.
+        device_id: The id of the device.
         path: The resource path.
-        method: ``GET`` read, ``PUT`` write, ``POST`` execute.
+        method: ``GET`` for a read, ``PUT`` for a write, ``POST`` for an execution.
         requested_value: The value to write; ``None`` if there is none.
         issued_at: When this client tried to submit it, by the clock of this machine; ``None`` if it did not try.
         rejection_reason: Why the service rejected it, in one word.
-        rejection_message: The same as a sentence of the service.
-        is_unknown: Whether it was sent without a response, so that the service may have accepted it.
-        found: The current desired value, if the write was rejected because another one came first.
+        rejection_message: Why the service rejected it, in a sentence.
+        is_unknown: Whether the service did not respond, and so may have accepted it.
+        found: The current desired value, if the service rejected the write because someone else wrote first.
     """
 
     async_id: str
@@ -176,26 +176,26 @@ class UnacceptedRequest(JsonForm):
 
 def warn_of_loss(requests: Iterable[object], called_from: SourceLine | None = None) -> None:
     """Warn once of lost log entries among which responses to these requests may be."""
-    pending = [one._expectation for one in requests if isinstance(one, AcceptedRequest) and one.response is None]
-    lost = dict.fromkeys(expectation.lost for expectation in pending if expectation.lost is not None)
-    for expectation in pending:
-        expectation.lost = None
+    pending = [one._awaited_response for one in requests if isinstance(one, AcceptedRequest) and one.response is None]
+    lost = dict.fromkeys(awaited_response.lost for awaited_response in pending if awaited_response.lost is not None)
+    for awaited_response in pending:
+        awaited_response.lost = None
     for first_seq, last_seq in lost:
-        warn_of(Gap(first_seq, last_seq), called_from=called_from)
+        warn_of_gap(Gap(first_seq, last_seq), called_from=called_from)
 
 
 def require_requests(requests: object) -> list[AcceptedRequest | UnacceptedRequest]:
     """Return a list of requests of a client, accepted or not.
 
     Raises:
-        TypeError: It is one request, or contains something else.
+        TypeError: ``requests`` is a single request, or contains other objects.
     """
     rows = list(requests) if isinstance(requests, Iterable) else [requests]
     found = [row for row in rows if isinstance(row, AcceptedRequest | UnacceptedRequest)]
     if len(found) < len(rows) or not isinstance(requests, Iterable):
         raise TypeError(
-            f"requests={reprlib.repr(requests)}: pass a list of what client.requests.begin_read(), begin_write() and"
-            " begin_execute() return; client.requests.resume() returns the same for an async-id, such as one of"
-            " client.requests.list()"
+            f"requests={reprlib.repr(requests)}: pass a list of requests that client.requests.begin_read(),"
+            " begin_write() or begin_execute() returned; for an async-id, such as one of client.requests.list(), call"
+            " client.requests.resume() first"
         )
     return found

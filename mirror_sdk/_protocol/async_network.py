@@ -11,7 +11,6 @@ import httpcore
 import httpx
 
 from mirror_sdk._fork import Lock
-from mirror_sdk._protocol.environment import certificates_for
 from mirror_sdk._protocol.httpcore_messages import (
     IDLE_SECONDS,
     MAX_IDLE,
@@ -20,6 +19,7 @@ from mirror_sdk._protocol.httpcore_messages import (
     httpcore_url,
     httpx_errors,
 )
+from mirror_sdk._protocol.proxy_and_tls_settings import certificates_for
 
 # synchronous alone: from mirror_sdk._protocol.network_streams import DeadlineBackend, OpenStreams
 

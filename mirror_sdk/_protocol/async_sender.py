@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import httpx
 
 from mirror_sdk._fork import Connections, Lock, abandon_in_child, register_fork_handler
-from mirror_sdk._protocol.async_arrival import iter_chunks, read_arriving
 from mirror_sdk._protocol.async_network import AsyncNetwork
+from mirror_sdk._protocol.async_response_stream import iter_chunks, read_streamed
 from mirror_sdk._protocol.client_clock import ClientClock
 from mirror_sdk._protocol.deadline import Deadline, Pace, left_of
 from mirror_sdk._protocol.defaults import DEFAULT_MAX_RETRIES
@@ -24,7 +24,7 @@ from mirror_sdk._protocol.http_messages import (
     request_of,
     store_cookies,
 )
-from mirror_sdk._protocol.operation import HTTPResponse, Operation, Received
+from mirror_sdk._protocol.operation_base import HTTPResponse, Operation, Received
 from mirror_sdk._protocol.response_body import BodyCollector
 from mirror_sdk._protocol.sender_base import SenderBase
 from mirror_sdk._run_in_thread import run_in_thread
@@ -142,7 +142,7 @@ class AsyncSender(SenderBase):
         before = self._http
         with self._making:
             if self._before is not None:
-                raise InvalidValue("there is a cassette in this client; end its block first")
+                raise InvalidValue("this client uses another cassette already; leave its with block first")
             self._before, self._pool = before, _Pool(self._headers, transport)
             self.clock: ClientClock = clock
 
@@ -215,7 +215,7 @@ class AsyncSender(SenderBase):
             async with self._slot(operation, deadline):
                 response = await self._repeat(operation, deadline, lambda: self._start(operation, deadline))
                 try:
-                    return await read_arriving(read, response, deadline)
+                    return await read_streamed(read, response, deadline)
                 except httpx.RequestError as exc:
                     raise self.lost(operation, exc, deadline) from exc
                 finally:

@@ -12,7 +12,7 @@ PROGRESS_BYTES = 64 * 1024
 """How many bytes of a long response have to arrive before its limit restarts."""
 _LEAST_SECONDS = 0.001
 _EARLY_SECONDS = 0.01
-"""How much too early a timer may end."""
+"""A timer may end this much too early. A loop that waits for the exact end would then wait again for almost nothing."""
 
 
 class Deadline(float):
@@ -62,7 +62,7 @@ class Deadline(float):
         return f"the whole call took longer than timeout={self:g} s; pass a longer timeout="
 
     def begin_attempt(self) -> None:
-        """Note that an attempt starts."""
+        """Note that an attempt starts. A limit for the whole call continues; see :class:`Pace`."""
 
     def begin_wait(self) -> None:
         """Note that the wait for a chunk of the response starts."""
@@ -72,10 +72,12 @@ class Deadline(float):
 
 
 def wait_of(timeout: object) -> Deadline | None:
-    """Return the deadline of a wait that starts now; 0 only looks, infinity never ends, ``None`` is the default wait.
+    """Return the deadline of a wait that starts now, or ``None`` for the default wait.
+
+    With 0 the caller only reads what has arrived. With infinity it waits forever.
 
     Raises:
-        InvalidValue: It is not a time span.
+        InvalidValue: ``timeout`` is not a valid number of seconds.
     """
     return None if timeout is None else Deadline(seconds("timeout", timeout))
 
@@ -86,7 +88,7 @@ def left_of(limit_seconds: float) -> float:
 
 
 def rest_of(wait: float) -> float:
-    """Return what is left of a wait; never 0, which would only look, unless the wait is 0."""
+    """Return what is left of a wait. It is never 0 unless the wait is 0, because 0 has a meaning of its own."""
     return max(left_of(wait), _LEAST_SECONDS) if wait else wait
 
 
@@ -110,8 +112,8 @@ class Pace(Deadline):
     def overrun(self) -> str:
         """The message of a time-out."""
         return (
-            f"less than {PROGRESS_BYTES // 1024} KiB of the response came within timeout={self:g} s; pass the client a"
-            " longer timeout=, or this call a timeout= for all of it"
+            f"less than {PROGRESS_BYTES // 1024} KiB of the response arrived within timeout={self:g} s; create the"
+            " client with a longer timeout=, or pass timeout= to this call, which limits the call as a whole"
         )
 
     def begin_attempt(self) -> None:

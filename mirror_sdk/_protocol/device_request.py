@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from mirror_sdk._arguments import seconds
 from mirror_sdk._protocol.accepted_request import AcceptedRequest, warn_of_loss
-from mirror_sdk._protocol.channels import ResponseRouter
 from mirror_sdk._protocol.deadline import rest_of
-from mirror_sdk._protocol.inbox import Expectation
+from mirror_sdk._protocol.log_consumers import ResponseRouter
+from mirror_sdk._protocol.response_matcher import AwaitedResponse
 from mirror_sdk.errors import ClientClosed, DeviceRequestFailed
 from mirror_sdk.values import Value
 from mirror_sdk.wire.notifications import AsyncResponse
@@ -24,21 +24,21 @@ from mirror_sdk.wire.notifications import AsyncResponse
 class DeviceRequest(AcceptedRequest):
     """A device request in progress, from ``client.requests.begin_read()``, ``begin_write()`` or ``begin_execute()``.
 
-    Its response is fetched while the program waits for it. A wait that timed out may be repeated. Dropping the handle
-    does not cancel the request.
+    The client fetches the response while your program waits for it. You can wait again after a time-out. Dropping this
+    object does not cancel the request.
     """
 
     _router: ResponseRouter
 
     def __repr__(self) -> str:
-        state = "waiting" if self._expectation.response is None else "answered"
+        state = "waiting" if self._awaited_response.response is None else "answered"
         return f"<DeviceRequest {self.method} {self.path} of device {self.device_id}, {self.async_id}, {state}>"
 
     def done(self) -> bool:
-        """Whether the response has arrived; reads the current entries of the notification log and does not wait.
+        """Return whether the response has arrived. This reads the current entries of the log, and does not wait.
 
-        Temporary failures are retried for a few seconds. While the service cannot be reached, this is false, and the
-        error of ``result(timeout=0)`` has the reason.
+        The client retries temporary failures for a few seconds. If it still cannot reach the service, the result is
+        false, and ``result(timeout=0)`` raises an error with the reason.
 
         Raises:
             APIError: The service responded to the poll with an error.
@@ -52,19 +52,20 @@ class DeviceRequest(AcceptedRequest):
         return is_done
 
     def result(self, timeout: float | None = None) -> Value:
-        """Return the value in the response; ``NONE`` for a write or an execution whose response has no value.
+        """Wait for the response, and return its value.
+
+        The response to a write or an execution often has no value. The result then has the kind ``NONE``.
 
         Args:
-            timeout: Seconds to wait, possibly one more, because the protocol uses whole seconds; 0 only reads the
-                current entries of the notification log. The default is slightly longer than ``expiry_seconds``, and a
-                minute at most.
+            timeout: Seconds to wait, possibly one more, because the protocol uses whole seconds. 0 only reads the
+                current entries of the log. By default slightly longer than ``expiry_seconds``, and a minute at most.
 
         Raises:
-            DeviceRequestFailed: The request failed; which subclass depends on the category.
-            WaitTimeout: The wait is over and the request is not; wait again. If the response may be among lost entries
-                of the log, there is a :class:`GapWarning` too.
+            DeviceRequestFailed: The request failed. The subclass depends on the category.
+            WaitTimeout: The response has not arrived in time; wait again. If it may be among lost entries of the log,
+                the client also warns with :class:`GapWarning`.
             APIError: The service responded to the poll with an error.
-            InvalidValue: ``timeout`` is not a time span.
+            InvalidValue: ``timeout`` is not a number of seconds, 0 or more.
 
         >>> request = client.requests.begin_read(station, "/3303/0/5700")
         >>> request.result(timeout=10).kind
@@ -77,10 +78,12 @@ class DeviceRequest(AcceptedRequest):
         return self.read_value(response)
 
     def exception(self, timeout: float | None = None) -> DeviceRequestFailed | None:
-        """Return the error of the request; ``None`` if it succeeded. Arguments and other errors as in :meth:`result`.
+        """Wait for the response, and return the error of the request; ``None`` if the request succeeded.
+
+        For ``timeout``, see :meth:`result`.
 
         Raises:
-            WaitTimeout: The wait is over and the request is not; wait again.
+            WaitTimeout: The response has not arrived in time; wait again.
             APIError: The service responded to the poll with an error.
 
         >>> request = client.requests.begin_write(station, "/3303/0/5700", 30.0, allow_read_only=True)
@@ -93,7 +96,7 @@ class DeviceRequest(AcceptedRequest):
     def _wait(self, timeout: float | None) -> AsyncResponse:
         timeout_seconds = self.default_timeout_seconds if timeout is None else seconds("timeout", timeout)
         # A deadline is passed on as it is, because a part of its time may be over.
-        response = self._router.wait(self._expectation, rest_of(timeout_seconds if timeout is None else timeout))
+        response = self._router.wait(self._awaited_response, rest_of(timeout_seconds if timeout is None else timeout))
         if response is None:
             warn_of_loss([self], self._router.called_from)
             raise self.wait_timeout(timeout_seconds) from self._router.reader.last_failure
@@ -106,7 +109,7 @@ def wait_for_response(request: DeviceRequest, timeout_seconds: float) -> bool:
     Raises:
         MirrorError: A failure that waiting would not fix.
     """
-    return request._router.wait(request._expectation, timeout_seconds) is not None
+    return request._router.wait(request._awaited_response, timeout_seconds) is not None
 
 
 def fetch_responses(requests: Iterable[object]) -> None:
@@ -115,12 +118,12 @@ def fetch_responses(requests: Iterable[object]) -> None:
     Raises:
         MirrorError: The log could not be read, and another attempt would not help.
     """
-    waiting: dict[ResponseRouter, list[Expectation]] = {}
+    waiting: dict[ResponseRouter, list[AwaitedResponse]] = {}
     listed = list(requests)
     for request in listed:
         if isinstance(request, DeviceRequest) and request.response is None:
-            waiting.setdefault(request._router, []).append(request._expectation)
-    for router, expectations in waiting.items():
+            waiting.setdefault(request._router, []).append(request._awaited_response)
+    for router, awaited_responses in waiting.items():
         with suppress(ClientClosed):
-            router.fetch_available(expectations)
+            router.fetch_available(awaited_responses)
     warn_of_loss(listed)

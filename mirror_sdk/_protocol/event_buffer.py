@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from itertools import chain
 
-from mirror_sdk._caller import SourceLine
-from mirror_sdk._protocol.cursor import poll_limit
-from mirror_sdk._protocol.gaps import warn_of
+from mirror_sdk._protocol.gap_warnings import warn_of_gap
+from mirror_sdk._protocol.log_cursor import poll_limit
+from mirror_sdk._warnings import SourceLine
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.events import Event, every_event, read_positions, unreadable_keys
 from mirror_sdk.wire.log_entries import Batch
@@ -62,6 +62,7 @@ class Patience:
                 self._is_outage, self._ends_at = False, self._clock() + self._idle_seconds
             return
         if not self._is_outage:
+            # From the start of the read that failed: the service did not respond during that time either.
             self._is_outage, self._ends_at = True, began_at + self._outage_seconds
         if self.left_seconds <= 0:
             raise failure
@@ -104,14 +105,14 @@ class EventBuffer:
         return self._left == 0
 
     def end(self) -> None:
-        """Return no more events."""
+        """Let the buffer return no more events."""
         self._left = 0
 
     def add(self, batch: Batch, received_at: datetime) -> None:
         """Add a batch, once all events of the previous one were returned, and warn of a gap."""
         self._events, self._warned = read_positions(batch, self.position, received_at), set()
         self._end = batch.seq
-        warn_of(batch.gap, (), self._called_from)
+        warn_of_gap(batch.gap, (), self._called_from)
 
     def pop(self) -> Event | None:
         """Return the next event; ``None`` if there is none."""
@@ -136,5 +137,5 @@ class EventBuffer:
             # If warnings are errors, the event comes at the next step.
             self._events = chain([(event, position)], self._events)
             self._warned |= unreadable
-            warn_of(None, unreadable, self._called_from)
+            warn_of_gap(None, unreadable, self._called_from)
             next(self._events)

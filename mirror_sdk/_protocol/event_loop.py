@@ -33,14 +33,14 @@ class LoopLimiter:
         """Check that this is the event loop of the connections.
 
         Raises:
-            ConfigError: It is another one, or no loop runs.
+            ConfigError: Another loop is running, or none is.
         """
         loop = _running_loop()
         if self._loop is None:
             self._loop = loop
         if self._loop is not loop:
             raise ConfigError(
-                "this client belongs to another event loop, such as that of an earlier asyncio.run(); make one per loop"
+                "this client belongs to another event loop, such as an earlier asyncio.run(); make one for each loop"
             )
 
     def prioritize(self, task: asyncio.Task[None]) -> None:
@@ -52,7 +52,7 @@ class LoopLimiter:
         """Wait until a slot is free and the prioritized tasks have ended.
 
         Raises:
-            httpx.ReadTimeout: The time of the call is over.
+            httpx.ReadTimeout: The timeout of the call expired.
         """
         # A prioritized task sends requests itself, and must not wait for its own end.
         if self._prioritized and asyncio.current_task() not in self._prioritized:
@@ -83,7 +83,7 @@ class LoopLimiter:
 
 @asynccontextmanager
 async def ends_with(deadline: Deadline) -> AsyncIterator[None]:
-    """Cancel the block when the time of the call is over.
+    """Cancel the block when the timeout of the call expires.
 
     Raises:
         httpx.ReadTimeout: The time is over.
@@ -92,7 +92,7 @@ async def ends_with(deadline: Deadline) -> AsyncIterator[None]:
         async with asyncio.timeout(deadline.left):
             yield
     except TimeoutError as exc:
-        raise httpx.ReadTimeout("the time of the call is over") from exc
+        raise httpx.ReadTimeout("the timeout of the call expired") from exc
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from mirror_sdk._protocol.operation import Operation
+from mirror_sdk._protocol.operation_base import Operation
 
 T = TypeVar("T")
 Effect: TypeAlias = "Operation[Any] | Work | Sleep"

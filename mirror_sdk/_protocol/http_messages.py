@@ -8,10 +8,10 @@ from urllib.parse import urlencode
 
 import httpx
 
+from mirror_sdk._formatting import visible_line
 from mirror_sdk._protocol.deadline import Deadline
-from mirror_sdk._protocol.environment import plain_hint, proxy_hint, tls_hint
-from mirror_sdk._protocol.operation import Operation
-from mirror_sdk._visible import visible_line
+from mirror_sdk._protocol.operation_base import Operation
+from mirror_sdk._protocol.proxy_and_tls_settings import plain_hint, proxy_hint, tls_hint
 from mirror_sdk.config import DEFAULT_BASE_URL, HOST_VARIABLE
 from mirror_sdk.errors import CallTimeout, ConnectionFailed, InvalidValue
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import httpcore
 import httpx
 
-from mirror_sdk._protocol.environment import proxy_for
+from mirror_sdk._protocol.proxy_and_tls_settings import proxy_for
 
 MAX_IDLE = 20
 """The most idle connections, as in httpx."""

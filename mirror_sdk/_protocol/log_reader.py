@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Protocol, Self, TypeVar
 
 from mirror_sdk._protocol.backoff import Backoff
-from mirror_sdk._protocol.cursor import LogCursor
-from mirror_sdk._protocol.operation import Operation
+from mirror_sdk._protocol.log_cursor import LogCursor
+from mirror_sdk._protocol.operation_base import Operation
 from mirror_sdk._protocol.operations import Poll
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.wire.log_entries import NOTHING, Batch

@@ -222,5 +222,5 @@ def _left(timeout: float | None, over: type[httpcore.TimeoutException]) -> float
         return timeout
     left = timeout.left
     if not left:
-        raise over("the time of the call is over")
+        raise over("the timeout of the call expired")
     return left

@@ -21,9 +21,9 @@ from urllib.parse import quote, urlencode
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from mirror_sdk._arguments import closest, text, type_name
-from mirror_sdk._protocol.operation import HTTPResponse, Operation, first_fault, read_error_body, read_json
+from mirror_sdk._formatting import visible_line
+from mirror_sdk._protocol.operation_base import HTTPResponse, Operation, first_fault, read_error_body, read_json
 from mirror_sdk._protocol.resource_states import resources_of
-from mirror_sdk._visible import visible_line
 from mirror_sdk.errors import InvalidValue, PreconditionFailed, UnexpectedResponse, UnknownQuery, api_error
 from mirror_sdk.resource import Resource
 from mirror_sdk.wire import routes
@@ -130,7 +130,7 @@ class Accepted:
 
 
 def get_device_object(device_id: str) -> Operation[DeviceObjectBody]:
-    """Get the device object of a device (E1). Source: wire.md 1."""
+    """Get the device object of a device (E1)."""
     return _get_of_device(routes.DEVICE_OBJECT, device_id, DeviceObjectBody, "device_id")
 
 
@@ -138,7 +138,7 @@ def read_device_object(device_id: str, convert: Callable[[DeviceObjectBody], M])
     """E1, converted while the response is read.
 
     Thousands of objects that live until the event loop gets to them make Python's garbage collector run again and
-    again, which stops all threads. Source: wire.md 1.
+    again, which stops all threads.
     """
     complete = get_device_object(device_id)
     return Operation(complete.method, complete.path, lambda response: convert(complete.read(response)))
@@ -155,7 +155,7 @@ def list_devices(
     """One page of the directory.
 
     Args:
-        filters: Field, with or without an operator (``state``, ``created_at__gte``), to a text, an aware time, or a
+        filters: Field, with or without an operator (``state``, ``created_at__gte``), to a string, an aware time, or a
             list of them for ``in`` and ``nin``.
         limit: How many more devices to request, ``None`` for all.
         after: Last device id of the page before.
@@ -163,8 +163,6 @@ def list_devices(
 
     Raises:
         ValueError: A time has no zone.
-
-    Source: wire.md 6.
     """
     sent = filter_texts(filters)
 
@@ -197,7 +195,7 @@ def filter_texts(filters: Mapping[str, object]) -> dict[str, str]:
 
 
 def list_waiting_requests(device_id: str | None, *, after: str | None = None) -> Operation[WaitingRequestPage]:
-    """One page of the application's device requests that have no response yet. Source: wire.md 2, an extension."""
+    """One page of the application's device requests that have no response yet."""
     if device_id is None:
         return _list_page(routes.WAITING_REQUESTS, WaitingRequestPage, after=after)
 
@@ -235,37 +233,37 @@ class Pages:
         bounds = {*ids[:1], *ids[-1:]}
         if again := sorted(bounds & self._bounds):
             raise UnexpectedResponse(
-                f"page {self._count} of the list has {visible_line(again[0])} again, which an earlier page had;"
-                " does this service ignore after=?"
+                f"page {self._count} of the list repeats {visible_line(again[0])} of an earlier page; the service"
+                " seems to ignore after="
             )
         if page.has_more and not ids:
-            raise UnexpectedResponse(f"page {self._count} of the list is empty and claims that there are more")
+            raise UnexpectedResponse(f"page {self._count} of the list is empty but announces more entries")
         self._bounds |= bounds
         return ids[-1] if page.has_more else None
 
 
 def get_directory_device(device_id: str) -> Operation[Device]:
-    """The directory's entry of a device. Source: wire.md 6."""
+    """The directory's entry of a device."""
     return _get_of_device(routes.DEVICE, device_id, Device, "id")
 
 
 def put_device(device_id: str, changes: Mapping[str, object]) -> Operation[Device]:
-    """Describe a device in the directory; fields that are not passed stay. Source: wire.md 9.
+    """Describe a device in the directory; fields that are not passed stay.
 
     Raises:
-        ValueError: It cannot be sent; the message names the fault.
+        ValueError: A value cannot be sent; the message says why.
     """
     operation = get_directory_device(device_id)
     return Operation("PUT", operation.path, operation.read, json=checked_body(DeviceUpdate, changes))
 
 
 def list_device_queries(*, name: str | None = None, after: str | None = None) -> Operation[DeviceQueryPage]:
-    """One page of the saved filters of the directory. Source: wire.md 9."""
+    """One page of the saved filters of the directory."""
     return _list_page(routes.DEVICE_QUERIES, DeviceQueryPage, after=after, name__eq=name)
 
 
 def find_device_query(name: str) -> Operation[DeviceQuery]:
-    """The saved filter of a name. Source: wire.md 9.
+    """The saved filter of a name.
 
     Raises:
         TypeError: The name is not a string.
@@ -285,27 +283,27 @@ def find_device_query(name: str) -> Operation[DeviceQuery]:
 
 
 def post_device_query(name: str, query: QueryLike) -> Operation[DeviceQuery]:
-    """Save a filter of the directory. Source: wire.md 9.
+    """Save a filter of the directory.
 
     Raises:
-        ValueError: It cannot be sent; the message names the fault.
+        ValueError: A value cannot be sent; the message says why.
     """
     body = checked_body(DeviceQueryBody, {"name": name, "query": query_text(query)})
     return Operation("POST", routes.DEVICE_QUERIES, read_json(DeviceQuery.model_validate_json), json=body)
 
 
 def put_device_query(query_id: str, *, name: str | None, query: QueryLike | None) -> Operation[DeviceQuery]:
-    """Change a saved filter; ``None`` leaves a field as it is. Source: wire.md 9.
+    """Change a saved filter; ``None`` leaves a field as it is.
 
     Raises:
-        ValueError: It cannot be sent; the message names the fault.
+        ValueError: A value cannot be sent; the message says why.
     """
     body = checked_body(DeviceQueryUpdate, {"name": name, "query": None if query is None else query_text(query)})
     return Operation("PUT", _of_query(query_id), read_json(DeviceQuery.model_validate_json), json=body)
 
 
 def delete_device_query(query_id: str) -> Operation[None]:
-    """Delete a saved filter. Source: wire.md 9."""
+    """Delete a saved filter."""
     return Operation("DELETE", _of_query(query_id), nothing)
 
 
@@ -313,7 +311,7 @@ def query_text(query: QueryLike) -> str:
     """Return the text of a filter to save, from conditions of :func:`list_devices` or from its text.
 
     Raises:
-        TypeError: It is neither.
+        TypeError: ``query`` is neither of these.
         ValueError: A time has no zone, or an operator for one value has several.
     """
     if isinstance(query, Mapping):
@@ -324,7 +322,7 @@ def query_text(query: QueryLike) -> str:
 def list_device_events(
     filters: Mapping[str, object], *, limit: int | None, after: str | None = None
 ) -> Operation[DeviceEventPage]:
-    """One page of the registrations and their ends, the newest first. Source: wire.md 9.
+    """One page of the registrations and their ends, the newest first.
 
     Args:
         filters: Conditions, as of :func:`list_devices`.
@@ -371,17 +369,17 @@ def newest(events: Iterable[DeviceEvent], limit: int | None) -> list[DeviceEvent
 
 
 def get_device_connection(device_id: str) -> Operation[DeviceConnection]:
-    """The connection of a device. Source: wire.md 6 [+]."""
+    """The connection of a device."""
     return _get_of_device(routes.DEVICE_CONNECTION, device_id, DeviceConnection, "device_id")
 
 
 def get_device_contacts(device_id: str) -> Operation[DeviceContacts]:
-    """The latest contacts of a device, as far as the application was notified of them. Source: wire.md 6 [+]."""
+    """The latest contacts of a device, as far as the application was notified of them."""
     return _get_of_device(routes.DEVICE_CONTACTS, device_id, DeviceContacts, "device_id")
 
 
 def list_resources(device_id: str) -> Operation[list[EndpointResource]]:
-    """List the resources that a device has now. Source: wire.md 6."""
+    """List the resources that a device has now."""
     return Operation("GET", of_device(routes.ENDPOINT_RESOURCES, device_id), read_json(_RESOURCES.validate_json))
 
 
@@ -398,7 +396,7 @@ def submit_device_request(
     if_match: int | None = None,
     wait_seconds: int = 0,
 ) -> Operation[Accepted]:
-    """Submit a device request (E2). It is safe to repeat, because it is queued once per async-id. Source: wire.md 2.
+    """Submit a device request (E2). It is safe to repeat, because it is queued once per async-id.
 
     With ``if_match`` it is accepted only while the desired value has this revision. With ``wait_seconds`` the service
     may hold its 202 for so long and include the response; a service without this option sends the 202 at once
@@ -451,14 +449,12 @@ def acknowledge_failed_write(device_id: str, path: str, *, by: str | None, revis
 
 
 def get_presubscriptions() -> Operation[RuleList]:
-    """The rules of this key. Source: wire.md 3."""
+    """The rules of this key."""
     return Operation("GET", routes.PRESUBSCRIPTIONS, _read_rules)
 
 
 def put_presubscriptions(rules: Iterable[RuleLike], *, apply_now: bool, tag: str | None = None) -> Operation[None]:
     """E3: replace all rules; with a tag only while the rules still have this tag.
-
-    Source: specification E3; wire.md 3, where the tag is an extension.
 
     Raises:
         TypeError: A single rule was passed instead of a list.
@@ -483,7 +479,7 @@ def checked_rules(rules: Iterable[RuleLike]) -> list[PresubscriptionRule]:
     """
     # These types are iterable too.
     if isinstance(rules, PresubscriptionRule | Mapping | str):
-        raise TypeError(f"rules must be a list of rules, not {type_name(rules)}; put brackets around a single one")
+        raise TypeError(f"rules must be a list of rules, not {type_name(rules)}; write [rule] for a single one")
     listed = list(rules)
     found = _checked(PRESUBSCRIPTION_RULES.validate_python, listed, "rule ")
     for index, rule in enumerate(found):
@@ -495,34 +491,34 @@ def checked_rules(rules: Iterable[RuleLike]) -> list[PresubscriptionRule]:
 
 
 def delete_presubscriptions() -> Operation[None]:
-    """Remove all rules. Source: wire.md 3."""
+    """Remove all rules."""
     return Operation("DELETE", routes.PRESUBSCRIPTIONS, nothing)
 
 
 def put_subscription(device_id: str, path: str) -> Operation[None]:
-    """Subscribe one resource. Source: wire.md 3."""
+    """Subscribe one resource."""
     return Operation("PUT", of_resource(routes.SUBSCRIPTION, device_id, path), nothing)
 
 
 def get_subscription_state(device_id: str, path: str) -> Operation[SubscriptionState]:
-    """The state of the subscription of this resource. Source: wire.md 3."""
+    """The state of the subscription of this resource."""
     route = of_resource(routes.SUBSCRIPTION, device_id, path)
     return Operation("GET", route, _read_subscription, also_reads=_NOT_FOUND)
 
 
 def delete_subscription(device_id: str, path: str) -> Operation[None]:
-    """End the subscription of one resource. Source: wire.md 3."""
+    """End the subscription of one resource."""
     return Operation("DELETE", of_resource(routes.SUBSCRIPTION, device_id, path), nothing)
 
 
 def list_subscriptions(device_id: str) -> Operation[list[str]]:
-    """The subscribed paths of a device. Source: wire.md 3."""
+    """The subscribed paths of a device."""
     route = of_device(routes.DEVICE_SUBSCRIPTIONS, device_id)
     return Operation("GET", route, _read_uri_list, also_reads=_NOT_FOUND)
 
 
 def delete_subscriptions(device_id: str) -> Operation[None]:
-    """End all subscriptions of a device. Source: wire.md 3."""
+    """End all subscriptions of a device."""
     return Operation("DELETE", of_device(routes.DEVICE_SUBSCRIPTIONS, device_id), nothing)
 
 
@@ -532,7 +528,7 @@ def delete_subscriptions(device_id: str) -> Operation[None]:
 def poll_log(
     after: int | None, *, hold_seconds: float, within_seconds: float = math.inf, max_retries: int | None = 0
 ) -> Operation[Poll]:
-    """Read the notification log after a position; ``None`` requests the position of its end. Source: wire.md 4.
+    """Read the notification log after a position; ``None`` requests the position of its end.
 
     The wire has whole seconds, so the hold is rounded up. A poll is not retried: its reader polls again by itself.
     """
@@ -550,7 +546,7 @@ def poll_log(
 
 
 def put_callback(url: str, headers: Mapping[str, str], *, with_seq: bool) -> Operation[None]:
-    """Register a webhook with all optional members of messages. Source: specification E4; wire.md 4.
+    """Register a webhook with all optional members of messages.
 
     ``with_seq`` requests the numbers of the entries too, an extension.
 
@@ -578,7 +574,7 @@ def put_callback(url: str, headers: Mapping[str, str], *, with_seq: bool) -> Ope
 
 
 def get_callback() -> Operation[CallbackRegistration | None]:
-    """The webhook of this key; ``None`` if it has none. Source: specification E4; wire.md 4."""
+    """The webhook of this key; ``None`` if it has none."""
     read = read_json(CallbackRegistration.model_validate_json)
     return Operation(
         "GET", routes.CALLBACK, lambda response: None if _is_none(response) else read(response), also_reads=_NOT_FOUND
@@ -586,12 +582,12 @@ def get_callback() -> Operation[CallbackRegistration | None]:
 
 
 def delete_callback() -> Operation[bool]:
-    """Remove the webhook; the result is whether there was one. Source: specification E4; wire.md 4."""
+    """Remove the webhook; the result is whether there was one."""
     return Operation("DELETE", routes.CALLBACK, lambda response: not _is_none(response), also_reads=_NOT_FOUND)
 
 
 def delete_poll_channel() -> Operation[None]:
-    """End the long-polling channel and every open poll. Source: wire.md 4."""
+    """End the long-polling channel and every open poll."""
     return Operation("DELETE", routes.PULL, nothing)
 
 
@@ -639,7 +635,7 @@ def _list_page(
 def of_device(route: str, device_id: str) -> str:
     # Dot segments are removed from a path (RFC 3986, 5.2.4), so the request would be for another route.
     if text("device_id", device_id) in {"", ".", ".."}:
-        raise InvalidValue(f"{device_id!r} is not a device id; client.devices.list() shows the known ones")
+        raise InvalidValue(f"{device_id!r} is not a device id; client.devices.list() returns the existing ones")
     return route.format(device_id=quote(device_id, safe=""))
 
 
@@ -766,7 +762,7 @@ def require_matches(filters: Mapping[str, str], field: str, found: Iterable[str 
         for value in values:
             if not meets(value, expected):
                 raise UnexpectedResponse(
-                    f"requested devices with {name}={_quoted(requested)}, and the response has one with {field}"
+                    f"requested devices with {name}={_quoted(requested)}, but the response has one with {field}"
                     f" {_quoted(value)}"
                 )
 
@@ -783,7 +779,7 @@ _MEETS: dict[str, Callable[[Any, Any], bool]] = {
 
 def _require_device(requested: str | None, found: str) -> None:
     if found != requested:
-        raise UnexpectedResponse(f"requested device {_quoted(requested)}, and the response is about {_quoted(found)}")
+        raise UnexpectedResponse(f"requested device {_quoted(requested)}, but the response is about {_quoted(found)}")
 
 
 def _quoted(text: object) -> str:
@@ -799,7 +795,7 @@ def _read_accepted(async_id: str, response: HTTPResponse) -> Accepted:
     body = _read_object(response.content) if response.content.strip() else {}
     named = body.get("async-response-id", async_id)
     if named != async_id:
-        raise UnexpectedResponse(f"submitted request {async_id!r}, and the response is about {_quoted(named)}")
+        raise UnexpectedResponse(f"submitted request {async_id!r}, but the response is about {_quoted(named)}")
     return Accepted(
         at=read_instant(response.headers.get(routes.REQUESTED_AT_HEADER)),
         expires_at=read_instant(response.headers.get(routes.EXPIRES_AT_HEADER)),
@@ -840,10 +836,10 @@ def _read_poll(after: int | None, response: HTTPResponse) -> Poll:
         )
     if len(cursor) > routes.MAX_SEQ_DIGITS:
         raise UnexpectedResponse(
-            f"the response to a poll goes up to entry {cursor[: routes.MAX_SEQ_DIGITS]}...; no log is so long"
+            f"the response to a poll ends at entry {cursor[: routes.MAX_SEQ_DIGITS]}..., which has too many digits"
         )
     if after is not None and int(cursor) < after:
-        raise UnexpectedResponse(f"requested entries after {after}, and the response only goes up to {cursor}")
+        raise UnexpectedResponse(f"requested entries after {after}, but the response ends at {cursor}")
     message = _read_object(response.content) if response.status_code != 204 else {}
     return Poll(
         int(cursor),

@@ -9,7 +9,7 @@ from mirror_sdk._arguments import text as text_argument
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.resource import DesiredValue, ExpectedValue, Resource
 from mirror_sdk.values import encode
-from mirror_sdk.values.typed_input import typed_value
+from mirror_sdk.values.text_input import argument_value
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE, NEVER_WRITTEN
 
 _MAX_REVISION = 2**63
@@ -39,7 +39,9 @@ def to_write(
         InvalidValue: The value or the text does not match the declaration of the path, both or neither were passed, or
             the path is declared read-only and ``allow_read_only`` is not set.
     """
-    payload, content_type = encode(typed_value(value, text, path), path, content_type, allow_read_only=allow_read_only)
+    payload, content_type = encode(
+        argument_value(value, text, path), path, content_type, allow_read_only=allow_read_only
+    )
     revision = None if if_match is None else expected_revision(if_match)
     return {"payload": payload, "content_type": content_type, "if_match": revision}
 
@@ -59,7 +61,7 @@ def expected_revision(if_match: ExpectedValue) -> int:
     """Return the revision of the desired value that a write expects, 0 if nothing was ever written.
 
     Raises:
-        TypeError: It is of another type.
+        TypeError: ``if_match`` has another type.
         InvalidValue: The service sent no revision, or the number is not a revision.
     """
     if isinstance(if_match, Resource):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from mirror_sdk.object_table import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
+from mirror_sdk.object_definitions import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
 from mirror_sdk.resource import DesiredValue, ReportedValue, Resource
 from mirror_sdk.values import ValueKind, decode
 from mirror_sdk.wire import device_object as wire_object

@@ -30,7 +30,7 @@ CHUNK_BYTES = 1024 * 1024
 """The maximum number of bytes that are decompressed at a time."""
 
 _GZIP = zlib.MAX_WBITS | 16
-# Python cannot convert a text of thousands of digits. A number of this length exceeds every limit already.
+# Python cannot convert a string of thousands of digits. A number of this length exceeds every limit already.
 _LONGEST_NUMBER = 19
 _NEVER_PACKED = "incorrect header check"
 """The message of zlib for bytes that were never compressed."""
@@ -49,7 +49,7 @@ class Decompressor:
         headers: Its headers.
 
     Raises:
-        UnexpectedResponse: The content encoding is another than gzip, or several.
+        UnexpectedResponse: The response has a content encoding other than gzip.
     """
 
     def __init__(self, headers: Mapping[str, str]) -> None:
@@ -62,8 +62,8 @@ class Decompressor:
         """Decompress some bytes of the body.
 
         Raises:
-            httpx.DecodingError: They are damaged.
-            UnexpectedResponse: They follow the end of the compressed content, or are not compressed.
+            httpx.DecodingError: The bytes are damaged.
+            UnexpectedResponse: The bytes follow the end of the compressed content, or are not compressed.
         """
         if self._decompressor is None:
             yield raw
@@ -81,6 +81,7 @@ class Decompressor:
                 message = "the response claims to be compressed and is not; does base_url point elsewhere?"
                 raise UnexpectedResponse(message) from exc
             yield chunk
+            # If data follow the end of the compressed content, the next round raises the error.
             raw = self._decompressor.unconsumed_tail or self._decompressor.unused_data
 
 
@@ -91,7 +92,7 @@ class BodyCollector:
         response: Its status decides the limit, and its headers announce the size.
 
     Raises:
-        UnexpectedResponse: That is too much.
+        UnexpectedResponse: The announced size exceeds the limit.
     """
 
     def __init__(self, response: httpx.Response) -> None:
@@ -108,7 +109,7 @@ class BodyCollector:
         """Append a chunk.
 
         Raises:
-            UnexpectedResponse: That is too much.
+            UnexpectedResponse: The body exceeds the limit.
         """
         self._require(len(self._collected) + len(chunk))
         self._collected += chunk

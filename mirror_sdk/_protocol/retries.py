@@ -22,8 +22,8 @@ class Retries:
         max_pause_seconds: The longest pause, even if the call has more time.
         deadline: The end of the call.
         backoff: How long the pauses are.
-        outlasts_loss: Whether the attempts are limited only by the time of the call, once a connection was lost during
-            a request, here or at a proxy.
+        outlasts_loss: Whether a lost connection, here or at a proxy, lifts the limit on attempts. After that, only the
+            time of the call limits them.
     """
 
     def __init__(

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import httpx
 
 from mirror_sdk._fork import Connections, Lock, register_fork_handler
-from mirror_sdk._protocol.arrival import iter_chunks, read_arriving
 from mirror_sdk._protocol.client_clock import ClientClock
 from mirror_sdk._protocol.deadline import Deadline, Pace, left_of
 from mirror_sdk._protocol.defaults import DEFAULT_MAX_RETRIES
@@ -23,8 +22,9 @@ from mirror_sdk._protocol.http_messages import (
     store_cookies,
 )
 from mirror_sdk._protocol.network import Network
-from mirror_sdk._protocol.operation import HTTPResponse, Operation, Received
+from mirror_sdk._protocol.operation_base import HTTPResponse, Operation, Received
 from mirror_sdk._protocol.response_body import BodyCollector
+from mirror_sdk._protocol.response_stream import iter_chunks, read_streamed
 from mirror_sdk._protocol.sender_base import SenderBase
 from mirror_sdk.config import ClientSettings
 from mirror_sdk.errors import InvalidValue, MirrorError, UnexpectedResponse
@@ -108,7 +108,7 @@ class Sender(SenderBase):
         before = self._http
         with self._making:
             if self._before is not None:
-                raise InvalidValue("there is a cassette in this client; end its block first")
+                raise InvalidValue("this client uses another cassette already; leave its with block first")
             self._before, self._pool = before, _Pool(self._headers, transport)
             self.clock: ClientClock = clock
 
@@ -169,7 +169,7 @@ class Sender(SenderBase):
         with self.explaining():
             response = self._repeat(operation, deadline, lambda: self._start(operation, deadline))
             try:
-                return read_arriving(read, response, deadline)
+                return read_streamed(read, response, deadline)
             except httpx.RequestError as exc:
                 raise self.lost(operation, exc, deadline) from exc
             finally:

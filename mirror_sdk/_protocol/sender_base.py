@@ -11,13 +11,13 @@ import httpx
 
 from mirror_sdk._arguments import seconds
 from mirror_sdk._protocol.client_clock import ClientClock
+from mirror_sdk._protocol.client_status import Contact
 from mirror_sdk._protocol.deadline import Deadline
 from mirror_sdk._protocol.flow import Sleep
 from mirror_sdk._protocol.http_messages import lost
-from mirror_sdk._protocol.operation import Operation, hide_key, hint_at_demo
+from mirror_sdk._protocol.operation_base import Operation, hide_key, hint_at_demo
 from mirror_sdk._protocol.response_body import ACCEPT_ENCODING
 from mirror_sdk._protocol.retries import Retries
-from mirror_sdk._protocol.status import Contact
 from mirror_sdk.config import LONGEST_TIMEOUT_SECONDS, ClientSettings, read_max_retries, read_timeout
 from mirror_sdk.errors import CallTimeout, ClientClosed, ConnectionFailed, InvalidValue, MirrorError
 
@@ -60,48 +60,53 @@ class SenderBase(ABC):
         """Whether it was closed."""
 
     def require_open(self) -> None:
-        """Raise an error if it was closed.
+        """Raise an error if the client was closed.
 
         Raises:
-            ClientClosed: It was.
+            ClientClosed: The client was closed.
         """
         if self.is_closed:
             raise ClientClosed(
-                "this client is closed; make a new one, or do this before its close() or its with block ends"
+                "this client is closed; make a new one, or call this before close() and inside the with block"
             )
 
     def deadline(self, timeout: float | None) -> Deadline:
-        """Return the end of a call that starts now, or started before with this deadline; ``None`` is the client's.
+        """Return the deadline of a call that starts now. ``None`` applies the client's limit.
 
         Raises:
-            InvalidValue: It is not a limit.
+            InvalidValue: ``timeout`` is not a valid number of seconds.
         """
         if isinstance(timeout, Deadline):
+            # The call is a part of another one, which started before and must end as a whole.
             return timeout
         limit_seconds = self.timeout_seconds if timeout is None else seconds("timeout", timeout)
         if not 0 < limit_seconds <= LONGEST_TIMEOUT_SECONDS:
             raise InvalidValue(
-                f"timeout={timeout!r} must be a number of seconds, above 0, {LONGEST_TIMEOUT_SECONDS} at most"
+                f"timeout={timeout!r} must be a number of seconds above 0, up to {LONGEST_TIMEOUT_SECONDS}"
             )
         return Deadline(limit_seconds, self._clock)
 
     def total_deadline(self, timeout: float | None) -> Deadline | None:
-        """Return the end of a call that starts now and sends several requests; ``None`` gives each the client's limit.
+        """Return the deadline of a call that sends several requests. ``None`` applies the client's limit to each.
 
         Raises:
-            InvalidValue: It is not a limit.
+            InvalidValue: ``timeout`` is not a valid number of seconds.
         """
         return None if timeout is None else self.deadline(timeout)
 
     def submit_limit(self, wait: Deadline | None) -> Deadline | None:
-        """Return the limit on sending a device request whose response is then waited for; ``None`` is the client's."""
+        """Return the limit for sending a device request whose response the caller then awaits.
+
+        ``None`` applies the client's limit.
+        """
+        # A wait that is shorter than the client's limit must not take longer only because sending is slow.
         return wait if wait and wait < self.timeout_seconds else None
 
     def require_time(self, pause: Sleep, deadline: Deadline) -> None:
         """Raise an error if a call has no time for a pause.
 
         Raises:
-            CallTimeout: It has none.
+            CallTimeout: The pause would last until the deadline or longer.
         """
         if pause.seconds >= deadline.left:
             raise CallTimeout(deadline.overrun)

@@ -1,4 +1,4 @@
-"""The session of one asynchronous client, which its methods and resources share."""
+"""The session of one asynchronous client, which its methods and groups share."""
 
 from __future__ import annotations
 
@@ -10,35 +10,45 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from weakref import WeakSet
 
 from mirror_sdk._arguments import count, log_position, seconds, text
+from mirror_sdk._attribute_suggestions import WithAttributeSuggestions
 from mirror_sdk._fork import import_locked
-from mirror_sdk._members import WithMembers
 from mirror_sdk._protocol import operations as _operations
-from mirror_sdk._protocol.async_channels import AsyncEvents, AsyncResponseRouter, AsyncWatch
 from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest
 from mirror_sdk._protocol.async_fan_out import gather_requests
+from mirror_sdk._protocol.async_log_consumers import AsyncEvents, AsyncResponseRouter, AsyncWatch
 from mirror_sdk._protocol.async_log_reader import AsyncLogReader
+from mirror_sdk._protocol.client_status import Channel
 from mirror_sdk._protocol.deadline import Deadline
 from mirror_sdk._protocol.defaults import DEFAULT_MAX_RETRIES, DEFAULT_MAX_SNAPSHOT_BYTES
 from mirror_sdk._protocol.flow import Effect, Flow, Sleep, Work
-from mirror_sdk._protocol.inbox import Inbox
-from mirror_sdk._protocol.operation import Operation
+from mirror_sdk._protocol.operation_base import Operation
 from mirror_sdk._protocol.request_options import RequestOptions
-from mirror_sdk._protocol.status import Channel
+from mirror_sdk._protocol.response_matcher import ResponseMatcher
 from mirror_sdk._run_in_thread import run_in_thread
-from mirror_sdk._table_keys import DeviceTable, ResourceKey, is_table, raise_first, warn_if_empty
-from mirror_sdk._table_keys import resource_keys as keys_in
+from mirror_sdk._table_arguments import DeviceTable, ResourceKey, is_table, raise_first, warn_if_empty
+from mirror_sdk._table_arguments import resource_keys as keys_in
 from mirror_sdk.config import ClientSettings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceObject
+from mirror_sdk.device_lookup import (
+    ANY_ID,
+    DeviceLike,
+    DevicesLike,
+    NameCache,
+    id_of,
+    ids_of,
+    name_passed,
+    send_for,
+    send_to,
+)
 from mirror_sdk.errors import BadRequest, Conflict, MirrorError, NotFound
 from mirror_sdk.events import Event, event_filter, utc_now
-from mirror_sdk.naming import ANY_ID, DeviceLike, DevicesLike, NameCache, id_of, ids_of, name_passed, send_for, send_to
 from mirror_sdk.values import Value, decode
 from mirror_sdk.wire.device_requests import Method
 
 if TYPE_CHECKING:
     import httpx
 
-    from mirror_sdk._protocol.async_sockets import AsyncSockets
+    from mirror_sdk._protocol.async_log_websockets import AsyncLogWebsockets
     from mirror_sdk.cassette import AsyncCassette
     from mirror_sdk.recording import AsyncRecorder
     from mirror_sdk.webhook.async_callback_reader import AsyncCallbackReader
@@ -48,7 +58,7 @@ E = TypeVar("E", bound=_operations.Listed)
 
 
 class AsyncClientSession:
-    """The state and the requests that the methods of one client and of its resources share.
+    """The state and the requests that the methods of one client and of its groups share.
 
     Attributes:
         base_url: Address of the service.
@@ -64,7 +74,7 @@ class AsyncClientSession:
         client: Returns the client, for the names of its members; ``None`` if it no longer exists.
     """
 
-    client: Callable[[], WithMembers | None]
+    client: Callable[[], WithAttributeSuggestions | None]
 
     def __init__(
         self,
@@ -86,9 +96,9 @@ class AsyncClientSession:
         )
         self.max_snapshot_bytes: int = read_max_snapshot_bytes(max_snapshot_bytes)
         self.callbacks: AsyncCallbackReader | None = None
-        self.sockets: AsyncSockets | None = None
+        self.sockets: AsyncLogWebsockets | None = None
         self.names: NameCache = NameCache()
-        self.router: AsyncResponseRouter = AsyncResponseRouter(self.new_log_reader(None), Inbox())
+        self.router: AsyncResponseRouter = AsyncResponseRouter(self.new_log_reader(None), ResponseMatcher())
         self.watches: WeakSet[AsyncWatch | AsyncRecorder] = WeakSet()
         self.cassette: AsyncCassette | None = None
 
@@ -278,8 +288,8 @@ class AsyncClientSession:
         device_id = await self.run(id_of(self.names, device, refresh=True), deadline)
         issued_at, clock = utc_now(), self.sender.clock
         started_seconds = clock.seconds()
-        expectation = await router.expect(identity, deadline)
-        with router.submitting(expectation, min(max_hold_seconds, deadline.left)) as wait_seconds:
+        awaited_response = await router.expect(identity, deadline)
+        with router.submitting(awaited_response, min(max_hold_seconds, deadline.left)) as wait_seconds:
             accepted = await self.run(send_to(device, operation(device_id, wait_seconds=wait_seconds)), deadline)
         if accepted.response is not None:
             router.accept(accepted.response)
@@ -296,7 +306,7 @@ class AsyncClientSession:
             requested_value=None
             if payload is None or method != "PUT"
             else decode(payload, options.get("content_type"), path),
-            _expectation=expectation,
+            _awaited_response=awaited_response,
             _started_seconds=clock.started_seconds(started_seconds, identity),
             _router=router,
             _device_name=name_passed(device, device_id),
@@ -315,22 +325,24 @@ class AsyncClientSession:
 
     def new_router(self, reader: AsyncLogReader) -> AsyncResponseRouter:
         clock = self.sender.clock
-        inbox = Inbox(now=clock.now, clock=clock.received_seconds)
-        return AsyncResponseRouter(reader, inbox, clock.waiting_seconds)
+        matcher = ResponseMatcher(now=clock.now, clock=clock.received_seconds)
+        return AsyncResponseRouter(reader, matcher, clock.waiting_seconds)
 
     def new_log_reader(self, after: int | None) -> AsyncLogReader:
         """Return a reader of the service's log, over a websocket if the client uses them."""
         if self.sockets is None:
             return AsyncLogReader(self.sender.send, after=after)
-        from mirror_sdk._protocol.async_socket_reader import AsyncSocketReader
+        from mirror_sdk._protocol.async_websocket_log_reader import AsyncWebsocketLogReader
 
-        return AsyncSocketReader(self.sender.send, self.sockets, after=after)
+        return AsyncWebsocketLogReader(self.sender.send, self.sockets, after=after)
 
     def new_reader(self, *, after: int | None = None) -> AsyncLogReader:
         if self.callbacks is None:
             return self.new_log_reader(after)
         if after is not None:
-            raise ValueError("after= is a position in the service's log; with a webhook events begin now")
+            raise ValueError(
+                "after= cannot be combined with a webhook, whose events start now; leave it out, or use long polling"
+            )
         return self.callbacks.at(None)
 
     async def close_sockets(self) -> None:

@@ -13,10 +13,10 @@ from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._protocol.async_fan_out import gather_concurrently, gather_requests
 from mirror_sdk._run_in_thread import import_in_thread, run_in_thread
 from mirror_sdk._session.async_client_session import AsyncClientSession
+from mirror_sdk.device_lookup import DevicesLike
 from mirror_sdk.errors import APIError, ConnectionFailed, MirrorError, NotFound
-from mirror_sdk.forms import to_pandas
-from mirror_sdk.naming import DevicesLike
 from mirror_sdk.progress import progress_bar, without_progress
+from mirror_sdk.table_formats import to_pandas
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from mirror_sdk.history.reading import HistoryResult
-    from mirror_sdk.history.request import HistoryRequest
-    from mirror_sdk.snapshot.reading import SnapshotResult, TableSink
-    from mirror_sdk.snapshot.request import SnapshotRequest
-    from mirror_sdk.snapshot.selection import Selection
-    from mirror_sdk.tables.units import NamedUnits, Unitless
+    from mirror_sdk.arrow_tables.units import NamedUnits, Unitless
+    from mirror_sdk.history.history_reader import HistoryResult
+    from mirror_sdk.history.history_request import HistoryRequest
+    from mirror_sdk.snapshot.device_selection import Selection
+    from mirror_sdk.snapshot.snapshot_reader import SnapshotResult, TableSink
+    from mirror_sdk.snapshot.snapshot_request import SnapshotRequest
 
 _DEVICES_AT_A_TIME = 100
 """The devices whose rows are collected before they are added to the table."""
@@ -58,7 +58,7 @@ class AsyncTableReader:
         filters: Mapping[str, object] | None,
     ) -> Selection:
         """Return the selection of a table, with the ids of its devices."""
-        from mirror_sdk.snapshot.selection import Selection
+        from mirror_sdk.snapshot.device_selection import Selection
 
         return Selection.of(
             paths=paths,
@@ -73,8 +73,8 @@ class AsyncTableReader:
         self, devices: DevicesLike | None, paths: Sequence[str] | None, timeout: float | None, *, raw: bool = False
     ) -> tuple[list[pa.Table], dict[str, object]]:
         """Return the state table of devices that are fetched one by one, in parts, and its metadata."""
-        await import_in_thread("mirror_sdk.tables.state")
-        from mirror_sdk.tables.state import StateRows
+        await import_in_thread("mirror_sdk.arrow_tables.state")
+        from mirror_sdk.arrow_tables.state import StateRows
 
         tables: list[pa.Table] = []
         parts = await run_in_thread(StateRows, tables.append, paths=paths, raw=raw)
@@ -98,8 +98,8 @@ class AsyncTableReader:
 
     async def state_at(self, instant: datetime | None, selection: Selection, timeout: float | None) -> pa.Table:
         """Return the state table as of an instant in the past, or of the present."""
-        from mirror_sdk.snapshot.request import SnapshotRequest
-        from mirror_sdk.tables.columns import concat_with_metadata
+        from mirror_sdk.arrow_tables.columns import concat_with_metadata
+        from mirror_sdk.snapshot.snapshot_request import SnapshotRequest
 
         request = SnapshotRequest(selection=selection, server=self._session.base_url, as_of=instant)
         tables, metadata = await self.tables_of(request, timeout)
@@ -123,16 +123,16 @@ class AsyncTableReader:
 
     async def take(self, request: SnapshotRequest, keep: TableSink, timeout: float | None = None) -> SnapshotResult:
         """Take a snapshot. ``keep`` gets its rows as they arrive."""
-        await import_in_thread("mirror_sdk.snapshot.reading")
-        from mirror_sdk.snapshot import reading
+        await import_in_thread("mirror_sdk.snapshot.snapshot_reader")
+        from mirror_sdk.snapshot import snapshot_reader
 
-        read = partial(reading.read_snapshot, request, keep, self._session.max_snapshot_bytes)
-        form: str | None = reading.FIRST_FORM
+        read = partial(snapshot_reader.read_snapshot, request, keep, self._session.max_snapshot_bytes)
+        form: str | None = snapshot_reader.FIRST_FORM
         while form is not None:
             try:
                 snapshot = await self._session.sender.receive(request.operation(form), read, timeout)
             except APIError as error:
-                form = reading.next_form(request, form, error)
+                form = snapshot_reader.next_form(request, form, error)
             else:
                 for device_id in snapshot.missing:
                     # Raises the error for a missing device, unless it has registered in between.
@@ -143,9 +143,9 @@ class AsyncTableReader:
     async def _take_one_by_one(
         self, request: SnapshotRequest, keep: TableSink, timeout: float | None = None
     ) -> SnapshotResult:
-        await import_in_thread("mirror_sdk.tables.state")
-        from mirror_sdk.snapshot.reading import SnapshotResult
-        from mirror_sdk.tables.state import StateRows
+        await import_in_thread("mirror_sdk.arrow_tables.state")
+        from mirror_sdk.arrow_tables.state import StateRows
+        from mirror_sdk.snapshot.snapshot_reader import SnapshotResult
 
         parts = await run_in_thread(StateRows, keep, paths=request.selection.paths, raw=request.raw)
         chosen = await self._ids_of(request.selection, timeout)
@@ -177,7 +177,7 @@ class AsyncTableReader:
         raw: bool = False,
     ) -> HistoryResult:
         """Read a history to its end, and resume it after each interruption. ``keep`` gets the rows as they arrive."""
-        from mirror_sdk.history.reading import HistoryReader
+        from mirror_sdk.history.history_reader import HistoryReader
 
         with progress_bar(0, "rows") as bar:
             reader = HistoryReader(request, keep, self._session.max_snapshot_bytes, bar, raw=raw)
@@ -194,9 +194,9 @@ class AsyncTableReader:
         """Return the clock from which time spans count back. The service's clock is read only if one is passed."""
         if not any(map(is_span, instants)):
             return self._session.sender.clock.now
-        await import_in_thread("mirror_sdk.snapshot.request")
-        from mirror_sdk.snapshot.request import SnapshotRequest
-        from mirror_sdk.snapshot.selection import Selection
+        await import_in_thread("mirror_sdk.snapshot.snapshot_request")
+        from mirror_sdk.snapshot.device_selection import Selection
+        from mirror_sdk.snapshot.snapshot_request import SnapshotRequest
 
         request = SnapshotRequest(selection=Selection(filters={"id__eq": _NO_DEVICE}), server=self._session.base_url)
         _, metadata = await self.tables_of(request, timeout)
@@ -209,8 +209,8 @@ class AsyncTableReader:
         """Return a state table with the units that devices report, if there are any and the key may read them."""
         if unitless is None:
             return None
-        await import_in_thread("mirror_sdk.snapshot.request")
-        from mirror_sdk.snapshot.selection import Selection
+        await import_in_thread("mirror_sdk.snapshot.snapshot_request")
+        from mirror_sdk.snapshot.device_selection import Selection
 
         selection = Selection(device_ids=unitless.devices, paths=unitless.paths)
         try:
@@ -227,8 +227,8 @@ class AsyncTableReader:
         self, unitless: Unitless | None, request: HistoryRequest, result: HistoryResult
     ) -> NamedUnits | None:
         """Return the units that devices reported during a history, as far as the key may read them."""
-        from mirror_sdk.tables.history import HistoryTableBuilder
-        from mirror_sdk.tables.units import NamedUnits, naming_paths
+        from mirror_sdk.arrow_tables.history import HistoryTableBuilder
+        from mirror_sdk.arrow_tables.units import NamedUnits, naming_paths
 
         state = await self.units_of(unitless)
         if unitless is None or state is None:
@@ -248,7 +248,7 @@ class AsyncTableReader:
             # The units are optional: the history is complete without them.
             return NamedUnits(state)
 
-    async def with_silent(
+    async def with_paths_without_rows(
         self,
         metadata: dict[str, object],
         tables: list[pa.Table],
@@ -265,16 +265,20 @@ class AsyncTableReader:
             past: The selection, for a table of the past.
             timeout: Seconds for the complete call.
         """
-        await import_in_thread("mirror_sdk.history.silent_paths", "mirror_sdk.snapshot.request")
-        from mirror_sdk.history.silent_paths import silent_paths, warn_of_unknown, with_silent
-        from mirror_sdk.snapshot.request import SnapshotRequest
+        await import_in_thread("mirror_sdk.history.paths_without_rows", "mirror_sdk.snapshot.snapshot_request")
+        from mirror_sdk.history.paths_without_rows import (
+            find_paths_without_rows,
+            warn_of_unknown_paths,
+            with_paths_without_rows,
+        )
+        from mirror_sdk.snapshot.snapshot_request import SnapshotRequest
 
         patterns = list(paths or ())
-        metadata = await run_in_thread(with_silent, metadata, tables, patterns)
+        metadata = await run_in_thread(with_paths_without_rows, metadata, tables, patterns)
         if not patterns or metadata.get("paths_without_rows") != patterns:
             return metadata
         if past is None:
-            warn_of_unknown(patterns)
+            warn_of_unknown_paths(patterns)
             return metadata
         # A mistyped path looks like one without events. The mirror knows whether there is such a resource.
         try:
@@ -283,6 +287,6 @@ class AsyncTableReader:
         except MirrorError:
             # The warning is optional: the table is complete without it.
             return metadata
-        if await run_in_thread(silent_paths, known, patterns) == patterns:
-            warn_of_unknown(patterns, ", now or in this history")
+        if await run_in_thread(find_paths_without_rows, known, patterns) == patterns:
+            warn_of_unknown_paths(patterns, ", now or in this history")
         return metadata

@@ -1,5 +1,5 @@
 # Made from async_client_session.py by .ci/make_sync_twins.py: a change belongs there, not here.
-"""The session of one synchronous client, which its methods and resources share."""
+"""The session of one synchronous client, which its methods and groups share."""
 
 from __future__ import annotations
 
@@ -11,34 +11,44 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from weakref import WeakSet
 
 from mirror_sdk._arguments import count, log_position, seconds, text
+from mirror_sdk._attribute_suggestions import WithAttributeSuggestions
 from mirror_sdk._fork import import_locked
-from mirror_sdk._members import WithMembers
 from mirror_sdk._protocol import operations as _operations
-from mirror_sdk._protocol.channels import Events, ResponseRouter, Watch
+from mirror_sdk._protocol.client_status import Channel
 from mirror_sdk._protocol.deadline import Deadline
 from mirror_sdk._protocol.defaults import DEFAULT_MAX_RETRIES, DEFAULT_MAX_SNAPSHOT_BYTES
 from mirror_sdk._protocol.device_request import DeviceRequest
 from mirror_sdk._protocol.fan_out import gather_requests
 from mirror_sdk._protocol.flow import Effect, Flow, Sleep, Work
-from mirror_sdk._protocol.inbox import Inbox
+from mirror_sdk._protocol.log_consumers import Events, ResponseRouter, Watch
 from mirror_sdk._protocol.log_reader import LogReader
-from mirror_sdk._protocol.operation import Operation
+from mirror_sdk._protocol.operation_base import Operation
 from mirror_sdk._protocol.request_options import RequestOptions
-from mirror_sdk._protocol.status import Channel
-from mirror_sdk._table_keys import DeviceTable, ResourceKey, is_table, raise_first, warn_if_empty
-from mirror_sdk._table_keys import resource_keys as keys_in
+from mirror_sdk._protocol.response_matcher import ResponseMatcher
+from mirror_sdk._table_arguments import DeviceTable, ResourceKey, is_table, raise_first, warn_if_empty
+from mirror_sdk._table_arguments import resource_keys as keys_in
 from mirror_sdk.config import ClientSettings, read_max_snapshot_bytes
 from mirror_sdk.device import DeviceObject
+from mirror_sdk.device_lookup import (
+    ANY_ID,
+    DeviceLike,
+    DevicesLike,
+    NameCache,
+    id_of,
+    ids_of,
+    name_passed,
+    send_for,
+    send_to,
+)
 from mirror_sdk.errors import BadRequest, Conflict, MirrorError, NotFound
 from mirror_sdk.events import Event, event_filter, utc_now
-from mirror_sdk.naming import ANY_ID, DeviceLike, DevicesLike, NameCache, id_of, ids_of, name_passed, send_for, send_to
 from mirror_sdk.values import Value, decode
 from mirror_sdk.wire.device_requests import Method
 
 if TYPE_CHECKING:
     import httpx
 
-    from mirror_sdk._protocol.sockets import Sockets
+    from mirror_sdk._protocol.log_websockets import LogWebsockets
     from mirror_sdk.cassette import Cassette
     from mirror_sdk.recording import Recorder
     from mirror_sdk.webhook.callback_reader import CallbackReader
@@ -48,7 +58,7 @@ E = TypeVar("E", bound=_operations.Listed)
 
 
 class ClientSession:
-    """The state and the requests that the methods of one client and of its resources share.
+    """The state and the requests that the methods of one client and of its groups share.
 
     Attributes:
         base_url: Address of the service.
@@ -64,7 +74,7 @@ class ClientSession:
         client: Returns the client, for the names of its members; ``None`` if it no longer exists.
     """
 
-    client: Callable[[], WithMembers | None]
+    client: Callable[[], WithAttributeSuggestions | None]
 
     def __init__(
         self,
@@ -86,9 +96,9 @@ class ClientSession:
         )
         self.max_snapshot_bytes: int = read_max_snapshot_bytes(max_snapshot_bytes)
         self.callbacks: CallbackReader | None = None
-        self.sockets: Sockets | None = None
+        self.sockets: LogWebsockets | None = None
         self.names: NameCache = NameCache()
-        self.router: ResponseRouter = ResponseRouter(self.new_log_reader(None), Inbox())
+        self.router: ResponseRouter = ResponseRouter(self.new_log_reader(None), ResponseMatcher())
         self.watches: WeakSet[Watch | Recorder] = WeakSet()
         self.cassette: Cassette | None = None
 
@@ -270,8 +280,8 @@ class ClientSession:
         device_id = self.run(id_of(self.names, device, refresh=True), deadline)
         issued_at, clock = utc_now(), self.sender.clock
         started_seconds = clock.seconds()
-        expectation = router.expect(identity, deadline)
-        with router.submitting(expectation, min(max_hold_seconds, deadline.left)) as wait_seconds:
+        awaited_response = router.expect(identity, deadline)
+        with router.submitting(awaited_response, min(max_hold_seconds, deadline.left)) as wait_seconds:
             accepted = self.run(send_to(device, operation(device_id, wait_seconds=wait_seconds)), deadline)
         if accepted.response is not None:
             router.accept(accepted.response)
@@ -288,7 +298,7 @@ class ClientSession:
             requested_value=None
             if payload is None or method != "PUT"
             else decode(payload, options.get("content_type"), path),
-            _expectation=expectation,
+            _awaited_response=awaited_response,
             _started_seconds=clock.started_seconds(started_seconds, identity),
             _router=router,
             _device_name=name_passed(device, device_id),
@@ -307,22 +317,24 @@ class ClientSession:
 
     def new_router(self, reader: LogReader) -> ResponseRouter:
         clock = self.sender.clock
-        inbox = Inbox(now=clock.now, clock=clock.received_seconds)
-        return ResponseRouter(reader, inbox, clock.waiting_seconds)
+        matcher = ResponseMatcher(now=clock.now, clock=clock.received_seconds)
+        return ResponseRouter(reader, matcher, clock.waiting_seconds)
 
     def new_log_reader(self, after: int | None) -> LogReader:
         """Return a reader of the service's log, over a websocket if the client uses them."""
         if self.sockets is None:
             return LogReader(self.sender.send, after=after)
-        from mirror_sdk._protocol.socket_reader import SocketReader
+        from mirror_sdk._protocol.websocket_log_reader import WebsocketLogReader
 
-        return SocketReader(self.sender.send, self.sockets, after=after)
+        return WebsocketLogReader(self.sender.send, self.sockets, after=after)
 
     def new_reader(self, *, after: int | None = None) -> LogReader:
         if self.callbacks is None:
             return self.new_log_reader(after)
         if after is not None:
-            raise ValueError("after= is a position in the service's log; with a webhook events begin now")
+            raise ValueError(
+                "after= cannot be combined with a webhook, whose events start now; leave it out, or use long polling"
+            )
         return self.callbacks.at(None)
 
     def close_sockets(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TypedDict
 
 from mirror_sdk.device import DeviceHistoryOptions
-from mirror_sdk.naming import DevicesLike
+from mirror_sdk.device_lookup import DevicesLike
 from mirror_sdk.wire.snapshot import Compression
 
 

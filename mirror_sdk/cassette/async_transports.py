@@ -8,7 +8,7 @@ from typing import cast
 
 import httpx
 
-from mirror_sdk.cassette.messages import prepare, response_of
+from mirror_sdk.cassette.http_conversion import prepare, response_of
 from mirror_sdk.cassette.player import Played, Player, Wait
 from mirror_sdk.cassette.recorder import CassetteRecorder, OpenExchange
 from mirror_sdk.cassette.request_key import async_id_of, hold_seconds_of, request_key_of

@@ -51,7 +51,7 @@ class Cassette:
 
     @property
     def started_at(self) -> datetime:
-        """The start of the recording. Compute times from it that must be the same in each run.
+        """The start of the recording. Use it as the present time if results must be the same in each run.
 
         Raises:
             InvalidValue: The cassette is not in use.
@@ -74,7 +74,7 @@ class Cassette:
 
         Raises:
             CassetteDamaged: The file is not a cassette, or is a cassette of another format version.
-            OSError: It cannot be read.
+            OSError: The file cannot be read.
         """
         return open_cassette(self.path, self._mode, self._sender.base_url, self._sender.api_key)
 
@@ -105,7 +105,7 @@ class Cassette:
         """Remove it from the client. Write the file if it was recorded and ``is_saved`` is true.
 
         Raises:
-            OSError: The file cannot be written; an earlier file remains.
+            OSError: The file cannot be written. An earlier file remains.
         """
         active, self._active = self._active, None
         if active is None:

@@ -6,7 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
-from mirror_sdk.cassette.content import CassetteFile
+from mirror_sdk.cassette.cassette_file import CassetteFile
 from mirror_sdk.cassette.player import Player
 from mirror_sdk.cassette.recorder import CassetteRecorder
 from mirror_sdk.errors import InvalidValue
@@ -39,7 +39,7 @@ def open_cassette(
     Raises:
         CassetteDamaged: The file is not a cassette, or is a cassette of another format version.
         FileNotFoundError: The cassette to play does not exist.
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
         InvalidValue: The mode does not exist.
     """
     if is_played(path, mode):
@@ -52,7 +52,7 @@ def address_of(path: str | PathLike[str]) -> str:
 
     Raises:
         CassetteDamaged: The file is not a cassette, or is a cassette of another format version.
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     file = CassetteFile(path)
     file.close()

@@ -16,9 +16,9 @@ from datetime import datetime
 from pathlib import Path
 
 from mirror_sdk._arguments import closest
+from mirror_sdk._formatting import visible_line
 from mirror_sdk._protocol.client_clock import ClientClock
-from mirror_sdk._visible import visible_line
-from mirror_sdk.cassette.content import CassetteFile, Exchange, Ids, RequestKey
+from mirror_sdk.cassette.cassette_file import CassetteFile, Exchange, Ids, RequestKey
 from mirror_sdk.cassette.request_key import is_poll
 from mirror_sdk.errors import NotRecorded
 from mirror_sdk.wire.routes import CURSOR_HEADER
@@ -132,7 +132,7 @@ class Player(ClientClock):
             hold_seconds: How long a poll may wait.
 
         Raises:
-            NotRecorded: It was not recorded, or was recorded less often and cannot be repeated.
+            NotRecorded: The request was not recorded, or was recorded less often and cannot be repeated.
         """
         with self._lock:
             if is_poll(key):
@@ -235,7 +235,7 @@ class Player(ClientClock):
         was_played = key in self._last
         same = [str(one) for one in self._waiting if one.method == key.method and not is_poll(one)]
         which = "was sent more often than it was recorded" if was_played else "was not recorded"
-        hint = f"; of the recorded requests, {closest(str(key), same)}"
+        hint = f"; recorded requests: {closest(str(key), same)}"
         if str(key) in same:
             hint = " with this body and these headers, only with others"
         hint = "" if was_played else hint

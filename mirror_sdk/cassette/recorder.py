@@ -18,7 +18,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import httpx
 
 from mirror_sdk._protocol.client_clock import ClientClock
-from mirror_sdk.cassette.content import MANIFEST, VERSION, Exchange, Ids, Manifest, RequestKey
+from mirror_sdk.cassette.cassette_file import MANIFEST, VERSION, Exchange, Ids, Manifest, RequestKey
 
 _RECORDED_HEADERS = frozenset({"content-type", "content-encoding", "date", "etag", "retry-after", "x-request-id"})
 _OWN_HEADERS = "mirror-"
@@ -139,7 +139,7 @@ class CassetteRecorder(ClientClock):
         """Stop, and replace the file when the new one is complete and on disk.
 
         Raises:
-            OSError: It cannot be written; an earlier file remains.
+            OSError: The file cannot be written. An earlier file remains.
         """
         with self._lock:
             if self._is_over:

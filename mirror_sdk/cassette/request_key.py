@@ -6,7 +6,7 @@ import hashlib
 
 import httpx
 
-from mirror_sdk.cassette.content import RequestKey
+from mirror_sdk.cassette.cassette_file import RequestKey
 from mirror_sdk.wire.routes import PULL
 
 _VARYING_PARAMETERS = frozenset({"async-id", "hold", "compression"})

@@ -39,7 +39,7 @@ def complete_device(_context: click.Context, _parameter: click.Parameter, incomp
 
 
 def check_path(path: str) -> str:
-    """Reject a text that is not a resource path."""
+    """Reject a string that is not a resource path."""
     try:
         parse_path(path)
     except ValueError as error:
@@ -58,7 +58,7 @@ def complete_path(context: click.Context, _parameter: click.Parameter, incomplet
 
 
 def check_pattern(pattern: str) -> str:
-    """Reject a text that is not a pattern of resource paths."""
+    """Reject a string that is not a pattern of resource paths."""
     try:
         return check_path_pattern(pattern)
     except ValueError as error:

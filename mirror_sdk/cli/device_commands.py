@@ -21,7 +21,7 @@ from mirror_sdk.cli.arguments import (
     timeout_option,
 )
 from mirror_sdk.cli.group import main
-from mirror_sdk.cli.output import Form, Row, attribute_rows, form_options, one_of, show
+from mirror_sdk.cli.output import OutputFormat, Row, attribute_rows, form_options, one_of, show
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.resource import Resource
 from mirror_sdk.values import PythonValue, Value, decode_many, parse_value, plain_text
@@ -60,7 +60,7 @@ def _attribute(text: str) -> tuple[str, str]:
 @main.command()
 @state_option
 @click.option("--type", "endpoint_type", help="Only devices of this endpoint type.")
-@click.option("--query", metavar="NAME", help="Only devices selected by the saved filter with this name.")
+@click.option("--query", metavar="NAME", help="Only devices that match the saved query with this name.")
 @click.option(
     "--where",
     type=_attribute,
@@ -69,7 +69,9 @@ def _attribute(text: str) -> tuple[str, str]:
     help="Only devices with this custom attribute, such as room=B12. Can be repeated.",
 )
 @limit_option(help="Show at most this many devices.")
-@click.option("--connections", is_flag=True, help="Also show how each device is connected. One request per device.")
+@click.option(
+    "--connections", is_flag=True, help="Also show how each device is connected. This sends one request per device."
+)
 @form_options
 def devices(
     state: str | None,
@@ -78,7 +80,7 @@ def devices(
     where: Sequence[tuple[str, str]],
     limit: int | None,
     connections: bool,
-    form: Form,
+    form: OutputFormat,
 ) -> None:
     """List the devices.
 
@@ -96,7 +98,9 @@ def devices(
             each = attribute_rows(map(client.devices.connection, found), _CONNECTION)
             rows = [row | connection for row, connection in zip(rows, each, strict=True)]
     if state is None and endpoint_type is None and query is None and not where:
-        if_empty = "the mirror has no devices yet; 'mirror-device' plays one, 'mirror-server demo' has twelve"
+        if_empty = (
+            "the mirror has no devices yet; 'mirror-device' imitates one, and 'mirror-server demo' simulates twelve"
+        )
     else:
         if_empty = "no device matches; without options 'mirror devices' lists all"
     show(rows, [*_DEVICE, *_CONNECTION] if connections else _DEVICE, form, if_empty)
@@ -111,10 +115,12 @@ def devices(
     multiple=True,
     help="Only events of this type. Can be repeated.",
 )
-@limit_option(help="Show at most this many events, the newest.")
+@limit_option(help="Show at most this many events, the newest ones.")
 @form_options
-def device_events(names: Sequence[str], event_types: Sequence[str], limit: int | None, form: Form) -> None:
-    """List registrations and deregistrations of devices, oldest first, as far back as the service stores them.
+def device_events(names: Sequence[str], event_types: Sequence[str], limit: int | None, form: OutputFormat) -> None:
+    """List registrations and deregistrations of devices, oldest first.
+
+    The server stores these events for a limited time, by default 30 days.
 
     \b
       mirror device-events --device light-01 --limit 20
@@ -142,17 +148,17 @@ def device_events(names: Sequence[str], event_types: Sequence[str], limit: int |
 @device_argument
 @patterns_option
 @form_options
-def get(device: str, paths: Sequence[str], form: Form) -> None:
-    """Show the last reported and desired values of a DEVICE, without a request to the device.
+def get(device: str, paths: Sequence[str], form: OutputFormat) -> None:
+    """Show the last reported and desired values of a DEVICE, without contacting the device.
 
     \b
       mirror get light-01 --path '/3311/*'
     """  # noqa: D301 - click wants the character, not its escape
     with connect() as client:
         found = client.get_device(device)
-    if_empty = f"{device} has no such resource; 'mirror get {device}' lists those it has"
+    if_empty = f"{device} has no such resource; 'mirror get {device}' lists its resources"
     if not paths:
-        if_empty = f"{device} has reported no resources yet; it does when it registers"
+        if_empty = f"{device} has reported no resources yet; a device reports them when it registers"
     rows = [
         {name: read_column(resource) for name, read_column in _RESOURCE.items()}
         for resource in found.resources.values()
@@ -167,9 +173,10 @@ def get(device: str, paths: Sequence[str], form: Form) -> None:
 @timeout_option
 @expiry_option
 @form_options
-def read(device: str, path: str, timeout: float | None, expiry_seconds: int | None, form: Form) -> None:
-    """Read the value at PATH from a DEVICE now.
+def read(device: str, path: str, timeout: float | None, expiry_seconds: int | None, form: OutputFormat) -> None:
+    """Read the value at PATH from a DEVICE now, and wait for its response.
 
+    To see the last reported value without contacting the device, use 'mirror get'.
     With a real device, PATH can also be an object instance, such as /3303/0; this reads all its resources.
 
     \b
@@ -196,7 +203,8 @@ def read(device: str, path: str, timeout: float | None, expiry_seconds: int | No
 @expiry_option
 @click.option("--allow-read-only", is_flag=True, help="Also write a resource that is declared read-only.")
 @revision_option(
-    help="Only write if the desired value has this revision, which 'mirror get --json' shows. 0 if there is none."
+    help="Only write if the desired value still has this revision, which 'mirror get --json' shows. 0 stands for no"
+    " desired value."
 )
 def write(
     device: str,
@@ -232,7 +240,7 @@ def write(
 @timeout_option
 @expiry_option
 def execute(device: str, path: str, argument: str | None, timeout: float | None, expiry_seconds: int | None) -> None:
-    """Execute the resource at PATH of a DEVICE, with an optional ARGUMENT, and wait until the device has done it.
+    """Execute the resource at PATH of a DEVICE, with an optional ARGUMENT, and wait until the device has executed it.
 
     Write two dashes before an ARGUMENT that begins with a dash and is not a number.
 
@@ -248,7 +256,9 @@ def execute(device: str, path: str, argument: str | None, timeout: float | None,
 @main.command()
 @device_argument
 @path_argument
-@click.option("--by", metavar="TEXT", help="The person who acknowledges it. By default the name of the access key.")
+@click.option(
+    "--by", metavar="TEXT", help="Name of the person who acknowledges it. By default the name of the access key."
+)
 @revision_option(
     help="Only acknowledge the failed write with this desired revision, which 'mirror drift --json' and"
     " 'mirror get --json' show."
@@ -269,7 +279,9 @@ def acknowledge(device: str, path: str, by: str | None, if_match: int | None) ->
 @path_argument
 @click.option("--end", is_flag=True, help="End the subscription instead.")
 def subscribe(device: str, path: str, end: bool) -> None:
-    """Subscribe to the value at PATH of a DEVICE: from now on its changes are reported.
+    """Subscribe to the value at PATH of a DEVICE, so that its changes arrive as events.
+
+    'mirror watch' shows the events. To subscribe to many devices, use 'mirror rules'.
 
     \b
       mirror subscribe light-01 /3311/0/5851
@@ -281,16 +293,22 @@ def subscribe(device: str, path: str, end: bool) -> None:
 
 
 @main.command()
-@one_of("change", add="Add the rule of --device, --type and --path.", remove="Remove this rule.")
+@one_of(
+    "change",
+    add="Add the rule that --device, --type and --path describe.",
+    remove="Remove the rule with exactly these --device, --type and --path.",
+)
 @click.option("--device", metavar="PATTERN", help="Only devices with this id or endpoint name, such as 'light-*'.")
 @click.option("--type", "endpoint_type", metavar="PATTERN", help="Only devices of this endpoint type.")
 @patterns_option
 @form_options
-def rules(change: str | None, device: str | None, endpoint_type: str | None, paths: Sequence[str], form: Form) -> None:
+def rules(
+    change: str | None, device: str | None, endpoint_type: str | None, paths: Sequence[str], form: OutputFormat
+) -> None:
     """List, add or remove the presubscription rules of this key, which all users of the key share.
 
-    A rule subscribes to resources of registered devices, and of devices that register later. Other rules do not
-    change.
+    A rule subscribes to resources of registered devices, and of devices that register later. --add and --remove leave
+    all other rules unchanged. A rule that you add takes effect at once.
 
     \b
       mirror rules --add --type Light --path '/3311/*'
@@ -308,7 +326,7 @@ def rules(change: str | None, device: str | None, endpoint_type: str | None, pat
         if change == "add":
             client.subscriptions.rules.add([rule], apply_now=True)
         elif change == "remove" and not client.subscriptions.rules.remove([rule]):
-            raise click.ClickException("this key has no such rule; 'mirror rules' lists those it has")
+            raise click.ClickException("this key has no such rule; 'mirror rules' lists its resources")
         found = client.subscriptions.rules.list()
     if_empty = "this key has no rules; 'mirror rules --add' with --device, --type or --path adds one"
     show(attribute_rows(found, _RULE), _RULE, form, if_empty)
@@ -316,7 +334,7 @@ def rules(change: str | None, device: str | None, endpoint_type: str | None, pat
 
 @main.command()
 @form_options
-def requests(form: Form) -> None:
+def requests(form: OutputFormat) -> None:
     """List the requests of this key that have no response yet.
 
     \b
@@ -334,7 +352,7 @@ def _request_continues() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         click.echo(
-            "the request continues, and the device may carry it out; 'mirror requests' shows what waits", err=True
+            "the request continues, and the device may carry it out; 'mirror requests' lists waiting requests", err=True
         )
         raise
 

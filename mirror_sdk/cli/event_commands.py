@@ -17,7 +17,7 @@ import click
 
 from mirror_sdk.cli.arguments import connect, device_option, limit_option, patterns_option
 from mirror_sdk.cli.group import in_words_of_the_shell, main
-from mirror_sdk.cli.output import Form, Row, form_options, show_heading, show_line
+from mirror_sdk.cli.output import OutputFormat, Row, form_options, show_heading, show_line
 from mirror_sdk.events import Event
 from mirror_sdk.values import plain_text
 
@@ -37,7 +37,9 @@ _SILENT_SECONDS = 10
 @limit_option(help="Stop after this many events.")
 @click.option("--timeout", type=click.FloatRange(min=0), help="Stop after this many seconds without an event.")
 @form_options
-def watch(device: str | None, paths: Sequence[str], limit: int | None, timeout: float | None, form: Form) -> None:
+def watch(
+    device: str | None, paths: Sequence[str], limit: int | None, timeout: float | None, form: OutputFormat
+) -> None:
     """Show events as they arrive, until Ctrl-C.
 
     A value arrives when it changes and a rule or a subscription of the key covers it: see 'mirror rules' and 'mirror
@@ -70,7 +72,9 @@ def watch(device: str | None, paths: Sequence[str], limit: int | None, timeout: 
 @click.argument("folder", type=click.Path(path_type=Path))
 @device_option("devices", multiple=True, help="Only events of this device. Can be repeated.")
 @patterns_option
-@click.option("--subscribe", is_flag=True, help="Add rules for these devices and paths during the recording.")
+@click.option(
+    "--subscribe", is_flag=True, help="Add presubscription rules for these devices and paths during the recording."
+)
 @click.option("--seconds", type=click.FloatRange(min=0), help="Stop after this many seconds.")
 @click.option("--audit", "only_audit", is_flag=True, help="Record nothing. Check whether FOLDER is complete.")
 @click.option(
@@ -88,11 +92,12 @@ def record(
     only_audit: bool,
     only_finalize: bool,
 ) -> None:
-    """Record events into FOLDER until Ctrl-C. A recording that was stopped or killed is continued.
+    """Record events into FOLDER until Ctrl-C. An existing recording is continued.
 
-    At the end it prints whether the recording is complete; the exit status is 1 if not. Values without a rule or a
-    subscription of the key do not arrive, and a warning at the start says so. Other programs see an event up to five
-    minutes late. After a kill, run --finalize to make the newest events visible.
+    At the end the command prints whether the recording is complete. If it is not, the exit status is 1. A value arrives
+    only if a rule or a subscription of the key covers it. If a path is not covered, the command prints a warning at the
+    start. Other programs see an event up to five minutes late. If the command was killed, run it with --finalize to
+    make the newest events visible.
 
     \b
       mirror record run.parquet --path '/3303/*' --subscribe

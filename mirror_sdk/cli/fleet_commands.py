@@ -12,7 +12,7 @@ import click
 
 from mirror_sdk.cli.arguments import connect, patterns_option, selection_options
 from mirror_sdk.cli.group import in_words_of_the_shell, main
-from mirror_sdk.cli.output import Form, form_options, show
+from mirror_sdk.cli.output import OutputFormat, form_options, show
 from mirror_sdk.cli.output_files import check_table_file, max_snapshot_bytes_option, report_written, write_state
 from mirror_sdk.cli.plan_files import read_planned, write_planned
 from mirror_sdk.cli.pseudonym_options import pseudonym_options, pseudonymized, read_key
@@ -29,15 +29,22 @@ _NOT_ALL = 1
     "--undo",
     "undo_file",
     type=click.Path(path_type=Path),
-    help="Save the previous values in this file. 'mirror plan' of that file also undoes later changes.",
+    help="Save the previous values in this file. To undo the writes, run 'mirror plan' with this file; that also"
+    " overwrites later changes.",
 )
-@click.option("--concurrency", type=click.IntRange(min=1), default=8, show_default=True, help="Writes at a time.")
+@click.option(
+    "--concurrency",
+    type=click.IntRange(min=1),
+    default=8,
+    show_default=True,
+    help="How many writes are in flight at the same time.",
+)
 @click.option(
     "--canary",
     type=click.IntRange(min=0),
     default=1,
     show_default=True,
-    help="Write to this many awake devices first. All of these writes have to succeed.",
+    help="Write to this many awake devices first. The plan stops if one of these writes fails. 0 disables this.",
 )
 @click.option(
     "--max-failures",
@@ -49,30 +56,35 @@ _NOT_ALL = 1
 @click.option(
     "--expiry-seconds",
     type=click.IntRange(1, MAX_EXPIRY_SECONDS),
-    help="How many seconds each write may wait. By default a minute, and 3 days or more for a device that sleeps.",
+    help="Seconds after which a write without a response expires. By default a minute, and 3 days or more for a"
+    " device that sleeps.",
 )
 @click.option(
     "--wait-seconds",
     "timeout",
     type=click.FloatRange(min=0),
-    help="How many seconds to wait for each response, also of devices that sleep. By default those are not waited for.",
+    help="Seconds to wait for each response, including those of sleeping devices. By default the plan does not wait"
+    " for sleeping devices.",
 )
 @click.option(
     "--read-first",
     is_flag=True,
-    help="Read values that the mirror does not know, so that --undo saves them. Devices that sleep are not read.",
+    help="First read the values that the mirror does not have, so that --undo saves them. Devices that sleep are not"
+    " read.",
 )
 @click.option("--include-offline", is_flag=True, help="Also write to devices that are not registered.")
 @form_options
-def plan(file: Path, is_applied: bool, undo_file: Path | None, read_first: bool, form: Form, **limits: Any) -> None:
+def plan(
+    file: Path, is_applied: bool, undo_file: Path | None, read_first: bool, form: OutputFormat, **limits: Any
+) -> None:
     """Check the writes in FILE, a CSV with the columns device, path and value, and send them with --apply.
 
-    FILE is in UTF-8, with commas, semicolons or tabs between its columns. Write numbers with a decimal point, also
-    between semicolons.
+    FILE is in UTF-8, with commas, semicolons or tabs between its columns. Write numbers with a decimal point, even if
+    semicolons separate the columns.
 
-    The exit status is 1 if a write is rejected, and with --apply if any write has not succeeded yet: a device in queue
-    mode sleeps, and gets its write at its next contact. Ctrl-C stops sending. The result of each write is always
-    listed.
+    The exit status is 1 if a write is rejected. With --apply it is also 1 if a write has not succeeded yet, for example
+    because its device sleeps and gets the write at its next contact. Ctrl-C stops sending. The command always lists the
+    result of each write.
 
     \b
       mirror plan wanted.csv
@@ -107,20 +119,25 @@ def plan(file: Path, is_applied: bool, undo_file: Path | None, read_first: bool,
 
 @main.command()
 @patterns_option
-@click.option("--tolerance", type=click.FloatRange(min=0), default=0, help="Numbers may differ by this much.")
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(min=0),
+    default=0,
+    help="Ignore numeric differences up to this size. By default 0.",
+)
 @click.option(
     "--unconfirmed", is_flag=True, help="Also show values that were reported before the device accepted the write."
 )
 @click.option("--acknowledged", is_flag=True, help="Also show failed writes that someone acknowledged.")
-@click.option("--check", is_flag=True, help="Exit with status 1 if any difference is shown.")
+@click.option("--check", is_flag=True, help="Exit with status 1 if there is a difference to show.")
 @form_options
 def drift(
-    paths: Sequence[str], tolerance: float, unconfirmed: bool, acknowledged: bool, check: bool, form: Form
+    paths: Sequence[str], tolerance: float, unconfirmed: bool, acknowledged: bool, check: bool, form: OutputFormat
 ) -> None:
     """Show where desired and reported values differ, in the whole fleet.
 
-    After a device has accepted a write, its old reported value is unconfirmed until it reports again. It is shown
-    only with --unconfirmed. A read confirms it, or shows a difference.
+    After a device has accepted a write, the mirror keeps the old reported value until the device reports again. Such
+    a difference is shown only with --unconfirmed. Read the resource to find out which value the device has.
 
     \b
       mirror drift --path '/3308/*' --tolerance 0.5 --check

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from mirror_sdk._lazy_group import LazyGroup
+from mirror_sdk._lazy_command_group import LazyGroup
 
 _MODULES = {
     "mirror_sdk.cli.device_commands": [
@@ -40,10 +40,10 @@ _WAITING_ADVICE = (
 _SHELL_PHRASES = [
     (r"\ballow_read_only=True", "--allow-read-only"),
     (r"\bpass a larger expiry_seconds", "pass a larger --expiry-seconds"),
-    (r"\bexpiry_seconds= shortens", "--expiry-seconds shortens"),
+    (r"\bexpiry_seconds= limits this", "--expiry-seconds limits this"),
     (
-        r"wait again with the same handle, pass a longer timeout, or resume it anywhere with (?=client\.)",
-        "pass a longer --timeout, or resume it in Python with ",
+        r"Call result\(\) again, pass a longer timeout, or resume the request in any process with (?=client\.)",
+        "Pass a longer --timeout, or resume the request in Python with ",
     ),
     (r"\bpass a longer timeout=", "pass a longer --timeout before the command"),
     (r"\bwith expiry_seconds$", "with --expiry-seconds"),
@@ -59,7 +59,7 @@ _SHELL_PHRASES = [
     (r"\bclient\.subscriptions\.rules\.list\(\) (shows|returns)", "'mirror rules' shows"),
     (r"\bcanary=(?=\d)", "--canary "),
     (r"\bapply\(\) sends", "--apply sends"),
-    (r"\bapply\(\) looks again", "'mirror requests' shows what waits"),
+    (r"\bapply\(\) looks again", "'mirror requests' lists waiting requests"),
     (r"\bapi_key is missing: pass the argument api_key= or set", "there is no access key: set"),
     (r"^api_key (?=must be|is empty)", "API_KEY "),
     (r"^base_url (?=must be|is not|'.*' is not)", "API_HOST "),
@@ -113,7 +113,7 @@ def _reported(error: Exception) -> click.ClickException | None:
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
         encoding = sys.getfilesystemencoding()
         cure = "pass it in that encoding" if encoding == "utf-8" else "set PYTHONUTF8=1 if it is UTF-8"
-        return click.ClickException(f"{error.object!a} is not a text in {encoding}, the encoding of arguments; {cure}")
+        return click.ClickException(f"{error.object!a} is not valid {encoding}, the encoding of arguments; {cure}")
     return None
 
 
@@ -134,12 +134,12 @@ def in_words_of_the_shell(message: str) -> str:
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
-    help="Time limit of each call to the mirror in seconds, with all retries. By default 30.",
+    help="Seconds that each call to the mirror may take, with all retries. By default 30. Raise it for large fleets.",
 )
 @click.option(
     "--max-retries",
     type=click.IntRange(min=0),
-    help="How many times a call is retried if the mirror is busy or unreachable. By default 2.",
+    help="How many times to retry a call if the mirror is busy or unreachable. By default 2.",
 )
 def main(timeout: float | None, max_retries: int | None) -> None:
     """Use a device state mirror.
@@ -149,8 +149,8 @@ def main(timeout: float | None, max_retries: int | None) -> None:
       mirror lab
 
     \b
-    All other commands except 'help' use the mirror of API_HOST and API_KEY. Without API_HOST
-    that is http://127.0.0.1:8080, where 'mirror-server demo' and 'run' listen:
+    All other commands except 'help' connect to the mirror at API_HOST with the key API_KEY.
+    By default API_HOST is http://127.0.0.1:8080, where 'mirror-server demo' and 'run' listen:
       export API_HOST=http://127.0.0.1:8080 API_KEY=ak_...
       mirror devices --state registered
       mirror write light-01 /3311/0/5851 40
@@ -163,12 +163,13 @@ def main(timeout: float | None, max_retries: int | None) -> None:
     \b
     A DEVICE is an id or an endpoint name. To complete names and paths in bash:
       eval "$(_MIRROR_COMPLETE=bash_source mirror)"
-    and with zsh_source or fish_source in those shells.
+    In zsh or fish, use zsh_source or fish_source instead.
 
     \b
     The manual by topics:
       mirror help
 
     \b
-    Exit status: 0 success, 1 rejected or failed, 2 wrong usage, 3 no response in time.
+    Exit status: 0 for success, 1 if something was rejected or failed, 2 for wrong usage,
+    3 if the device or the mirror did not respond in time.
     """  # noqa: D301 - click wants the character, not its escape

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import click
 
-from mirror_sdk._manual import show_topic
+from mirror_sdk._manual import FOLDER, show_topic, topics_in
 from mirror_sdk.cli.group import main
 
-TOPICS = {
-    "client": "mirror_sdk",
-    "values": "mirror_sdk.values",
-    "tables": "mirror_sdk.frames",
-    "snapshots": "mirror_sdk.snapshot",
-    "privacy": "mirror_sdk.privacy",
-    "history": "mirror_sdk.history",
-    "plans": "mirror_sdk.plan",
-    "recordings": "mirror_sdk.recording",
-    "cassettes": "mirror_sdk.cassette",
-    "webhooks": "mirror_sdk.webhook",
-    "widgets": "mirror_sdk.widgets",
-    "dask": "mirror_sdk.dask",
-    "testing": "mirror_sdk.testing",
-    "shell": "mirror_sdk.cli",
+TOPICS = topics_in(FOLDER)
+
+GROUPS = {
+    "Start here": ["client", "shell", "widgets", "glossary", "troubleshooting"],
+    "Read and write": ["values", "timeouts", "sleeping-devices", "plans"],
+    "Tables and events": ["tables", "snapshots", "events", "history", "recordings"],
+    "Share your work": ["privacy", "cassettes"],
+    "Special tasks": ["webhooks", "dask", "testing"],
 }
 
 
@@ -33,4 +26,4 @@ def help_(topic: str | None) -> None:
     \b
       mirror help plans
     """  # noqa: D301 - click wants the character, not its escape
-    show_topic(topic, TOPICS)
+    show_topic(topic, TOPICS, GROUPS)

@@ -12,7 +12,7 @@ import click
 
 from mirror_sdk.cli.arguments import check_pattern, connect, device_argument, limit_option, selection_options
 from mirror_sdk.cli.group import main
-from mirror_sdk.cli.output import Form, form_options, show
+from mirror_sdk.cli.output import OutputFormat, form_options, show
 from mirror_sdk.cli.output_files import check_table_file, max_snapshot_bytes_option, write_state
 from mirror_sdk.cli.pseudonym_options import pseudonym_options, pseudonymized, read_key
 from mirror_sdk.errors import BeforeHistory
@@ -49,12 +49,14 @@ def _instant(text: str) -> datetime | timedelta:
 @main.command()
 @device_argument
 @click.argument("path", nargs=-1, type=check_pattern)
-@click.option("--begin", type=_instant, metavar="INSTANT", help="From this instant on, such as 2026-01-31T08:00Z.")
-@click.option("--end", type=_instant, metavar="INSTANT", help="Before this instant.")
 @click.option(
-    "--since", type=_span, metavar="SPAN", help="Only the last 90s, 15m, 2h or 7d, by the clock of the mirror."
+    "--begin", type=_instant, metavar="INSTANT", help="Only rows from this instant on, such as 2026-01-31T08:00Z."
 )
-@limit_option(help="Show only this many rows, the first ones.")
+@click.option("--end", type=_instant, metavar="INSTANT", help="Only rows before this instant.")
+@click.option(
+    "--since", type=_span, metavar="SPAN", help="Only rows of the last 90s, 15m, 2h or 7d, by the clock of the mirror."
+)
+@limit_option(help="Show at most this many rows, the first ones.")
 @form_options
 def history(
     device: str,
@@ -63,12 +65,12 @@ def history(
     end: datetime | timedelta | None,
     since: timedelta | None,
     limit: int | None,
-    form: Form,
+    form: OutputFormat,
 ) -> None:
     """Show the history of DEVICE: reported values, completed writes, registrations, and gaps.
 
-    A PATH may be a pattern. Rows without a path, such as registrations, are always shown. Times are by the
-    clock of the device. The mirror has to keep a history.
+    A PATH may be a pattern. Rows without a path, such as registrations, are always shown. The time of a value
+    is the time by the device's clock, if the device sent one. The mirror has to keep a history.
 
     \b
       mirror history light-01 --since 2h

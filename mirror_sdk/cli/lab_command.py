@@ -60,12 +60,12 @@ def lab(
 ) -> None:
     """Start a mirror with simulated devices, and JupyterLab with the notebooks.
 
-    The notebooks get API_HOST and API_KEY. The last lines of the output are the addresses of the notebooks and
-    of the mirror's page, which a tile in JupyterLab's launcher opens too. JupyterLab does not fetch news, and trusts
-    the notebooks until they are changed.
+    The notebooks get API_HOST and API_KEY. The last lines of the output are the addresses of the notebooks and of the
+    mirror's page, which a tile in JupyterLab's launcher opens too. JupyterLab does not fetch news from the internet. It
+    trusts the notebooks until you change them.
 
-    The mirror ends with JupyterLab, and its data is lost unless --database names a file to store them in. Its time is
-    simulated: it starts on Monday 5 January 2026, 08:00 UTC, passes at the usual pace, and a notebook can advance it
+    The mirror stops when JupyterLab stops. Without --database its data is then lost. The time of the mirror is
+    simulated: it starts on Monday, January 5, 2026, at 08:00 UTC, and passes at normal speed. A notebook can advance it
     by hours at once.
 
     \b

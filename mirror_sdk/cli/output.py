@@ -15,13 +15,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from mirror_sdk._lazy_group import is_utf8
-from mirror_sdk._visible import visible, without_formula
+from mirror_sdk._formatting import visible, without_formula
+from mirror_sdk._lazy_command_group import is_utf8
 
 _UNLIMITED_WIDTH = 10_000
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-Form = Literal["json", "csv"] | None
+OutputFormat = Literal["json", "csv"] | None
 """``None`` is a table."""
 
 Row = Mapping[str, object]
@@ -59,7 +59,7 @@ def attribute_rows(objects: Iterable[object], names: Sequence[str]) -> list[dict
     return [{name: getattr(one, name) for name in names} for one in objects]
 
 
-def show(rows: Sequence[Row], columns: Sequence[str], form: Form, if_empty: str | None = None) -> None:
+def show(rows: Sequence[Row], columns: Sequence[str], form: OutputFormat, if_empty: str | None = None) -> None:
     """Print these columns of the rows. If there are no rows, print ``if_empty`` to standard error."""
     if not rows and if_empty is not None:
         click.echo(if_empty, err=True)
@@ -82,14 +82,14 @@ def show(rows: Sequence[Row], columns: Sequence[str], form: Form, if_empty: str 
         Console(width=None if sys.stdout.isatty() else _UNLIMITED_WIDTH, highlight=False).print(table)
 
 
-def show_heading(columns: Sequence[str], form: Form) -> None:
+def show_heading(columns: Sequence[str], form: OutputFormat) -> None:
     """Print the heading before the lines of :func:`show_line`: the names of the columns in CSV, otherwise nothing."""
     if form == "csv":
         _write_csv(columns)
         sys.stdout.flush()
 
 
-def show_line(row: Row, form: Form) -> None:
+def show_line(row: Row, form: OutputFormat) -> None:
     """Print one row of a stream."""
     if form == "json":
         click.echo(json.dumps({name: _plain(value) for name, value in row.items()}))

@@ -40,7 +40,7 @@ def write_state(frame: pd.DataFrame, file: Path) -> None:
     """Write a state table into a file, in the format of its ending, and print its size."""
     with replacing(file) as unfinished:
         if file.suffix == ".csv":
-            from mirror_sdk.cli.table_rows import write_csv
+            from mirror_sdk.frames.csv_file import write_csv
 
             write_csv(frame, unfinished)
         else:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mirror_sdk._visible import visible_line, with_formula, without_formula
+from mirror_sdk._formatting import visible_line, with_formula, without_formula
 from mirror_sdk.cli.output_files import replacing
 from mirror_sdk.errors import InvalidValue
-from mirror_sdk.object_table import lookup
+from mirror_sdk.object_definitions import lookup
 from mirror_sdk.values import InstanceValues, PythonValue, encode, written
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ _EXCERPT_LENGTH = 80
 
 
 def read_planned(file: Path) -> pd.DataFrame:
-    """Read the planned writes of a file. Each value stays a text, which the plan parses or rejects.
+    """Read the planned writes of a file. Each value stays a string, which the plan parses or rejects.
 
     Raises:
-        BadParameter: It is not a CSV file in UTF-8 with these columns.
+        BadParameter: The file is not a CSV file in UTF-8 with these columns.
     """
     try:
         return _read(file)
@@ -64,7 +64,7 @@ def _read(file: Path) -> pd.DataFrame:
             if any(row.get(None) or ()):
                 raise _wrong(
                     f"line {rows.line_num} of {file.name} has more cells than the first line; write a number with a"
-                    " point, like 21.5, and put a text with a comma into quotes"
+                    " point, like 21.5, and put a string with a comma into quotes"
                 )
             # Spreadsheets leave empty rows after the last one.
             if any(cells):

@@ -25,12 +25,12 @@ def pseudonym_options(command: Command) -> Command:
         _KEY_FILE,
         "pseudonym_key_file",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help=f"The file with the key. By default {KEY_VARIABLE} has it, or the terminal prompts for it.",
+        help=f"File with the key for the pseudonyms. By default the command uses {KEY_VARIABLE} or prompts for it.",
     )
     is_requested = click.option(
         "--pseudonymize",
         is_flag=True,
-        help="Replace ids, names and personal values by pseudonyms; see 'mirror help privacy'.",
+        help="Replace ids, names and personal values with pseudonyms; see 'mirror help privacy'.",
     )
     return is_requested(with_key(command))
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 # Before pandas: if pandas is missing, its error says how to install it.
@@ -13,11 +11,11 @@ from mirror_sdk.frames import value_column
 # isort: split
 import pandas as pd
 
-from mirror_sdk._visible import display_names, without_formula
+from mirror_sdk._formatting import display_names
 from mirror_sdk.cli.group import in_words_of_the_shell
-from mirror_sdk.cli.output import Form, Row
+from mirror_sdk.cli.output import OutputFormat, Row
 from mirror_sdk.frames.requests import RequestStatus
-from mirror_sdk.object_table import ResourceType, lookup
+from mirror_sdk.object_definitions import ResourceType, lookup
 from mirror_sdk.values import written
 
 DRIFT_COLUMNS = ["device", "path", "desired", "reported", "kind", "since", "age"]
@@ -28,7 +26,9 @@ HISTORY_COLUMNS = ["at", "path", "event", "value", "unit", "origin", "status", "
 _NAMES_IN_TABLE = {"at": "changed_at"}
 
 
-def table_rows(frame: pd.DataFrame, columns: Sequence[str], form: Form, names: pd.DataFrame | None = None) -> list[Row]:
+def table_rows(
+    frame: pd.DataFrame, columns: Sequence[str], form: OutputFormat, names: pd.DataFrame | None = None
+) -> list[Row]:
     """Return the rows of a table with these columns.
 
     Args:
@@ -41,24 +41,7 @@ def table_rows(frame: pd.DataFrame, columns: Sequence[str], form: Form, names: p
     return [dict(zip(columns, row, strict=True)) for row in zip(*cells, strict=True)]
 
 
-def write_csv(frame: pd.DataFrame, file: Path) -> None:
-    """Write a table as CSV, with texts as :func:`mirror_sdk._visible.without_formula` returns them.
-
-    Raises:
-        OSError: The file cannot be written.
-    """
-    texts = frame.select_dtypes(["category", "string", "object"])
-    safe = frame.assign(**{str(name): texts[name].map(_without_formula, na_action="ignore") for name in texts})
-    has_carriage_returns = any(texts[name].astype("string").str.contains("\r").any() for name in texts)
-    # pandas does not quote a carriage return, which would begin a new row.
-    safe.to_csv(file, index=False, quoting=csv.QUOTE_ALL if has_carriage_returns else csv.QUOTE_MINIMAL)
-
-
-def _without_formula(value: object) -> object:
-    return without_formula(value) if isinstance(value, str) else value
-
-
-def _cells(frame: pd.DataFrame, name: str, form: Form, names: pd.DataFrame) -> list[Any]:
+def _cells(frame: pd.DataFrame, name: str, form: OutputFormat, names: pd.DataFrame) -> list[Any]:
     match name:
         case "device":
             displayed = _device_names(names)

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 import pandas as pd
 
 from mirror_sdk._arguments import InstantLike, path_patterns
-from mirror_sdk._fork import unlocked_property
-from mirror_sdk._visible import visible
+from mirror_sdk._fork import lazy_property
+from mirror_sdk._formatting import visible
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.analysis.history_methods import HistoryMethods
-from mirror_sdk.frames.axes import axes_for, concise_dates, device_names, plain_legend
 from mirror_sdk.frames.columns import in_zone, named_columns
 from mirror_sdk.frames.drift import drift_frame
 from mirror_sdk.frames.excel import for_excel
 from mirror_sdk.frames.html import to_html, visible_frame
 from mirror_sdk.frames.joining import How, join, with_metadata_from
-from mirror_sdk.frames.legend import label_of, line_names
-from mirror_sdk.frames.stale import stale_devices, stale_rows
+from mirror_sdk.frames.plot_axes import axes_for, concise_dates, device_names, plain_legend
+from mirror_sdk.frames.plot_legend import label_of, line_names
+from mirror_sdk.frames.staleness import stale_devices, stale_rows
 from mirror_sdk.frames.state import value_column, wide
 from mirror_sdk.privacy.pandas_cells import pseudonymized_frame
-from mirror_sdk.wire.declarations import display_unit
 from mirror_sdk.wire.directory import Device
+from mirror_sdk.wire.object_definitions import display_unit
 from mirror_sdk.wire.paths import matches_any
 
 if TYPE_CHECKING:
@@ -34,24 +34,20 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class _Refreshes(Protocol[T_co]):
-    """A client's ``fleet``."""
-
     def refresh(self, frame: pd.DataFrame) -> T_co: ...
 
 
 class _HasFleet(Protocol[T_co]):
-    """A client."""
-
     # Declared as the clients declare it: pyright does not compare a property with another descriptor.
-    @unlocked_property
+    @lazy_property
     def fleet(self) -> _Refreshes[T_co]: ...
 
 
 @pd.api.extensions.register_dataframe_accessor("mirror")
 class MirrorAccessor(HistoryMethods):
-    """Methods for state, events, history, requests and drift tables, and for any table with the columns they need.
+    """Methods for the tables of this package, and for any table that has the columns they need.
 
-    The analysis over time needs a history table or an events table; a recording has both.
+    The methods for analysis over time need a history table or an events table. A recording has both.
 
     A value is known from the time of its row until the next row of the resource, or until an *unknown interval* begins:
 
@@ -61,10 +57,10 @@ class MirrorAccessor(HistoryMethods):
     - with ``silence_limit``, a silence of the device: no value, registration or update for longer than the limit. The
       interval begins when the limit is over.
 
-    Of several rows of a resource in one millisecond, the one that arrived last has the value.
+    If a resource has several rows in one millisecond, the one that arrived last counts.
 
     After an unknown interval the value stays unknown until the device reports the resource again, even if the report
-    has an older time. A device that returns may report a value that has not changed since before it left:
+    has an older time. For example, a device may return and report a value that last changed before it left:
 
     ==================  ==========  ===========  ============================
     event               changed_at  received_at  value from then on
@@ -78,20 +74,20 @@ class MirrorAccessor(HistoryMethods):
     The exact rule: a row whose value changed at s and arrived at r sets the value at s. If an unknown interval began in
     [s, r], the row also sets the value at r, provided that
 
-    - every interval that began up to r ended at or before r;
-    - in the order of arrival, the row comes after the ``gap`` row or the registration that ended each of them;
+    - every interval that began by r had also ended by r;
+    - the row arrived after the ``gap`` rows and registrations that ended these intervals;
     - no other row of the resource has a time in (s, r].
 
-    In a history of the service, r is ``received_at``. In recordings and events tables, ``received_at`` is by the clock
-    of the client and may be the same for many rows. There, r is the newest registration, deregistration, expiry or end
-    of a gap that arrived before the row. So such a value is known from the return of its device on.
+    In a history of the service, r is ``received_at``. Recordings and events tables have the client's clock there, and
+    many rows may share one ``received_at``. For them, r is the time of the newest registration, deregistration, expiry
+    or end of a gap that arrived before the row. The value is therefore known from the device's return on.
 
-    Opaque values, NaN and missing values are unknown. Times are the device's own (``changed_at``), or that of the
-    receipt if the device sent none. All rows of a device count, so select resources by ``paths=``, not by dropping
-    rows.
+    Opaque values, NaN and missing values count as unknown. The time of a row is the device's own (``changed_at``), or
+    the time of receipt if the device sent none. Rows of other resources matter too, because they are contacts: select
+    resources with ``paths=`` instead of dropping rows.
 
     Raises:
-        InvalidValue: The table lacks a column; the message names it.
+        InvalidValue: The table lacks a column that the method needs; the message names it.
     """
 
     def __init__(self, frame: pd.DataFrame) -> None:
@@ -99,7 +95,7 @@ class MirrorAccessor(HistoryMethods):
 
     @property
     def value(self) -> pd.Series:
-        """One column of decoded values: the reported ones of a state or drift table, else the received ones.
+        """The decoded values in one column: reported values in a state or drift table, else received values.
 
         >>> client.read_value(station, "/3303/0/5700")
         21.5
@@ -110,7 +106,7 @@ class MirrorAccessor(HistoryMethods):
 
     @property
     def desired(self) -> pd.Series:
-        """One column of the decoded values that were requested.
+        """The decoded desired values of a state or drift table in one column, or the requested values of requests.
 
         >>> client.write_value(light, "/3311/0/5851", 40)
         >>> client.state_frame(paths=["/3311/0/5851"]).mirror.desired.tolist()
@@ -120,7 +116,7 @@ class MirrorAccessor(HistoryMethods):
 
     @property
     def labels(self) -> pd.Series:
-        """The label of the resource of each row, else its path.
+        """The label of each row's resource, or its path if it has no label.
 
         >>> client.state_frame([station]).mirror.labels.tolist()
         ['Temperature · Sensor Value']
@@ -133,7 +129,7 @@ class MirrorAccessor(HistoryMethods):
         return label.mask(label.isna(), path).rename("label")
 
     def in_zone(self, tz: str) -> pd.DataFrame:
-        """Return the table with its times in another zone, such as ``Europe/Berlin``.
+        """Convert all times of the table to a time zone such as ``Europe/Berlin``.
 
         >>> client.state_frame().mirror.in_zone("Europe/Berlin")["reported_at"].dtype
         datetime64[ms, Europe/Berlin]
@@ -143,11 +139,14 @@ class MirrorAccessor(HistoryMethods):
     def wide(self, *, columns: Literal["path", "label"] = "path") -> pd.DataFrame:
         """Pivot the table: one row per device and one column per resource.
 
-        The cells of a state table are the reported values, see :func:`mirror_sdk.frames.wide`. Those of a requests
-        table are the status of the last request, those of a drift table its kinds. For an events table, the result has
-        one row for each instant of a change, and one column for each device and resource. For a result of
-        :meth:`resample` it has one row for each bin, and one column for each device and resource. With several
-        statistics it has one column for each statistic, device and resource.
+        The cells depend on the table:
+
+        - state table: the reported values, see :func:`mirror_sdk.frames.wide`;
+        - requests table: the status of the last request;
+        - drift table: the kinds of drift;
+        - events or history table: the values, with one row per instant and one column per device and resource;
+        - result of :meth:`resample`: the statistic, with one row per bin and one column per device and resource. With
+          several statistics, each has columns of its own.
 
         >>> client.state_frame(paths=["/3311/*"]).mirror.wide().columns.tolist()
         ['/3311/0/5850', '/3311/0/5851']
@@ -174,26 +173,26 @@ class MirrorAccessor(HistoryMethods):
         how: How = "left",
         suffix: str = "_other",
     ) -> pd.DataFrame:
-        """Join another table to this one, and keep the metadata, which ``merge`` of pandas drops.
+        """Join another table to this one and keep the metadata, which pandas drops when it merges.
 
-        If both tables have metadata, the result has the instant of the older one and the ``server`` of both, and it is
-        complete only if both are. With any other table, the metadata of this one stay. Categories stay categories, and
-        an index with a name, such as that of :meth:`wide`, becomes a column.
+        If both tables have metadata, the result has the older instant and the ``server`` of both, and it is complete
+        only if both tables are. Categories stay categories. An index with a name, such as that of :meth:`wide`, becomes
+        a column.
 
         Args:
-            other: The other table; each of its rows that matches is a row of the result.
-            on: The columns to join on, which both tables must have; by default those of ``device_id`` and ``path`` that
-                both have. In a ``left`` or ``inner`` join by a category, a missing value matches nothing.
-            how: The rows to keep without a match: ``left`` those of this table, ``right``, ``inner``, ``outer``.
-            suffix: Appended to the name of a column of the other table if this table has it too.
+            other: The other table. Each of its matching rows becomes a row of the result.
+            on: The columns to join on, which both tables must have; by default ``device_id`` and ``path``, or the one
+                that both have. In a ``left`` or ``inner`` join by a category, a missing value matches nothing.
+            how: The tables whose rows are kept without a match: ``left`` (this one), ``right`` (the other one),
+                ``outer`` (both) or ``inner`` (neither).
+            suffix: Appended to the name of a column of the other table if this table has a column of that name.
 
         Returns:
-            A new table. It cannot be refreshed: refresh the one of ``client.fleet.snapshot()``, and join
-            again.
+            A new table. It cannot be refreshed: refresh the table of ``client.fleet.snapshot()`` and join again.
 
         Raises:
-            ValueError: A column has values of another type in the other table, or the suffix leads to a name that
-                exists.
+            ValueError: A column to join on has another type in the other table, or a name with the suffix exists
+                already.
             InvalidValue: A table lacks a column of ``on`` or has it twice, ``on`` is empty, or ``how`` is not a join.
 
         >>> rooms = pd.DataFrame({"endpoint_name": ["light-01"], "room": ["Hall"]})
@@ -205,19 +204,19 @@ class MirrorAccessor(HistoryMethods):
         return join(self._frame, other, on, how=how, suffix=suffix)
 
     def with_metadata_from(self, *originals: pd.DataFrame) -> pd.DataFrame:
-        """Return this table with the metadata of its source tables, if pandas dropped it.
+        """Restore the metadata of a table after pandas dropped it, from the tables that it was made of.
 
-        The metadata, ``attrs["mirror"]``, contains the instant of the table, the number of devices, and whether the
+        The metadata in ``attrs["mirror"]`` contain the instant of the table, the number of devices, and whether the
         table is complete. pandas keeps ``attrs`` when it selects, sorts, groups or changes columns, and in Parquet,
-        Feather and pickle files. It drops them when it merges, joins or pivots tables, when it concatenates tables with
-        different metadata, and in all other files.
+        Feather and pickle files. pandas drops ``attrs`` when it merges, joins or pivots tables, when it concatenates
+        tables with different metadata, and in all other files.
 
         Args:
-            *originals: The source tables. For several, the result is as old as the oldest, and complete only if all
-                are.
+            *originals: The source tables. The result has the oldest of their instants, and is complete only if all of
+                them are.
 
         Raises:
-            InvalidValue: None of them has metadata.
+            InvalidValue: None of the source tables has metadata.
 
         >>> state = client.state_frame()
         >>> read = state.merge(pd.DataFrame({"device_id": [light], "room": ["Hall"]}), on="device_id")
@@ -227,18 +226,22 @@ class MirrorAccessor(HistoryMethods):
         return with_metadata_from(self._frame, originals)
 
     def for_excel(self) -> pd.DataFrame:
-        r"""Return the table for ``to_excel``, which needs openpyxl or another package that pandas names.
+        r"""Convert the table to cells that Excel can store, for ``to_excel``.
 
-        Excel has no time zones: a column of times has the zone in its name, such as ``reported_at (UTC)``. Durations
-        become seconds, ``latency (s)``, and bytes become hex digits. Integers of 16 digits and more become texts, and
-        so do times before March 1900, lists, and all values that a cell cannot store. A text that might be executed
-        starts with an apostrophe, as in the CSV of ``mirror``. A character that a sheet cannot store is an escape, such
-        as ``\x1b``. An index becomes a column if it has a name, such as that of :meth:`wide`, or does not consist of
-        numbers. Column names with several levels are joined.
+        ``to_excel`` itself needs openpyxl or another package that pandas names. The conversion changes:
+
+        - times: Excel has no time zones, so the zone moves into the column name, such as ``reported_at (UTC)``;
+        - durations become seconds, such as ``latency (s)``, and bytes become hex digits;
+        - integers of 16 or more digits, times before March 1900, lists and everything else that a cell cannot store
+          become texts;
+        - a string that Excel might execute starts with an apostrophe, as in the CSV of ``mirror``;
+        - a character that a sheet cannot store becomes an escape, such as ``\x1b``;
+        - an index becomes a column if it has a name, such as that of :meth:`wide`, or does not consist of numbers;
+        - column names with several levels are joined.
 
         Raises:
-            InvalidValue: The table has more than 1,048,575 rows or 16,384 columns, or a text of more than 32,767
-                characters: the limits of Excel.
+            InvalidValue: The table exceeds a limit of Excel: 1,048,575 rows, 16,384 columns, or 32,767 characters in a
+                text.
 
         >>> sheet = client.state_frame().mirror.for_excel()
         >>> sheet.to_excel(folder / "state.xlsx", index=False)
@@ -248,14 +251,12 @@ class MirrorAccessor(HistoryMethods):
         return for_excel(self._frame)
 
     def to_html(self) -> str:
-        r"""Return the table as notebooks display it, for reports and for notebooks without IPython.
+        r"""Return the HTML that notebooks display for the table, for reports and for notebooks without IPython.
 
-        Ids, paths and times stay in one line. ``—`` stands for a missing value. The header of times has their zone, and
-        that of durations has their unit: ``d``, ``h``, ``min`` or ``s``, by the longest displayed one. The header of
-        numbers has their unit if it is the same in all rows. For ``..._num`` columns that is the unit in the column
-        ``unit``; for a table of :meth:`wide`, the unit of the column's resource. Texts of devices are escaped, and
-        invisible characters become escapes, such as ``\x1b``. The number of rows and columns and the length of texts
-        depend on the options of pandas: ``display.max_rows``, ``min_rows``, ``max_columns`` and ``max_colwidth``.
+        Ids, paths and times stay in one line, and ``—`` marks a missing value. The header of a column shows the zone of
+        times and the unit of durations: ``d``, ``h``, ``min`` or ``s``. For numbers it shows the unit, if all rows have
+        the same one. Texts of devices are escaped, and invisible characters become escapes, such as ``\x1b``. The
+        pandas options ``display.max_rows``, ``min_rows``, ``max_columns`` and ``max_colwidth`` limit what is shown.
 
         >>> client.write_value(light, "/3311/0/5851", 40)
         >>> "desired_num (%)" in client.state_frame([light], paths=["/3311/0/5851"]).mirror.to_html()
@@ -264,11 +265,11 @@ class MirrorAccessor(HistoryMethods):
         return to_html(self._frame)
 
     def visible(self) -> pd.DataFrame:
-        r"""Return a sanitized copy to print in a terminal, without control characters in the texts of devices.
+        r"""Return a copy that is safe to print in a terminal, without control characters in the texts of devices.
 
-        With ``print(frame)``, pandas writes the texts of devices unchanged, with escape sequences, line ends and marks
-        that change the direction of writing. In the copy these are escapes, such as ``\x1b`` and ``\u202e``. Its
-        columns of texts and categories have the dtype ``object``. The table itself is not changed.
+        ``print(frame)`` writes the texts of devices unchanged, including escape sequences, line ends and marks that
+        change the direction of writing. The copy has escapes instead, such as ``\x1b`` and ``\u202e``. Its columns of
+        texts and categories have the dtype ``object``.
 
         >>> print(client.state_frame([light], paths=["/3311/0/5851"]).mirror.visible()["label"].to_string(index=False))
         Light Control · Dimmer
@@ -276,32 +277,31 @@ class MirrorAccessor(HistoryMethods):
         return visible_frame(self._frame)
 
     def pseudonymize(self, key: str | bytes, *, also: Iterable[str] = ()) -> pd.DataFrame:
-        """Return the table with pseudonyms for personal data, to share it; see :mod:`mirror_sdk.privacy`.
+        """Replace personal data with pseudonyms, so that you can share the table; see ``mirror help privacy``.
 
-        This replaces ids and names of devices, even in the index, and the values of the resources listed in
-        :mod:`mirror_sdk.privacy`. ``attrs["mirror"]["pseudonymized"]`` has a report of the replacements.
+        The pseudonyms replace ids and names of devices, including those in the index, and the values of the resources
+        listed in ``mirror help privacy``. ``attrs["mirror"]["pseudonymized"]`` has a report of the replacements.
 
         Args:
-            key: A secret text or bytes, of 16 bytes or more. Tables with one key have the same pseudonyms.
-            also: Other texts to search for in unchanged texts, such as names of devices that are not in this table.
+            key: A secret text or bytes, of 16 bytes or more. The same key gives the same pseudonyms in every table.
+            also: More texts to search for in the remaining texts, such as names of devices that this table lacks.
 
         Raises:
-            InvalidValue: The key is too short or missing, the table has pseudonyms already, or it has values and no
+            InvalidValue: The key is too short or missing, the table has pseudonyms already, or it has values but no
                 column with their resources.
 
-        >>> key = "of the study of November, room 7"
+        >>> key = "qT4m-x8Wz-2bKd-7RfL"
         >>> state = client.state_frame(paths=["/3311/*"]).mirror.pseudonymize(key)
         >>> state["endpoint_name"].unique().tolist()
-        ['name-yv60x8ph8361']
+        ['name-fhx910pzyv54']
         """
         return pseudonymized_frame(self._frame, key, also=also)
 
     def refresh(self, client: _HasFleet[T_co]) -> T_co:
-        """Return the current table of ``client.fleet.snapshot()``; only the changes are fetched.
+        """Return an updated copy of a table of ``client.fleet.snapshot()``, fetching only what has changed.
 
-        With an :class:`~mirror_sdk.AsyncMirrorClient`, await the result. The table itself is not changed.
-
-        Arguments and errors are those of ``client.fleet.refresh()``.
+        With an :class:`~mirror_sdk.AsyncMirrorClient`, await the result. The errors are those of
+        ``client.fleet.refresh()``.
 
         >>> client.fleet.snapshot(paths=["/3303/*"]).mirror.refresh(client)["path"].tolist()
         ['/3303/0/5700']
@@ -317,7 +317,9 @@ class MirrorAccessor(HistoryMethods):
         unconfirmed: bool = False,
         acknowledged: bool = False,
     ) -> pd.DataFrame:
-        """Return the drift table of a state table; see :func:`mirror_sdk.frames.drift_frame`.
+        """Find resources of a state table whose desired and reported values differ.
+
+        For the arguments, columns and errors, see :func:`mirror_sdk.frames.drift_frame`.
 
         >>> client.write_value(light, "/3311/0/5851", 40)
         >>> client.state_frame().mirror.drift()["kind"].tolist()
@@ -346,15 +348,15 @@ class MirrorAccessor(HistoryMethods):
         now: InstantLike | None = None,
         devices: Iterable[Device] | pd.DataFrame | None = None,
     ) -> pd.DataFrame:
-        """Return the rows of a state table whose value is older than ``age`` (``"1h"``, ``"30min"``), or their devices.
+        """Find values of a state table that are too old, or the devices that have such values.
 
         Args:
-            age: How old a value may be.
-            by: ``"device"`` returns one row for each device with stale values, the longest silent first; see
-                :func:`mirror_sdk.frames.stale_devices` for its columns.
-            never_read: Whether values that were never reported are stale, too.
-            now: The instant up to which ages are measured, by the mirror's clock; the instant of the table by default.
-            devices: The result of ``client.devices.list()``, or its table; it has the ``last_contact`` of each device.
+            age: The largest accepted age of a value, such as ``"1h"`` or ``"30min"``.
+            by: ``"resource"`` returns the rows of stale values. ``"device"`` returns one row for each device with stale
+                values, the longest silent first; see :func:`mirror_sdk.frames.stale_devices` for its columns.
+            never_read: Whether to include values that were never reported.
+            now: The instant from which ages are measured, by the mirror's clock; the instant of the table by default.
+            devices: The result of ``client.devices.list()``, or its table, for the ``last_contact`` of each device.
 
         Raises:
             InvalidValue: ``age`` is not a duration, ``by`` is invalid, ``devices`` is not the directory, or ``now``
@@ -382,10 +384,10 @@ class MirrorAccessor(HistoryMethods):
         return stale_devices(self._frame, stale, devices)
 
     def plot_timeline(self, *, paths: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
-        """Draw the numbers of an events or history table over time, with a named line for each device and resource.
+        """Plot the numbers of an events or history table over time, with a named line for each device and resource.
 
-        A line has a break at each absence of its device, and at each gap of the service. The vertical axis has the unit
-        if it is the same for all lines.
+        A line breaks while its device is absent, and at each gap of the service. The label of the vertical axis has the
+        unit if all lines have the same one.
 
         Args:
             paths: Only these resources; ``*`` at the end of a path matches anything.
@@ -476,7 +478,7 @@ class MirrorAccessor(HistoryMethods):
     def _need(self, *names: str) -> None:
         missing = [name for name in names if name not in self._frame]
         if missing:
-            raise InvalidValue(f"the table lacks {named_columns(missing)}; use one of client.*_frame()")
+            raise InvalidValue(f"the table lacks {named_columns(missing)}; pass a table from client.*_frame()")
 
 
 def _common_unit(numbers: pd.DataFrame) -> str:

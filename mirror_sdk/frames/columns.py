@@ -1,4 +1,4 @@
-"""Conversion of the tables of :mod:`mirror_sdk.tables` to pandas, and checks of their columns."""
+"""Conversion of the tables of :mod:`mirror_sdk.arrow_tables` to pandas, and checks of their columns."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._arguments import InstantLike
+from mirror_sdk.arrow_tables.columns import INSTANT, categories_of, moment, to_table
 from mirror_sdk.errors import InvalidValue
-from mirror_sdk.tables.columns import INSTANT, categories_of, moment, to_table
 
 _INSTANT = pd.DatetimeTZDtype("ms", "UTC")
 _PANDAS_DTYPES: Mapping[pa.DataType, object] = {
@@ -162,7 +162,7 @@ def in_zone(frame: pd.DataFrame, tz: str) -> pd.DataFrame:
     try:
         return frame.assign(**{str(name): frame[name].dt.tz_convert(tz) for name in times})
     except (KeyError, IndexError, ValueError, OSError) as exc:
-        raise InvalidValue(f"tz={tz!r} is not a time zone ({exc}); write one like 'Europe/Berlin'") from exc
+        raise InvalidValue(f"tz={tz!r} is not a time zone; write one like 'Europe/Berlin'") from exc
 
 
 _LOST = (
@@ -209,7 +209,7 @@ def need_times(frame: pd.DataFrame, *names: str) -> None:
         times = frame[name].dropna()
         if len(times) and not _has_zone(times):
             raise InvalidValue(
-                f"the column {name} has {times.dtype}, not times with a zone, as after reading a text file;"
+                f"the column {name} has {times.dtype} instead of times with a zone, perhaps after reading a text file;"
                 f' convert it with frame["{name}"] = pd.to_datetime(frame["{name}"], format="ISO8601", utc=True)'
             )
 

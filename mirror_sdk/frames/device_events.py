@@ -1,4 +1,4 @@
-"""The device events table: one row per registration, registration update or deregistration. Source: wire.md 9."""
+"""The device events table: one row per registration, registration update or deregistration."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import pandas as pd
 
+from mirror_sdk.arrow_tables.columns import concat_columns, documented
+from mirror_sdk.arrow_tables.device_events import DEVICE_EVENTS_COLUMNS, device_events_table
 from mirror_sdk.frames.columns import frame_of
-from mirror_sdk.tables.columns import concat_columns, documented
-from mirror_sdk.tables.device_events import DEVICE_EVENTS_COLUMNS, device_events_table
 from mirror_sdk.wire.device_events import DeviceEvent
 
 
@@ -26,13 +26,11 @@ def device_events_frame(events: Iterable[DeviceEvent], *, tz: str | None = None,
 
         {columns}
 
-        ``attrs["mirror"]`` has ``taken_at`` (the newest of these instants), ``devices`` (their number), ``complete``
+        ``attrs["mirror"]`` has ``taken_at`` (the time of the newest event), ``devices`` (their number), ``complete``
         (always true) and ``server``. The operator decides how long the service stores device events.
 
     Raises:
         InvalidValue: ``tz`` is not a time zone.
-
-    Source: wire.md 9.
     """
     tables, metadata = device_events_table(list(events), server=server)
     return frame_of(concat_columns(tables), metadata, tz=tz)

@@ -1,4 +1,4 @@
-"""The drift table: where requested and reported values differ. Source: specification 2.2, 3.1; wire.md 1."""
+"""The drift table: where requested and reported values differ."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._arguments import InstantLike, real
+from mirror_sdk.arrow_tables.columns import CATEGORY, INSTANT, TableColumn, Words, documented, schema_of
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.columns import build, need_times, plain, reference_instant, shared_metadata, with_index
-from mirror_sdk.tables.columns import CATEGORY, INSTANT, TableColumn, Words, documented, schema_of
 from mirror_sdk.values import ValueKind
 
 
@@ -21,9 +21,9 @@ class DriftKind(StrEnum):
     - ``PENDING``: a write is in progress.
     - ``FAILED``: the last write failed.
     - ``REVERTED``: the device reported another value after the write succeeded.
-    - ``UNCONFIRMED``: the write succeeded, and no later report is known: the last one is older or of unknown order.
-    - ``NEVER_REPORTED``: the write succeeded, and no value was ever reported.
-    - ``TYPE_MISMATCH``: the value that was reported after the write succeeded has another type.
+    - ``UNCONFIRMED``: the write succeeded; the last report has another value, and may be older than the write.
+    - ``NEVER_REPORTED``: the write succeeded, but the device has never reported a value.
+    - ``TYPE_MISMATCH``: the device reported a value of another type after the write succeeded.
     """
 
     PENDING = "pending"
@@ -76,18 +76,21 @@ def drift_frame(
     unconfirmed: bool = False,
     acknowledged: bool = False,
 ) -> pd.DataFrame:
-    """Return the drift table of a state table: one row per resource whose desired and reported value differ.
+    """Return the drift table of a state table: one row per resource whose desired and reported values differ.
+
+    A write in progress is always a row. A failed write is a row if its value differs from the reported one. Opaque
+    values are compared only if the state table has its raw columns. The revisions of the state table determine whether
+    a report or a write came later. Without revisions the times do, and equal times count as unknown order.
 
     Args:
         state: A state table.
-        tolerance: The largest accepted difference of numbers: one for all, or by path, with 0 for other paths.
+        tolerance: The largest accepted difference of numbers: one for all, or a mapping by path (0 for other paths).
         relative: The largest accepted difference as a fraction of the desired number. The larger of both tolerances
             applies.
-        now: The instant up to which ``age`` is measured, by the mirror's clock; the instant of the state table by
-            default.
+        now: The instant from which ``age`` is measured, by the mirror's clock; by default that of the state table.
         tz: Time zone of ``since``, such as ``Europe/Berlin``; UTC by default.
-        unconfirmed: Whether to include values that were last reported before the device accepted another one. A read or
-            a subscription confirms the new value, or shows that the device has another one.
+        unconfirmed: Whether to include ``DriftKind.UNCONFIRMED`` values. Read or subscribe to the resource to find
+            out which value the device has.
         acknowledged: Whether to include failed writes that someone acknowledged.
 
     Returns:
@@ -95,22 +98,18 @@ def drift_frame(
 
         {columns}
 
-        Opaque values are compared if the state table has its raw columns, and omitted otherwise. A write in progress is
-        always a row; a failed write is one if its value differs from the reported one. The revisions of the state table
-        determine the order of reports and writes. Without revisions, the times do; equal times count as unknown order.
-
-        ``attrs["mirror"]`` has ``taken_at`` (the instant up to which ``age`` is measured), and ``devices``,
+        ``attrs["mirror"]`` has ``taken_at`` (the instant from which ``age`` is measured), and ``devices``,
         ``complete`` and ``server`` of the state table.
 
     Raises:
-        InvalidValue: A tolerance is negative or not a number, ``now`` is naive or unknown, or ``tz`` is not a time
-            zone. The table lacks a column or has no times in it.
-
-    Source: specification 2.2 and 3.1; wire.md 1.
+        InvalidValue: A tolerance is negative or not a number, ``now`` is naive, or ``tz`` is not a time zone. Or the
+            table lacks a column, its times are not times, or neither ``now`` nor its metadata have an instant.
     """
     state = with_index(state)
     if missing := {*_NEEDED} - set(state.columns):
-        raise InvalidValue(f"this is not a state table: it lacks {', '.join(sorted(missing))}")
+        raise InvalidValue(
+            f"the state table lacks {', '.join(sorted(missing))}; pass the result of client.state_frame()"
+        )
     _check_distances(tolerance, relative)
     taken_at = reference_instant(state, now)
     metadata = shared_metadata(state) | {"taken_at": taken_at}

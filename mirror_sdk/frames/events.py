@@ -1,4 +1,4 @@
-"""The events table, one row per entry of the notification log. Source: specification 6; wire.md 5."""
+"""The events table, one row per entry of the notification log."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Iterable
 
 import pandas as pd
 
+from mirror_sdk.arrow_tables.columns import concat_columns, documented
+from mirror_sdk.arrow_tables.events import EVENTS_COLUMNS, build_events
 from mirror_sdk.events import Event
 from mirror_sdk.frames.columns import frame_of
-from mirror_sdk.tables.columns import concat_columns, documented
-from mirror_sdk.tables.events import EVENTS_COLUMNS, build_events
 
 
 @documented(EVENTS_COLUMNS)
 def events_frame(
     events: Iterable[Event], *, raw: bool = False, tz: str | None = None, server: str = ""
 ) -> pd.DataFrame:
-    """Return the events table: one row per event, in their order. A loss is a row, too, with the event ``gap``.
+    """Return the events table: one row per event, in their order. A loss of events is a row with the event ``gap``.
 
     Args:
-        events: Events, such as those of ``client.events()``; all of them are read.
+        events: Events, such as those of ``client.events()``. The function reads the iterable to its end.
         raw: Whether to add the payloads, as ``value_raw``.
         tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
         server: Address of the service.
@@ -35,8 +35,6 @@ def events_frame(
 
     Raises:
         InvalidValue: ``tz`` is not a time zone.
-
-    Source: specification 6; wire.md 5.
     """
     tables, metadata = build_events(events, raw=raw).finish(server=server, position=getattr(events, "position", None))
     return frame_of(concat_columns(tables), metadata, tz=tz)

@@ -15,7 +15,7 @@ from pandas.api.types import (
     is_timedelta64_dtype,
 )
 
-from mirror_sdk._visible import without_formula
+from mirror_sdk._formatting import without_formula
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.columns import with_index
 from mirror_sdk.values import written

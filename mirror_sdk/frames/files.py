@@ -11,19 +11,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirror_sdk._arguments import Form, module_for
+from mirror_sdk._arguments import TableFormat, table_module
 from mirror_sdk._fork import import_locked
+from mirror_sdk.arrow_tables.arrow_types import ArrowStream, ArrowTable
+from mirror_sdk.arrow_tables.columns import metadata_of_table, with_metadata
+from mirror_sdk.arrow_tables.device_events import DEVICE_EVENTS_SCHEMA
+from mirror_sdk.arrow_tables.events import EVENTS_SCHEMA
+from mirror_sdk.arrow_tables.history import HISTORY_SCHEMA
+from mirror_sdk.arrow_tables.state import DIRECTORY_SCHEMA, STATE_SCHEMA
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.columns import category_dtype, has_no_categories, to_frame
 from mirror_sdk.frames.drift import DRIFT_SCHEMA
 from mirror_sdk.frames.requests import REQUESTS_SCHEMA
-from mirror_sdk.frames.stale import STALE_SCHEMA
-from mirror_sdk.tables.arrow_types import ArrowStream, ArrowTable
-from mirror_sdk.tables.columns import metadata_of_table, with_metadata
-from mirror_sdk.tables.device_events import DEVICE_EVENTS_SCHEMA
-from mirror_sdk.tables.events import EVENTS_SCHEMA
-from mirror_sdk.tables.history import HISTORY_SCHEMA
-from mirror_sdk.tables.state import DIRECTORY_SCHEMA, STATE_SCHEMA
+from mirror_sdk.frames.staleness import STALE_SCHEMA
 
 if TYPE_CHECKING:
     import polars as pl
@@ -40,7 +40,7 @@ _OF_TABLES_WITH = {"origin": _categories_of(HISTORY_SCHEMA), "event_id": _catego
 
 
 def to_arrow(frame: pd.DataFrame) -> pa.Table:
-    """Convert a frame to Arrow. The schema metadata contain ``attrs``, as in ``frame.to_parquet(file)``."""
+    """Convert a frame to Arrow, with ``attrs`` in the schema metadata, where ``frame.to_parquet(file)`` has them."""
     table = pa.Table.from_pandas(frame)
     for position, field in enumerate(table.schema):
         if pa.types.is_duration(field.type):
@@ -55,9 +55,9 @@ def _without_lowest(spans: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def from_arrow(table: ArrowStream) -> pd.DataFrame:
-    """Convert a table to a frame, with ``attrs`` if the table has metadata.
+    """Convert an Arrow table or Polars frame to pandas.
 
-    Tables returned with ``as_="arrow"`` and by :func:`to_arrow` have metadata, Polars frames do not.
+    The result has ``attrs`` if the table is from :func:`to_arrow` or ``as_="arrow"``. Polars frames have no metadata.
 
     >>> table = client.state_frame(as_="arrow")
     >>> frame = from_arrow(table)
@@ -88,9 +88,9 @@ def read_parquet(
     file: str | PathLike[str], *, columns: Sequence[str] | None = None, as_: Literal["polars"]
 ) -> pl.DataFrame: ...
 def read_parquet(
-    file: str | PathLike[str], *, columns: Sequence[str] | None = None, as_: Form = "pandas"
+    file: str | PathLike[str], *, columns: Sequence[str] | None = None, as_: TableFormat = "pandas"
 ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
-    """Read a table from a Parquet file, with its types and metadata, in any form.
+    """Read a table of this package from a Parquet file, with its types and metadata.
 
     Args:
         file: The file, or the folder of a dataset.
@@ -98,15 +98,15 @@ def read_parquet(
         as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
     Raises:
-        ImportError: ``as_="polars"`` and Polars is not installed.
+        ImportError: ``as_`` is ``polars``, and Polars is not installed.
         OSError: The file does not exist or cannot be read.
-        InvalidValue: It is not a Parquet file, it is damaged, or ``as_`` is invalid.
+        InvalidValue: The file is damaged or not a Parquet file, or ``as_`` is invalid.
 
     >>> client.state_frame().to_parquet(folder / "state.parquet")
     >>> read_parquet(folder / "state.parquet", as_="arrow").num_rows
     4
     """
-    import_locked(module_for(as_))
+    import_locked(table_module(as_))
     requested = None if columns is None else list(columns)
     try:
         table = pq.read_table(file, columns=requested, page_checksum_verification=True)
@@ -124,11 +124,11 @@ def read_parquet(
         raise _damaged(file, exc) from exc
 
 
-def _in_form(table: pa.Table, as_: Form) -> pd.DataFrame | ArrowTable | pl.DataFrame:
+def _in_form(table: pa.Table, as_: TableFormat) -> pd.DataFrame | ArrowTable | pl.DataFrame:
     if as_ == "pandas":
         return from_arrow(table)
     if as_ == "polars":
-        from mirror_sdk.tables.polars_frames import polars_frame
+        from mirror_sdk.arrow_tables.polars_frames import polars_frame
 
         return polars_frame(table)
     metadata = metadata_of_table(table)

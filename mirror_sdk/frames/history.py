@@ -10,27 +10,27 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.typing import NaTType
 
-from mirror_sdk.errors import InvalidValue
-from mirror_sdk.events import EventKind
-from mirror_sdk.frames.columns import frame_of, shared_metadata
-from mirror_sdk.tables.columns import concat_columns, documented
-from mirror_sdk.tables.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA
-from mirror_sdk.tables.history import (
+from mirror_sdk.arrow_tables.columns import concat_columns, documented
+from mirror_sdk.arrow_tables.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA
+from mirror_sdk.arrow_tables.history import (
     HISTORY_COLUMNS,
     HISTORY_SCHEMA,
     GapInterval,
     HistoryTableBuilder,
     history_of_events,
 )
+from mirror_sdk.errors import InvalidValue
+from mirror_sdk.events import EventKind
+from mirror_sdk.frames.columns import frame_of, shared_metadata
 
 
 @documented(HISTORY_COLUMNS)
 def history_frame(events: pd.DataFrame, *, raw: bool = False, tz: str | None = None) -> pd.DataFrame:
-    """Return the history table of an events table: one row per event, by device, path and time.
+    """Convert an events table to a history table: one row per event, by device, path and time.
 
-    ``client.history()`` returns it for the history of the service, ``Recording.history()`` for a recording. The table
-    lacks everything that is not in the notification log: values that other applications read, values without a
-    subscription, completed writes, and the revision of the mirror. ``received_at`` is by the clock of the client.
+    ``client.history()`` and ``Recording.history()`` return such a table directly. The result of this function lacks
+    everything that the notification log does not contain: values that other applications read, values without a
+    subscription, completed writes, and the revision of the mirror. ``received_at`` comes from the client's clock.
 
     Args:
         events: The result of ``client.notifications.events_frame()`` or ``Recording.events()``.
@@ -46,9 +46,7 @@ def history_frame(events: pd.DataFrame, *, raw: bool = False, tz: str | None = N
         has ``taken_at``, ``server``, ``devices`` (their number) and ``complete`` (false if there is a gap).
 
     Raises:
-        InvalidValue: It lacks a column of an events table, or ``tz`` is not a time zone.
-
-    Source: specification 2.1, 2.2 and 6; wire.md 10.
+        InvalidValue: ``events`` lacks a column of an events table, or ``tz`` is not a time zone.
 
     >>> history_frame(client.notifications.events_frame(after=0, timeout=0))["event"].tolist()
     ['registration', 'registration']

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_float_dtype, is_integer_dtype, is_object_dtype
 
-from mirror_sdk._visible import html_cell, time_precision, time_text, visible
-from mirror_sdk.wire.declarations import display_unit
+from mirror_sdk._formatting import html_cell, time_precision, time_text, visible
+from mirror_sdk.wire.object_definitions import display_unit
 
 _SPANS = (("d", 86_400), ("h", 3_600), ("min", 60))
 _CUT = "…"

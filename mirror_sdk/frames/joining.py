@@ -43,7 +43,7 @@ def join(
         InvalidValue: A table lacks a column of ``on`` or has it twice, ``on`` is empty, or ``how`` is not a join.
     """
     if how not in ("left", "right", "inner", "outer"):
-        raise InvalidValue(f"how={how!r} is not a join; pass 'left', 'right', 'inner' or 'outer'")
+        raise InvalidValue(f"how={how!r} must be 'left', 'right', 'inner' or 'outer'")
     left, right = with_index(left), with_index(right)
     keys = _keys(left, right, on)
     for key in keys:
@@ -62,7 +62,7 @@ def _keys(left: pd.DataFrame, right: pd.DataFrame, on: str | Sequence[str] | Non
         on = [key for key in _KEYS if key in left and key in right]
     keys = [on] if isinstance(on, str) else list(on)
     if not keys:
-        raise InvalidValue("the tables have neither device_id nor path in common; name a column with on=[...]")
+        raise InvalidValue("the tables share neither device_id nor path; pass the columns to join on with on=[...]")
     for name, frame in (("table", left), ("other table", right)):
         missing = [key for key in keys if key not in frame]
         if missing:
@@ -71,7 +71,7 @@ def _keys(left: pd.DataFrame, right: pd.DataFrame, on: str | Sequence[str] | Non
             )
         doubled = [key for key in keys if list(map(str, frame)).count(key) > 1]
         if doubled:
-            raise InvalidValue(f"on={on!r}: the {name} has {named_columns(doubled)} more than once; leave one")
+            raise InvalidValue(f"on={on!r}: the {name} has {named_columns(doubled)} more than once; drop all but one")
     return keys
 
 

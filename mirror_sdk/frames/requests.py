@@ -1,4 +1,4 @@
-"""The requests table, a ledger with one row per device request. Source: specification E2; wire.md 2."""
+"""The requests table, a ledger with one row per device request."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ import pyarrow as pa
 
 from mirror_sdk._protocol.accepted_request import AcceptedRequest, UnacceptedRequest, require_requests
 from mirror_sdk._protocol.device_request import fetch_responses
-from mirror_sdk.errors import failure_reason
-from mirror_sdk.events import instant_of
-from mirror_sdk.frames.columns import build
-from mirror_sdk.tables.columns import (
+from mirror_sdk.arrow_tables.columns import (
     CATEGORY,
     INSTANT,
     TableColumn,
@@ -24,14 +21,17 @@ from mirror_sdk.tables.columns import (
     table_metadata,
     value_columns,
 )
+from mirror_sdk.errors import failure_reason
+from mirror_sdk.events import instant_of
+from mirror_sdk.frames.columns import build
 from mirror_sdk.values import NO_VALUE, Value
 from mirror_sdk.wire.notifications import AsyncResponse
 
 
 class RequestStatus(StrEnum):
-    """The status of a request, in order.
+    """The status of a request, from not sent to ended.
 
-    ``QUEUED`` was not sent. With ``UNKNOWN`` the client does not know whether the service accepted it.
+    A ``QUEUED`` request was not sent. ``UNKNOWN`` means that the client does not know whether the service accepted it.
     """
 
     QUEUED = "queued"
@@ -42,15 +42,15 @@ class RequestStatus(StrEnum):
 
 
 REQUESTS_COLUMNS = (
-    TableColumn("async_id", pa.string(), "identity of the request; its response has the same"),
+    TableColumn("async_id", pa.string(), "id of the request, which its response has too"),
     TableColumn("device_id", CATEGORY, "the device of the request"),
-    TableColumn("endpoint_name", CATEGORY, "its endpoint name, of the writes of a plan; else NA"),
+    TableColumn("endpoint_name", CATEGORY, "its endpoint name for writes of a plan, else NA"),
     TableColumn("path", CATEGORY, "the resource path"),
     TableColumn("method", Words(["GET", "PUT", "POST"]), "GET read, PUT write, POST execute"),
     TableColumn("requested_at", INSTANT, "when it was requested, as in the state table"),
-    TableColumn("accepted_at", INSTANT, "when the service accepted it: the same instant"),
+    TableColumn("accepted_at", INSTANT, "when the service accepted it; equal to ``requested_at``"),
     TableColumn("finished_at", INSTANT, "when it ended"),
-    TableColumn("expires_at", INSTANT, "until when it may wait for the device"),
+    TableColumn("expires_at", INSTANT, "when it stops waiting for the device"),
     TableColumn(
         "status",
         Words([status.value for status in RequestStatus], ordered=True),
@@ -58,7 +58,7 @@ REQUESTS_COLUMNS = (
     ),
     TableColumn("category", CATEGORY, "why it failed, in a word"),
     TableColumn("reason", CATEGORY, "the same in a sentence, with what to do next"),
-    TableColumn("latency", pa.duration("ms"), "from its start until the client received its response"),
+    TableColumn("latency", pa.duration("ms"), "time from sending it until the client received the response"),
     TableColumn("requested_num", pa.float64(), "the number to write"),
     TableColumn("requested_text", pa.string(), "the text to write"),
     TableColumn("requested_bool", pa.bool_(), "the boolean to write"),
@@ -78,9 +78,9 @@ def requests_frame(
 ) -> pd.DataFrame:
     """Return the requests table: one row per device request, in their order, with their current results.
 
-    The notification log is read once for all requests without a response, as :meth:`mirror_sdk.DeviceRequest.done`
-    reads it. For a closed client, the table has the responses that the client had received. The same is true for an
-    asynchronous client, whose log cannot be read without ``await``: use ``await client.requests.frame(requests)``.
+    The function reads the notification log once for all requests without a response, like
+    :meth:`mirror_sdk.DeviceRequest.done`. If the client is closed or asynchronous, the function reads nothing and uses
+    the responses received so far. For an asynchronous client, use ``await client.requests.frame(requests)`` instead.
 
     Args:
         requests: Results of ``client.requests.begin_read()``, ``begin_write()`` and ``begin_execute()``, and requests
@@ -93,12 +93,13 @@ def requests_frame(
 
         {columns}
 
-        If a write was rejected because another one came before it, the value of the response is that of the other one.
+        If the service rejected a write with ``if_match`` because someone else wrote first, ``value_num``,
+        ``value_text`` and ``value_bool`` contain the current desired value.
 
-        All instants are by the clock of the service, so you can compare them with each other and with those of other
-        tables. They are missing for requests that the service has not accepted, and for resumed requests. A service
-        without this extension sends only ``finished_at``. ``latency`` is measured by a monotonic clock of the client.
-        It is longer if the response was read late, and missing for resumed requests.
+        All instants come from the clock of the service, so you can compare them with those of other tables. They are
+        missing for requests that the service has not accepted, and for resumed requests. A service without this
+        extension sends only ``finished_at``. The client measures ``latency`` with a monotonic clock until it reads the
+        response. Resumed requests have no ``latency``.
 
         ``attrs["mirror"]`` has ``taken_at`` (the newest of those instants), ``devices`` (their number), ``complete``
         (whether all requests have ended) and ``server``.
@@ -107,8 +108,6 @@ def requests_frame(
         MirrorError: The log could not be read, and retries would not help.
         InvalidValue: ``tz`` is not a time zone.
         TypeError: ``requests`` is a single request, or contains other objects.
-
-    Source: specification E2; wire.md 2 and 5.
     """
     rows = require_requests(requests)
     fetch_responses(rows)

@@ -1,4 +1,4 @@
-"""The state table, one row per device and resource, and the table of devices. Source: specification 2.2; wire.md 1."""
+"""The state table, one row per device and resource, and the table of devices."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Literal
 import pandas as pd
 from pandas.api.types import infer_dtype
 
+from mirror_sdk.arrow_tables.columns import documented, moment
+from mirror_sdk.arrow_tables.state import DIRECTORY_COLUMNS, DIRECTORY_SCHEMA, STATE_COLUMNS, DeviceState, state_table
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.columns import build, to_frame
-from mirror_sdk.tables.columns import documented, moment
-from mirror_sdk.tables.state import DIRECTORY_COLUMNS, DIRECTORY_SCHEMA, STATE_COLUMNS, DeviceState, state_table
 from mirror_sdk.wire.directory import ATTRIBUTE_FILTER, Device
 
 _WIDE_DTYPES: Mapping[str, str] = {"floating": "Float64", "boolean": "boolean", "string": "string"}
@@ -32,8 +32,8 @@ def state_frame(
     """Return the state table: one row per device and resource, in the order of the devices and their resources.
 
     Args:
-        devices: Device objects; each is read once and not stored.
-        paths: Patterns such as ``/3303/0/5700`` or ``/3303/*``; a resource that matches any of them is a row.
+        devices: Device objects. The function reads each one once and does not store it.
+        paths: Patterns such as ``/3303/0/5700`` or ``/3303/*``; ``None`` selects every resource.
         raw: Whether to add the payloads, ``reported_raw`` and ``desired_raw``, and their origin.
         taken_at: The instant of the table, by the service's clock and with a time zone; ``None`` if it is unknown.
         server: Address of the service.
@@ -44,15 +44,13 @@ def state_frame(
 
         {columns}
 
-        The larger of two revisions is later, even if the times are equal. Revisions are NA if the service does not send
-        them. Opaque values are only in the raw columns. ``attrs["mirror"]`` has ``taken_at`` (RFC 3339), ``devices``
-        (their number), ``complete`` and ``server``; pandas writes it into Parquet files.
+        A change with a larger revision came later, even if the times are equal. Revisions are NA if the service does
+        not send them. Opaque values are only in the raw columns. ``attrs["mirror"]`` has ``taken_at`` (RFC 3339),
+        ``devices`` (their number), ``complete`` and ``server``; pandas writes it into Parquet files.
 
     Raises:
         TypeError: ``paths`` is a single string.
         InvalidValue: ``taken_at`` is naive, ``tz`` is not a time zone, or a pattern has a ``*`` before its end.
-
-    Source: specification 2.2; wire.md 1.
     """
     metadata: dict[str, object] = {"taken_at": None if taken_at is None else moment("taken_at", taken_at)}
     table, device_count = state_table(devices, paths=paths, raw=raw)
@@ -68,10 +66,8 @@ def directory_frame(devices: Iterable[Device]) -> pd.DataFrame:
 
         {columns}
 
-        Each custom attribute is another column (``string``) after these, in the order of their names. The column has
-        the name of the filter for the attribute, such as ``custom_attributes__room``. Without the attribute it is NA.
-
-    Source: wire.md 6.
+        One more column (``string``) for each custom attribute follows, in alphabetical order. It has the name of the
+        filter for the attribute, such as ``custom_attributes__room``, and NA for devices without the attribute.
     """
     rows = list(devices)
     columns = {column.name: list(map(attrgetter(column.source), rows)) for column in DIRECTORY_COLUMNS}
@@ -108,9 +104,9 @@ def wide(
 
     Args:
         frame: A state table.
-        columns: The names of the columns. A label of several paths is followed by the path, and a resource without a
-            label is named by its path.
-        of: The value in the cells.
+        columns: Whether columns are named by path or by label. The path is added to a label that several paths share,
+            and replaces a missing label.
+        of: The values to put in the cells.
 
     Returns:
         A frame with the index ``device_id`` in the order of the table. Columns of numbers are ``Float64``, of booleans
@@ -118,12 +114,13 @@ def wide(
         ``attrs["units"]`` has the unit of each column, by its name.
 
     Raises:
-        InvalidValue: The table has a device's resource more than once, as after concatenating two snapshots.
+        InvalidValue: The table has two rows for a resource of a device, for example because you concatenated two
+            snapshots.
     """
     keys = frame[["device_id", "path"]].astype(object)
     if keys.duplicated().any():
         raise InvalidValue(
-            "the table has a device's resource more than once; select one snapshot, or the newest row of each with "
+            "the table has several rows for a resource of a device; select one snapshot, or the newest rows with "
             'frame.sort_values("reported_at").drop_duplicates(["device_id", "path"], keep="last")'
         )
     names = keys["path"] if columns == "path" else _label_names(frame)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirror_sdk.object_table import lookup
-from mirror_sdk.tables.columns import CATEGORY, INSTANT, TableColumn, schema_of, value_fields, words_at
-from mirror_sdk.tables.history import has_gap
+from mirror_sdk.arrow_tables.columns import CATEGORY, INSTANT, TableColumn, schema_of, value_fields, words_at
+from mirror_sdk.arrow_tables.history import has_gap
+from mirror_sdk.object_definitions import lookup
 from mirror_sdk.wire.model import write_timestamp
 
 CHANGES_COLUMNS = (
@@ -18,15 +18,15 @@ CHANGES_COLUMNS = (
     TableColumn("endpoint_name", CATEGORY, "its endpoint name"),
     TableColumn("path", CATEGORY, "resource path"),
     TableColumn("label", CATEGORY, "object and resource name; NA if undeclared"),
-    TableColumn("unit", CATEGORY, "of ``after_num``"),
-    TableColumn("before_unit", CATEGORY, "of ``before_num``; NA if that is NA"),
+    TableColumn("unit", CATEGORY, "unit of ``after_num``"),
+    TableColumn("before_unit", CATEGORY, "unit of ``before_num``; NA if that is NA"),
     TableColumn("before_num", pa.float64(), "the number at ``begin``; NA if it was unknown"),
     TableColumn("before_text", pa.string(), "the text at ``begin``"),
     TableColumn("before_bool", pa.bool_(), "the boolean at ``begin``"),
     TableColumn("after_num", pa.float64(), "the number at ``end``"),
     TableColumn("after_text", pa.string(), "the text at ``end``"),
     TableColumn("after_bool", pa.bool_(), "the boolean at ``end``"),
-    TableColumn("observations", pa.int64(), "how often it was reported in between"),
+    TableColumn("observations", pa.int64(), "how many times it was reported in between"),
     TableColumn("first_at", INSTANT, "the time of the first of these reports"),
     TableColumn("last_at", INSTANT, "the time of the last one"),
 )

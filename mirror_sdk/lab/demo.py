@@ -19,7 +19,7 @@ from mirror_sdk.config import HOST_VARIABLE, KEY_VARIABLE
 from mirror_sdk.simulator.simulator import Simulator
 
 SERVER_COMMAND = (sys.executable, "-m", "mirror_server", "demo", "--clock=manual", "--pace=1")
-"""A server with simulated time: it passes at the usual pace, and can be advanced by hours at once."""
+"""A server with simulated time: it passes at normal speed, and can be advanced by hours at once."""
 
 DEMO_KEY_VARIABLE = "MIRROR_DEMO_KEY"
 

@@ -27,7 +27,7 @@ class LabDevices(ChildProcess):
         name: The beginning of their names.
 
     Raises:
-        DemoError: They do not start, or do not register.
+        DemoError: The devices do not start, or do not register.
     """
 
     def __init__(self, url: str, client: MirrorClient, *, count: int = 4, name: str = "real") -> None:

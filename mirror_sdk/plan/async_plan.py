@@ -15,7 +15,7 @@ from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest, fetch_
 from mirror_sdk._run_in_thread import run_in_thread
 from mirror_sdk.errors import InvalidValue, MirrorError, PreconditionFailed
 from mirror_sdk.events import utc_now
-from mirror_sdk.plan.async_in_flight import InFlightWrite, start_write, wait_all, wait_first
+from mirror_sdk.plan.async_in_flight_writes import InFlightWrite, start_write, wait_all, wait_first
 from mirror_sdk.plan.checks import PlannedWrite, ReadResources
 from mirror_sdk.plan.report import (
     DEFAULT_CANARY,
@@ -24,7 +24,7 @@ from mirror_sdk.plan.report import (
     PlanReport,
     check_limits,
 )
-from mirror_sdk.plan.requested import RequestedWrite
+from mirror_sdk.plan.requested_writes import RequestedWrite
 from mirror_sdk.plan.scheduler import ScheduledWrite, raise_unless_device_specific
 from mirror_sdk.progress import ProgressBar, progress_bar
 
@@ -33,7 +33,9 @@ _POLL_SECONDS = 1.0
 
 
 class AsyncPlan(PlanReport):
-    """Checked writes, which can be sent step by step and undone. ``client.plan`` creates it and sends nothing.
+    """A list of checked writes that you can send step by step and undo.
+
+    ``client.plan`` makes it. Nothing is written until you call :meth:`apply`.
 
     Members that are not coroutines, such as ``frame``, ``result`` and ``save``, block the loop. For thousands of writes
     call them in a thread: ``await asyncio.to_thread(plan.save, path)``.
@@ -71,37 +73,37 @@ class AsyncPlan(PlanReport):
         timeout: float | None = None,
         include_offline: bool = False,
     ) -> pd.DataFrame:
-        """Send the writes and wait for their responses. Called again, it continues with those that have not ended.
+        """Send the writes and wait for their responses.
 
-        Devices that sleep are written to last, after the responses of the others. They accept the write at their next
-        contact, which is not waited for. Until then the write is ``pending``; call ``apply`` again, even in another
-        process, to read the responses that have arrived.
+        Sleeping devices are written to last, after the others have responded. They accept the write at their next
+        contact, and ``apply`` does not wait for that: the write stays ``pending``. Call ``apply`` again to read
+        the responses that have arrived, even in another process (:meth:`save`).
 
-        Cancellation has the effect of :meth:`stop`: no more is sent, and writes in flight continue. A write is sent
-        under the same async-id however often it is tried, so a device accepts it once. A failed write is not sent
-        again: make a new plan for it.
+        A second call sends only writes that were not sent, and waits for those that have not ended. It does not repeat
+        a failed write; make a new plan for it. Each write keeps its async-id, so a device never executes it twice.
+
+        Cancellation has the effect of :meth:`stop`.
 
         Args:
             concurrency: The maximum number of writes in flight at a time.
-            canary: The number of writes to send first, all of which have to succeed before any other is sent. They go
-                to devices that are awake; writes that succeeded in an earlier ``apply`` count.
-            max_failures: The maximum number of failures; after one more nothing else is sent. ``None`` for no limit.
-            expiry_seconds: How long each write may wait for its device. By default as in the plan table: a minute, and
-                for a device that sleeps 3 days, or more if it was silent for long.
-            timeout: Seconds to wait for each response, and for those of all sleeping devices together. By default
-                slightly more than the expiry, and no wait for sleeping devices. A write without a response by then is
-                ``pending``, and may be waited for again.
-            include_offline: Whether to write to devices that are not registered, too.
+            canary: How many writes to send first. All of them have to succeed before any other is sent. They go to
+                devices that are awake. Writes that succeeded in an earlier ``apply`` count.
+            max_failures: How many writes may fail. One more failure ends sending. ``None`` for no limit.
+            expiry_seconds: How long each write may wait for its device, in seconds. The default is in the plan table: a
+                minute, and for a sleeping device three days, or more if it was silent for long.
+            timeout: How long to wait for each response, and for all sleeping devices together, in seconds. By default
+                slightly longer than the expiry, and 0 for sleeping devices. After that the write stays ``pending``.
+            include_offline: Whether to include devices that are not registered.
 
         Returns:
-            The requests table of all writes; one that was not sent is ``queued``. See :attr:`result`.
+            The requests table of all writes that may be sent; see :attr:`result`. Unsent writes are ``queued``.
 
         Raises:
-            AccessDenied: The key may not write; nothing more is sent.
-            AuthenticationError: The key is unknown; nothing more is sent.
-            MirrorError: Another error that would be the same for every write.
-            InvalidValue: An argument is out of range, the plan is being applied already, or no canary is possible: none
-                of several devices is awake.
+            AccessDenied: The key has no permission to write. Nothing more is sent.
+            AuthenticationError: The key is unknown. Nothing more is sent.
+            MirrorError: Another error occurred that would be the same for every write.
+            InvalidValue: An argument is out of range, or the plan is being applied already. Or there are more writes to
+                send than ``canary``, and none of them is for a device that is awake.
 
         >>> plan = await client.plan([(light, "/3311/0/5851", 40)])
         >>> (await plan.apply())["status"].tolist()
@@ -128,7 +130,7 @@ class AsyncPlan(PlanReport):
         return await run_in_thread(lambda: self.result)
 
     def stop(self) -> None:
-        """Send no more writes. Those in flight continue, and ``apply`` returns within about a second.
+        """Send no more writes. Writes in flight continue, and ``apply`` returns within about a second.
 
         >>> plan = await client.plan([(light, "/3311/0/5851", 40)])
         >>> plan.stop()
@@ -137,13 +139,15 @@ class AsyncPlan(PlanReport):
         self._stopped.set()
 
     async def undo(self) -> AsyncPlan:
-        """Return a plan that restores the values before this one, for all writes that may have had an effect.
+        """Return a new plan that restores the earlier values, for all writes that may have had an effect.
 
-        It rejects the rows that are not ``undoable`` in the table of this plan. It also rejects resources that were
-        changed after this plan wrote them, by a write of another value or by the device itself: ``check`` is
-        ``changed``, and ``reason`` shows the later value. The other rows are undone. To undo several plans, undo and
-        apply the last one first. When the returned plan is applied, the service compares again. Until then nothing is
-        sent.
+        Nothing is written until you apply the new plan. It rejects two kinds of rows:
+
+        - rows that are not ``undoable`` in the table of this plan;
+        - resources that someone else or the device changed after this plan wrote them. Their ``check`` is ``changed``,
+          and ``reason`` shows the later value. The service checks this again when you apply the new plan.
+
+        To undo several plans, undo and apply the last one first.
 
         Raises:
             MirrorError: The state could not be read.
@@ -174,11 +178,13 @@ class AsyncPlan(PlanReport):
                     return
                 for ended in await wait_first(in_flight):
                     entry = in_flight.pop(ended)
+                    # First, because result() raises the error of a failed write.
                     self._scheduler.settle(entry)
                     ended.result()
                     bar.update()
         except BaseException:
             self.stop()
+            # Devices may receive the writes in flight. Their requests are needed to undo or continue the plan.
             await wait_all(in_flight)
             raise
 
@@ -206,6 +212,7 @@ class AsyncPlan(PlanReport):
             except MirrorError as error:
                 entry.record_rejection(error, issued_at)
                 return
+        # A sleeping device responds at its next contact. The wait for all of these follows at the end.
         if not planned.sleeps:
             wait_seconds = own_seconds + RESPONSE_MARGIN_SECONDS if timeout is None else timeout
             await self._wait_for_response(entry.request, time.monotonic() + wait_seconds)
@@ -216,6 +223,7 @@ class AsyncPlan(PlanReport):
             return entry.is_settled_by(*await self._read_state(entry.planned.device_id, entry.planned.path))
         except MirrorError as error:
             raise_unless_device_specific(error)
+            # Without the state it is unknown whether the service still recognizes the async-id.
             return True
 
     async def _await_sleeping(self, wait_seconds: float) -> None:

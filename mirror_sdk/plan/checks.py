@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import numbers
 import uuid
 from collections import defaultdict
@@ -12,15 +11,16 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
-from mirror_sdk._table_keys import ResourceKey
-from mirror_sdk._visible import visible
+from mirror_sdk._formatting import visible
+from mirror_sdk._table_arguments import ResourceKey
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import UNCERTAIN_CATEGORIES, InvalidValue
-from mirror_sdk.object_table import lookup
-from mirror_sdk.plan.requested import EarlierWrite, RequestedWrite
+from mirror_sdk.object_definitions import lookup
+from mirror_sdk.plan.requested_writes import RequestedWrite
+from mirror_sdk.plan.undo import NO_EARLIER, later_change, restoring_write
 from mirror_sdk.resource import DesiredValue, ReportedValue, Resource
 from mirror_sdk.values import NO_VALUE, Value, ValueKind, decode, encode
-from mirror_sdk.values.value import plain_text
+from mirror_sdk.values.value import plain_text, same
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.device_requests import DEFAULT_EXPIRY_SECONDS_QUEUE_MODE, MAX_EXPIRY_SECONDS, NEVER_WRITTEN
 from mirror_sdk.wire.directory import Device
@@ -32,11 +32,6 @@ CONNECTED_EXPIRY_SECONDS = 60
 _SILENCES = 2
 """The expiry for a device that sleeps for long, in multiples of the time since its last contact."""
 
-# A 32-bit float has about seven decimal digits.
-_FLOAT32_PRECISION = 1e-6
-NO_EARLIER = object()
-"""The value of an undo if the resource had no value before."""
-
 
 class Decision(StrEnum):
     """Whether a write is sent, is not needed, or is rejected."""
@@ -47,7 +42,7 @@ class Decision(StrEnum):
 
 
 class Check(StrEnum):
-    """The reason of a decision."""
+    """The reason for a decision."""
 
     OK = "ok"
     PENDING = "pending"
@@ -79,7 +74,7 @@ class PlannedWrite:
         async_id: The id under which it is sent, however often that is tried.
         device_id: The device.
         path: The resource path.
-        value: The input value. An error if it is a text that could not be parsed.
+        value: The input value. An error if it is a string that could not be parsed.
         content_type: As for ``client.requests.begin_write()``.
         if_match: The revision that the desired value has to have; ``None`` for any.
         requested: The requested value as it is sent; no value if the write is rejected because of it.
@@ -87,7 +82,7 @@ class PlannedWrite:
         endpoint_name: The name of the device; ``None`` for an unknown device.
         unit: The unit of the resource.
         decision: Whether it is sent.
-        check: The reason of the decision.
+        check: The reason for the decision.
         reason: The reason in words.
         sleeps: Whether the device sleeps, and accepts the write at its next contact.
         expiry_seconds: How long the write waits for the device, unless ``apply`` sets another time.
@@ -122,13 +117,7 @@ class PlannedWrite:
     @property
     def undo(self) -> RequestedWrite:
         """The write of the value before."""
-        before = self.before.python
-        return RequestedWrite(
-            self.device_id,
-            self.path,
-            NO_EARLIER if before is None else before,
-            self.before.content_type if isinstance(before, bytes | Mapping) else None,
-        )
+        return restoring_write(self.device_id, self.path, self.before)
 
     @property
     def undoable(self) -> bool:
@@ -179,6 +168,7 @@ def check_all(
         read_failures: Why reads of resources failed, by resource.
         new_id: Returns a new async-id.
     """
+    # All values are collected first: of rows that contradict each other, the first one is rejected as well.
     values: dict[ResourceKey, list[object]] = defaultdict(list)
     for one in requested:
         values[one.device_id, one.path].append(one.value)
@@ -209,6 +199,7 @@ def resources_to_read(planned: Iterable[PlannedWrite], devices: Mapping[str, Tar
 
 def _is_to_be_read(path: str, device: TargetDevice) -> bool:
     definition, resource = lookup(path), device.resources[path]
+    # Without a declaration the resource may be readable, so a read is worth a try.
     if definition is not None and "R" not in definition.access:
         return False
     current = _current(resource)
@@ -236,6 +227,7 @@ def _plan(
     if finding is None and resource is not None and device is not None:
         finding = _check_state(requested, resource, device.listed, request)
     if_match = request.if_match
+    # An undo must not overwrite a value that someone else wrote since.
     if request.undoes is not None:
         # The service rejects it too if another write comes before this one is sent.
         if_match = _revision(resource) if resource else None
@@ -273,7 +265,7 @@ def _expiry_seconds(device: TargetDevice | None) -> int:
 
 
 def _with_undo_reason(planned: PlannedWrite, read_failure: str | None) -> PlannedWrite:
-    """Add to the reason why the write cannot be undone, if it is sent and cannot."""
+    """If the write will be sent and cannot be undone, add the explanation to its reason."""
     _, rejected = _value_of(planned.undo) if planned.may_be_sent else (None, None)
     if rejected is None:
         return planned
@@ -283,10 +275,11 @@ def _with_undo_reason(planned: PlannedWrite, read_failure: str | None) -> Planne
 
 def _value_of(request: RequestedWrite) -> tuple[Value, Finding | None]:
     if request.value is NO_EARLIER:
-        return NO_VALUE, _reject(Check.NO_EARLIER_VALUE, "no value was reported before, so none can be restored")
+        return NO_VALUE, _reject(Check.NO_EARLIER_VALUE, "the mirror knows no earlier value to restore")
     definition = lookup(request.path)
     if definition is not None and "W" not in definition.access:
         return NO_VALUE, _reject(Check.NOT_WRITABLE, f"{definition.label} cannot be written")
+    # A string of a table that could not be parsed. Only its row is rejected.
     if isinstance(request.value, InvalidValue):
         return NO_VALUE, _reject(Check.WRONG_TYPE, str(request.value))
     try:
@@ -297,12 +290,13 @@ def _value_of(request: RequestedWrite) -> tuple[Value, Finding | None]:
         low, high = (definition and definition.range) or (-float("inf"), float("inf"))
         out_of_range = is_number and not low <= request.value <= high  # type: ignore[operator] # is_number says so
         return NO_VALUE, _reject(Check.OUT_OF_RANGE if out_of_range else Check.WRONG_TYPE, str(error))
+    # Decoded again, so that it compares equal with the value that the device will report.
     return decode(payload, content_type, request.path), None
 
 
 def _check_duplicate(values: list[object], *, is_repeated: bool) -> Finding | None:
     if any(_differs(other, values[0]) for other in values[1:]):
-        return _reject(Check.DUPLICATE, f"{len(values)} different values are requested for it; pass one")
+        return _reject(Check.DUPLICATE, f"{len(values)} different values are requested for this resource; pass one")
     return Finding(Decision.SKIP, Check.DUPLICATE, "an earlier row requests the same") if is_repeated else None
 
 
@@ -336,6 +330,7 @@ def _check_state(requested: Value, resource: Resource, listed: Device, request: 
         return Finding(Decision.SKIP, Check.ALREADY_SO, _since(current))
     if finding := _check_instances(current, request) or _check_conflict(resource, request):
         return finding
+    # Last of the reasons against sending, because include_offline=True overrides only this one.
     if listed.state != "registered":
         return Finding(
             Decision.SKIP, Check.OFFLINE, "the device is not registered; include_offline=True sends it anyway"
@@ -343,12 +338,12 @@ def _check_state(requested: Value, resource: Resource, listed: Device, request: 
     if desired is not None and is_pending:
         return Finding(Decision.WRITE, Check.PENDING, f"a write of {desired.value} is pending before this one")
     return Finding(
-        Decision.WRITE, Check.OK, "the device sleeps and takes it at its next contact" if listed.queue_mode else ""
+        Decision.WRITE, Check.OK, "the device sleeps and receives it at its next contact" if listed.queue_mode else ""
     )
 
 
 def _check_instances(current: ReportedValue | DesiredValue | None, request: RequestedWrite) -> Finding | None:
-    """Check a text for a resource with several instances, whose values tables show as JSON.
+    """Check a string for a resource with several instances, whose values tables show as JSON.
 
     Without this check, the JSON would replace all instances by a single text.
     """
@@ -358,8 +353,7 @@ def _check_instances(current: ReportedValue | DesiredValue | None, request: Requ
         return Finding(Decision.SKIP, Check.ALREADY_SO, _since(current))
     return _reject(
         Check.WRONG_TYPE,
-        "it has several instances, and a text is for one; pass their ids and values, such as {0: 3800, 1: 5000}, in a"
-        " list of (device, path, value)",
+        "it has several instances; pass a mapping such as {0: 3800, 1: 5000}, in a list of (device, path, value)",
     )
 
 
@@ -367,37 +361,11 @@ def _check_conflict(resource: Resource, request: RequestedWrite) -> Finding | No
     """Check a write that is only sent if no one else wrote."""
     if request.if_match is not None and request.if_match != _revision(resource):
         return changed_since(resource)
-    change = _later_change(resource, request.undoes) if request.undoes is not None else None
+    change = later_change(resource, request.undoes) if request.undoes is not None else None
     if change is None:
         return None
     reason = f"it was changed after the plan wrote it: {change}; to overwrite it, plan the value with client.plan()"
     return _reject(Check.CHANGED, reason)
-
-
-def _later_change(resource: Resource, write: EarlierWrite) -> str | None:
-    """Return the later change of a resource after a write, by a write or by the device; ``None`` if there is none.
-
-    A later write of the same value is not a change, unless it failed: the device may have kept a value from in between.
-    """
-    desired, reported = resource.desired, resource.reported
-    if desired is None:
-        # The service may not have accepted the write at all.
-        return None if write.accepted_at is None else "it has no desired value any more"
-    is_later = write.accepted_at not in (None, desired.requested_at)
-    if not _is_close(desired.value, write.written) or (is_later and desired.status is DesiredStatus.FAILURE):
-        return repr(desired)
-    if reported is None or not resource.is_reported_after_write:
-        return None
-    # The old value may have been reported while the write was waiting for the device.
-    is_expected = _is_close(reported.value, write.written) or same(reported.value, write.before)
-    return None if is_expected else repr(reported)
-
-
-def _is_close(one: Value, other: Value) -> bool:
-    """Return whether two values are equal, with the precision of a device that stores 32-bit floats."""
-    if one.kind is other.kind is ValueKind.NUMBER:
-        return math.isclose(one.python, other.python, rel_tol=_FLOAT32_PRECISION)  # type: ignore[arg-type] # kind says so
-    return same(one, other)
 
 
 def _revision(resource: Resource) -> int | None:
@@ -408,7 +376,7 @@ def changed_since(resource: Resource | None) -> Finding:
     """Return the finding for a write after a conflicting change: another write, or the end of an earlier write."""
     desired = resource and resource.desired
     found = f" ({desired!r})" if desired else ""
-    return _reject(Check.CHANGED, f"its desired value{found} is not the expected one any more; read it again")
+    return _reject(Check.CHANGED, f"its desired value{found} has changed since it was read; read it again")
 
 
 def _current(resource: Resource) -> ReportedValue | DesiredValue | None:
@@ -443,11 +411,6 @@ def _since(current: ReportedValue | DesiredValue) -> str:
         ("reported", current.reported_at) if isinstance(current, ReportedValue) else ("written", current.desired_at)
     )
     return word if at is None else f"{word} at {write_timestamp(at)}"
-
-
-def same(one: Value, other: Value) -> bool:
-    """Return whether two values are equal, even with different content types."""
-    return one.kind is other.kind and one.python == other.python
 
 
 def _reject(check: Check, reason: str) -> Finding:

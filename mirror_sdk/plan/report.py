@@ -12,15 +12,15 @@ from typing import Any
 import pandas as pd
 
 from mirror_sdk._protocol.accepted_request import AcceptedRequest, UnacceptedRequest
+from mirror_sdk.arrow_tables.columns import documented
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.html import to_html
 from mirror_sdk.frames.requests import RequestStatus, cached_requests_frame, request_status
 from mirror_sdk.plan.checks import Decision, PlannedWrite
-from mirror_sdk.plan.requested import RequestedWrite
-from mirror_sdk.plan.saved import save
+from mirror_sdk.plan.plan_table import PLAN_COLUMNS, plan_frame
+from mirror_sdk.plan.requested_writes import RequestedWrite
+from mirror_sdk.plan.saved_plan import save
 from mirror_sdk.plan.scheduler import WriteScheduler
-from mirror_sdk.plan.table import PLAN_COLUMNS, plan_frame
-from mirror_sdk.tables.columns import documented
 from mirror_sdk.values import InstanceValues, PythonValue
 from mirror_sdk.wire.device_requests import MAX_EXPIRY_SECONDS
 from mirror_sdk.wire.model import JsonForm, plain, write_timestamp
@@ -34,7 +34,7 @@ class PlanReport(JsonForm):
     """The requested writes and their progress.
 
     In the examples ``plan`` is that of ``[(light, "/3311/0/5851", 40), (light, "/3311/0/5850", "on")]``, before it is
-    applied: a level, and a text for a boolean.
+    applied: a level, and a string for a boolean.
     """
 
     def __init__(self, planned: Sequence[PlannedWrite], server: str, accepted: Mapping[str, AcceptedRequest]) -> None:
@@ -63,7 +63,7 @@ class PlanReport(JsonForm):
 
     @property
     def requests(self) -> list[AcceptedRequest | UnacceptedRequest]:
-        """The requests of the writes that may be sent, as they are now, without a call of the service.
+        """The requests of the writes that may be sent, with their current status, without calling the service.
 
         >>> [request.path for request in plan.requests]
         ['/3311/0/5851']
@@ -72,7 +72,7 @@ class PlanReport(JsonForm):
 
     @property
     def stopped_because(self) -> str | None:
-        """The reason why sending ended before all writes were sent; ``None`` if it did not.
+        """The reason why sending ended early; ``None`` if it did not.
 
         >>> plan.stopped_because is None
         True
@@ -81,7 +81,7 @@ class PlanReport(JsonForm):
 
     @property
     def is_undoable(self) -> bool:
-        """Whether any write may have had an effect.
+        """Whether there is anything to undo: a write that may have had an effect.
 
         >>> plan.is_undoable
         False
@@ -97,9 +97,8 @@ class PlanReport(JsonForm):
 
         {columns}
 
-        The last three columns are NA if nothing is sent. If ``check`` is ``changed``, someone else wrote the
-        resource: before a write with ``if_match``, or after the write that this one undoes. ``current`` is then that
-        value.
+        The last three columns are NA if the write is not sent. If ``check`` is ``changed``, the resource was changed
+        since: after the table was read (``if_match``), or after the write to undo. ``current`` is then the new value.
 
         >>> plan.frame["check"].tolist()
         ['ok', 'wrong_type']
@@ -108,10 +107,10 @@ class PlanReport(JsonForm):
 
     @property
     def result(self) -> pd.DataFrame:
-        """The requests table of the writes that may be sent, as they are now, without a call of the service.
+        """The requests table of the writes that may be sent, from the responses received so far.
 
-        See :func:`mirror_sdk.frames.requests_frame`. ``attrs["mirror"]["stopped_because"]`` is the reason if sending
-        ended early.
+        It does not call the service. For its columns, see :func:`mirror_sdk.frames.requests_frame`. If sending ended
+        early, ``attrs["mirror"]["stopped_because"]`` has the reason.
 
         >>> plan.result["status"].tolist()
         ['queued']
@@ -123,12 +122,12 @@ class PlanReport(JsonForm):
         return frame
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan and its progress for any JSON encoder, without a call of the service.
+        """Return the plan and its progress for any JSON encoder, without calling the service.
 
         ``writes`` has one entry for each requested write: ``decision``, ``check`` and ``reason``, whether the device
         ``sleeps``, and the values ``before`` and ``wanted`` as in :meth:`~mirror_sdk.Value.to_dict`. A write that may
-        be sent also has its ``expiry_seconds``, whether it is ``undoable``, its ``status`` and ``request``.
-        ``decisions`` counts them.
+        be sent also has ``expiry_seconds``, ``undoable``, ``status`` and ``request``. ``decisions`` has the number of
+        writes for each decision.
 
         >>> saved = plan.to_dict()
         >>> saved["decisions"], [write["status"] for write in saved["writes"]]
@@ -144,11 +143,11 @@ class PlanReport(JsonForm):
         }
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Save the plan in a file, from which ``client.plans.load`` continues it, even in another process.
+        """Save the plan and its progress in a file. ``client.plans.load`` continues it, even in another process.
 
-        The file has the async-ids and the progress: a write that has ended is not sent again. You can apply the
-        saved plan even if writes were sent after saving: none is executed twice while the service remembers them,
-        usually for a day. If devices sleep for days, save the plan after it was applied.
+        A write that has ended is not sent again. You can also apply a plan that was saved before its writes were sent:
+        the service recognizes their async-ids, usually for a day, and executes no write twice. If devices sleep for
+        days, save the plan after you applied it.
 
         Raises:
             OSError: The file cannot be written.
@@ -158,7 +157,7 @@ class PlanReport(JsonForm):
         save(path, self._server, self.planned, self.requests)
 
     def values_before(self) -> list[tuple[str, str, PythonValue | InstanceValues]]:
-        """Return device id, path and the value before of each write that may be sent. Unknown values are left out.
+        """Return the device id, path and earlier value of each write that may be sent. Unknown values are left out.
 
         >>> [value for _, _, value in plan.values_before()]
         [10]
@@ -167,11 +166,11 @@ class PlanReport(JsonForm):
         return [(one.device_id, one.path, one.before.python) for one in planned if one.before.python is not None]
 
     def _undo(self) -> list[RequestedWrite]:
-        """Return the undo of each write that may have had an effect, the last one first."""
+        # In reverse, because a later write may depend on an earlier one.
         return [entry.undo for entry in reversed(self._scheduler.entries) if entry.may_have_acted]
 
     def summary_text(self) -> str:
-        """Return the number of writes by decision, and by status once some were sent.
+        """Describe in words how many writes there are for each decision and, once some were sent, for each status.
 
         >>> plan.summary_text()
         '1 to write, 1 rejected; nothing was sent, apply() sends'
@@ -192,7 +191,7 @@ class PlanReport(JsonForm):
         return "; ".join(filter(None, phrases))
 
     def asleep_text(self, expiry_seconds: int | None = None) -> str:
-        """Return how many devices sleep, and until when they accept the writes; empty if no write waits for one.
+        """Describe in words how many devices sleep, and how long writes wait for them; empty if no write waits.
 
         Args:
             expiry_seconds: As for ``apply``.
@@ -209,8 +208,9 @@ class PlanReport(JsonForm):
         within = f"within {span_text(expiry_seconds or max(one.expiry_seconds for one in writes))}"
         until = within if latest is None else f"by {write_timestamp(latest)} at the latest"
         count = len({one.device_id for one in writes})
-        devices = "1 device sleeps and takes it at its" if count == 1 else f"{count} devices sleep and take it at their"
-        return f"{devices} next contact, {until}"
+        if count == 1:
+            return f"1 device sleeps and receives its writes at its next contact, {until}"
+        return f"{count} devices sleep and receive their writes at their next contact, {until}"
 
     @property
     def _to_write(self) -> list[PlannedWrite]:

@@ -1,4 +1,4 @@
-"""Schedules the writes of a plan and keeps their requests and responses. It never waits and does no I/O."""
+"""Schedules the writes of a plan, and stores their requests and responses. It never waits and does no I/O."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from mirror_sdk._formatting import visible
 from mirror_sdk._protocol.accepted_request import AcceptedRequest, UnacceptedRequest
-from mirror_sdk._protocol.inbox import Expectation
-from mirror_sdk._visible import visible
+from mirror_sdk._protocol.response_matcher import AwaitedResponse
 from mirror_sdk.errors import (
     UNCERTAIN_CATEGORIES,
     BadRequest,
@@ -23,23 +23,24 @@ from mirror_sdk.errors import (
     ServerError,
 )
 from mirror_sdk.frames.requests import RequestStatus, request_status
-from mirror_sdk.plan.checks import Check, PlannedWrite, changed_since, current_value, same
-from mirror_sdk.plan.requested import EarlierWrite, RequestedWrite
+from mirror_sdk.plan.checks import Check, PlannedWrite, changed_since, current_value
+from mirror_sdk.plan.requested_writes import EarlierWrite, RequestedWrite
 from mirror_sdk.resource import Resource
+from mirror_sdk.values.value import same
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.notifications import AsyncResponse
 
 _REJECTED = (BadRequest, Conflict, NotFound)
 _DEVICE_SPECIFIC = (*_REJECTED, ConnectionFailed, LimitExceeded, ServerError)
 _REMEMBERED = timedelta(days=1)
-"""How long the service remembers an async-id after its response. Source: wire.md 2."""
+"""How long the service remembers an async-id after its response."""
 _STATUSES = {DesiredStatus.SUCCESS: 200, DesiredStatus.FAILURE: 400}
 """The status of a response if the mirror only knows whether it was a success."""
 _ENDED = frozenset({RequestStatus.SUCCESS, RequestStatus.FAILURE})
 
 
 class ScheduledWrite:
-    """One write and its outcome. ``is_conflict`` is true if it was rejected because of another write before it."""
+    """One write and its result. ``is_conflict`` is true if the service rejected it because someone else wrote first."""
 
     def __init__(self, planned: PlannedWrite, accepted: AcceptedRequest | None = None) -> None:
         self.planned: PlannedWrite = planned
@@ -55,6 +56,7 @@ class ScheduledWrite:
     def may_have_acted(self) -> bool:
         """Whether the device may have accepted it."""
         if self.status is RequestStatus.FAILURE:
+            # A device that rejected the write did not change. One that did not respond may have.
             response = self.request.response if isinstance(self.request, AcceptedRequest) else None
             return response is not None and response.error in UNCERTAIN_CATEGORIES
         return self.status is not RequestStatus.QUEUED
@@ -86,7 +88,7 @@ class ScheduledWrite:
         error = desired.category or "UNKNOWN" if desired.status is DesiredStatus.FAILURE else None
         ended_at = desired.status_updated_at and round(desired.status_updated_at.timestamp() * 1000)
         response = AsyncResponse(id=request.async_id, status=_STATUSES[desired.status], error=error, timestamp=ended_at)
-        self.request = replace(request, _expectation=Expectation(request.async_id, response))
+        self.request = replace(request, _awaited_response=AwaitedResponse(request.async_id, response))
         return True
 
     def record_conflict(self, error: PreconditionFailed, issued_at: datetime) -> None:
@@ -187,6 +189,7 @@ class WriteScheduler:
                 " tried first; canary=0 sends them all"
             )
         self._canaries = canaries
+        # Sorting is stable: within the three groups, the writes stay in the order of the plan.
         self._todo = deque(sorted(todo, key=lambda entry: (entry not in canaries, entry.planned.sleeps)))
         self._in_flight = []
         self._max_failures = max_failures
@@ -226,6 +229,7 @@ class WriteScheduler:
         if entry in self._canaries and entry.status is not RequestStatus.SUCCESS:
             self.stop(f"the first write, to {_name(entry)}, is {entry.status.value}")
             return
+        # An unknown result counts as a failure, so that a service with problems stops the plan.
         self._failures += entry.status in {RequestStatus.FAILURE, RequestStatus.UNKNOWN}
         if self._max_failures is not None and self._failures > self._max_failures:
             failed = "1 write" if self._failures == 1 else f"{self._failures} writes"
@@ -236,16 +240,20 @@ class WriteScheduler:
         if entry not in self._canaries:
             return
         self._canaries.remove(entry)
+        # A device that is awake, because others may respond only after days.
         unsent = next((one for one in self._todo if one.planned.is_awake and one not in self._canaries), None)
         if unsent is not None:
             self._todo.remove(unsent)
             self._todo.appendleft(unsent)
             self._canaries.append(unsent)
         elif self._todo and not self._canaries and not self.count()[RequestStatus.SUCCESS]:
-            self.stop(f"another write came before the first one, to {_name(entry)}, and no other device is awake")
+            self.stop(
+                f"the first write, to {_name(entry)}, was not sent, because another write came before it, and no other"
+                " device is awake"
+            )
 
     def stop(self, reason: str) -> None:
-        """Send no more writes. The first reason is kept."""
+        """Send no more writes. If this is called again, the first reason stays."""
         # Without writes to send, nothing was stopped.
         if self._todo and self.stopped_because is None:
             self.stopped_because = reason

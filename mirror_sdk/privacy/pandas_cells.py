@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from mirror_sdk.privacy.arrow_cells import is_plain, value_type
 from mirror_sdk.privacy.cells import Cells, Indices, Replace
-from mirror_sdk.privacy.personal import path_of_column, word_of_column
+from mirror_sdk.privacy.personal_columns import path_of_column, word_of_column
 from mirror_sdk.privacy.pseudonymizer import Column, Pseudonymizer
 
 

@@ -11,10 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from mirror_sdk.arrow_tables.columns import categories_of
+from mirror_sdk.arrow_tables.events import EVENTS_SCHEMA
+from mirror_sdk.arrow_tables.history import HISTORY_SCHEMA
+from mirror_sdk.arrow_tables.state import STATE_SCHEMA
+from mirror_sdk.device_lookup import known_id
 from mirror_sdk.errors import InvalidValue
-from mirror_sdk.naming import known_id
 from mirror_sdk.privacy.cells import Cells, Replace, Rows
-from mirror_sdk.privacy.personal import (
+from mirror_sdk.privacy.personal_columns import (
     NOT_VALUES,
     Treatment,
     has_scale_of_values,
@@ -25,11 +29,7 @@ from mirror_sdk.privacy.personal import (
     word_of_column,
 )
 from mirror_sdk.privacy.pseudonyms import Pseudonyms
-from mirror_sdk.tables.columns import categories_of
-from mirror_sdk.tables.events import EVENTS_SCHEMA
-from mirror_sdk.tables.history import HISTORY_SCHEMA
-from mirror_sdk.tables.state import STATE_SCHEMA
-from mirror_sdk.wire.declarations import Personal
+from mirror_sdk.wire.object_definitions import Personal
 
 REPORT = "pseudonymized"
 """The name of the report in the metadata of a table."""
@@ -74,7 +74,7 @@ class Pseudonymizer:
 
     Args:
         key: The key of the pseudonyms.
-        also: Further texts to search in the texts that stay.
+        also: More texts to search for in the remaining texts.
 
     Raises:
         InvalidValue: The key is too short, or not a string or bytes.
@@ -153,7 +153,7 @@ class Pseudonymizer:
         return replace
 
     def column_name(self, name: Any) -> Any:
-        """Return the name of a column; a pseudonym if it is an id, or contains a text that was replaced elsewhere."""
+        """Return the name of a column; a pseudonym if it is an id, or contains a string that was replaced elsewhere."""
         if _is_id(name):
             return self._text("device", "device", name)
         leaks = isinstance(name, str) and self._leaks([name])
@@ -175,7 +175,7 @@ class Pseudonymizer:
         """
         if REPORT in metadata:
             raise InvalidValue("the table has pseudonyms already; use the original table")
-        # A requested device may have no row here, and its id may still be in a text.
+        # A requested device may have no row here, and its id may still be in a string.
         selection = metadata.get("selection") or {}
         self._originals.update(map(str, selection.get("device_ids") or ()))
 
@@ -238,7 +238,7 @@ class Pseudonymizer:
         return pseudonym
 
     def _replace_leaks(self, columns: Sequence[tuple[Column, Rows | None]]) -> None:
-        """Replace the texts that stayed and contain a text that was replaced elsewhere."""
+        """Replace the texts that stayed and contain a string that was replaced elsewhere."""
         for column, rows in columns:
             texts = {value: _as_text(value) for value in column.cells.values(rows) if isinstance(value, str | bytes)}
             leaks = self._leaks(texts.values())
@@ -250,7 +250,7 @@ class Pseudonymizer:
                 column.cells.replace(partial(_replaced, found), rows)
 
     def _leaks(self, texts: Iterable[str]) -> set[str]:
-        """Return the texts that are ids, or contain a text that was replaced."""
+        """Return the texts that are ids, or contain a string that was replaced."""
         if len(self._originals) != self._indexed_count:
             # Originals are only ever added.
             self._lengths, self._indexed_count = _lengths_by_beginning(self._originals), len(self._originals)
@@ -284,7 +284,7 @@ def _lengths_by_beginning(words: Iterable[str]) -> dict[str, set[int]]:
 
 
 def _occurs_in(text: str, words: AbstractSet[str], lengths: Mapping[str, AbstractSet[int]]) -> bool:
-    """Return whether one of the words occurs in a text. The time depends on the length of the text, not on them."""
+    """Return whether one of the words occurs in a string. The time depends on the length of the text, not on them."""
     return any(
         text[begin : begin + length] in words
         for begin in range(len(text) - _SHORTEST_WITHIN + 1)

@@ -18,7 +18,7 @@ class Pseudonyms:
     """Creates pseudonyms with HMAC-SHA-256. Neither the key nor the original texts are visible in it.
 
     Args:
-        key: A text or bytes, of at least 16 bytes.
+        key: A string or bytes, of at least 16 bytes.
 
     Raises:
         InvalidValue: The key has another type, or is shorter.
@@ -26,11 +26,11 @@ class Pseudonyms:
 
     def __init__(self, key: str | bytes) -> None:
         if not isinstance(key, str | bytes):
-            raise InvalidValue(f"the key is a {type(key).__name__}; pass a text or bytes")
+            raise InvalidValue(f"the key is a {type(key).__name__}; pass a string or bytes")
         secret = key.encode(errors="surrogateescape") if isinstance(key, str) else key
         if len(secret) < SHORTEST_KEY_BYTES:
             raise InvalidValue(
-                f"the key has {len(secret)} bytes, and anyone who guesses it can find every name; pass"
+                f"the key has {len(secret)} bytes, so others could guess it and find every name; pass"
                 f" {SHORTEST_KEY_BYTES} or more random bytes, such as secrets.token_hex(32), and keep them secret"
             )
         self._mac = hmac.new(secret, digestmod="sha256")
@@ -42,7 +42,7 @@ class Pseudonyms:
         raise TypeError("Pseudonyms cannot be pickled, because of the key; create them again from the key")
 
     def text(self, kind: str, word: str, original: str | bytes) -> str:
-        """Return the pseudonym of a text: a word and twelve digits and letters, however long the text is."""
+        """Return the pseudonym of a string: a word and twelve digits and letters, however long the text is."""
         # Twelve digits of 5 bits each use 60 of these 64 bits.
         number = int.from_bytes(self._digest(kind, original)[:8], "big")
         return f"{word}-{''.join(_DIGITS[(number >> 5 * digit) & 31] for digit in range(_LENGTH))}"

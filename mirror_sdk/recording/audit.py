@@ -9,13 +9,13 @@ from itertools import pairwise
 import pyarrow.compute as pc
 
 from mirror_sdk.events import EventKind
-from mirror_sdk.recording.content import RecordingContent
+from mirror_sdk.recording.recording_content import RecordingContent
 from mirror_sdk.wire.model import JsonForm, write_timestamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingGap(JsonForm):
-    """A missing range of the log. Numbers are ``None`` if unknown."""
+    """A missing range of the log, by the numbers of its entries; ``None`` if a number is unknown."""
 
     first_seq: int | None
     last_seq: int | None
@@ -28,23 +28,23 @@ class RecordingGap(JsonForm):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit(JsonForm):
-    """The range of the log that a recording covers. Times are those of the service's clock.
+    """The range of the log that a recording covers, and what is missing.
 
-    They are ``None`` if the service did not send them: the clock of this machine does not show what the log contained.
+    Times come from the service's clock, and are ``None`` if the service did not send them.
 
     Attributes:
         complete: Whether every entry of the log from the first to the last one was read.
-        from_at: When the recording started.
-        until_at: Up to when nothing is missing.
-        after_seq: Number of the log entry after which it started; ``None`` for an empty recording.
-        last_seq: Number of the last entry that was read.
+        from_at: The time at which the recording started.
+        until_at: The time up to which nothing is missing.
+        after_seq: The number of the log entry after which it started; ``None`` for an empty recording.
+        last_seq: The number of the last entry that was read.
         events: The number of events, each counted once.
-        duplicates: How many events were recorded more than once.
+        duplicates: The number of events that were recorded more than once.
         gaps: The missing ranges.
-        finalized_events: How many of the events are in finalized files, which every program that reads Parquet sees.
-            :class:`Recording` reads the others too. A recorder finalizes them every few minutes and at its end;
-            after a kill, :meth:`Recording.finalize` does.
-        finalized_until_at: Up to when the finalized files cover the log.
+        finalized_events: The number of events in finalized files, which any program that reads Parquet can read. A
+            recorder finalizes files every few minutes and when it stops. If it was killed,
+            :meth:`Recording.finalize` does so. :class:`Recording` itself also reads the other events.
+        finalized_until_at: The time up to which the finalized files cover the log.
     """
 
     complete: bool
@@ -69,9 +69,9 @@ class Audit(JsonForm):
         lines = [text, *(f"missing {gap}" for gap in self.gaps)]
         if self.finalized_events < self.events:
             lines.append(
-                f"in whole files, which every program sees: {self.finalized_events} events; the others are read by "
-                "Recording, and finalized by a recorder every few minutes, or by Recording.finalize() (in a shell"
-                " --finalize)"
+                f"every program can read {self.finalized_events} of these events, which are in finalized files; only "
+                "Recording can read the others. A recorder finalizes them every few minutes, and "
+                "Recording.finalize() or --finalize does it now"
             )
         return "\n".join(lines)
 

@@ -14,12 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ValidationError
 
-from mirror_sdk._disk import sync
 from mirror_sdk._file_version import file_fault
+from mirror_sdk._fsync import fsync
+from mirror_sdk.arrow_tables.columns import categories_of
+from mirror_sdk.arrow_tables.events import EVENTS_RAW_SCHEMA
+from mirror_sdk.arrow_tables.state import STATE_SCHEMA
 from mirror_sdk.errors import InvalidValue, RecordingDamaged
 from mirror_sdk.frames.files import read_parquet
-from mirror_sdk.recording.coverage import Span, merge, read_spans, write_spans
-from mirror_sdk.recording.layout import (
+from mirror_sdk.recording.file_names import (
     journal_numbers,
     journal_path,
     part_numbers,
@@ -31,10 +33,8 @@ from mirror_sdk.recording.layout import (
     state_path,
     unfinished_path,
 )
-from mirror_sdk.snapshot.contract import require_instants
-from mirror_sdk.tables.columns import categories_of
-from mirror_sdk.tables.events import EVENTS_RAW_SCHEMA
-from mirror_sdk.tables.state import STATE_SCHEMA
+from mirror_sdk.recording.log_spans import LogSpan, merge, read_spans, write_spans
+from mirror_sdk.snapshot.batch_checks import require_instants
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 STORED_SCHEMA = pa.schema(
@@ -80,7 +80,7 @@ class FileContent(NamedTuple):
     """The content of a finalized file or a journal: events, and the spans of the log that they cover."""
 
     events: pa.Table
-    spans: list[Span]
+    spans: list[LogSpan]
     is_finalized: bool
 
 
@@ -96,11 +96,13 @@ def read_settings(folder: Path) -> RecordingSettings | None:
     numbers = part_numbers(folder)
     if not numbers:
         return None
+    # Every finalized file has the settings. The first one always exists, because it is finalized at once.
     finalized = _finalized_settings(part_path(folder, numbers[0]))
     sidecar = _sidecar_settings(settings_path(folder))
     if finalized is not None and sidecar is not None and finalized.id != sidecar.id:
         raise InvalidValue(
-            f"{sidecar_of(folder)} belongs to another recording than {folder}; copy the right one, or remove it"
+            f"{sidecar_of(folder)} belongs to another recording than {folder}; replace it with the folder of"
+            " this recording, or remove it"
         )
     return sidecar or finalized
 
@@ -163,12 +165,12 @@ def read_part(folder: Path, number: int) -> FileContent:
         table = pq.ParquetFile(path, page_checksum_verification=True).read()
         metadata = table.schema.metadata or {}
         if _COVERAGE not in metadata:
-            raise ValueError("its coverage is missing")
+            raise ValueError("it does not say which part of the log it covers")
         spans = read_spans(metadata[_COVERAGE])
         return FileContent(_checked(table.replace_schema_metadata(None)), spans, is_finalized=True)
 
 
-def last_span(folder: Path) -> Span | None:
+def last_span(folder: Path) -> LogSpan | None:
     """Return the last span that the finalized files cover; ``None`` if they cover nothing.
 
     Raises:
@@ -184,10 +186,11 @@ def read_journal(folder: Path, number: int) -> FileContent:
     """Return the content of a journal without its cut-off end.
 
     Raises:
-        FileNotFoundError: It does not exist.
+        FileNotFoundError: The journal does not exist.
     """
     tables, spans = [STORED_SCHEMA.empty_table()], []
     with journal_path(folder, number).open("rb") as journal:
+        # A recorder may be writing to the journal at this moment.
         for table, span in _complete_batches(journal):
             tables.append(table)
             spans += span
@@ -224,7 +227,7 @@ def read_numbered(folder: Path, number: int) -> FileContent:
     return FileContent(STORED_SCHEMA.empty_table(), [], is_finalized=True)
 
 
-def batch_metadata(span: Span | None) -> dict[bytes, bytes]:
+def batch_metadata(span: LogSpan | None) -> dict[bytes, bytes]:
     """Return the metadata of a batch of a journal."""
     return {} if span is None else {_COVERAGE: write_spans([span])}
 
@@ -302,18 +305,20 @@ def _parse_settings(path: Path, content: bytes) -> RecordingSettings:
 def _finish(folder: Path, target: Path) -> None:
     """Rename the unfinished file once it is on disk."""
     unfinished = unfinished_path(folder)
-    sync(unfinished)
+    fsync(unfinished)
     try:
         unfinished.replace(target)
     except OSError as exc:
         if exc.errno != errno.EXDEV:
             raise
-        raise InvalidValue(f"{folder} is on another disk than its parent folder; use a folder inside of it") from exc
+        raise InvalidValue(
+            f"{folder} and its parent folder are on different disks; use a subfolder of {folder}"
+        ) from exc
     # The new name is on disk only when the folder is.
-    sync(target.parent)
+    fsync(target.parent)
 
 
-def _complete_batches(journal: BinaryIO) -> Iterator[tuple[pa.Table, list[Span]]]:
+def _complete_batches(journal: BinaryIO) -> Iterator[tuple[pa.Table, list[LogSpan]]]:
     try:
         for batch, metadata in pa.ipc.open_stream(journal).iter_batches_with_custom_metadata():
             batch.validate(full=True)
@@ -343,8 +348,8 @@ def _undamaged(path: Path) -> Iterator[Path]:
 def _damaged(path: Path, problem: Exception) -> RecordingDamaged:
     reason = str(problem).partition("\n")[0] or type(problem).__name__
     return RecordingDamaged(
-        f"{path} is damaged ({reason}); restore it from a copy, or remove it: its content is missing then, and the"
-        " audit reports that"
+        f"{path} is damaged ({reason}); restore it from a copy, or remove it; the audit then reports its content"
+        " as missing"
     )
 
 

@@ -17,11 +17,11 @@ from filelock import FileLock, Timeout
 
 from mirror_sdk._fork import abandon_in_child, close_in_child, register_fork_handler
 from mirror_sdk._protocol.defaults import DEFAULT_ROTATE_BYTES, DEFAULT_ROTATE_SECONDS
+from mirror_sdk.arrow_tables.events import event_columns
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import Event
-from mirror_sdk.recording import files, layout
-from mirror_sdk.recording.coverage import Span
-from mirror_sdk.tables.events import event_columns
+from mirror_sdk.recording import file_names, files
+from mirror_sdk.recording.log_spans import LogSpan
 from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 
@@ -61,20 +61,20 @@ class RecordingFolder:
         self._journal: tuple[BinaryIO, pa.RecordBatchStreamWriter] | None = None
         self._oldest_at: float | None = None
         self.events: int = 0
-        self._last: Span | None = None
+        self._last: LogSpan | None = None
         _require_recording_or_nothing(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            layout.sidecar_of(folder).mkdir(exist_ok=True)
+            file_names.sidecar_of(folder).mkdir(exist_ok=True)
         except OSError as exc:
             raise InvalidValue(f"cannot create {folder}: {exc.strerror}; use a folder where you may write") from exc
         # Shared by all threads: an asynchronous recorder acquires and releases it in different ones.
-        self._lock = FileLock(layout.lock_path(folder), thread_local=False)
+        self._lock = FileLock(file_names.lock_path(folder), thread_local=False)
         # Lock before reading: a running recorder would change the files.
         try:
             self._lock.acquire(timeout=0)
         except Timeout as exc:
-            raise InvalidValue(f"{self.path} has another running recorder; stop it, or use another folder") from exc
+            raise InvalidValue(f"{self.path} is in use by another recorder; stop it, or pass another folder") from exc
         self._is_forked = False
         register_fork_handler(self)
         try:
@@ -113,11 +113,11 @@ class RecordingFolder:
         """The instant by the service's clock up to which nothing is missing; ``None`` if unknown."""
         return None if self._last is None else self._last.until_at
 
-    def append(self, events: Iterable[Event], span: Span | None) -> None:
+    def append(self, events: Iterable[Event], span: LogSpan | None) -> None:
         """Write events and the span of the log that was read. They are on disk when this returns.
 
         Raises:
-            OSError: They could not be written.
+            OSError: The events could not be written.
         """
         file, journal = self._journal or self._open_journal()
         columns = event_columns(events)
@@ -141,7 +141,7 @@ class RecordingFolder:
         """Write a state table to start from.
 
         Raises:
-            OSError: It could not be written.
+            OSError: The file could not be written.
         """
         files.write_state(self.path, state)
 
@@ -149,7 +149,7 @@ class RecordingFolder:
         """Write the rules that this recorder, or the next one, has to remove when the recording ends.
 
         Raises:
-            OSError: It could not be written.
+            OSError: The file could not be written.
         """
         if rules != self.rules:
             files.write_rules(self.path, self._settings, rules)
@@ -192,7 +192,7 @@ class RecordingFolder:
         self._number = max(files.event_numbers(self.path), default=0) + 1
         if self._number == 1:
             files.write_settings(self.path, self._settings)
-        file = layout.journal_path(self.path, self._number).open("wb")
+        file = file_names.journal_path(self.path, self._number).open("wb")
         self._journal = file, pa.ipc.new_stream(file, files.STORED_SCHEMA)
         return self._journal
 
@@ -203,32 +203,31 @@ class RecordingFolder:
         # The key is unknown if the folder was copied without its sidecar.
         if old.key not in {None, new.key} and old.server == new.server:
             raise InvalidValue(
-                f"{self.path} records the log of another access key, and each key has a log of its own; use the same "
-                "key, or use another folder"
+                f"{self.path} records the log of another access key; use that key, or pass another folder"
             )
         if (old.server, old.devices, old.paths) != (new.server, new.devices, new.paths):
             raise InvalidValue(
-                f"{self.path} records devices={old.devices} paths={old.paths} of {old.server}; use the "
-                "same ones, or use another folder"
+                f"{self.path} records devices={old.devices} paths={old.paths} of {old.server}; pass the"
+                " same devices= and paths=, or use another folder"
             )
         return new.model_copy(update={"id": old.id})
 
     def _recover(self) -> None:
         files.write_settings(self.path, self._settings)
-        for number in layout.journal_numbers(self.path):
-            if layout.part_path(self.path, number).exists():
+        for number in file_names.journal_numbers(self.path):
+            if file_names.part_path(self.path, number).exists():
                 # The previous recorder was killed between the two steps of finalizing, so the finalized file is
                 # complete.
                 files.remove_journal(self.path, number)
             else:
                 files.finalize(self.path, number, self._settings)
-        layout.unfinished_path(self.path).unlink(missing_ok=True)
+        file_names.unfinished_path(self.path).unlink(missing_ok=True)
         self._last = files.last_span(self.path)
 
 
 def _require_recording_or_nothing(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
-        raise InvalidValue(f"{folder} is a file; a recording is a folder of files, use another name")
+        raise InvalidValue(f"{folder} is a file, but a recording is a folder; pass another name")
     is_free = not folder.exists() or not any(folder.iterdir())
     if not is_free and files.read_settings(folder) is None:
-        raise InvalidValue(f"{folder} holds other files; use another folder")
+        raise InvalidValue(f"{folder} contains other files; pass another folder")

@@ -8,12 +8,12 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mirror_sdk.arrow_tables.columns import INSTANT
+from mirror_sdk.arrow_tables.history import HistoryTableBuilder, history_of_events
 from mirror_sdk.errors import InvalidValue
-from mirror_sdk.history.request import up_to_millisecond
-from mirror_sdk.recording.content import RecordingContent
-from mirror_sdk.recording.selection import RowSelection
-from mirror_sdk.tables.columns import INSTANT
-from mirror_sdk.tables.history import HistoryTableBuilder, history_of_events
+from mirror_sdk.history.history_request import up_to_millisecond
+from mirror_sdk.recording.recording_content import RecordingContent
+from mirror_sdk.recording.row_selection import RowSelection
 from mirror_sdk.wire.model import write_timestamp
 
 
@@ -46,7 +46,7 @@ def history(
     until_at = spans[-1].until_at if spans else None
     if begin is not None and from_at is not None and begin < from_at:
         raise InvalidValue(
-            f"begin={write_timestamp(begin)} lies before the recording, which begins at {write_timestamp(from_at)}"
+            f"begin={write_timestamp(begin)} is before the recording, which starts at {write_timestamp(from_at)}"
         )
     table = history_of_events(
         selection.of_table(content.events),

@@ -1,5 +1,5 @@
 # Made from async_recorder.py by .ci/make_sync_twins.py: a change belongs there, not here.
-"""Records on a thread of its own."""
+"""Records the notification log in a separate thread."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from mirror_sdk._fork import cannot_be_pickled
 from mirror_sdk._protocol.deadline import Deadline
 from mirror_sdk._protocol.flow import Flow
 from mirror_sdk._protocol.log_reader import LogReader
-from mirror_sdk._threads import Worker
+from mirror_sdk._workers import Worker
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.recording.audit import Audit
 from mirror_sdk.recording.folder import RecordingFolder
-from mirror_sdk.recording.reading import Recording
-from mirror_sdk.recording.rules import RecordingRules
+from mirror_sdk.recording.recording import Recording
+from mirror_sdk.recording.recording_rules import RecordingRules
 from mirror_sdk.recording.writer import RecordingWriter
 from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
 
@@ -33,12 +33,15 @@ _RULES_LEFT = "rules that were added for a recording still exist; the next recor
 
 
 class Recorder:
-    """Records the log from a thread of its own, until it is stopped.
+    """A recording in progress: a thread writes the notification log into a folder until you stop it.
 
-    It can be used in a ``with`` statement, which stops it at the end. It reconnects after failures of the connection.
-    Any other failure ends it and is logged. It is available as ``failure``, and ``stop()`` or the end of the ``with``
-    statement raises it; the events that were written remain. The rules that it added are removed at its end. In a child
-    process it is stopped and does not touch its files, to which the parent continues to write.
+    ``client.record`` starts it. Use it in a ``with`` statement, which stops it at the end, or call :meth:`stop`. When
+    it ends, the recorder removes the subscription rules that it added.
+
+    The recorder reconnects if the connection fails. Any other failure ends the recording and is logged. ``failure``
+    contains it, and :meth:`stop` or the end of the ``with`` statement raises it. The events written until then remain.
+
+    After a fork, the copy in the child process is stopped, and only the parent continues to write.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Recorder:
         self._raise_failure(error)
 
     def __reduce__(self) -> NoReturn:
+        """Raise an error, because this object cannot be pickled."""
         raise cannot_be_pickled(self, "send the path, which Recording(path) reads")
 
     def __repr__(self) -> str:
@@ -82,17 +86,17 @@ class Recorder:
 
     @property
     def events(self) -> int:
-        """The number of events that it has written."""
+        """The number of events written so far."""
         return self._writer.folder.events
 
     @property
     def position(self) -> int | None:
-        """Number of the last log entry that it has read."""
+        """The number of the last log entry that was read."""
         return self._writer.folder.position
 
     @property
     def uncovered(self) -> str | None:
-        """The warning about paths that are not subscribed; ``None`` if all were subscribed when it started."""
+        """The warning about paths without a subscription at the start; ``None`` if all were subscribed."""
         return self._writer.uncovered
 
     @property
@@ -106,7 +110,7 @@ class Recorder:
         return Recording(self.path)
 
     def audit(self) -> Audit:
-        """Return whether the recording is complete, its time range, and its gaps.
+        """Check whether the recording is complete.
 
         It reads all files.
 
@@ -118,7 +122,7 @@ class Recorder:
         return self.recording.audit()
 
     def stop(self) -> None:
-        """Stop recording. When this returns, the files contain everything that is in the log at this moment.
+        """Stop recording, after writing everything that the log contains at the time of the call.
 
         If the service is unreachable, the next recorder with the same folder reads the rest and removes the rules that
         this one added.
@@ -143,7 +147,7 @@ class Recorder:
                     self._catch_up()
             except MirrorError:
                 _log.warning(
-                    "a recording ends before the end of the log; the next one continues there",
+                    "a recorder stopped before the end of the log; the next recorder with its folder continues there",
                     exc_info=True,
                 )
             finally:
@@ -171,8 +175,10 @@ class Recorder:
 
     def _record_batch(self) -> None:
         after = self._reader.position
+        # A poll ends in time for the journal that has to be finalized next.
         batch = self._reader.read(min(DEFAULT_HOLD_SECONDS, self._writer.folder.due_in_seconds))
         with self._worker.step:
+            # stop() reads the rest of the log itself, from the position in the folder.
             if self._worker.is_stopped:
                 return
             # While the service is unreachable, the events in the journal still have to become visible to other

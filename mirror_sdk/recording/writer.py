@@ -12,15 +12,15 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._arguments import real
-from mirror_sdk._caller import SourceLine, warn
-from mirror_sdk._protocol.gaps import warn_of
+from mirror_sdk._protocol.gap_warnings import warn_of_gap
+from mirror_sdk._warnings import SourceLine, warn
+from mirror_sdk.arrow_tables.columns import text
+from mirror_sdk.arrow_tables.units import UnitNames, Units, units_of
 from mirror_sdk.errors import InvalidValue, NotSubscribedWarning
 from mirror_sdk.events import Event, event_filter, read_events, unreadable_keys, utc_now
-from mirror_sdk.recording.coverage import Span
 from mirror_sdk.recording.files import VERSION, RecordingSettings
 from mirror_sdk.recording.folder import RecordingFolder
-from mirror_sdk.tables.columns import text
-from mirror_sdk.tables.units import UnitNames, Units, units_of
+from mirror_sdk.recording.log_spans import LogSpan
 from mirror_sdk.values import NO_VALUE
 from mirror_sdk.wire.log_entries import Batch
 from mirror_sdk.wire.model import write_timestamp
@@ -89,7 +89,7 @@ class RecordingWriter:
         """Write the start position in the log, and a state table that was read after it.
 
         Raises:
-            OSError: They could not be written.
+            OSError: The files could not be written.
         """
         if self.folder.position is None:
             self.write(Batch(served_at=served_at), after=None, seq=position)
@@ -99,7 +99,7 @@ class RecordingWriter:
         """Write the time up to which the log has no further entries, if it ends at the last recorded position.
 
         Raises:
-            OSError: It could not be written.
+            OSError: The file could not be written.
         """
         if position == self.folder.position:
             self.write(Batch(served_at=served_at), after=position, seq=position)
@@ -114,11 +114,12 @@ class RecordingWriter:
         """Write a batch of the log, between two positions. The batch of a failed request has no entries.
 
         Raises:
-            OSError: It could not be written.
+            OSError: The file could not be written.
         """
         now = self._now()
-        warn_of(batch.gap, (), self._called_from)
+        warn_of_gap(batch.gap, (), self._called_from)
         if batch.gap is not None:
+            # The lost entries may have changed any value.
             self.needs_state = True
             self._covered_from = None
         unreadable: set[str] = set()
@@ -133,10 +134,11 @@ class RecordingWriter:
                 yield event if event.unit is not None else replace(event, unit=self._unit_of(event))
 
         self.folder.append(events(), None if seq is None else self._span(batch, after, seq))
-        warn_of(None, unreadable, self._called_from)
+        # Only now: append() has run the generator, and a warning that is an error loses no entries.
+        warn_of_gap(None, unreadable, self._called_from)
 
     def _unit_of(self, event: Event) -> str | None:
-        """Return the unit that the device last named, since the state table or in it."""
+        """Return the unit that the device named last, after the state table or in it."""
         if event.device_id is None or event.path is None:
             return None
         now = self._units.get((event.device_id, event.path))
@@ -146,7 +148,7 @@ class RecordingWriter:
         """Write a state table to start from.
 
         Raises:
-            OSError: It could not be written.
+            OSError: The file could not be written.
         """
         metadata = state.attrs["mirror"]
         if metadata["taken_at"] is None and self.folder.covered_until is not None:
@@ -159,9 +161,9 @@ class RecordingWriter:
         if metadata["taken_at"] is not None:
             self._covered_from = datetime.fromisoformat(metadata["taken_at"])
 
-    def _span(self, batch: Batch, after: int | None, seq: int) -> Span:
+    def _span(self, batch: Batch, after: int | None, seq: int) -> LogSpan:
         """Return the span of a batch. It starts at the end of the previous one, if nothing is missing between them."""
         served_at = batch.served_at
         if served_at is None or after is None or batch.gap is not None:
-            return Span(seq if after is None else after, seq, served_at, served_at)
-        return Span(after, seq, self.folder.covered_until or self._covered_from or served_at, served_at)
+            return LogSpan(seq if after is None else after, seq, served_at, served_at)
+        return LogSpan(after, seq, self.folder.covered_until or self._covered_from or served_at, served_at)

@@ -1,1 +1,1 @@
-"""The simulator: plays the device's side of simulated devices, and lets time pass. Source: wire.md 8."""
+"""The simulator: plays the device's side of simulated devices, and lets time pass."""

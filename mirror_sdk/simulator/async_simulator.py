@@ -3,8 +3,6 @@
 It needs a service that simulates devices, and a key with the scope ``admin``. Each method returns when all its effects
 are on disk. Every method may raise :class:`NotFound` (no such simulated device, or a service without a simulator) and
 :class:`AccessDenied`, in addition to the errors of every call of a client.
-
-Source: wire.md 8.
 """
 
 from __future__ import annotations
@@ -13,16 +11,16 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 
 from mirror_sdk._async_client import AsyncMirrorClient
-from mirror_sdk._protocol.operation import Operation
-from mirror_sdk.naming import DeviceLike
+from mirror_sdk._protocol.operation_base import Operation
+from mirror_sdk.device_lookup import DeviceLike
 from mirror_sdk.simulator import operations as _simulator_operations
 from mirror_sdk.wire.simulator import ResponseMode, SimulatorDevice, SimulatorNewResource
 
 
 class AsyncSimulator:
-    """The simulated devices of the service a client talks to.
+    """Controls the simulated devices and the clock of a service.
 
-    A device is an id, an endpoint name, or an object with the id, as for a client. The simulator itself resolves names.
+    Pass a device as its id, its endpoint name, or an object with its id, as for a client.
 
     Args:
         client: The client that sends the requests. Its key needs the scope ``admin``.
@@ -51,22 +49,22 @@ class AsyncSimulator:
         endpoint_type: str = "default",
         queue_mode: bool = False,
     ) -> str:
-        """Add a device, which registers at once.
+        """Add a device. It registers at once.
 
         Args:
-            endpoint_name: Its endpoint name.
+            endpoint_name: The endpoint name of the device.
             resources: Resources, or mappings such as
-                ``{"path": "/3303/0/5700", "value": "21.5", "observable": True}``; other flags are
-                ``auto_observable``, ``writable`` and ``executable``. An executable resource has no value to observe.
-            endpoint_type: Its endpoint type.
-            queue_mode: Whether it sleeps between contacts.
+                ``{"path": "/3303/0/5700", "value": "21.5", "observable": True}``. Other flags are ``auto_observable``,
+                ``writable`` and ``executable``. An executable resource cannot be observed.
+            endpoint_type: The endpoint type.
+            queue_mode: Whether the device sleeps between contacts.
 
         Returns:
-            Its device id.
+            The id of the device.
 
         Raises:
-            ValueError: The device is invalid; the message says why.
-            BadRequest: The service rejects it.
+            ValueError: A part of the device is invalid; the message names it.
+            BadRequest: The service rejects the device.
 
         >>> fan = await simulator.add_device("fan-01", [{"path": "/3306/0/5850", "value": "0", "writable": True}])
         """
@@ -79,7 +77,7 @@ class AsyncSimulator:
         return await self._send(_simulator_operations.add_simulator_device(device))
 
     async def set_online(self, device_id: DeviceLike, online: bool) -> None:
-        """Connect a device, which makes contact at once, or disconnect it.
+        """Disconnect a device, or connect it again, so that it makes contact at once.
 
         >>> await simulator.set_online(light, False)
         """
@@ -89,7 +87,7 @@ class AsyncSimulator:
         """Set how a device responds to commands: ``normal``, ``reject`` or ``silent``.
 
         Raises:
-            ValueError: The mode is not one of these.
+            ValueError: ``mode`` is not one of these.
 
         >>> await simulator.set_response_mode(light, "reject")
         >>> request = await client.requests.begin_write(light, "/3311/0/5850", True)
@@ -99,10 +97,10 @@ class AsyncSimulator:
         await self._patch(device_id, answer=mode)
 
     async def set_latency_seconds(self, device_id: DeviceLike, latency_seconds: float) -> None:
-        """Set the seconds that a device takes to respond, from 0 to 3600.
+        """Set how long a device takes to respond, from 0 to 3600 seconds.
 
         Raises:
-            ValueError: The latency is out of this range.
+            ValueError: ``latency_seconds`` is out of this range.
 
         >>> await simulator.set_latency_seconds(light, 1.5)
         """
@@ -119,21 +117,23 @@ class AsyncSimulator:
         writable: bool | None = None,
         executable: bool | None = None,
     ) -> None:
-        """Change a value of a device, or add a resource, which the service receives with the next registration update.
+        """Change a value at a device, as a sensor would, or add a resource.
+
+        The service learns of a new resource with the next registration update. All flags stay unchanged by default.
 
         Args:
             device_id: The device: its id, its endpoint name, or an object with its id.
             path: The resource path.
-            value: As for a write. A text is sent as it is, so that a device can have an invalid value. A simulated
-                device has no resources with several instances.
-            observable: Whether it can be observed. By default flags stay as they are.
-            auto_observable: Whether the device sends changes without a subscription. It can be subscribed, too.
-            writable: Whether it can be written.
-            executable: Whether it can be executed. Then it has no value to observe.
+            value: A value as for a write. A string is not checked, so that a device can have an invalid value.
+                Resources with several instances are not supported.
+            observable: Whether the resource can be observed.
+            auto_observable: Whether the device also sends changes without a subscription.
+            writable: Whether the resource can be written.
+            executable: Whether the resource can be executed. If so, it cannot be observed.
 
         Raises:
-            InvalidValue: The value does not match the declaration of the path.
-            BadRequest: The service rejects it, for instance a resource that is both executable and observable.
+            InvalidValue: ``value`` does not match the declaration of the path.
+            BadRequest: The service rejects the resource, for example because it is both executable and observable.
 
         >>> await simulator.set_value(station, "/3303/0/5700", 22.5)
         >>> await client.read_value(station, "/3303/0/5700")
@@ -150,14 +150,14 @@ class AsyncSimulator:
         )
 
     async def remove_resource(self, device_id: DeviceLike, path: str) -> None:
-        """Remove a resource of a device. The mirror retains it (specification 2.1).
+        """Remove a resource of a device. The mirror keeps its last value (specification 2.1).
 
         >>> await simulator.remove_resource(light, "/3311/0/5851")
         """
         await self._command(device_id, lambda found: _simulator_operations.delete_simulator_resource(found, path))
 
     async def register(self, device_id: DeviceLike) -> None:
-        """Register a device. Its single subscriptions end, and presubscriptions are applied.
+        """Register a device. Its subscriptions end, and the service applies the presubscription rules.
 
         >>> await simulator.register(light)
         """
@@ -194,7 +194,7 @@ class AsyncSimulator:
         return (await self._send(_simulator_operations.get_simulator_clock())).now
 
     async def has_manual_clock(self) -> bool:
-        """Whether :meth:`advance` can advance the service's clock. It cannot if the service uses real time.
+        """Return whether :meth:`advance` can advance the service's clock. If it uses real time, it cannot.
 
         >>> await simulator.has_manual_clock()
         True
@@ -211,7 +211,7 @@ class AsyncSimulator:
             The new time of the service, in UTC.
 
         Raises:
-            ValueError: The amount is out of this range.
+            ValueError: ``amount`` is out of this range.
             APIError: The service uses real time.
 
         >>> print(await simulator.advance(timedelta(hours=1)))

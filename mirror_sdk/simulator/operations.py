@@ -1,4 +1,4 @@
-"""The requests of the simulator, and how their responses are read. Nothing in here does I/O. Source: wire.md 8."""
+"""The requests of the simulator, and how their responses are read. Nothing in here does I/O."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from datetime import timedelta
 from typing import TypeVar
 
 from mirror_sdk._protocol.flow import Flow
-from mirror_sdk._protocol.operation import HTTPResponse, Operation, read_json
+from mirror_sdk._protocol.operation_base import HTTPResponse, Operation, read_json
 from mirror_sdk._protocol.operations import checked_body, nothing, of_device, of_resource
+from mirror_sdk.device_lookup import ANY_ID, DeviceLike, known_id, unknown_device
 from mirror_sdk.errors import InvalidValue
-from mirror_sdk.naming import ANY_ID, DeviceLike, known_id, unknown_device
 from mirror_sdk.values import TEXT_PLAIN, encode
 from mirror_sdk.wire import routes
 from mirror_sdk.wire.simulator import (
@@ -96,7 +96,7 @@ def send_to_simulator(device: DeviceLike, operation: Callable[[str], Operation[T
 
     Raises:
         NotFound: There is no such simulated device.
-        TypeError: It is not a device.
+        TypeError: ``device`` is not a device.
         ValueError: An argument cannot be sent; the message names it.
     """
     if known_id("device_id", device) is None:
@@ -111,7 +111,7 @@ def simulator_id_of(device: DeviceLike) -> Flow[str]:
     """Return the id of a simulated device.
 
     Raises:
-        TypeError: It is not a device.
+        TypeError: ``device`` is not a device.
         UnknownDevice: No simulated device has this name.
     """
     device_id = known_id("device_id", device)

@@ -20,13 +20,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
-from mirror_sdk._disk import sync
 from mirror_sdk._file_version import file_fault
+from mirror_sdk._fsync import fsync
+from mirror_sdk.arrow_tables.columns import INSTANT
+from mirror_sdk.arrow_tables.device_batches import concatenated, reencoded
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.columns import to_frame
 from mirror_sdk.frames.files import read_parquet, to_arrow
-from mirror_sdk.tables.columns import INSTANT
-from mirror_sdk.tables.device_batches import concatenated, reencoded
 from mirror_sdk.wire.model import JsonForm, plain
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class SnapshotDataset(JsonForm):
         folder: The folder.
 
     Raises:
-        InvalidValue: It is not a dataset, or a file is missing or cut off.
+        InvalidValue: The folder is not a dataset, or a file is missing or cut off.
 
     Attributes:
         path: The folder.
@@ -93,7 +93,7 @@ class SnapshotDataset(JsonForm):
             contents = _Contents.model_validate_json(listed)
         except ValidationError as exc:
             raise InvalidValue(
-                f"{folder} is not a dataset that can be read ({_LIST}: {file_fault(listed, exc, _VERSION)}); write it"
+                f"{folder} cannot be read as a dataset ({_LIST}: {file_fault(listed, exc, _VERSION)}); write it"
                 " again with client.fleet.dataset()"
             ) from exc
         self.metadata: dict[str, Any] = contents.metadata.model_dump()
@@ -190,7 +190,7 @@ class DatasetWriter:
         # A link remains; its target is replaced.
         self._folder = Path(folder).resolve()
         if devices_per_file < 1:
-            raise InvalidValue(f"devices_per_file={devices_per_file} is not 1 or more")
+            raise InvalidValue(f"devices_per_file={devices_per_file} must be 1 or more")
         _require_free(self._folder, overwrite=overwrite)
         self._devices_per_file = devices_per_file
         self._empty = concatenated([], raw=raw)
@@ -244,7 +244,7 @@ class DatasetWriter:
             metadata: Its metadata.
 
         Raises:
-            OSError: It could not be written, or the folder was created in the meantime.
+            OSError: The dataset could not be written, or the folder was created in the meantime.
         """
         self._close_file()
         with pq.ParquetWriter(self._partial / _FIRST, self._schema_with(metadata)) as first:
@@ -253,7 +253,7 @@ class DatasetWriter:
         (self._partial / _LIST).write_text(contents.model_dump_json(indent=1, by_alias=True), encoding="utf-8")
         # The files with rows are on disk already. All have to be before the folder gets its name.
         for name in (_FIRST, _LIST):
-            sync(self._partial / name)
+            fsync(self._partial / name)
         _replace_folder(self._partial, self._folder)
         return SnapshotDataset(self._folder)
 
@@ -275,7 +275,7 @@ class DatasetWriter:
             self._write_group(self._writer)
         self._writer.close()
         self._writer = None
-        sync(self._partial / self._files[-1].name)
+        fsync(self._partial / self._files[-1].name)
 
     def _schema_with(self, metadata: Mapping[str, object]) -> pa.Schema:
         """Return the schema with the metadata from which pandas restores the same columns."""
@@ -298,13 +298,13 @@ def _begins(table: pa.Table) -> list[int]:
 
 def _require_free(folder: Path, *, overwrite: bool) -> None:
     if folder.exists() and not folder.is_dir():
-        raise InvalidValue(f"{folder} is a file; a dataset is a folder of files, use another name")
+        raise InvalidValue(f"{folder} is a file, but a dataset is a folder; pass another name")
     names = {path.name for path in folder.iterdir()} if folder.exists() else set()
     others = sorted(name for name in names if name != _LIST and not _PART.fullmatch(name))
     if others or (names and _LIST not in names):
-        raise InvalidValue(f"{folder} contains files other than a dataset; use another folder")
+        raise InvalidValue(f"{folder} contains other files; pass another folder")
     if names and not overwrite:
-        raise InvalidValue(f"{folder} has a dataset already; use another folder, or overwrite=True (--overwrite)")
+        raise InvalidValue(f"{folder} has a dataset already; pass another folder, or overwrite=True (--overwrite)")
 
 
 def _hidden_path(folder: Path, purpose: str) -> Path:
@@ -322,6 +322,6 @@ def _replace_folder(partial: Path, folder: Path) -> None:
         folder.rmdir()
     partial.replace(folder)
     # The new name has to be on disk before the old files are deleted: a power failure must not lose both.
-    sync(folder.parent)
+    fsync(folder.parent)
     if old is not None:
         shutil.rmtree(old, ignore_errors=True)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirror_sdk._caller import warn
+from mirror_sdk._warnings import warn
+from mirror_sdk.arrow_tables.device_batches import concatenated, reencoded
 from mirror_sdk.errors import APIError, InvalidValue, SnapshotWarning
-from mirror_sdk.forms import to_pandas
-from mirror_sdk.snapshot.reading import SnapshotResult
-from mirror_sdk.snapshot.request import SnapshotRequest
-from mirror_sdk.snapshot.selection import Selection
-from mirror_sdk.tables.device_batches import concatenated, reencoded
+from mirror_sdk.snapshot.device_selection import Selection
+from mirror_sdk.snapshot.snapshot_reader import SnapshotResult
+from mirror_sdk.snapshot.snapshot_request import SnapshotRequest
+from mirror_sdk.table_formats import to_pandas
 from mirror_sdk.wire.snapshot import REVISION_BEYOND_MIRROR
 
 if TYPE_CHECKING:
@@ -48,15 +48,15 @@ def request_since(frame: pd.DataFrame, *, server: str) -> SnapshotRequest:
     """Return the request for what changed since a table was taken.
 
     Raises:
-        InvalidValue: It is not the complete table of a snapshot.
+        InvalidValue: The table is not a complete snapshot.
     """
     metadata = frame.attrs.get("mirror", {})
     selection = metadata.get("selection")
     if selection is None:
         raise InvalidValue(
-            "the table has no selection in its metadata; refresh the one that client.fleet.snapshot() returned, then"
-            " join or change it. If pandas dropped the metadata, frame.mirror.with_metadata_from(snapshot) restores"
-            " them"
+            "the table has no metadata of a snapshot; refresh the table that client.fleet.snapshot() returned, and join"
+            " or change it afterwards. If pandas dropped the metadata, frame.mirror.with_metadata_from(snapshot)"
+            " restores it"
         )
     if len(frame) != metadata.get("rows"):
         raise InvalidValue(
@@ -65,7 +65,8 @@ def request_since(frame: pd.DataFrame, *, server: str) -> SnapshotRequest:
         )
     if {"device_id", "path"} <= set(frame.columns) and frame.duplicated(["device_id", "path"]).any():
         raise InvalidValue(
-            "the table has a device's resource more than once; refresh the one that client.fleet.snapshot() returned"
+            "the table has several rows for a resource of a device; refresh the table that client.fleet.snapshot()"
+            " returned"
         )
     try:
         return SnapshotRequest(
@@ -78,7 +79,7 @@ def request_since(frame: pd.DataFrame, *, server: str) -> SnapshotRequest:
             revision=metadata["revision"] if _has_all(frame) else None,
         )
     except (AttributeError, LookupError, TypeError) as exc:
-        raise InvalidValue(f"the metadata of the table are damaged ({exc!r}); request a new snapshot") from exc
+        raise InvalidValue(f"the metadata of the table is damaged ({exc!r}); request a new snapshot") from exc
 
 
 def _has_all(frame: pd.DataFrame) -> bool:

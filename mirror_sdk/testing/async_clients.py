@@ -17,23 +17,23 @@ _REAL_SECONDS = 0.01
 
 
 class Pauses:
-    """A clock that runs as the real one does, and jumps over pauses."""
+    """A clock that follows real time, but skips pauses."""
 
     def __init__(self) -> None:
         self._skipped_seconds = 0.0
 
     def now(self) -> float:
-        """Seconds."""
+        """Return the seconds of the clock."""
         return time.monotonic() + self._skipped_seconds
 
     async def sleep(self, seconds: float) -> None:
-        """Jump over a pause."""
+        """Skip a pause."""
         self._skipped_seconds += seconds
         await asyncio.sleep(min(seconds, _REAL_SECONDS))
 
 
-class _BriskSession(AsyncClientSession):
-    """The session of a :class:`AsyncBriskClient`."""
+class _UnpausedSession(AsyncClientSession):
+    """The session of a :class:`AsyncUnpausedClient`."""
 
     def __init__(self, settings: ClientSettings, *, timeout: float, transport: httpx.AsyncBaseTransport) -> None:
         self._pauses = Pauses()
@@ -45,8 +45,8 @@ class _BriskSession(AsyncClientSession):
         return AsyncLogReader(self.sender.send, after=after, clock=self._pauses.now, sleep=self._pauses.sleep)
 
 
-class AsyncBriskClient(AsyncMirrorClient):
+class AsyncUnpausedClient(AsyncMirrorClient):
     """An :class:`~mirror_sdk.AsyncMirrorClient` that does not pause after failures."""
 
     def __init__(self, base_url: str, api_key: str, *, timeout: float, transport: httpx.AsyncBaseTransport) -> None:
-        self._hold(_BriskSession(ClientSettings.of(base_url, api_key), timeout=timeout, transport=transport))
+        self._hold(_UnpausedSession(ClientSettings.of(base_url, api_key), timeout=timeout, transport=transport))

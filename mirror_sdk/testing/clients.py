@@ -17,23 +17,23 @@ _REAL_SECONDS = 0.01
 
 
 class Pauses:
-    """A clock that runs as the real one does, and jumps over pauses."""
+    """A clock that follows real time, but skips pauses."""
 
     def __init__(self) -> None:
         self._skipped_seconds = 0.0
 
     def now(self) -> float:
-        """Seconds."""
+        """Return the seconds of the clock."""
         return time.monotonic() + self._skipped_seconds
 
     def sleep(self, seconds: float) -> None:
-        """Jump over a pause."""
+        """Skip a pause."""
         self._skipped_seconds += seconds
         time.sleep(min(seconds, _REAL_SECONDS))
 
 
-class _BriskSession(ClientSession):
-    """The session of a :class:`BriskClient`."""
+class _UnpausedSession(ClientSession):
+    """The session of a :class:`UnpausedClient`."""
 
     def __init__(self, settings: ClientSettings, *, timeout: float, transport: httpx.BaseTransport) -> None:
         self._pauses = Pauses()
@@ -45,8 +45,8 @@ class _BriskSession(ClientSession):
         return LogReader(self.sender.send, after=after, clock=self._pauses.now, sleep=self._pauses.sleep)
 
 
-class BriskClient(MirrorClient):
+class UnpausedClient(MirrorClient):
     """An :class:`~mirror_sdk.MirrorClient` that does not pause after failures."""
 
     def __init__(self, base_url: str, api_key: str, *, timeout: float, transport: httpx.BaseTransport) -> None:
-        self._hold(_BriskSession(ClientSettings.of(base_url, api_key), timeout=timeout, transport=transport))
+        self._hold(_UnpausedSession(ClientSettings.of(base_url, api_key), timeout=timeout, transport=transport))

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from mirror_sdk.simulator.simulator import Simulator
 
 Duration = float | str | timedelta
-"""Seconds, a text such as ``"1h 30min"``, or a timedelta."""
+"""Seconds, a string such as ``"1h 30min"``, or a timedelta."""
 
 _SECONDS = {"ms": 0.001, "s": 1, "min": 60, "h": 3600, "d": 86400}
 _DURATION_UNIT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|min|h|d)(?![a-z])\s*", re.ASCII)
@@ -29,14 +29,15 @@ def seconds_of(duration: Duration) -> float:
     while match := _DURATION_UNIT.match(duration, position):
         position, seconds = match.end(), seconds + float(match[1]) * _SECONDS[match[2]]
     if not position or position < len(duration):
-        raise ValueError(f"{duration!r} is not a duration; use numbers with ms, s, min, h or d, like '1h 30min'")
+        raise ValueError(f"{duration!r} is not a duration; write numbers with ms, s, min, h or d, such as '1h 30min'")
     return seconds
 
 
 class Clock:
-    """The mirror's time: timestamps, expiry, retention and simulated devices follow it.
+    """The time of a mirror under test. It stands still until you call :meth:`advance`.
 
-    Only an open poll is held in real time, because the client waits for it.
+    Timestamps, expiry, retention and simulated devices follow it. Only open polls follow real time, because the client
+    waits for them.
     """
 
     def __init__(self, simulator: Simulator, moved: Callable[[], object]) -> None:
@@ -51,10 +52,10 @@ class Clock:
         return self._simulator.get_clock()
 
     def advance(self, duration: Duration) -> datetime:
-        """Advance the clock, and return when everything that became due has happened.
+        """Advance the clock. Everything that becomes due happens before this returns.
 
         Args:
-            duration: Seconds, ``"1h"`` or a timedelta; more than 0 and at most 366 days.
+            duration: Seconds, a string such as ``"1h"``, or a timedelta; more than 0 and at most 366 days.
 
         Returns:
             The new time, in UTC.

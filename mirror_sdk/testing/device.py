@@ -34,17 +34,17 @@ class FleetDevice:
         return cls(device.id, device.endpoint_name, device.endpoint_type, device.queue_mode, paths, simulator)
 
     def values(self) -> dict[str, str]:
-        """Return the current values of the device, as texts by path; the mirror may have others, or none."""
+        """Return the values that the device has now, as texts by path. The mirror may have older values, or none."""
         device = next(device for device in self._simulator.list_devices() if device.id == self.id)
         return {resource.path: resource.value for resource in device.resources}
 
     def set_value(self, path: str, value: object) -> None:
-        """Have the device change a value of its own, which it reports if it is observed.
+        """Change a value at the device, as a sensor would. The device reports it if the resource is observed.
 
         See :meth:`mirror_sdk.Simulator.set_value`.
         """
         self._simulator.set_value(self.id, path, value)
 
     def set_online(self, online: bool) -> None:
-        """Disconnect the device, or connect it again; then it contacts the server at once."""
+        """Disconnect the device, or connect it again, so that it contacts the server at once."""
         self._simulator.set_online(self.id, online)

@@ -18,7 +18,7 @@ Action = Literal["drop", "duplicate", "delay", "reorder", "reject", "silent"]
 
 @dataclass(slots=True, eq=False, repr=False)
 class Fault:
-    """An active fault. It acts ``times`` times, or until :meth:`end` or the end of a ``with`` block.
+    """An active fault. It ends after ``times`` times, at :meth:`end`, or at the end of a ``with`` block.
 
     Attributes:
         action: Its effect.
@@ -50,7 +50,7 @@ class Fault:
 
     def __post_init__(self) -> None:
         if self.times is not None and self.times < 1:
-            raise ValueError(f"times={self.times} is not a valid number; pass 1 or more, or None for no limit")
+            raise ValueError(f"times={self.times} must be 1 or more, or None for no limit")
 
     def __repr__(self) -> str:
         return f"<Fault {self.action} acted {self.acted} times{'' if self.is_live else ', ended'}>"
@@ -83,7 +83,7 @@ class Fault:
     def affected_entries(self, entries: Iterable[Mapping[str, Any]]) -> list[bool]:
         """Return for each entry whether the fault acts on it.
 
-        An entry counts once: every later reader of the log gets the same change.
+        An entry counts only once, because every later reader of the log receives the same change.
         """
         return [self._acts_on(entry) for entry in entries]
 

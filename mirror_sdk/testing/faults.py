@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import httpx
 
-from mirror_sdk.naming import DeviceLike
+from mirror_sdk.device_lookup import DeviceLike
 from mirror_sdk.testing.clock import Duration, seconds_of
 from mirror_sdk.testing.fault import Action, EntryTarget, Fault, Target
 from mirror_sdk.wire.simulator import ResponseMode
@@ -35,9 +35,9 @@ _CONDITIONS: Mapping[tuple[Action, Target], tuple[str, ...]] = {
 
 
 class Faults:
-    """Injects faults; see the methods.
+    """Injects faults into a mirror under test: in messages, in devices, and in the server.
 
-    Faults of notifications act on polls that keep their own position, as all clients of this package do.
+    Faults in notifications only act on polls that send a position, as all clients of this package do.
 
     Args:
         now: Returns the mirror's current time.
@@ -75,17 +75,17 @@ class Faults:
         method: str | None = None,
         device: DeviceLike | None = None,
     ) -> Fault:
-        """Lose messages on their way.
+        """Lose messages.
 
         Args:
-            target: A ``request`` never arrives, and the client sees a failed connection. A ``response`` is lost after
-                the server processed the request. A ``notification`` (the event of an observation) or an
-                ``async-response`` is missing in its message, and the loss is not reported.
-            times: The number of messages; ``None`` for all until the fault is ended.
-            path: Only of this path, where ``*`` at the end matches anything: of requests and responses it is the path
-                of the URL (``/v3/*``), of notifications the resource path.
-            method: Of requests and responses, only those with this HTTP method.
-            device: Of notifications, only those of this device.
+            target: The kind of message. A ``request`` never arrives, and the client sees a failed connection. A
+                ``response`` is lost after the server processed the request. A ``notification`` or an ``async-response``
+                is removed from its message; the client sees no gap.
+            times: The number of messages; ``None`` for all until you end the fault.
+            path: Only messages with this path; ``*`` at the end matches anything. It is the path of the URL for
+                requests and responses (``/v3/*``), and the resource path for notifications.
+            method: Only requests and responses with this HTTP method.
+            device: Only notifications of this device.
 
         Raises:
             ValueError: ``target`` is unknown, or cannot be combined with one of the conditions.
@@ -118,14 +118,14 @@ class Faults:
     ) -> Fault:
         """Deliver messages late, by the mirror's clock.
 
-        A late ``response`` advances the clock itself: the time it takes passes for the server and its devices. If it
-        is later than the client's timeout, the client times out. With ``notification`` the channel delivers nothing
-        until the clock was advanced by that time, and then everything in order; it has no other arguments.
+        A late ``response`` itself advances the clock, for the server and its devices. If the delay exceeds the client's
+        timeout, the client times out. With ``notification``, the channel delivers nothing until you have advanced the
+        clock by the delay. Then it delivers everything in order.
 
         Args:
-            target: ``response`` or ``notification``.
-            by: Seconds, ``"5min"`` or a timedelta.
-            times: How many responses; ``None`` for all until the fault is ended.
+            target: ``response`` or ``notification``. For ``notification``, ``by`` is the only other argument.
+            by: The delay: seconds, a string such as ``"5min"``, or a timedelta.
+            times: The number of responses; ``None`` for all until you end the fault.
             path: Only responses to this path of the URL, where ``*`` at the end matches anything.
             method: Only responses to this HTTP method.
 
@@ -134,41 +134,41 @@ class Faults:
         """
         delay_seconds = seconds_of(by)
         if not delay_seconds > 0:
-            raise ValueError(f"by={by!r} is not a delay; pass more than 0 seconds")
+            raise ValueError(f"by={by!r} must be more than 0 seconds")
         if target == "notification":
             until_at = self._now() + timedelta(seconds=delay_seconds)
             return self._add("delay", target, times=None, path=path, method=method, until_at=until_at)
         return self._add("delay", target, times=times, path=path, method=method, delay_seconds=delay_seconds)
 
     def reorder(self, count: int = 2, *, path: str | None = None, device: DeviceLike | None = None) -> Fault:
-        """Let the next notifications arrive in reverse order.
+        """Deliver the next notifications in reverse order.
 
-        Until all of them are there, the channel delivers nothing.
+        The channel delivers nothing until there are ``count`` notifications.
 
         Args:
-            count: How many, at least 2.
-            path: Only of this resource path, where ``*`` at the end matches anything.
-            device: Only of this device.
+            count: The number of notifications, at least 2.
+            path: Only notifications of this resource path; ``*`` at the end matches anything.
+            device: Only notifications of this device.
 
         Raises:
             ValueError: ``count`` is too small.
         """
         if count < 2:
-            raise ValueError(f"count={count} leaves nothing to reorder; pass 2 or more")
+            raise ValueError(f"count={count} must be 2 or more")
         return self._add("reorder", "notification", times=count, path=path, device=device)
 
     # Devices, server
 
     def reject(self, device: DeviceLike) -> Fault:
-        """Have a device reject all requests until the fault is ended (``WriteRejected`` in the client)."""
+        """Make a device reject all requests until you end the fault (``DeviceRequestRejected`` in the client)."""
         return self._set_device(device, "reject")
 
     def silence(self, device: DeviceLike) -> Fault:
-        """Have a device not respond until the fault is ended.
+        """Make a device stop responding until you end the fault.
 
-        A request to it fails when the clock was advanced past the server's patience (``DeviceUnavailable``). A call
-        that waits for the outcome, such as ``client.read_value``, advances the clock by that patience itself, once for
-        each attempt, and takes no real time.
+        A request to the device fails (``DeviceUnavailable``) when the clock has advanced past the time that the server
+        waits for a response. A call that waits for the result, such as ``client.read_value``, advances the clock by
+        this time itself, once for each attempt, and takes no real time.
         """
         return self._set_device(device, "silent")
 
@@ -177,7 +177,7 @@ class Faults:
         self._restart_server()
 
     def clear(self) -> None:
-        """End all faults, also for entries they acted on, which the next reader gets unchanged."""
+        """End all faults. The next reader receives the original entries, even those that a fault altered or dropped."""
         with self._changed:
             ended, self._active = self._active, []
         # Without the lock, since the fault of a device ends with a request to the server.

@@ -11,14 +11,14 @@ from typing import Any
 
 import httpx
 
-from mirror_server.core.instants import to_datetime
+from mirror_server.core.timestamps import to_datetime
 from mirror_server.extensions.simulator.control import SimulatorControl
 from mirror_server.hooks import read_settings
 from mirror_server.notifications.webhooks import LOOPBACK
 from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
-from mirror_server.web.app import MirrorApp, create_app
+from mirror_server.web.flask_app import MirrorApp, create_app
 
 _PATIENCE_SECONDS = 60
 _ROUND_SECONDS = 0.01
@@ -112,7 +112,7 @@ class InProcessServer(httpx.BaseTransport):
         return added.result(_PATIENCE_SECONDS)
 
     def handle_request(self, request: httpx.Request, is_canceled: Callable[[], bool] = lambda: False) -> httpx.Response:
-        """Carry a request over WSGI. All its effects are complete on return.
+        """Send a request to the server over WSGI. All its effects are complete on return.
 
         Args:
             request: The request.

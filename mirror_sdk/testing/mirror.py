@@ -14,8 +14,8 @@ from mirror_sdk._protocol.log_reader import LogReader
 from mirror_sdk.events import Event, read_events
 from mirror_sdk.simulator.operations import simulator_id_of
 from mirror_sdk.simulator.simulator import Simulator
-from mirror_sdk.testing.async_clients import AsyncBriskClient
-from mirror_sdk.testing.clients import BriskClient
+from mirror_sdk.testing.async_clients import AsyncUnpausedClient
+from mirror_sdk.testing.clients import UnpausedClient
 from mirror_sdk.testing.clock import Clock
 from mirror_sdk.testing.device import FleetDevice
 from mirror_sdk.testing.faults import Faults
@@ -29,22 +29,22 @@ _TIMEOUT_SECONDS = 30.0
 
 
 class Mirror:
-    """A server in this process on a database in ``folder``, reached without a network.
+    """A complete mirror in this process: the server with a database in ``folder``, reached without a network.
 
-    It can be used in a ``with`` statement where there is no fixture.
+    Outside of a test with fixtures, use it in a ``with`` statement, or call :meth:`close`.
 
     Args:
-        folder: The folder of its database; an existing one is used.
-        settings: Settings of the server and of its extensions by the names of their fields, such as
-            ``keep_log_seconds=60``. Without them the settings are those of the fixtures.
+        folder: The folder of the database. If it has a database, the mirror uses that.
+        settings: Settings of the server and its extensions by the names of their fields, such as
+            ``keep_log_seconds=60``. The defaults are those of the fixtures.
 
     Attributes:
-        url: Base URL for clients; it works only with the transport.
-        simulator: Controls the devices; no fault acts on it.
+        url: The base URL for clients. It only works with ``transport``.
+        simulator: Controls the devices. No fault acts on it.
         clock: The mirror's time.
-        faults: The faults of connections, devices and the server.
-        client: A client of one application, whose notification log starts with the mirror.
-        transport: For a ``MirrorClient`` or ``httpx.Client`` that the code under test creates.
+        faults: Injects faults into connections, devices and the server.
+        client: A client, whose notification log starts with the mirror.
+        transport: The transport for a ``MirrorClient`` or ``httpx.Client`` that the code under test creates.
 
     Raises:
         ImportError: The server is not installed.
@@ -78,10 +78,10 @@ class Mirror:
         self.close()
 
     def new_key(self, scopes: Iterable[str] = DEFAULT_SCOPES) -> str:
-        """Create an access key, which is an application of its own; its notification log starts now.
+        """Create an access key of a new application, whose notification log starts now.
 
         Args:
-            scopes: Its scopes: any of ``read``, ``write``, ``subscribe`` and ``admin``.
+            scopes: Any of ``read``, ``write``, ``subscribe`` and ``admin``.
 
         Raises:
             ValueError: A scope does not exist.
@@ -95,15 +95,15 @@ class Mirror:
         scopes: Iterable[str] = DEFAULT_SCOPES,
         timeout: float = _TIMEOUT_SECONDS,
     ) -> MirrorClient:
-        """Create a client, which is closed together with the mirror.
+        """Create a client. It is closed together with the mirror.
 
         Args:
             api_key: Access key; a new one with ``scopes`` by default.
             scopes: The scopes of the new key.
-            timeout: Seconds after which an HTTP request fails; see :meth:`Faults.delay`.
+            timeout: The time limit of an HTTP request in seconds; see :meth:`Faults.delay`.
         """
         key = api_key or self.new_key(scopes)
-        return self._close_later(BriskClient(self.url, key, timeout=timeout, transport=self.transport))
+        return self._close_later(UnpausedClient(self.url, key, timeout=timeout, transport=self.transport))
 
     def new_async_client(
         self,
@@ -112,22 +112,22 @@ class Mirror:
         scopes: Iterable[str] = DEFAULT_SCOPES,
         timeout: float = _TIMEOUT_SECONDS,
     ) -> AsyncMirrorClient:
-        """Create a client for the event loop it is used on, best in an ``async with``.
+        """Create a client for the running event loop. Use it in ``async with``.
 
-        Arguments as for :meth:`new_client`.
+        The arguments are those of :meth:`new_client`.
         """
         key = api_key or self.new_key(scopes)
-        return AsyncBriskClient(self.url, key, timeout=timeout, transport=self.new_async_transport())
+        return AsyncUnpausedClient(self.url, key, timeout=timeout, transport=self.new_async_transport())
 
     def new_async_transport(self) -> httpx.AsyncBaseTransport:
-        """Create the equivalent of ``transport`` for an asynchronous client."""
+        """Create a transport like ``transport`` for an asynchronous client."""
         return AsyncFaultyTransport(self._server, self.faults, self.clock.advance)
 
     def add_fleet(self, n: int, seed: int = 0) -> list[FleetDevice]:
-        """Add simulated devices of all kinds in turn, with values that follow the clock.
+        """Add simulated devices, with values that follow the clock.
 
-        Thermometer, weather station, light, smart plug, door contact, thermostat, and again. The same calls give the
-        same devices, ids and values in every run. ``simulator.add_device`` adds one of your own design.
+        The kinds alternate: thermometer, weather station, light, smart plug, door contact, thermostat. The same calls
+        give the same devices, ids and values in every run. ``simulator.add_device`` adds a device of your own design.
 
         Args:
             n: The number of devices.
@@ -137,17 +137,17 @@ class Mirror:
             ValueError: ``n`` is negative.
         """
         if n < 0:
-            raise ValueError(f"n={n} is not a number of devices; pass 0 or more")
+            raise ValueError(f"n={n} must be 0 or more")
         added = self._server.add_devices(n, seed)
         listed = {device.id: device for device in self.simulator.list_devices()}
         return [FleetDevice.of(listed[device_id], self.simulator) for device_id in added]
 
     def read_log(self, client: MirrorClient | None = None, *, after: int = 0) -> list[Event]:
-        """Return the events of a client's notification log, with the faults that act on it, without waiting.
+        """Return the events that a client's notification log has now, with the effects of faults.
 
         Args:
             client: The client; ``mirror.client`` by default.
-            after: Number of an entry (``Event.seq``) to start after.
+            after: Only events after the entry with this number (``Event.seq``).
         """
         reader = LogReader((client or self.client)._session.sender.send, after=after)
         events: list[Event] = []

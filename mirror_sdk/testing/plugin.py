@@ -1,8 +1,8 @@
-"""The pytest plugin: the fixtures of :mod:`mirror_sdk.testing` and the options of the conformance tests.
+"""The pytest plugin: the fixtures that ``mirror help testing`` describes and the options of the conformance tests.
 
 pytest loads it in every project once the package is installed. So until a fixture is used, it imports nothing but
 pytest and the standard library. The actual fixtures have long names that no project uses. The short names are
-aliases of them, and nothing depends on those, so that a project may have a ``clock`` of its own.
+aliases. No fixture here uses an alias, so a project may define its own ``clock``.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--mirror-key",
         metavar="KEY",
-        help="Access key for the conformance tests, best one of their own. Without it they use API_KEY of the"
-        " environment. With the scope admin they control the server's simulated devices, if it has any.",
+        help="Access key for the conformance tests, preferably one that nothing else uses. Without it they use"
+        " API_KEY of the environment. With the scope admin they control the server's simulated devices, if it has any.",
     )
     group.addoption(
         "--mirror-device",
@@ -138,9 +138,9 @@ def mirror_cassette_file(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 def mirror_cassette(mirror_cassette_file: Path, request: pytest.FixtureRequest) -> Iterator[MirrorClient]:
-    """A client that replays the test's cassette without a service, or records it if there is none yet.
+    """A client that replays the cassette of the test without a service, or records it if it does not exist.
 
-    A recording of a test that fails is not kept.
+    If the test fails, the recording is discarded.
     """
     from mirror_sdk._client import MirrorClient
 

@@ -33,7 +33,7 @@ _MOST_THREADS = 1000
 
 
 class FaultyTransport(httpx.BaseTransport):
-    """Carries requests to the server.
+    """A transport that sends requests to the server in the process, with the active faults.
 
     Args:
         server: The server.
@@ -134,7 +134,7 @@ class FaultyTransport(httpx.BaseTransport):
 
 
 class AsyncFaultyTransport(httpx.AsyncBaseTransport):
-    """Carries requests of an event loop in threads; arguments as for :class:`FaultyTransport`."""
+    """A :class:`FaultyTransport` for asynchronous clients, which sends each request in a thread."""
 
     def __init__(self, server: InProcessServer, faults: Faults, let_pass: Callable[[float], object]) -> None:
         self._transport = FaultyTransport(server, faults, let_pass)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from mirror_sdk.object_table import ResourceType
+from mirror_sdk.object_definitions import ResourceType
 from mirror_sdk.values.value import PythonValue, ValueKind
 
 
@@ -13,19 +13,19 @@ class UnreadablePayload(ValueError):
     """A payload is not in the format of its content type; the message says why."""
 
 
-class Reading(NamedTuple):
-    """The value of one resource in a payload, and why it stayed bytes if it should not have."""
+class DecodedValue(NamedTuple):
+    """The value of one resource in a payload. ``problem`` is the reason if it could not be decoded and stayed bytes."""
 
     kind: ValueKind
     python: PythonValue
     problem: str | None = None
 
 
-class Part(NamedTuple):
+class PayloadPart(NamedTuple):
     """The part of a payload about one resource, as a payload of its own with ``value_count`` values, one per instance.
 
-    ``seconds`` is the time of the values in the payload: since 1970, or relative to now if it is below 2**28; ``None``
-    where the format has none. Source: RFC 8428, 4.5.3.
+    ``seconds`` is the time of the values: since 1970, or relative to now if below 2**28. It is ``None`` if the format
+    has no times. Source: RFC 8428, 4.5.3.
     """
 
     path: str
@@ -36,12 +36,16 @@ class Part(NamedTuple):
 
 
 class Codec(NamedTuple):
-    """The functions of a content type; they take the payload, or a checked value, and the path.
+    """The functions of a content type.
 
-    ``read`` returns the values by path. ``write`` is ``None`` where only bytes are written, and ``split`` where a
-    payload holds a single value. ``read`` and ``split`` raise ``UnreadablePayload``, ``write`` raises ``InvalidValue``.
+    Attributes:
+        read: Takes a payload and a path, and returns the values by path, or raises :class:`UnreadablePayload`.
+        write: Takes a checked value, a path and the declared type, and returns the payload, or raises ``InvalidValue``.
+            ``None`` if only bytes can be written.
+        split: Takes a payload and a path, and returns its parts, or raises :class:`UnreadablePayload`. ``None`` if a
+            payload holds a single value.
     """
 
-    read: Callable[[bytes, str], Mapping[str, Reading]]
+    read: Callable[[bytes, str], Mapping[str, DecodedValue]]
     write: Callable[[PythonValue, str, ResourceType | None], bytes] | None = None
-    split: Callable[[bytes, str], list[Part]] | None = None
+    split: Callable[[bytes, str], list[PayloadPart]] | None = None

@@ -45,7 +45,7 @@ ALIASES: Mapping[str, str] = {str(number): name for number, name in CONTENT_FORM
 
 @lru_cache(maxsize=256)
 def media_type(content_type: str) -> str:
-    """Return the content type without its parameters; a text in another encoding than UTF-8 stays a type of its own."""
+    """Return the content type without its parameters, except for a ``charset`` that is not UTF-8."""
     name, *parameters = (part.strip().lower() for part in content_type.split(";"))
     charsets = {part.removeprefix("charset=").strip('"') for part in parameters if part.startswith("charset=")}
     return ALIASES.get(name, name) if charsets <= {"utf-8", "utf8", "us-ascii"} else content_type

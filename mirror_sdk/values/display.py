@@ -5,23 +5,23 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
-from mirror_sdk._visible import SIGNIFICANT_DIGITS, number_text, visible
+from mirror_sdk._formatting import SIGNIFICANT_DIGITS, number_text, visible
 from mirror_sdk.values.value import Value, ValueKind
-from mirror_sdk.wire.declarations import display_unit
+from mirror_sdk.wire.object_definitions import display_unit
 
 _DECIMAL = re.compile(rb"[+-]?\d+(\.\d+)?")
 
 
 def display_value(value: Value, unit: str = "", longest: int | None = None) -> str:
-    """Return a value as people write it, in one line.
+    """Format a value for people, in one line, with its unit.
 
-    A number has the digits that were reported, if it was reported as a decimal of at most 15 digits. Otherwise it has
-    as few digits as its type distinguishes. A time with whole seconds has no fraction.
+    A number keeps the digits of its payload, if that is a decimal of at most 15 digits. Otherwise it has as few digits
+    as its type needs. A time with whole seconds has no fraction.
 
     Args:
         value: The value.
         unit: The code of its unit, which is only displayed for a number.
-        longest: The maximum length of the text and of the unit. Longer ones are cut; by default nothing is.
+        longest: The maximum length of the text and of the unit; longer ones are cut. No limit by default.
 
     >>> from mirror_sdk.values import decode
     >>> [display_value(decode(text, "text/plain", "/3303/0/5700"), "Cel") for text in (b"21.50", b"21.500000000000004")]

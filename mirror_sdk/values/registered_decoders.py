@@ -11,10 +11,10 @@ from typing import TypeAlias
 
 from mirror_sdk._fork import Lock
 from mirror_sdk.errors import InvalidValue
-from mirror_sdk.object_table import ResourceType, lookup
-from mirror_sdk.values.codec import Codec, Reading, UnreadablePayload
+from mirror_sdk.object_definitions import ResourceType, lookup
+from mirror_sdk.values.codec import Codec, DecodedValue, UnreadablePayload
 from mirror_sdk.values.content_types import CONTENT_FORMATS, media_type
-from mirror_sdk.values.data_types import HIGHEST_ID, plain_scalar, read_item
+from mirror_sdk.values.lwm2m_types import HIGHEST_ID, plain_scalar, read_item
 from mirror_sdk.values.value import InstanceValues, PythonValue
 
 Decoder: TypeAlias = Callable[[bytes, str], PythonValue | InstanceValues]
@@ -30,29 +30,28 @@ _registering = Lock()
 
 
 def register_decoder(content_type: str, decode: Decoder, encode: Encoder | None = None) -> None:
-    """Read payloads of a content type of your own, and write them too if you pass ``encode``.
+    """Register functions that decode, and optionally encode, payloads of a content type of your own.
 
-    Every client, table, explanation and widget of the process uses it from then on. Threads may register and read at
-    the same time. Registering a content type again replaces its decoder, so that a notebook cell may run twice.
-    Existing tables, and recordings, keep their values.
+    From then on, every client, table, explanation and widget of the process uses them. Existing tables and recordings
+    keep their values. Registering a content type again replaces its decoder, so that you can run a notebook cell twice.
+    Threads may register and read at the same time.
 
-    The object table narrows the value down, as an item of JSON: 21 becomes 21.0 where a float is declared. If
-    ``decode`` raises, or returns something that is not a value, the resource keeps its bytes with the kind ``opaque``,
-    and ``Value.problem`` has the reason: one bad payload never breaks a table.
+    The decoded value is converted to the declared type: 21 becomes 21.0 if a float is declared. If ``decode`` raises an
+    error or does not return a value, the resource has the kind ``opaque`` with the bytes, and ``Value.problem`` has the
+    reason. One bad payload therefore never breaks a table.
 
     Args:
         content_type: The content type, such as ``application/vnd.example+json``, in upper or lower case. It also
             matches payloads whose content type has parameters, except for a ``charset`` that is not UTF-8.
-        decode: Called with the payload, ``bytes``, and the resource path. It returns a ``float``, ``int``, ``str``,
-            ``bool``, aware ``datetime`` or ``bytes``, or a dict of these: keyed by instance id for a multiple resource,
-            by resource id if the path is that of an object instance. It may be called in any thread.
-        encode: Called with the value to write, already checked, and the resource path; it returns the payload.
-            ``write_value(..., content_type=...)`` and plans use it. Without it only ``bytes`` are written, as they are.
+        decode: Takes the payload (``bytes``) and the resource path, in any thread. It returns a ``float``, ``int``,
+            ``str``, ``bool``, aware ``datetime`` or ``bytes``, or a dict of these. The keys of a dict are instance ids
+            for a multiple resource, and resource ids for the path of an object instance.
+        encode: Takes the checked value and the resource path, and returns the payload. Plans and
+            ``write_value(..., content_type=...)`` use it. Without it you can only write ``bytes``.
 
     Raises:
         TypeError: ``decode`` or ``encode`` cannot be called with two arguments.
-        ValueError: ``content_type`` is not a content type without parameters, or is a built-in one: the types of
-            LwM2M, JSON and CBOR mean the same in every program.
+        ValueError: ``content_type`` has parameters, is not a content type, or is a built-in type (LwM2M, JSON, CBOR).
 
     >>> from mirror_sdk import register_decoder, unregister_decoder
     >>> from mirror_sdk.values import decode
@@ -80,10 +79,10 @@ def register_decoder(content_type: str, decode: Decoder, encode: Encoder | None 
 
 
 def unregister_decoder(content_type: str) -> None:
-    """Remove the decoder of a content type, as at the end of a test; its payloads are opaque from then on.
+    """Remove the decoder of a content type, such as at the end of a test. Its payloads become opaque again.
 
     Args:
-        content_type: As it was registered.
+        content_type: The registered content type.
 
     Raises:
         ValueError: No decoder is registered for it.
@@ -121,8 +120,8 @@ def _key(content_type: object) -> str:
     return media_type(name)
 
 
-def _reader(name: str, decode: Decoder) -> Callable[[bytes, str], Mapping[str, Reading]]:
-    def read(raw: bytes, path: str) -> dict[str, Reading]:
+def _reader(name: str, decode: Decoder) -> Callable[[bytes, str], Mapping[str, DecodedValue]]:
+    def read(raw: bytes, path: str) -> dict[str, DecodedValue]:
         try:
             value = decode(raw, path)
             # The value may be of any class, whose methods can fail as well.
@@ -140,14 +139,14 @@ def _reader(name: str, decode: Decoder) -> Callable[[bytes, str], Mapping[str, R
     return read
 
 
-def _typed(name: str, path: str, value: object, raw: bytes) -> Reading:
+def _typed(name: str, path: str, value: object, raw: bytes) -> DecodedValue:
     item = plain_scalar(value)
     definition = lookup(path)
     reading = read_item(item, path, raw)
     if reading.problem is None:
         return reading
     if definition is None or not isinstance(item, PythonValue | Decimal):
-        fault = "is not a value; return a finite number, a text, a boolean, an aware datetime or bytes"
+        fault = "is not a value; return a finite number, a string, a boolean, an aware datetime or bytes"
     else:
         fault = f"cannot be read as the type {definition.type}"
     return reading._replace(problem=f"the decoder of {name} returned {reprlib.repr(value)}, which {fault}")

@@ -1,4 +1,4 @@
-"""LwM2M TLV: values by type, id and length; only the object table has the meaning of their bytes.
+"""LwM2M TLV: values by type, id and length; only the object definitions have the meaning of their bytes.
 
 Source: LwM2M core, TLV data format (1.0: 6.4.3; 1.1: 7.4.3).
 """
@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 
 from mirror_sdk.errors import InvalidValue
-from mirror_sdk.object_table import ResourceType, lookup
-from mirror_sdk.values.codec import Codec, Part, Reading, UnreadablePayload
+from mirror_sdk.object_definitions import ResourceType, lookup
+from mirror_sdk.values.codec import Codec, DecodedValue, PayloadPart, UnreadablePayload
 from mirror_sdk.values.content_types import LWM2M_TLV
-from mirror_sdk.values.data_types import DATA_TYPES, is_integer_for_float, reading_of
+from mirror_sdk.values.lwm2m_types import DATA_TYPES, is_integer_for_float, reading_of
 from mirror_sdk.values.value import PythonValue, ValueKind
 from mirror_sdk.wire.paths import parse_path
 
@@ -39,17 +39,17 @@ _MOST_BYTES = 2**24 - 1 - 6
 """The largest length of three bytes, less the head of an inner entry."""
 
 
-def _read_tlv(raw: bytes, path: str) -> dict[str, Reading]:
+def _read_tlv(raw: bytes, path: str) -> dict[str, DecodedValue]:
     values = {_path(ids): content for ids, content in _values(raw, _ids(path), lowest=1)}
     return {found: _reading(content, found) for found, content in values.items()}
 
 
-def _split_tlv(raw: bytes, path: str) -> list[Part]:
+def _split_tlv(raw: bytes, path: str) -> list[PayloadPart]:
     """Return a TLV for each resource with all its instances, in their order."""
     parent = _ids(path)
     if len(parent) > _LEVELS[_Kind.RESOURCE_INSTANCE]:
         # The values are read only to check the payload, which has one resource instance and needs no split.
-        return [Part(path, raw, LWM2M_TLV) for _ in _values(raw, parent, lowest=1)]
+        return [PayloadPart(path, raw, LWM2M_TLV) for _ in _values(raw, parent, lowest=1)]
     found: dict[tuple[int, ...], tuple[_Kind, list[bytes]]] = {}
     for ids, content in _values(raw, parent, lowest=1):
         is_instance = len(ids) > _LEVELS[_Kind.RESOURCE_INSTANCE]
@@ -57,10 +57,10 @@ def _split_tlv(raw: bytes, path: str) -> list[Part]:
         kind = _Kind.MULTIPLE_RESOURCE if is_instance else _Kind.RESOURCE
         of_resource = found.setdefault(resource, (kind, []))
         if of_resource[0] is not kind:
-            raise UnreadablePayload(f"the TLV holds {_path(resource)} with instances and without")
+            raise UnreadablePayload(f"the TLV contains {_path(resource)} both with and without instances")
         of_resource[1].append(_entry(_Kind.RESOURCE_INSTANCE, ids[-1], content) if is_instance else content)
     return [
-        Part(_path(ids), _entry(kind, ids[-1], b"".join(contents)), LWM2M_TLV, len(contents))
+        PayloadPart(_path(ids), _entry(kind, ids[-1], b"".join(contents)), LWM2M_TLV, len(contents))
         for ids, (kind, contents) in found.items()
     ]
 
@@ -83,10 +83,10 @@ def _values(raw: bytes, parent: tuple[int, ...], lowest: int) -> Iterator[tuple[
         # An entry stands at its own level below the requested path, or repeats the requested id.
         if not lowest <= level <= len(parent) or number != (*parent, number)[level]:
             name = kind.name.lower().replace("_", " ")
-            raise UnreadablePayload(f"the TLV holds {name} {number}, which is not in {_path(parent)}")
+            raise UnreadablePayload(f"the TLV contains {name} {number}, which is not in {_path(parent)}")
         ids = (*parent[:level], number)
         if number in seen:
-            raise UnreadablePayload(f"the TLV holds {_path(ids)} twice")
+            raise UnreadablePayload(f"the TLV contains {_path(ids)} twice")
         seen.add(number)
         if kind in _HOLDS_ENTRIES:
             yield from _values(content, ids, level + 1)
@@ -106,20 +106,20 @@ def _entries(raw: bytes) -> Iterator[tuple[_Kind, int, bytes]]:
         end = length_end + length
         if end > len(raw):
             raise UnreadablePayload(
-                f"the TLV ends too soon: its entry at byte {position} continues to byte {end} of {len(raw)}"
+                f"the TLV is cut off: its entry at byte {position} continues to byte {end} of {len(raw)}"
             )
         yield _Kind(head >> 6), int.from_bytes(raw[position + 1 : id_end], "big"), raw[length_end:end]
         position = end
 
 
-def _reading(content: bytes, path: str) -> Reading:
+def _reading(content: bytes, path: str) -> DecodedValue:
     definition = lookup(path)
     if definition is None:
-        return Reading(ValueKind.OPAQUE, content)
+        return DecodedValue(ValueKind.OPAQUE, content)
     if definition.type is ResourceType.FLOAT and is_integer_for_float(content):
         number = int.from_bytes(content, "big", signed=True)
         problem = f"{content!r} cannot be read as the type float: it looks like the integer {number}"
-        return Reading(ValueKind.OPAQUE, content, problem)
+        return DecodedValue(ValueKind.OPAQUE, content, problem)
     return reading_of(definition.type, DATA_TYPES[definition.type].from_bytes(content), content)
 
 
@@ -132,13 +132,13 @@ def write_tlv(value: PythonValue, path: str, resource_type: ResourceType | None)
     """
     if resource_type is None:
         raise InvalidValue(
-            f"{path} is not declared, and TLV writes each type in its own way; declare it with register_object, "
+            f"{path} is not declared, so its bytes in TLV are unknown; declare it with register_object, "
             "or pass bytes that are TLV already"
         )
     _, _, resource_id, *instance_ids = _ids(path)
     content = DATA_TYPES[resource_type].to_bytes(value)
     if len(content) > _MOST_BYTES:
-        raise InvalidValue(f"{path}: {len(content)} bytes are too many for TLV; {_MOST_BYTES} are the most")
+        raise InvalidValue(f"{path}: {len(content)} bytes exceed the limit of TLV, {_MOST_BYTES}")
     if not instance_ids:
         return _entry(_Kind.RESOURCE, resource_id, content)
     return _entry(_Kind.MULTIPLE_RESOURCE, resource_id, _entry(_Kind.RESOURCE_INSTANCE, instance_ids[0], content))

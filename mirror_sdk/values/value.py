@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from mirror_sdk._visible import visible
+from mirror_sdk._formatting import visible
 from mirror_sdk.wire.model import JsonForm, plain, write_timestamp
 
 PythonValue: TypeAlias = float | int | str | bool | datetime | bytes
@@ -20,7 +20,7 @@ BASE64_MARK = "base64:"
 
 
 class ValueKind(StrEnum):
-    """The kind of a value; ``OPAQUE`` is bytes, ``NONE`` is not a value, ``MULTIPLE`` has one value per instance."""
+    """The kind of a value. ``OPAQUE`` means bytes, ``NONE`` no value, and ``MULTIPLE`` one value per instance."""
 
     NUMBER = "number"
     TEXT = "text"
@@ -34,11 +34,15 @@ class ValueKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Value(JsonForm):
-    """A value and the payload it was read from.
+    """A decoded value and the payload it was read from.
 
-    ``python`` is a ``float`` or ``int`` (number), ``str`` (text, objlink), ``bool``, aware UTC ``datetime`` (time),
-    ``bytes`` (opaque), ``None``, or a mapping of these by resource instance id (multiple). ``problem`` says why a
-    payload could not be read as its type. It is ``None`` if nothing is wrong, which includes bytes meant to be bytes.
+    Attributes:
+        kind: The kind of the value.
+        python: The value: a ``float`` or ``int`` (number), ``str`` (text, objlink), ``bool``, aware UTC ``datetime``
+            (time), ``bytes`` (opaque), ``None``, or a mapping of these by resource instance id (multiple).
+        raw: The payload.
+        content_type: The content type of the payload.
+        problem: Why the payload could not be decoded as its declared type; ``None`` if there was no problem.
     """
 
     kind: ValueKind
@@ -51,8 +55,8 @@ class Value(JsonForm):
     def to_dict(self) -> dict[str, Any]:
         r"""Return ``kind``, ``value``, ``base64``, ``content_type`` and ``problem``, for any JSON encoder.
 
-        Bytes are in ``base64``, and ``value`` is then ``None``; the ``content_type`` is that of the payload. For a
-        multiple resource, ``value`` is an object by instance id (``{"0": 3800}``), with bytes in base64.
+        For bytes, ``base64`` has the value, and ``value`` is ``None``. For a multiple resource, ``value`` is an object
+        by instance id, such as ``{"0": 3800}``, with bytes in base64.
 
         >>> from mirror_sdk.values import decode
         >>> decode(b"21.5", "text/plain", "/3303/0/5700").to_dict()["value"]
@@ -73,13 +77,13 @@ class Value(JsonForm):
     def __str__(self) -> str:
         r"""Format the value for people: times in RFC 3339, ``true`` and ``false``, bytes by size and beginning.
 
-        Control and invisible characters are escapes such as ``\x1b``; ``python`` has the text as it is.
+        Control and invisible characters become escapes such as ``\x1b``. ``python`` has the unchanged text.
         """
         return visible(plain_text(self))
 
 
 def plain_text(value: Value) -> str:
-    """Format a value for files and programs; unlike ``str()`` it keeps the characters of the device as they are."""
+    """Format a value for files and programs. Unlike ``str()``, it does not escape the characters of the device."""
     match value.python:
         case None:
             return ""
@@ -89,7 +93,7 @@ def plain_text(value: Value) -> str:
 
 
 def written(python: PythonValue | InstanceValues) -> str:
-    """Format a value such that people can type it again: times in RFC 3339, booleans as words, bytes as hex digits.
+    """Format a value as people type it: times in RFC 3339, booleans as words, bytes as hex digits.
 
     The values of a multiple resource become a JSON object by instance id, with times and bytes as texts.
 
@@ -110,3 +114,8 @@ def written(python: PythonValue | InstanceValues) -> str:
 
 
 NO_VALUE = Value(ValueKind.NONE, None, None, None)
+
+
+def same(one: Value, other: Value) -> bool:
+    """Return whether two values are equal, even with different content types."""
+    return one.kind is other.kind and one.python == other.python

@@ -1,4 +1,4 @@
-"""A reader of the entries that a webhook received, and of the service's log for the others. Source: wire.md 4."""
+"""A reader of the entries that a webhook received, and of the service's log for the others."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from mirror_sdk.wire.log_entries import NOTHING, Batch, Gap
 class AsyncCallbackReader(AsyncLogReader):
     """Reads a :class:`~mirror_sdk.CallbackInbox` from a position of its own.
 
-    If entries are missing before the received ones, or no entries arrive, it reads the service's log instead. So no
-    entry is lost while the webhook of another program is registered.
+    The reader reads the service's log instead if entries are missing, or if none arrive. It therefore loses no entry
+    while another program has registered its own webhook.
 
     Args:
         inbox: The entries that the webhook received.

@@ -1,4 +1,4 @@
-"""The buffer of entries that a webhook received, for any number of readers. Source: specification E5; wire.md 5."""
+"""The buffer of entries that a webhook received, for any number of readers."""
 
 from __future__ import annotations
 
@@ -22,15 +22,13 @@ MAX_UIDS = 100_000
 
 
 def parse_callback(body: bytes) -> tuple[Entry, ...]:
-    """Return the entries of one call of a webhook, in the order of the log if the service sends their numbers.
+    """Parse the body of one call of a webhook, and return its entries.
 
-    The test call at the registration has none. An unreadable entry is returned unchanged and does not affect the
-    others.
+    The entries are in the order of the log if the service sends their numbers. An unreadable entry is returned
+    unchanged. The test call that the service makes at the registration has no entries.
 
     Raises:
-        UnexpectedResponse: The body is not a notification message.
-
-    Source: specification E5; wire.md 5.
+        UnexpectedResponse: ``body`` is not a notification message.
     """
     try:
         message = json.loads(body)
@@ -42,17 +40,19 @@ def parse_callback(body: bytes) -> tuple[Entry, ...]:
 
 
 class CallbackInbox:
-    """Accepts the calls of a webhook, and stores their entries for any number of readers with their own positions.
+    """Accepts the calls of a webhook, and stores their entries for any number of readers.
 
-    The entries have the numbers of the service's log, and its order within a call. If a service sends no numbers, they
-    are counted here in the order of arrival. An entry that is sent again because a response was lost is recognized by
-    its ``uid`` or number. The newest 100,000 entries are stored. A slower reader gets a gap, and so does each reader
-    when the log of the service had dropped entries.
+    Each reader has its own position. Entries have the numbers of the service's log. If the service sends no numbers,
+    the inbox counts entries in the order of arrival. It recognizes entries that are sent again by their ``uid`` or
+    number.
+
+    The inbox stores the newest 100,000 entries. A reader that lags further receives a gap. All readers receive a
+    gap if the service's log dropped entries.
 
     Attributes:
-        url: The address at which the service calls it, if known.
-        headers: The headers that the service has to send. They prove that a call comes from it.
-        last: Number of the newest entry, 0 before the first one.
+        url: The address at which the service calls the webhook, if known.
+        headers: The headers that the service has to send. They prove that a call comes from the service.
+        last: The number of the newest entry; 0 before the first one.
         duplicates: The number of entries that were sent again.
         rejected: The number of calls that were not from the service or not readable.
     """
@@ -77,11 +77,14 @@ class CallbackInbox:
         self._listeners = set()
 
     def receive(self, body: bytes, headers: Mapping[str, str]) -> int:
-        """Accept one call; return the HTTP status of the response: 204, 403 without the token, 400 for another body.
+        """Accept one call of the webhook, and return the HTTP status of the response.
 
         Args:
             body: The body of the request.
-            headers: Its headers. The case of names does not matter.
+            headers: The headers of the request. The case of names does not matter.
+
+        Returns:
+            204; 403 if the headers lack the token of the service; 400 if the body is not a notification message.
         """
         token = next((value for name, value in headers.items() if name.lower() == TOKEN_HEADER), "")
         if not hmac.compare_digest(token.encode(), self.headers[TOKEN_HEADER].encode()):

@@ -1,4 +1,4 @@
-"""A small HTTP server for the calls of a webhook. Source: specification E4, E5."""
+"""A small HTTP server for the calls of a webhook."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ LARGEST_BODY_BYTES = 64 * 1024 * 1024
 
 
 class WebhookReceiver(CallbackInbox):
-    """A small server for callbacks, on a thread of its own, until it is closed. It can be used in ``with``.
+    """A small HTTP server that receives webhook calls in a separate thread, until you close it.
 
-    It belongs to the process that created it. In a child process reading it is an error, and closing it does nothing.
+    Use it in a ``with`` statement, or call :meth:`close`. It belongs to the process that created it: in a child
+    process, reading it is an error, and closing it does nothing.
 
     Args:
         host: Address to listen on.
-        port: Port to listen on; 0 chooses a free one.
-        public_url: The address at which the service calls it, if it differs.
+        port: Port to listen on; 0 selects a free one.
+        public_url: The address at which the service calls the server; by default ``host`` and ``port``.
 
     Raises:
         ConfigError: The server cannot listen on the address.

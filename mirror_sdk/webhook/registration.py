@@ -1,4 +1,4 @@
-"""The registration of a client's webhook, which other programs with the same key can replace. Source: wire.md 4."""
+"""The registration of a client's webhook, which other programs with the same key can replace."""
 
 from __future__ import annotations
 

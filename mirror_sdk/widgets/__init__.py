@@ -1,20 +1,4 @@
-"""Widgets for notebooks: :class:`Explorer`, :class:`EventWatcher`, :class:`FleetTable` and :class:`WritePanel`.
-
->>> FleetTable(client)  # drift, stale values and pending writes; .selected is a table; a device opens next to it
-<FleetTable of ...>
->>> Explorer(client)  # search devices; select rows, then read, subscribe or write them
-<Explorer of ...>
->>> EventWatcher(client, paths=["/3303/*"])  # live table and plot; .frame, .save(file), Record
-<EventWatcher of ...>
-
-Widgets show the live state of the fleet. Fields only filter; only buttons send requests to devices.
-
-``to_html(file)`` saves the content of a widget as a page that opens offline. A saved notebook also stores it. Widgets
-need the ``notebook`` extra.
-
-Each widget consists of a model in ``mirror_sdk.widgets.models``, which contains all logic and does not use ipywidgets,
-and a view that binds it. All widgets of one client share one poller for events.
-"""
+"""Widgets for notebooks: :class:`Explorer`, :class:`EventWatcher`, :class:`FleetTable` and :class:`WritePanel`."""
 
 from __future__ import annotations
 

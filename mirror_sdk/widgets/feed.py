@@ -9,7 +9,7 @@ from collections.abc import Callable
 from weakref import WeakKeyDictionary, ref
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._protocol.channels import Watch
+from mirror_sdk._protocol.log_consumers import Watch
 from mirror_sdk.events import Event, EventKind, utc_now
 
 EVENTS_BUFFERED = 20_000

@@ -92,7 +92,7 @@ async function begin(model) {
 function hideWhileMissing(element, begun) {
   let hidden;
   const timer = setTimeout(() => {
-    for (let outer = element; (outer = outer.parentElement?.closest(".mirror-widget")); ) hidden = outer;
+    for (let at = element; (at = at?.closest(".mirror-widget")); at = at.parentElement) hidden = at;
     hidden?.classList.replace("mirror-widget", "mirror-widget-missing");
   }, NO_KERNEL_MS);
   begun.finally(() => {

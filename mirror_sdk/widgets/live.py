@@ -1,4 +1,4 @@
-"""The thread of a live widget: client calls on threads of their own, events, and a refresh some times a second.
+"""The thread of a live widget: client calls on other threads, events, and a refresh some times a second.
 
 A thread of its own refreshes the widget, not the kernel's event loop, which stands still while a cell runs. The loop
 would need the lock as well: JupyterLab sends clicks to a subshell of the kernel, which is another thread. ipykernel
@@ -59,7 +59,8 @@ class Live:
         self._failed = failed
         self._is_live = is_live
         self._stopped = threading.Event()
-        self._free = threading.BoundedSemaphore(CALLS_AT_ONCE)
+        self._calls: SimpleQueue[Callable[[], object]] = SimpleQueue()
+        self._threads = 0
         self._outcomes: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self._waited_for = 0
         self._idle = threading.Condition()
@@ -76,7 +77,7 @@ class Live:
         return feed_of(self._client).problem if self.is_running else None
 
     def run(self, call: Callable[[], T], then: Callable[[T], object], failed: Callable[[Exception], object]) -> None:
-        """Make a client call on a thread of its own. The next step delivers its outcome.
+        """Make a client call on another thread. The next step delivers its outcome.
 
         The call shows no progress bar, which would appear in the output of an unrelated cell.
         """
@@ -85,16 +86,23 @@ class Live:
             run_now(call, then, failed)
             return
 
-        def make() -> None:
-            with self._free:
-                # The wait before may have been long.
-                if not self._stopped.is_set():
-                    run_now(call, self._later(then), self._later(failed))
-
         with self._idle:
             self._waited_for += 1
+            self._calls.put(lambda: run_now(call, self._later(then), self._later(failed)))
+            if self._threads == CALLS_AT_ONCE:
+                return
+            self._threads += 1
         # Daemon threads, not a pool: the kernel would wait for a pool at its end, and a read may take a minute.
-        threading.Thread(target=make, name="mirror-widget-call", daemon=True).start()
+        threading.Thread(target=self._make_calls, name="mirror-widget-call", daemon=True).start()
+
+    def _make_calls(self) -> None:
+        while True:
+            with self._idle:
+                if self._calls.empty() or self._stopped.is_set():
+                    self._threads -= 1
+                    return
+                call = self._calls.get()
+            call()
 
     def wait_until_idle(self, timeout_seconds: float) -> None:
         """Wait until the outcomes of all calls were delivered, but not longer than this."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
 
-from mirror_sdk._visible import TimePrecision, html_cell, number_text, time_precision, time_text
+from mirror_sdk._formatting import TimePrecision, html_cell, number_text, time_precision, time_text
 
 
 def table(caption: str, headings: Sequence[str], rows: Sequence[Sequence[object]], *, total: int) -> str:
@@ -32,6 +32,11 @@ def table(caption: str, headings: Sequence[str], rows: Sequence[Sequence[object]
         f'<table><caption style="text-align: left">{escape(caption)}{more}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     )
+
+
+def paragraph(text: str) -> str:
+    """A paragraph."""
+    return f"<p>{escape(text)}</p>"
 
 
 def picture(png: bytes, description: str) -> str:

@@ -10,10 +10,10 @@ from mirror_sdk.wire.model import WireModel
 class AccessKey(WireModel):
     """The access key of a request, without its secret; ``scopes`` is an extension.
 
-    ``scopes`` are in the order of the alphabet. They are an open set: a service may have more of them.
+    ``scopes`` are sorted alphabetically. A service may add further scopes.
 
     Attributes:
-        id: The key's id, which is in its second part, and no secret.
+        id: The id of the key. It is the second part of the key, and is not a secret.
     """
 
     object: Literal["api-key"] = "api-key"

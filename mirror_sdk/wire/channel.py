@@ -43,16 +43,17 @@ _ChunkSize = Annotated[
 
 
 class SerializationConfig(WireModel):
-    """The optional members of notifications; all are off by default.
+    """The optional members of notifications. All are off by default.
 
-    With ``include_seq``, an extension, each entry has its number in the notification log. Sorted by it, entries of all
-    kinds are in the order in which they happened.
+    With ``include_seq`` (an extension), each entry has its number in the notification log. If you sort the entries by
+    this number, entries of all kinds are in the order in which they happened.
 
     Attributes:
-        include_timestamp: Include the time of each change.
-        include_uid: Include the identity of each notification.
-        include_original_ep: Include the endpoint name next to the device's id.
-        deregistrations_as_object: Send deregistered devices as ``{"ep": "<device id>"}`` instead of only their id.
+        include_timestamp: Whether entries contain the time of the change.
+        include_uid: Whether entries contain a unique id.
+        include_original_ep: Whether entries contain the endpoint name as well as the device id.
+        deregistrations_as_object: Whether a deregistered device is sent as ``{"ep": "<device id>"}`` instead of only
+            its id.
     """
 
     include_timestamp: _Boolean = False
@@ -66,9 +67,9 @@ class Serialization(WireModel):
     """The serialization of notifications.
 
     Attributes:
-        type: The version of the format.
-        max_chunk_size: The maximum number of notifications in a message.
-        cfg: The optional members of notifications.
+        type: The version of the format. Only ``v2`` exists.
+        max_chunk_size: The maximum number of entries in a message.
+        cfg: The optional members of each entry.
     """
 
     type: Literal["v2"] = "v2"
@@ -105,7 +106,7 @@ If an application could set them, the call could differ from the one that was ch
 
 
 def is_of_connection(name: str) -> bool:
-    """Whether only the server may set a header; many receivers read an underscore as a hyphen."""
+    """Return whether only the server may set a header. Many receivers read an underscore as a hyphen."""
     return name.lower().replace("_", "-") in _HEADERS_OF_A_CONNECTION
 
 
@@ -119,7 +120,7 @@ def _check_url(url: str) -> str:
     if not parts.hostname or not re.fullmatch(_URL_PATTERN, url):
         raise ValueError(_NO_ADDRESS)
     if port == 0:
-        raise ValueError("port 0 cannot be called")
+        raise ValueError("port 0 is not valid; use the port of your application")
     return url
 
 
@@ -129,24 +130,27 @@ def _check_headers(headers: dict[str, str]) -> dict[str, str]:
         if not re.fullmatch(_HEADER_NAME_PATTERN, name):
             raise ValueError(f"{name!r} is not a header name; use letters, digits and -")
         if is_of_connection(name):
-            raise ValueError(f"{name} belongs to the server's connection; leave it out")
+            raise ValueError(f"{name} is set by the server; leave it out")
         if name.lower() in seen:
-            raise ValueError(f"{name} is there twice, in other letters; pass it once")
+            raise ValueError(f"{name} occurs twice, with different case; pass it once")
         seen.add(name.lower())
         if not _HEADER_VALUE.fullmatch(value):
             raise ValueError(
-                f"the value of {name} cannot be that of a header; use printable ASCII without spaces at its ends"
+                f"the value of {name} is not a valid header value; use printable ASCII without spaces at its ends"
             )
     return headers
 
 
 class CallbackRegistration(WireModel):
-    """The webhook an application registers; URL, header names and values have 400 characters together at most.
+    """The webhook that an application registers.
+
+    The URL, the header names and the header values may have 400 characters in total.
 
     Attributes:
-        url: The URL to which notifications are sent: http or https.
-        headers: Headers to send with each message; not those of the connection, such as Host or Content-Length.
-        serialization: The serialization of notifications; without options by default.
+        url: The http or https URL to which the server sends notifications.
+        headers: Headers that the server sends with each message. Headers of the connection, such as ``Host`` and
+            ``Content-Length``, are not allowed.
+        serialization: The format of notifications. By default, entries have no optional members.
     """
 
     url: Annotated[
@@ -176,7 +180,7 @@ class WebsocketRegistration(WireModel):
     """The options of a websocket channel.
 
     Attributes:
-        serialization: The serialization of notifications; without options by default.
+        serialization: The format of notifications. By default, entries have no optional members.
     """
 
     serialization: Serialization | None = None
@@ -186,8 +190,8 @@ class WebsocketChannel(WireModel):
     """A websocket channel.
 
     Attributes:
-        status: Whether its socket is open.
-        queue_size: The number of log entries that are not delivered yet.
+        status: Whether a websocket is connected to the channel.
+        queue_size: The number of log entries that were not delivered yet.
     """
 
     status: Literal["connected", "disconnected"]
@@ -197,16 +201,16 @@ class WebsocketChannel(WireModel):
 class Channel(WireModel):
     """The channel that delivers the notifications of this key.
 
-    Only a webhook has members other than the mechanism and ``backlog``. ``backlog`` is the number of undelivered
-    entries of a webhook or a websocket, ``failures`` the number of failed calls since the last success. Only the
-    operator of the server can see why a call failed.
+    ``backlog`` is the number of entries that a webhook or a websocket has not delivered yet. The other members except
+    ``delivery_mechanism`` belong to webhooks. ``failures`` is the number of failed calls since the last success. Only
+    the operator of the server can see why a call failed.
 
     Attributes:
-        delivery_mechanism: A webhook, long polling or a websocket.
+        delivery_mechanism: ``CALLBACK`` for a webhook, ``LONG_POLLING`` or ``WEBSOCKET``.
         url: The URL of the webhook.
-        last_error: A note that the last call failed, and where the operator finds the reason; absent after a success.
+        last_error: States that the last call failed, and where the operator finds the reason. Absent after a success.
         last_success_at: When a message was last delivered.
-        next_attempt_at: When the message is sent again; absent after a success.
+        next_attempt_at: When the server sends the failed message again. Absent after a success.
     """
 
     delivery_mechanism: Literal["CALLBACK", "LONG_POLLING", "WEBSOCKET"]

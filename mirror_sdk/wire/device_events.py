@@ -12,10 +12,10 @@ EVENT_ID_PATTERN = "^0{16}[0-7][0-9a-f]{15}$"
 
 
 class DeviceEventData(WireModel):
-    """The additional data of a device event; other services may send other members.
+    """The additional data of a device event. Other services may send other members.
 
     Attributes:
-        endpoint_name: The name the device registers with.
+        endpoint_name: The name with which the device registers.
     """
 
     endpoint_name: str | None = None
@@ -25,15 +25,15 @@ class DeviceEvent(WireModel):
     """An event of a device's registration.
 
     Attributes:
-        id: The event's id; a later event has a greater one.
-        device_id: The device's id.
+        id: The id of the event. A later event has a greater id.
+        device_id: The id of the device.
         date_time: When it happened.
         created_at: The same as ``date_time``.
         etag: The same as ``date_time``.
         event_type: ``registration``, ``reg_update``, ``deregistration`` or ``expired``. More may be added.
         event_type_description: Always ``INFO``.
         description: The event in words.
-        state_change: Whether the device was registered afterwards and not before, or the other way round.
+        state_change: Whether the event changed the device from unregistered to registered, or back.
         changes: Always empty, as in the public API.
         data: The device's ``endpoint_name``.
     """

@@ -11,7 +11,9 @@ from mirror_sdk.wire.model import Payload, Timestamp, WireModel
 
 
 class DesiredStatus(IntEnum):
-    """Status of the last desired value. Source: specification 2.2."""
+    """The status of the last desired value: 0 is pending, 1 is success, 2 is failure."""
+
+    # Source: specification 2.2.
 
     PENDING = 0
     SUCCESS = 1
@@ -35,22 +37,22 @@ Origin = Literal["read", "subscription", "auto_observation"]
 """The origin of a reported value. An extension."""
 
 Revision = Annotated[int, Field(ge=0, lt=2**63)]
-"""The number of a change of the mirror; a larger one is later. An extension."""
+"""The number of a change in the mirror. A later change has a larger number. An extension."""
 
 
 class Reported(WireModel):
-    """The last value received from the device; empty before the first one.
+    """The last value that the mirror received from the device. It has no members before the first one.
 
-    Servers without the extensions leave them out.
+    A server may lack the members marked as an extension.
 
     Attributes:
-        value: The value, in JSON as base64.
-        content_type: The format of the value.
-        reported_at: When the value was received from the device.
-        expires_at: Until when the value is fresh; absent if the device sent no such time.
-        revision: The number of the mirror's change that stored it: a larger one is later, also within one millisecond;
-            an extension.
-        origin: The origin of the value: ``read``, ``subscription`` or ``auto_observation``; an extension.
+        value: The value. In JSON it is base64.
+        content_type: The content type of the value.
+        reported_at: When the mirror received the value from the device.
+        expires_at: The time until which the value is fresh. Absent if the device sent no such time.
+        revision: The number of the change that stored the value. A later change has a larger number, even within one
+            millisecond. An extension.
+        origin: How the value arrived: ``read``, ``subscription`` or ``auto_observation``. An extension.
     """
 
     value: Payload | None = None
@@ -62,24 +64,23 @@ class Reported(WireModel):
 
 
 class Desired(WireModel):
-    """The last value requested to be written, and the outcome of the write; empty before the first write.
+    """The value of the last write, and the result of that write. It has no members before the first write.
 
-    Servers without the extensions leave them out.
+    A server may lack the members marked as an extension.
 
     Attributes:
-        value: The value, in JSON as base64.
-        content_type: The format it was written in; an extension.
-        status: 0 pending, 1 success, 2 failure.
-        desired_at: The issue time while the write is pending, then the time of the status update.
-        status_updated_at: When the write succeeded or failed; absent while it is pending.
-        requested_at: When the write was issued; an extension.
-        category: Why the write failed, in one word, as in its async response; only for the key that submitted it; an
-            extension.
-        revision: The number of the mirror's last change of it, its status included: a larger one is later, also within
-            one millisecond; an extension.
-        acknowledged_at: When the failed write was acknowledged; absent when it was not. The next write clears it; an
-            extension.
-        acknowledged_by: The name of the person who acknowledged it, or of an access key; an extension.
+        value: The value. In JSON it is base64.
+        content_type: The content type in which the value was written. An extension.
+        status: The status of the write: 0 is pending, 1 is success, 2 is failure.
+        desired_at: When the write was requested, while it is pending; afterwards equal to ``status_updated_at``.
+        status_updated_at: When the write succeeded or failed. Absent while it is pending.
+        requested_at: When the write was requested. An extension.
+        category: Why the write failed, in one word, as in its async response. Only the key that requested the write
+            receives it. An extension.
+        revision: The number of the last change of the value or of its status. A later change has a larger number, even
+            within one millisecond. An extension.
+        acknowledged_at: When someone acknowledged the failed write. The next write removes it. An extension.
+        acknowledged_by: The name of the person or the access key that acknowledged the failed write. An extension.
     """
 
     value: Payload | None = None
@@ -99,11 +100,11 @@ class ResourceState(WireModel):
 
     Attributes:
         resource_path: The resource path.
-        subscribed: Whether the device accepted a subscription that has not ended; null if that is unknown, as for an
-            earlier instant.
-        subscribed_at: Since when it is subscribed; absent when it is not; an extension.
-        reported: The last value received from the device.
-        desired: The last value requested to be written.
+        subscribed: Whether the device accepted a subscription that has not ended. Null if this is unknown, such as in
+            the state at an earlier instant.
+        subscribed_at: When the subscription started. Absent if there is none. An extension.
+        reported: The last value that the mirror received from the device.
+        desired: The value of the last write.
     """
 
     resource_path: str
@@ -114,16 +115,16 @@ class ResourceState(WireModel):
 
 
 class DeviceObjectBody(WireModel):
-    """The mirror of one device: a snapshot of every resource it has ever introduced.
+    """The state of one device: every resource that it ever had.
 
     Attributes:
-        device_id: The device's id.
-        endpoint_name: The name the device registers with.
-        created_at: When this response was made.
-        updated_at: The device's last registration event.
-        last_reported_at: The newest time of a reported value; absent when there is none.
-        last_desired_at: The newest time of a desired value; absent when there is none.
-        resources: Every resource the device has ever introduced.
+        device_id: The id of the device.
+        endpoint_name: The name with which the device registers.
+        created_at: When the server created this response.
+        updated_at: When the device last registered, updated its registration or deregistered.
+        last_reported_at: The time of the newest reported value. Absent if there is none.
+        last_desired_at: The time of the newest desired value. Absent if there is none.
+        resources: Every resource that the device ever had.
     """
 
     object: Literal["device-echo"] = "device-echo"

@@ -29,12 +29,13 @@ class DeviceQuery(WireModel):
     """A filter of the directory that was saved under a name.
 
     Attributes:
-        id: The query's id; a query that was saved later has a greater one.
-        name: Its name; no other query has the same.
-        query: The filter, as ``filter=`` of the directory takes it: ``state=registered&endpoint_type=Light``.
-        created_at: When it was saved.
-        updated_at: When it was last changed.
-        etag: The same as ``updated_at``; it changes with every update.
+        id: The id of the query. A query that was saved later has a greater id.
+        name: The unique name of the query.
+        query: The filter, in the form of the parameter ``filter`` of the directory, such as
+            ``state=registered&endpoint_type=Light``.
+        created_at: When the query was saved.
+        updated_at: When the query was last changed.
+        etag: The same as ``updated_at``. It changes with every update.
     """
 
     object: Literal["device-query"] = "device-query"
@@ -47,15 +48,15 @@ class DeviceQuery(WireModel):
 
 
 class DeviceQueryBody(WireModel):
-    """A query to save. Programs send whole objects: the other members are accepted without a value.
+    """A query to save. The server accepts the members that it sets itself only if they are null.
 
     Attributes:
-        name: Its name; no other query may have the same.
-        query: The filter, as ``filter`` of ``GET /v3/devices`` takes it.
-        id: Nothing: the service sets it.
-        created_at: Nothing: the service sets it.
-        updated_at: Nothing: the service sets it.
-        etag: Nothing: the service sets it.
+        name: The name of the query. It must be unique.
+        query: The filter, in the form of the parameter ``filter`` of ``GET /v3/devices``.
+        id: Must be null, because the service sets it.
+        created_at: Must be null, because the service sets it.
+        updated_at: Must be null, because the service sets it.
+        etag: Must be null, because the service sets it.
     """
 
     name: _Name
@@ -68,17 +69,18 @@ class DeviceQueryBody(WireModel):
 
 
 class DeviceQueryUpdate(WireModel):
-    """The changes of a query; members that are not given stay.
+    """The changes of a query. Omitted members stay unchanged.
 
-    Programs send whole queries back: the other members are accepted if they are unchanged.
+    A program may send the whole query back. The server accepts members that cannot be changed if their values are
+    unchanged.
 
     Attributes:
-        name: Its name; no other query may have the same.
-        query: The filter, as ``filter`` of ``GET /v3/devices`` takes it.
-        id: Unchanged.
-        created_at: Unchanged.
-        updated_at: Unchanged.
-        etag: Unchanged.
+        name: The name of the query. It must be unique.
+        query: The filter, in the form of the parameter ``filter`` of ``GET /v3/devices``.
+        id: Read-only.
+        created_at: Read-only.
+        updated_at: Read-only.
+        etag: Read-only.
     """
 
     name: _Name | None = None

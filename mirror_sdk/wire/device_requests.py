@@ -35,10 +35,10 @@ ANY_REVISION = "*"
 MAX_WAIT_SECONDS = 10
 """How long a device request is held open for its outcome at most (``Prefer: wait``)."""
 DESIRED_CHANGED = "DESIRED_CHANGED"
-"""The reason of the 412 for a write to a resource whose desired value has changed since the writer read it."""
+"""The reason for the 412 for a write to a resource whose desired value has changed since the writer read it."""
 
 NO_FAILED_WRITE = "NO_FAILED_WRITE"
-"""The reason of the 409 for acknowledging a write that has not failed, or one that the caller has not read."""
+"""The reason for the 409 for acknowledging a write that has not failed, or one that the caller has not read."""
 MAX_ACKNOWLEDGED_BY = 200
 """The maximum number of characters in the name of the person who acknowledges a failed write."""
 
@@ -53,7 +53,7 @@ def _check_uri(uri: str) -> str:
     path, _, query = uri.partition("?")
     check_path(path)
     if not _QUERY.fullmatch(query):
-        raise ValueError("its query has characters that no query has; write notification rules like ?pmin=5&pmax=120")
+        raise ValueError("its query contains invalid characters; write notification rules like ?pmin=5&pmax=120")
     return uri
 
 
@@ -81,17 +81,17 @@ _By = Annotated[
 class DeviceRequestBody(WireModel):
     """A request to a device: read (``GET``), write (``PUT``) or execute (``POST``) a resource.
 
-    A ``uri`` with a query (``?pmin=5``), ``PUT`` and no payload sets notification rules.
+    To set notification rules, send ``PUT`` without a payload, with a ``uri`` that has a query (``?pmin=5``).
 
     Attributes:
         method: ``GET`` reads, ``PUT`` writes, ``POST`` executes.
-        content_type: The format of the payload; a write without it is ``text/plain``.
-        accept: The requested format of the response.
-        payload_b64: The value to write, or the argument to execute with, in JSON as base64.
-        expiry_seconds: How long the request may wait for the device: :data:`DEFAULT_EXPIRY_SECONDS` by default, and
-            :data:`DEFAULT_EXPIRY_SECONDS_QUEUE_MODE` for a device in queue mode. Then a request that was not sent ends
-            with 429 ``REQUEST_EXPIRED``. One that was sent without a response ends with 504 ``TIMEOUT``: the device may
-            have acted.
+        content_type: The content type of the payload. A write without it is ``text/plain``.
+        accept: The content type that the response should have.
+        payload_b64: The value to write, or the argument of the execution. In JSON it is base64.
+        expiry_seconds: How long the request may wait for the device. The default is :data:`DEFAULT_EXPIRY_SECONDS`, or
+            :data:`DEFAULT_EXPIRY_SECONDS_QUEUE_MODE` for a device in queue mode. After this time, a request that was
+            not sent to the device fails with 429 ``REQUEST_EXPIRED``. A request that was sent but has no response fails
+            with 504 ``TIMEOUT``; the device may have acted.
     """
 
     method: Method
@@ -107,12 +107,12 @@ class DeviceRequestBody(WireModel):
 
 
 class AcknowledgementBody(WireModel):
-    """A failed write to acknowledge [an extension].
+    """A failed write to acknowledge. An extension.
 
     Attributes:
-        resource_path: The resource that was written.
-        by: The name of the person who acknowledges it; that of the access key by default.
-        revision: The ``desired.revision`` that the caller read; the write is acknowledged only if it is still that one.
+        resource_path: The path of the resource.
+        by: The name of the person who acknowledges the write. The default is the name of the access key.
+        revision: The ``desired.revision`` that the caller read. If it has changed since, the request fails.
     """
 
     resource_path: _Path
@@ -121,18 +121,18 @@ class AcknowledgementBody(WireModel):
 
 
 class WaitingRequest(WireModel):
-    """A pending device request [an extension].
+    """A pending device request. An extension.
 
-    ``state`` is ``waiting`` until the request is sent to the device, then ``with_device``; ``attempts`` is the number
-    of failed attempts.
+    ``state`` is ``waiting`` until the server sends the request to the device, and then ``with_device``. ``attempts`` is
+    the number of failed attempts.
 
     Attributes:
-        async_response_id: The async-id, which the async response has too.
-        device_id: The device's id.
+        async_response_id: The async-id of the request. The async response has the same.
+        device_id: The id of the device.
         method: ``GET`` reads, ``PUT`` writes, ``POST`` executes.
-        uri: The resource path, and the query of notification rules.
-        placed_at: When it was accepted.
-        expires_at: When it stops waiting for the device.
+        uri: The resource path, with the query if the request sets notification rules.
+        placed_at: When the server accepted the request.
+        expires_at: When the request stops waiting for the device.
     """
 
     object: Literal["device-request"] = "device-request"
@@ -147,17 +147,17 @@ class WaitingRequest(WireModel):
 
 
 class WaitingRequestPage(EntryPage):
-    """A page of the application's waiting device requests, oldest first; ``after`` is an async-id."""
+    """A page of the application's pending device requests, the oldest first. ``after`` is an async-id."""
 
     data: list[WaitingRequest]
     order: Order = "ASC"
 
 
 class DesiredChanged(ErrorBody):
-    """The body of a 412: the resource as it is now, with the revision to write with [an extension].
+    """The body of a 412: the current state of the resource. To write anyway, use its revision. An extension.
 
     Attributes:
-        resource: The resource as it is now, as in the device object.
+        resource: The current state of the resource, as in the device object.
     """
 
     resource: ResourceState
@@ -167,9 +167,10 @@ class DeviceRequestAccepted(WireModel):
     """The body of the 202 response.
 
     Attributes:
-        async_response_id: The async-id, which the async response has too.
-        async_response: The outcome, as in a poll with ``after``, if ``Prefer: wait`` requested it and the request ended
-            in time. It is in the notification log too, under the number in ``seq``; an extension.
+        async_response_id: The async-id of the request. The async response has the same.
+        async_response: The async response, in the form that a poll with ``after`` returns. It is present if the client
+            sent ``Prefer: wait`` and the request ended in time. The notification log has it too, under the number
+            ``seq``. An extension.
     """
 
     async_response_id: Annotated[str, Field(alias="async-response-id")]

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from mirror_sdk._visible import CARD, TimePrecision, html_table, time_precision, time_text, visible
+from mirror_sdk._formatting import CARD, TimePrecision, html_table, time_precision, time_text, visible
 from mirror_sdk.wire.model import EntryPage, Timestamp, WireModel
 
 FILTER_FIELDS = (
@@ -67,20 +67,20 @@ class Device(WireModel):
     """A device as the directory lists it.
 
     Attributes:
-        id: The device's id.
-        name: Its name; the ``endpoint_name`` until it is set.
-        description: Its description; absent until it is set.
-        endpoint_name: The name the device registers with.
-        endpoint_type: The type the device registers with.
+        id: The id of the device.
+        name: A name that users can set. Until then it is the ``endpoint_name``.
+        description: A description that users can set; absent if they have not set one.
+        endpoint_name: The name with which the device registers.
+        endpoint_type: The type with which the device registers.
         state: ``registered`` or ``deregistered``.
         created_at: When the device first registered.
-        updated_at: The device's last registration event.
-        etag: Changes with every registration, registration update and change of a member.
+        updated_at: When the device last registered, updated its registration or deregistered.
+        etag: A string that changes with every registration, registration update and change of a member.
         bootstrapped_timestamp: The same as ``created_at``.
         custom_attributes: Attributes that users set.
-        queue_mode: Whether the device sleeps, and receives its requests at its next contact; an extension.
-        last_contact_at: When the device last sent anything: a registration, its update or end, a value, a response;
-            absent if the service does not have it; an extension.
+        queue_mode: Whether the device sleeps between contacts, and receives its requests at the next one. An extension.
+        last_contact_at: When the device last sent anything, such as a registration, a value or a response. Absent if
+            the service does not have this time. An extension.
     """
 
     object: Literal["device"] = "device"
@@ -139,10 +139,10 @@ def check_printable(text: str) -> str:
     """Return a name if it is printable.
 
     Raises:
-        ValueError: It has a character that is not printable.
+        ValueError: The text has a character that is not printable.
     """
     if not text.isprintable():
-        raise ValueError("has characters that cannot be shown; use letters, digits and signs")
+        raise ValueError("has characters that cannot be shown; use only printable characters")
     return text
 
 
@@ -173,22 +173,22 @@ _AttributeName = Annotated[
 
 
 class DeviceUpdate(WireModel):
-    """The changes of a device of the directory; members that are not given stay.
+    """The changes of a device of the directory. Omitted members stay unchanged.
 
-    An empty ``name`` or ``description`` resets it. ``custom_attributes`` replaces all attributes. Programs send whole
-    devices back: the other members are accepted if they are unchanged.
+    An empty ``name`` or ``description`` resets it. ``custom_attributes`` replaces all attributes. A program may send
+    the whole device back. The server accepts members that cannot be changed if their values are unchanged.
 
     Attributes:
-        id: Unchanged.
-        endpoint_name: Unchanged: the device sets it.
-        endpoint_type: Unchanged: the device sets it.
-        state: Unchanged: the device registers and deregisters.
-        created_at: Unchanged.
-        updated_at: Unchanged.
-        etag: Unchanged.
-        bootstrapped_timestamp: Unchanged.
-        queue_mode: Unchanged.
-        last_contact_at: Unchanged.
+        id: Read-only.
+        endpoint_name: Read-only: the device sets it.
+        endpoint_type: Read-only: the device sets it.
+        state: Read-only: it changes when the device registers or deregisters.
+        created_at: Read-only.
+        updated_at: Read-only.
+        etag: Read-only.
+        bootstrapped_timestamp: Read-only.
+        queue_mode: Read-only.
+        last_contact_at: Read-only.
     """
 
     name: (
@@ -225,21 +225,21 @@ class DevicePage(EntryPage):
 
 
 class DeviceConnection(WireModel):
-    """The connection of a device; an extension.
+    """The connection of a device. An extension.
 
     Attributes:
-        device_id: The device's id.
-        protocol: ``coap``, ``coaps`` (with DTLS) or ``simulated``; absent if the service has no connection of the
-            device. More may be added.
-        lwm2m_version: The version of LwM2M that the device registered with, such as ``1.1``; absent for other
+        device_id: The id of the device.
+        protocol: ``coap``, ``coaps`` (with DTLS) or ``simulated``. More may be added. Absent if the service has no
+            connection to the device.
+        lwm2m_version: The version of LwM2M with which the device registered, such as ``1.1``. Absent for other
             protocols.
-        binding: The binding that the device registered with: ``U``, or ``UQ`` in queue mode.
-        reachable: Whether a request would reach it now; not so while it sleeps.
-        lifetime_seconds: The lifetime of its registration without an update.
-        registration_expires_at: When the registration ends, unless it is updated; absent for a device that is not
-            registered.
+        binding: The binding with which the device registered: ``U``, or ``UQ`` in queue mode.
+        reachable: Whether a request would reach the device now. False while it sleeps.
+        lifetime_seconds: How many seconds the registration lasts without an update.
+        registration_expires_at: When the registration ends unless the device updates it. Absent for a device that is
+            not registered.
         last_contact_at: When the device last sent anything.
-        address: Address and port its messages come from; only for a key with the scope ``admin``.
+        address: The address and port from which the device sends. Only a key with the scope ``admin`` receives it.
     """
 
     object: Literal["device-connection"] = "device-connection"
@@ -297,13 +297,13 @@ def _time_or_nothing(at: datetime | None, precision: TimePrecision) -> str:
 
 
 class DeviceContacts(WireModel):
-    """The latest contacts of a device that the application was notified of; an extension.
+    """The most recent contacts of a device, according to the notification log of the application. An extension.
 
-    ``heard_at`` is the times of values that the device sent for a subscription of the application, the newest last:
-    those that the application's notification log still has shortly before the device's last contact.
+    ``heard_at`` contains the times of values that the device sent because of a subscription of the application, the
+    newest last. Only the values shortly before the last contact of the device count.
 
     Attributes:
-        device_id: The device's id.
+        device_id: The id of the device.
     """
 
     object: Literal["device-contacts"] = "device-contacts"
@@ -317,8 +317,8 @@ class EndpointResource(WireModel):
     Attributes:
         uri: The resource path.
         obs: Whether it can be subscribed.
-        rt: Its resource type, empty when the device names none.
-        type: Its content type, empty when the device names none.
+        rt: Its resource type. Empty if the device does not send it.
+        type: Its content type. Empty if the device does not send it.
     """
 
     uri: str

@@ -11,7 +11,7 @@ class FieldError(WireModel):
     """The error of one field.
 
     Attributes:
-        name: The parameter or the member; a member of a member follows a dot.
+        name: The name of the parameter or member. A nested member has a name with dots, such as ``serialization.type``.
         message: The error, and how to correct it.
     """
 
@@ -24,7 +24,7 @@ class ErrorBody(WireModel):
 
     Attributes:
         code: The status of the response.
-        type: The kind of error, as a word for programs: :data:`ERROR_TYPES`; a 400 that names a field is a
+        type: A word for the kind of error, by status: :data:`ERROR_TYPES`. A 400 that names a field is a
             ``validation_error``.
         message: The error, and what to do next.
         fields: The errors of fields.

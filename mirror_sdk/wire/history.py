@@ -24,7 +24,7 @@ AFTER_KEY = b"mirror.after"
 """The key in the metadata of a batch of an Arrow stream for the ``after`` that continues after its rows."""
 
 NO_HISTORY = "NO_HISTORY"
-"""The reason if the operator keeps no history."""
+"""The reason if the service stores no history."""
 
 YET_TO_COME = "YET_TO_COME"
 """The reason if the requested instant is in the future."""
@@ -34,25 +34,26 @@ BEFORE_HISTORY = "BEFORE_HISTORY"
 
 
 class HistoryRow(WireModel):
-    """An event; members that are unknown or do not apply are left out.
+    """One event of the history. Members that are unknown or do not apply are absent.
 
     Attributes:
         object: The kind of this object.
-        device_id: The device; absent if the event concerns all, as a gap of the service does.
-        endpoint_name: The name the device registers with.
-        path: The resource; absent if the event concerns the device.
-        changed_at: When it happened, by the device's own clock if it sent a time, else ``received_at``. For a gap its
-            begin, for a completed write its end.
-        received_at: When the service received it.
-        what: One of :data:`EVENT_KINDS`: ``reported`` is a value that the device sent, ``desired`` a completed write.
-        origin: One of :data:`ORIGINS`: the origin of the value.
-        value: The raw payload that was reported or written.
-        content_type: The format of it.
-        status: The outcome of a write: success or failure.
-        category: Why a write failed; only for the application that submitted it.
-        requested_at: When a write was issued.
+        device_id: The id of the device. Absent if the event concerns all devices, such as a gap of the service.
+        endpoint_name: The name with which the device registers.
+        path: The resource path. Absent if the event concerns the whole device.
+        changed_at: When the event happened, by the device's own clock if it sent a time, else ``received_at``. For a
+            gap, its start. For a completed write, its end.
+        received_at: When the service received the event.
+        what: The kind of the event, one of :data:`EVENT_KINDS`. ``reported`` is a value that the device sent, and
+            ``desired`` is a completed write.
+        origin: The origin of the value, one of :data:`ORIGINS`.
+        value: The payload that was reported or written.
+        content_type: The content type of the payload.
+        status: The result of a write: success or failure.
+        category: Why a write failed. Only the application that requested the write receives it.
+        requested_at: When the write was requested.
         until: The end of a gap.
-        revision: The unique number of the row: a larger one was stored later.
+        revision: The unique number of the row. A row that was stored later has a larger number.
     """
 
     object: Literal["history-row"] = "history-row"
@@ -75,14 +76,14 @@ class HistoryRow(WireModel):
 COLUMNS = kinds_of(HistoryRow)
 """The columns of the Arrow form and their types, in their order: the members of :class:`HistoryRow`.
 
-Texts are dictionaries of strings, instants timestamps in milliseconds and UTC, ``value`` is binary, ``status`` int8 and
-``revision`` int64; null if a member is left out. The last batch is empty and has the end in its metadata, as in a
-snapshot.
+Texts are dictionary-encoded strings, and instants are UTC timestamps in milliseconds. ``value`` is binary, ``status``
+is int8 and ``revision`` is int64. An absent member is null. The last batch has no rows. Its metadata contain the end of
+the response, as in a snapshot.
 """
 
 
 class HistoryCursor(WireModel):
-    """A line of NDJSON among the rows: with this ``after``, the same request continues after the rows before it."""
+    """A line among the rows of NDJSON. To continue after the rows before it, repeat the request with this ``after``."""
 
     object: Literal["history-cursor"] = "history-cursor"
     after: str
@@ -93,12 +94,11 @@ class HistoryEnd(WireModel):
 
     Attributes:
         object: The kind of this object.
-        taken_at: When the response was started, for later pages the first one: all pages show the state at this
-            instant.
-        oldest_at: The start of the history.
+        taken_at: When the first page was requested. All pages show the history at this instant.
+        oldest_at: The start of the stored history.
         row_count: The number of rows before this line.
         revision: The number of the mirror's last change at ``taken_at``.
-        after: The ``after`` of the next page; absent on the last page.
+        after: The value of ``after`` for the next page. Absent on the last page.
     """
 
     object: Literal["history-end"] = "history-end"
@@ -110,6 +110,6 @@ class HistoryEnd(WireModel):
 
 
 class BeforeHistoryBody(ErrorBody):
-    """The 400 for an instant before the start of the history, ``oldest_at``."""
+    """The body of a 400 for an instant before the stored history, which starts at ``oldest_at``."""
 
     oldest_at: Timestamp

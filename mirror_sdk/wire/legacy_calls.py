@@ -44,15 +44,15 @@ class Endpoint(WireModel):
 
 
 class Limits(WireModel):
-    """The limits of an application, and its use of them.
+    """The quotas of an application, and how much of them it uses.
 
-    This service has no quotas, so both are a number that is never reached.
+    This service has no quotas, so both are a number that no application reaches.
 
     Attributes:
-        transaction_quota: A number that is never reached: there is no quota.
+        transaction_quota: A number that no application reaches, because there is no quota.
         transaction_count: The number of entries in the notification log of this application, which goes back a day:
             registrations, values of subscribed resources, async responses.
-        endpoint_quota: A number that is never reached: there is no quota.
+        endpoint_quota: A number that no application reaches, because there is no quota.
         endpoint_count: The number of registered devices.
     """
 

@@ -27,11 +27,11 @@ class Link(NamedTuple):
 
 
 class InvalidLinkFormat(ValueError):
-    """A text is not in the CoRE link format; the message has the position and an example."""
+    """A string is not in the CoRE link format; the message has the position and an example."""
 
 
 def parse_links(text: str) -> Iterator[Link]:
-    """Yield the links of a text; empty ones between commas are left out.
+    """Yield the links of a string; empty ones between commas are left out.
 
     Raises:
         InvalidLinkFormat: A part of the text is not a link.
@@ -64,5 +64,5 @@ def _link(text: str, position: int) -> tuple[Link, int]:
 
 def _no_links(text: str, position: int) -> InvalidLinkFormat:
     return InvalidLinkFormat(
-        f"character {position} begins no link: {reprlib.repr(text[position : position + 40])}; {_EXAMPLE}"
+        f"no link begins at character {position}: {reprlib.repr(text[position : position + 40])}; {_EXAMPLE}"
     )

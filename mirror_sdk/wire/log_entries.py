@@ -103,9 +103,9 @@ class Entries:
         numbered = [(seq, content) for seq, _, content in self._listed if seq is not None]
         for seq, _ in numbered:
             if not _is_number(seq):
-                return f"an entry has the number {seq!r}, which is not a number"
+                return f"the number of an entry is {seq!r}, which is not a whole number"
             if not (after or 0) < seq <= last:
-                return f"an entry has the number {seq}, which is not above {after or 0} and up to {last}"
+                return f"the number of an entry is {seq}; it must be above {after or 0} and at most {last}"
         for (seq, content), (next_seq, other) in pairwise(sorted(numbered, key=itemgetter(0))):
             # The same entry may come twice: its identity shows it.
             if seq == next_seq and content != other:

@@ -30,7 +30,7 @@ _FAULTS = {
     "model_type": "must be an object, like {...}",
     "dict_type": "must be an object, like {...}",
     "list_type": "must be a list, like [...]",
-    "string_type": 'must be a text, like "..."',
+    "string_type": 'must be a string, like "..."',
     "none_required": "cannot be set; leave it out",
     "string_too_short": "must not be empty",
     "string_too_long": "takes at most %(max_length)s characters",
@@ -40,7 +40,7 @@ _FAULTS = {
 
 
 def location_and_fault(detail: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the location of a validation error, empty for the entire input, and its message with the cure.
+    """Return the location of a validation error, empty for the entire input, and its message with the fix.
 
     The message never contains the value.
 
@@ -55,12 +55,12 @@ def location_and_fault(detail: Mapping[str, Any]) -> tuple[str, str]:
 
 
 class JsonForm:
-    r"""A value that can be converted to JSON, as a web application does. Both methods always succeed.
+    r"""A value that can be converted to JSON, such as for a web application. Both methods always succeed.
 
-    Names are those of the attributes. Instants are texts in RFC 3339, UTC, with milliseconds and ``Z``; durations are
-    seconds. Enumerations are their words (``success``). Bytes are base64. Numbers that JSON does not have are texts:
-    ``NaN``, ``Infinity``, ``-Infinity`` and, as hexadecimal digits, whole numbers beyond 64 bits. A lone surrogate,
-    which UTF-8 cannot encode, is an escape (``\ud800``).
+    Members have the names of the attributes. Instants become RFC 3339 texts in UTC with milliseconds and ``Z``,
+    durations seconds, enumerations words (``success``), and bytes base64. Numbers that JSON lacks become texts:
+    ``NaN``, ``Infinity``, ``-Infinity``, and whole numbers beyond 64 bits in hexadecimal digits. A lone surrogate,
+    which UTF-8 cannot encode, becomes an escape (``\ud800``).
     """
 
     __slots__ = ()
@@ -100,7 +100,7 @@ class WireModel(BaseModel, JsonForm):
         return found
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the JSON form: wire names, and only the members that were given."""
+        """Return the JSON form: wire names, and only the members that were set."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
@@ -200,7 +200,7 @@ Payload = Annotated[
 ]
 
 Kind: TypeAlias = Literal["word", "bytes", "instant", "integer", "small integer", "flag"]
-"""The type of a column in the database and in Arrow. A word is a text that many rows have in common."""
+"""The type of a column in the database and in Arrow. A word is a string that many rows have in common."""
 
 _KINDS: Mapping[type, Kind] = {
     str: "word",

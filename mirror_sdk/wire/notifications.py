@@ -10,20 +10,23 @@ from mirror_sdk.wire.model import Payload, WireModel
 
 
 class AsyncResponse(WireModel):
-    """The outcome of a device request, matched by ``id``, its async-id; ``error`` is an open set of categories.
+    """The result of a device request. ``id`` is the async-id of the request.
 
-    It has the device and the resource path of the request only with its number in the log, ``seq``.
+    ``error`` is the cause of a failure; new causes may be added. The device and the resource path are present only
+    together with ``seq``, the number of the entry in the log.
 
     Attributes:
-        status: 200 if the device did it, else 400 or above.
-        payload: The value that was read, in JSON as base64; empty if there is none.
+        status: 200 if the request succeeded, else 400 or above.
+        payload: The value that was read, or empty. In JSON it is base64.
         ct: The content type of the payload.
-        max_age: For how many seconds the value is fresh; 0 if the device does not send it.
-        uid: The identity of this entry, the same if it is sent again; only with ``after``, or if it was requested.
-        timestamp: When the request ended, in milliseconds since 1970; only with ``after``, or if it was requested.
-        ep: The device's id; only with ``seq``; an extension.
-        original_ep: The name the device registers with; only with ``seq``; an extension.
-        path: The resource path of the request; only with ``seq``; an extension.
+        max_age: How many seconds the value stays fresh. 0 if the device does not send it.
+        uid: A unique id of this entry, which stays the same if the server sends the entry again. Present in a poll with
+            ``after``, or if the channel requested it.
+        timestamp: When the request ended, in milliseconds since 1970. Present in a poll with ``after``, or if the
+            channel requested it.
+        ep: The id of the device. An extension.
+        original_ep: The name with which the device registers. An extension.
+        path: The resource path of the request. An extension.
     """
 
     id: str
@@ -41,18 +44,20 @@ class AsyncResponse(WireModel):
 
 
 class Notification(WireModel):
-    """An observation event; ``timestamp`` is the device's time of the change, in whole milliseconds.
+    """A value that a device reported. ``timestamp`` is the device's time of the change, in milliseconds since 1970.
 
     Attributes:
-        ep: The device's id.
+        ep: The id of the device.
         path: The resource path.
         ct: The content type of the payload.
-        payload: The value, in JSON as base64; empty if there is none.
-        max_age: For how many seconds the value is fresh; 0 if the device does not send it.
-        uid: The identity of this entry, the same if it is sent again; only with ``after``, or if it was requested.
-        original_ep: The name the device registers with. A webhook has it in an observation only if it was requested.
-        seq: The number of this entry in the notification log; only with ``after``, or if it was requested; an
-            extension.
+        payload: The value, or empty. In JSON it is base64.
+        max_age: How many seconds the value stays fresh. 0 if the device does not send it.
+        uid: A unique id of this entry, which stays the same if the server sends the entry again. Present in a poll with
+            ``after``, or if the channel requested it.
+        original_ep: The name with which the device registers. A webhook receives it only if its registration requested
+            it.
+        seq: The number of this entry in the notification log. Present in a poll with ``after``, or if the channel
+            requested it. An extension.
     """
 
     ep: str
@@ -86,17 +91,18 @@ class RegistrationEvent(WireModel):
     """A device registered or updated its registration.
 
     Attributes:
-        ep: The device's id.
-        original_ep: The name the device registers with.
-        ept: The type the device registers with.
+        ep: The id of the device.
+        original_ep: The name with which the device registers.
+        ept: The type with which the device registers.
         q: Whether the device is in queue mode.
-        uid: The identity of this entry, the same if it is sent again; only with ``after``, or if it was requested.
+        uid: A unique id of this entry, which stays the same if the server sends the entry again. Present in a poll with
+            ``after``, or if the channel requested it.
         timestamp: When it happened, in milliseconds since 1970.
-        seq: The number of this entry in the notification log; only with ``after``, or if it was requested; an
-            extension.
+        seq: The number of this entry in the notification log. Present in a poll with ``after``, or if the channel
+            requested it. An extension.
         resources: The resources of the device.
-        ended_subscriptions: The paths of the application's single subscriptions that this registration ended; absent if
-            there are none; an extension.
+        ended_subscriptions: The paths of the application's single subscriptions that this registration ended. Absent if
+            there are none. An extension.
     """
 
     ep: str
@@ -111,12 +117,14 @@ class RegistrationEvent(WireModel):
 
 
 class DeregisteredDevice(WireModel):
-    """A device that deregistered or whose registration expired, as an object; all but ``ep`` only with ``seq``.
+    """A device that deregistered, or whose registration expired, as an object.
+
+    All members except ``ep`` are present only together with ``seq``.
 
     Attributes:
-        original_ep: The name the device registers with; only with ``seq``; an extension.
-        uid: The identity of this entry, the same if it is sent again; only with ``seq``; an extension.
-        timestamp: When it happened, in milliseconds since 1970; only with ``seq``; an extension.
+        original_ep: The name with which the device registers. An extension.
+        uid: A unique id of this entry, which stays the same if the server sends the entry again. An extension.
+        timestamp: When it happened, in milliseconds since 1970. An extension.
     """
 
     ep: str
@@ -133,16 +141,16 @@ _Deregistered = Annotated[
 
 
 class NotificationMessage(WireModel):
-    """One message; each list is there only if it has entries.
+    """One notification message. It contains only lists that have entries.
 
     Attributes:
-        async_responses: Outcomes of the application's device requests.
+        async_responses: Results of the application's device requests.
         notifications: Values of subscribed resources.
         registrations: Devices that registered.
         reg_updates: Devices that updated their registration.
-        de_registrations: Devices that deregistered: their ids, or objects with ``after`` and for a webhook that
-            requested these.
-        registrations_expired: Devices whose registration expired: as in ``de-registrations``.
+        de_registrations: Devices that deregistered, as ids. A poll with ``after`` returns objects, and a webhook can
+            request them.
+        registrations_expired: Devices whose registration expired, in the same form.
     """
 
     async_responses: Annotated[list[AsyncResponse], Field(alias="async-responses")] = []

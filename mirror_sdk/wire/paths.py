@@ -52,14 +52,14 @@ def check_path(path: str) -> str:
     """Return the text if it is a resource path.
 
     Raises:
-        ValueError: It is not a resource path.
+        ValueError: The text is not a resource path.
     """
     parse_path(path)
     return path
 
 
 def is_resource(path: str) -> bool:
-    """Whether a text is the path of a resource, or of an instance of one."""
+    """Whether a string is the path of a resource, or of an instance of one."""
     try:
         return parse_path(path).resource_id is not None
     except ValueError:

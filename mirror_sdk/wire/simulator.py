@@ -17,13 +17,13 @@ _Name = Annotated[str, Field(max_length=64, json_schema_extra=PRINTABLE), AfterV
 
 
 class SimulatorResourceBody(WireModel):
-    """A resource's value and flags; a flag that is absent is unchanged (``False`` for a new resource).
+    """The value and the flags of a resource. An absent flag stays unchanged; for a new resource it is ``False``.
 
     Attributes:
-        value: The device's own value, as text.
-        observable: Whether the resource can be subscribed; one that is executable cannot.
-        auto_observable: Whether the device sends changes without a subscription; the resource can then be subscribed,
-            too. Not for one that is executable.
+        value: The value in the device, as text.
+        observable: Whether applications can subscribe to the resource. Not allowed for an executable one.
+        auto_observable: Whether the device sends changes without a subscription. Applications can then subscribe to
+            the resource, too. Not allowed for an executable one.
         writable: Whether the resource can be written.
         executable: Whether the resource can be executed.
     """
@@ -46,12 +46,12 @@ class SimulatorNewResource(SimulatorResourceBody):
 
 
 class SimulatorNewDevice(WireModel):
-    """A simulated device to add; it registers at once.
+    """A simulated device to add. It registers at once.
 
     Attributes:
-        endpoint_name: The name the device registers with.
-        endpoint_type: The type the device registers with.
-        queue_mode: Whether the device sleeps, and receives its requests at its next contact; an extension.
+        endpoint_name: The name with which the device registers.
+        endpoint_type: The type with which the device registers.
+        queue_mode: Whether the device sleeps between contacts, and receives its requests at the next one. An extension.
         resources: Its resources.
     """
 
@@ -65,7 +65,7 @@ class SimulatorDeviceAdded(WireModel):
     """The id of the device that was added.
 
     Attributes:
-        id: The device's id.
+        id: The id of the device.
     """
 
     id: str
@@ -77,7 +77,7 @@ class SimulatorDevicePatch(WireModel):
     Attributes:
         online: Whether the device is connected.
         answer: How it responds to requests: normally, with a rejection, or never.
-        latency_seconds: How long it takes to respond.
+        latency_seconds: How many seconds the device takes to respond.
     """
 
     online: bool | None = None
@@ -86,14 +86,14 @@ class SimulatorDevicePatch(WireModel):
 
 
 class SimulatorResource(WireModel):
-    """A resource inside a simulated device, with the device's own value as text.
+    """A resource of a simulated device, with the value in the device as text.
 
     Attributes:
         path: The resource path.
-        value: The device's own value, as text.
-        observable: Whether the resource can be subscribed; one that is executable cannot.
-        auto_observable: Whether the device sends changes without a subscription; the resource can then be subscribed,
-            too. Not for one that is executable.
+        value: The value in the device, as text.
+        observable: Whether applications can subscribe to the resource. Not allowed for an executable one.
+        auto_observable: Whether the device sends changes without a subscription. Applications can then subscribe to
+            the resource, too. Not allowed for an executable one.
         writable: Whether the resource can be written.
         executable: Whether the resource can be executed.
     """
@@ -110,14 +110,14 @@ class SimulatorDevice(WireModel):
     """A simulated device and its state.
 
     Attributes:
-        id: The device's id.
-        endpoint_name: The name the device registers with.
-        endpoint_type: The type the device registers with.
-        queue_mode: Whether the device sleeps, and receives its requests at its next contact; an extension.
+        id: The id of the device.
+        endpoint_name: The name with which the device registers.
+        endpoint_type: The type with which the device registers.
+        queue_mode: Whether the device sleeps between contacts, and receives its requests at the next one. An extension.
         online: Whether the device is connected.
         registered: Whether the device is registered.
         answer: How it responds to requests: normally, with a rejection, or never.
-        latency_seconds: How long it takes to respond.
+        latency_seconds: How many seconds the device takes to respond.
         resources: Its resources and their values.
     """
 
@@ -144,7 +144,7 @@ class SimulatorDeviceList(WireModel):
 
 
 class SimulatorClock(WireModel):
-    """The server's clock; it can be advanced only when it is manual.
+    """The server's clock. Only a manual clock can be advanced.
 
     Attributes:
         now: The time of the clock.
@@ -159,7 +159,7 @@ class SimulatorAdvance(WireModel):
     """The advance of the manual clock.
 
     Attributes:
-        advance_seconds: The seconds to advance; the clock stops before the year 9999.
+        advance_seconds: How many seconds to advance the clock. It stops before the year 9999.
     """
 
     advance_seconds: Annotated[float, Field(gt=0, le=366 * 24 * 3600)]

@@ -89,9 +89,9 @@ class UnchangedDevice(WireModel):
 class SnapshotEnd(WireModel):
     """The end of a snapshot: the last line of NDJSON. A snapshot without it is incomplete.
 
-    ``device_count`` counts the devices before it. ``revision`` is the number of the mirror's last change, ``seq`` that
-    of the last entry in the application's notification log, both at ``taken_at``. A snapshot as of an earlier instant
-    has neither, since nothing can continue from it.
+    ``device_count`` is the number of devices before it. ``revision`` is the number of the mirror's last change at
+    ``taken_at``, and ``seq`` is the number of the last entry in the application's notification log at that time. A
+    snapshot of the past has neither, since nothing can continue from it.
     """
 
     object: Literal["snapshot-end"] = "snapshot-end"
@@ -102,9 +102,10 @@ class SnapshotEnd(WireModel):
 
 
 class DeviceRange(WireModel):
-    """The devices whose ids follow ``after``, up to ``last``; all that follow if there is no ``last``.
+    """The devices whose ids follow ``after``, up to and including ``last``. Without ``last``, the range has no end.
 
-    As filters: ``id__gt`` and ``id__lte``. ``device_count`` is their number when the ranges were made.
+    To select these devices, pass ``after`` as ``id__gt`` and ``last`` as ``id__lte``. ``device_count`` is the number of
+    devices at the time of the query.
     """
 
     after: str | None = None
@@ -115,8 +116,9 @@ class DeviceRange(WireModel):
 class DeviceRanges(WireModel):
     """All devices of a selection in ranges of about the same size.
 
-    The first has no ``after``, the last no ``last``, and each begins at the end of the one before: a device that is
-    added later is in one of them too. ``revision`` is the number of the mirror's last change.
+    Each range begins where the previous one ends. The first range has no ``after``, and the last one has no ``last``.
+    So a device that is added later is also in one of the ranges. ``revision`` is the number of the mirror's last
+    change.
 
     Attributes:
         device_count: The number of devices in all ranges.

@@ -14,18 +14,20 @@ from mirror_sdk.wire.paths import TEXT_PATTERN, check_path_pattern, check_patter
 MAX_RULES = 1024
 MAX_PATHS = 256
 SUBSCRIPTION_ENDED = "SUBSCRIPTION_ENDED"
-"""The reason of the 404 for a single subscription that ended with the device's registration."""
+"""The reason for the 404 for a single subscription that ended with the device's registration."""
 RULES_CHANGED = "RULES_CHANGED"
-"""The reason of the 412 for a change of rules that have changed since the writer read them."""
+"""The reason for the 412 for a change of rules that have changed since the writer read them."""
 
 
 class SubscriptionState(StrEnum):
     """The state of an application's subscription of a resource. Source: wire.md 3.
 
-    ``ACTIVE``: the device accepted it. ``ASKED``: it has not responded yet, or the service does not send the state.
-    ``REFUSED``: the device rejected it; the service retries when the device next registers or updates its registration.
-    ``ENDED``: it was a single subscription, and the device has registered again or deregistered since. ``NONE``: no
-    subscription was requested.
+    - ``ACTIVE``: the device accepted the subscription.
+    - ``ASKED``: the device has not responded yet, or the service does not send the state.
+    - ``REFUSED``: the device rejected it. The service retries when the device next registers or updates its
+      registration.
+    - ``ENDED``: a single subscription ended because the device registered again or deregistered.
+    - ``NONE``: no subscription was requested.
     """
 
     ACTIVE = "active"
@@ -36,7 +38,7 @@ class SubscriptionState(StrEnum):
 
     @property
     def is_active_or_pending(self) -> bool:
-        """Whether the application has it, or may still get it without a new request: it is active or pending."""
+        """Whether the subscription is active, or may become active without a new request."""
         return self in {SubscriptionState.ACTIVE, SubscriptionState.ASKED}
 
 
@@ -55,12 +57,12 @@ _PathPattern = Annotated[
 
 
 class PresubscriptionRule(WireModel):
-    """A rule that subscribes resources at registration; a member that is absent matches everything.
+    """A rule that subscribes resources when a device registers. An absent member matches everything.
 
     Attributes:
-        endpoint_name: The device's id or endpoint name; may end with ``*``, which matches anything.
-        endpoint_type: The device's type; may end with ``*``.
-        resource_path: Resource paths; each may end with ``*``.
+        endpoint_name: The id or endpoint name of the device. It may end with ``*``, which matches anything.
+        endpoint_type: The type of the device. It may end with ``*``.
+        resource_path: Resource paths. Each may end with ``*``.
     """
 
     endpoint_name: Annotated[_Name | None, Field(alias="endpoint-name")] = None

@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from importlib.metadata import requires
+from pathlib import Path
 from typing import Any
 
 import click
 
-from mirror_sdk._lazy_group import LazyGroup
-from mirror_sdk._manual import show_topic
+from mirror_sdk._lazy_command_group import LazyGroup
+from mirror_sdk._manual import show_topic, topics_in
 from mirror_server.core.errors import CannotServe
-from mirror_server.hooks import Broken, call_installed, extension_of_error, installed
+from mirror_server.hooks import Broken, call_installed, extension_of_error, installed, topic_folders
 from mirror_server.store.backend import DatabaseError
 
 _MODULES: dict[str, Sequence[str]] = {
@@ -28,13 +29,15 @@ _MODULES: dict[str, Sequence[str]] = {
 for _added in call_installed("commands"):
     _MODULES.update(_added)
 
-TOPICS = {
-    "operate": "mirror_server",
-    "notifications": "mirror_server.notifications",
-    "extensions": "mirror_server.hooks",
+TOPICS = topics_in(Path(__file__).parents[1] / "manual", *topic_folders().values())
+
+GROUPS = {
+    "Start here": ["operate", "simulator", "keys", "settings"],
+    "Connect devices": ["devices", "mirror-device", "device-requests"],
+    "Serve applications": ["notifications", "streams", "directory", "history"],
+    "Run the server in production": ["deploy", "tls", "connections", "storage", "restart", "logs", "metrics", "clocks"],
+    "Special tasks": ["processes", "wsgi", "programs", "older-calls", "extensions"],
 }
-for _added_topics in call_installed("help_topics"):
-    TOPICS.update(_added_topics)
 
 _MISSING = "{} is missing; install what a server needs with: pip install 'device-state-mirror[server]'"
 
@@ -66,7 +69,7 @@ def _is_required(module: str) -> bool:
 @click.group(cls=_ServerCommands, modules=_MODULES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="device-state-mirror")
 def main() -> None:
-    """A device state mirror: the last reported and the last desired value of every resource of every device.
+    """Run and manage a device state mirror: the last reported and last desired values of all devices.
 
     \b
     Try it with simulated devices and a new key:
@@ -76,8 +79,9 @@ def main() -> None:
       mirror-server keys create my-app --database sqlite:///mirror.db
       mirror-server run --database sqlite:///mirror.db
     \b
-    Settings, proxy, systemd, several processes, backups, metrics:
+    More about running a server, and a list of all topics:
       mirror-server help operate
+      mirror-server help
     """  # noqa: D301 - click wants the character, not its escape
 
 
@@ -89,18 +93,19 @@ def help_(topic: str | None) -> None:
     \b
       mirror-server help operate
     """  # noqa: D301 - click wants the character, not its escape
-    show_topic(topic, TOPICS, _installed if topic == "extensions" else str)
+    show_topic(topic, TOPICS, GROUPS, _installed if topic == "extensions" else str)
 
 
 def _installed() -> str:
     """Return a list of the installed extensions for the manual: name, purpose and topics of each."""
-    lines = ["", "", "Installed extensions", "--------------------", ""]
+    lines = ["", "## Installed extensions", ""]
+    folders = topic_folders()
     for name, extension in installed().items():
         if isinstance(extension, Broken):
-            lines.append(f"- ``{name}``: {extension.reason}")
+            lines.append(f"- `{name}`: {extension.reason}")
             continue
-        purpose = (extension.__doc__ or "").strip().partition("\n")[0]
-        topics = [topic for topic, module in TOPICS.items() if f"{module}.".startswith(f"{extension.__name__}.")]
-        more = f" More in ``mirror-server help``: {', '.join(topics)}." if topics else ""
-        lines.append(f"- ``{name}``: {purpose}{more}")
-    return "\n".join(lines)
+        purpose = (extension.__doc__ or "").strip().partition("\n")[0].replace("``", "`")
+        topics = ", ".join(topics_in(folders[name])) if name in folders else ""
+        more = f" More in `mirror-server help`: {topics}." if topics else ""
+        lines.append(f"- `{name}`: {purpose}{more}")
+    return "\n".join([*lines, ""])

@@ -29,10 +29,9 @@ from mirror_server.store.sqlite.files import copy
 def erase(device_id: str, database_url: str, **settings: Any) -> None:
     """Erase all data of a device, to protect the privacy of its user, and print a receipt.
 
-    This includes the notification logs, whose readers get a gap. It also includes the presubscription rules that name
-    the device, and its pre-shared key, without which it cannot register again. The server can keep running.
-
-    Data of extensions is erased too, also outside the database.
+    This includes notifications about the device; readers of the logs get a gap. It also includes the presubscription
+    rules that name the device, and its pre-shared key, without which it cannot register again. The command also erases
+    data that extensions store outside the database. The server can keep running.
     """
     alone = location_of(database_url).alone()
     with alone as is_alone, closing(open_database(database_url, must_exist=True)) as database:
@@ -83,9 +82,10 @@ def _erase(database: Database, device_id: str, settings: Settings) -> tuple[dict
 @database_option
 @options_of("check", *setting_classes())
 def check(database_url: str, **settings: Any) -> None:
-    """Check the database for damage and list it by kind, with counts. The exit status is 1 if there is any.
+    """Check the database for damage, and count the problems of each kind.
 
-    Data of extensions is checked too, also outside the database.
+    If there are any, the exit status is 1. In that case, restore a backup. The command also checks data that extensions
+    store outside the database.
     """
     # Before it is opened, which fails if the file is damaged.
     violations = location_of(database_url).damage()
@@ -102,19 +102,23 @@ def check(database_url: str, **settings: Any) -> None:
         problems = "problem" if count == 1 else "problems"
         raise click.ClickException(
             f"found {count:,} {problems}; restore a backup ('mirror-server restore FILE' creates a new database from"
-            " it), and keep this database for a report"
+            " it), and attach this database to a bug report"
         )
-    click.echo("all is well")
+    click.echo("no problems found")
 
 
 @main.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @database_option
 def backup(file: Path, database_url: str) -> None:
-    """Copy the database into the new FILE. The server can keep running.
+    """Copy the SQLite database into the new FILE. The server can keep running.
 
-    A database of an older version is copied unchanged, so that you can undo an upgrade.
-    """
+    A database of an older version is copied unchanged, so that you can undo an upgrade. Back up PostgreSQL with
+    pg_dump.
+
+    \b
+      mirror-server backup /backup/mirror-monday.db --database sqlite:///mirror.db
+    """  # noqa: D301 - click wants the character, not its escape
     with closing(open_database(database_url, must_exist=True, keep_schema=True)) as database:
         database.backend.backup(file)
     click.echo(f"wrote {file}")
@@ -124,7 +128,14 @@ def backup(file: Path, database_url: str) -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @database_option
 def restore(file: Path, database_url: str) -> None:
-    """Create the database from the backup FILE. An existing database is rejected, so nothing is overwritten."""
+    """Create the SQLite database from the backup FILE. It never overwrites an existing database.
+
+    Stop the server first, and move the existing database file away. Clients get a gap for the notifications that were
+    lost, and reload tables completely. Requests that were pending in the backup are sent to their devices again.
+
+    \b
+      mirror-server restore /backup/mirror-monday.db --database sqlite:///mirror.db
+    """  # noqa: D301 - click wants the character, not its escape
     path = location_of(database_url).file()
     if path.exists():
         companions = " and ".join(path.name + end for end in ("-wal", "-shm"))
@@ -142,11 +153,12 @@ def restore(file: Path, database_url: str) -> None:
 @main.command()
 @database_option
 def mark_restored(database_url: str) -> None:
-    """Mark a database that was restored by other means than 'restore'. Run this before a server uses it.
+    """Mark a database that you restored without 'mirror-server restore'. Run this before a server uses it.
 
-    Other means are pg_restore, a copied file, or a snapshot of the disk or of a virtual machine. Without this command,
-    numbers of lost changes are used again, and clients that have read the lost changes skip the new ones. With it,
-    readers of notifications get a gap, and tables that were read before are reloaded. Running it twice is harmless.
+    For example, you used pg_restore, a copied file, or a snapshot of the disk or of a virtual machine. Without this
+    command, the server uses the numbers of lost changes again. Clients that have read the lost changes then skip the
+    new ones. With it, readers of notifications get a gap, and clients reload their tables. Running it twice is
+    harmless.
     """
     alone = location_of(database_url).alone()
     with alone as is_alone, closing(open_database(database_url, must_exist=True)) as database:
@@ -154,4 +166,4 @@ def mark_restored(database_url: str) -> None:
             raise click.ClickException("a server is running on this database; stop it first, then run this again")
         database.write(maintenance.skip_lost_numbers)
     url = redacted(database_url)
-    click.echo(f"marked {url} as restored: new numbers start after all numbers that clients can have")
+    click.echo(f"marked {url} as restored: new entries get numbers that no client has seen")

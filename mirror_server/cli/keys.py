@@ -10,7 +10,7 @@ import click
 from mirror_server.cli import main
 from mirror_server.clock import wall_time
 from mirror_server.config import database_option, read_time
-from mirror_server.core.instants import Instant, to_datetime
+from mirror_server.core.timestamps import Instant, to_datetime
 from mirror_server.hooks import open_database
 from mirror_server.service import keys as access_keys
 from mirror_server.service.keys import DEFAULT_SCOPES, Scope
@@ -22,7 +22,7 @@ from mirror_server.store.session import LOG, Session
 
 @main.group()
 def keys() -> None:
-    """Create, list, renew and revoke access keys. One key is one application."""
+    """Create, list, renew and revoke access keys. Each application has its own key."""
 
 
 def _check_name(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
@@ -38,14 +38,18 @@ def _check_name(_context: click.Context, _parameter: click.Parameter, name: str)
     "scopes",
     type=click.Choice([scope.value for scope in Scope]),
     multiple=True,
-    help="A scope of the key. Can be repeated. By default: read, write and subscribe.",
+    help="What the key may do. Can be repeated. By default: read, write and subscribe. 'mirror-server help keys'"
+    " describes the scopes.",
 )
 @database_option
 def create_key(name: str, scopes: Sequence[str], database_url: str) -> None:
     """Create an access key with the name NAME and print it.
 
-    The key is printed only once, because only its hash is stored.
-    """
+    Save the key: it is printed only once, because the database contains only its hash.
+
+    \b
+      mirror-server keys create dashboard --scope read --scope subscribe
+    """  # noqa: D301 - click wants the character, not its escape
     with closing(open_database(database_url)) as database:
         click.echo(access_keys.create(database, name, [Scope(word) for word in scopes] or DEFAULT_SCOPES, wall_time()))
 
@@ -53,7 +57,7 @@ def create_key(name: str, scopes: Sequence[str], database_url: str) -> None:
 @keys.command("list")
 @database_option
 def list_keys(database_url: str) -> None:
-    """List all keys: id, name, scopes, creation time, state. The keys themselves are not stored."""
+    """List the id, name, scopes, creation time and state of all keys. The keys themselves are not stored."""
     with closing(open_database(database_url, must_exist=True)) as database, database.read() as session:
         for key in stored_keys.list_all(session):
             created = _format_time(key.created_at)
@@ -80,16 +84,19 @@ def _format_time(instant: Instant) -> str:
     default="24h",
     show_default=True,
     type=read_time,
-    help="How long the old key remains valid: 30m, 24h, 7d, or 0 to end it at once.",
+    help="How long the old key remains valid: 30m, 24h or 7d. Use 0 if the old key has leaked.",
 )
 @database_option
 def renew_key(name: str, overlap_seconds: int, database_url: str) -> None:
     """Replace the key NAME and print the new one. NAME can also be its id.
 
-    The application stays the same, with its notifications, rules, subscriptions and webhook. The new key is printed
-    only once. The server can keep running. Keys replaced by earlier renewals end with this overlap at the latest. A
-    request that waits when its key ends gets a 401 instead of data.
-    """
+    The application stays the same, with its notifications, rules, subscriptions and webhook. Save the new key: it is
+    printed only once. The server can keep running. Keys from earlier renewals that are still valid end at the same
+    time as the old key, or earlier. A request that is still waiting when its key ends gets 401.
+
+    \b
+      mirror-server keys renew dashboard --overlap 7d
+    """  # noqa: D301 - click wants the character, not its escape
     with closing(open_database(database_url, must_exist=True)) as database:
         try:
             key = access_keys.renew(database, name, overlap_seconds, wall_time())
@@ -104,7 +111,7 @@ def renew_key(name: str, overlap_seconds: int, database_url: str) -> None:
 def revoke_key(key_id: str, database_url: str) -> None:
     """Revoke the key with the id KEY_ID, at once and permanently. 'keys list' shows the ids.
 
-    Its webhook, rules, subscriptions and notifications are deleted, so nothing more is sent to it.
+    The application of the key loses its webhook, rules, subscriptions and notifications. The server can keep running.
     """
 
     def work(session: Session) -> bool:

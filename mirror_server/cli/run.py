@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mirror_sdk._visible import visible
+from mirror_sdk._formatting import visible
 from mirror_server.cli import main
 from mirror_server.config import ListenAddress, Settings, options_of
 from mirror_server.core.errors import CannotServe
@@ -25,7 +25,7 @@ port_option = click.option(
     show_default=True,
     envvar="MIRROR_PORT",
     show_envvar=True,
-    help="Port to listen on; 0 selects a free one.",
+    help="TCP port to listen on. 0 selects a free port.",
 )
 
 
@@ -36,15 +36,20 @@ port_option = click.option(
     show_default=True,
     envvar="MIRROR_HOST",
     show_envvar=True,
-    help="Address to listen on.",
+    help="Address to listen on. Set 0.0.0.0 to accept connections from other machines, and then use TLS or a proxy.",
 )
 @port_option
 @options_of("run", *setting_classes())
 def run(host: str, port: int, **settings: Any) -> None:
     """Run the server until it is stopped with Ctrl-C or SIGTERM.
 
-    Programs need an access key: create one with 'mirror-server keys create NAME'.
-    """
+    Programs need an access key: create one with 'mirror-server keys create NAME'. Each option can also be set by the
+    environment variable that is shown with it.
+
+    \b
+      mirror-server run --database sqlite:///mirror.db
+      mirror-server run --port 8443 --tls-cert cert.pem --tls-key key.pem
+    """  # noqa: D301 - click wants the character, not its escape
     serve_until_stopped(read_settings(**settings), host, port, announce=_announce)
 
 

@@ -2,5 +2,5 @@
 
 The package imports nothing else of the server. Begin with ``desired`` (the status of a desired value) and ``commands``
 (expiry, retries and failures). ``messages`` has the JSON of notifications, ``rules`` an index of presubscription rules,
-``errors`` the errors of requests, and ``instants`` the type of times.
+``errors`` the errors of requests, and ``timestamps`` the type of times.
 """

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from mirror_sdk.wire.device_requests import DEFAULT_EXPIRY_SECONDS, DEFAULT_EXPIRY_SECONDS_QUEUE_MODE
-from mirror_server.core.instants import Instant, after_seconds
+from mirror_server.core.timestamps import Instant, after_seconds
 
 DEFAULT_RETRIES_QUEUE_MODE = 2
 ASYNC_ID_SECONDS = 24 * 3600

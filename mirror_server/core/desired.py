@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from mirror_sdk.wire.device_object import DesiredStatus
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 
 
 class DesiredEvent(Enum):
@@ -84,9 +84,9 @@ def write_accepted(
 def write_finished(
     current: DesiredState | None, *, command_id: int, category: str | None, at: Instant
 ) -> DesiredState | None:
-    """Return the desired value after a write command ended; ``None`` if a newer write has superseded the command.
+    """Return the desired value after a write command ended, or ``None`` if a newer write has superseded the command.
 
-    ``category`` is the error category; ``None`` if the write succeeded.
+    ``category`` is the error category, or ``None`` if the write succeeded.
 
     Raises:
         IllegalTransition: The command had ended already.

@@ -51,7 +51,7 @@ class ApiError(Exception):
 def unknown_device(device_id: str) -> ApiError:
     """Return the 404 of all routes with a device id."""
     return ApiError(
-        404, f"no device with the id {device_id!r}; GET /v3/devices lists the known ones", reason="DEVICE_NOT_FOUND"
+        404, f"no device with the id {device_id!r}; GET /v3/devices lists all devices", reason="DEVICE_NOT_FOUND"
     )
 
 

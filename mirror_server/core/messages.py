@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 
 ASYNC_RESPONSES = "async-responses"
 NOTIFICATIONS = "notifications"
@@ -105,7 +105,7 @@ def deregistration(*, device_id: str, endpoint_name: str, at: Instant) -> dict[s
 
 
 @dataclass(frozen=True, slots=True)
-class Extras:
+class MessageExtras:
     """Members that a message has only if its channel was registered with them."""
 
     include_timestamp: bool = False
@@ -115,7 +115,7 @@ class Extras:
     include_seq: bool = False
 
 
-CURSOR_EXTRAS = Extras(
+CURSOR_EXTRAS = MessageExtras(
     include_timestamp=True,
     include_uid=True,
     include_original_ep=True,
@@ -146,7 +146,7 @@ def first_message(entries: Sequence[LogEntry]) -> Sequence[LogEntry]:
     return entries
 
 
-def compose(entries: Iterable[LogEntry], extras: Extras) -> dict[str, list[Any]]:
+def compose(entries: Iterable[LogEntry], extras: MessageExtras) -> dict[str, list[Any]]:
     """Return the body of a message: a list for each kind that has entries."""
     message: dict[str, list[Any]] = {}
     for entry in entries:
@@ -158,7 +158,7 @@ def _is_server_error(entry: LogEntry) -> bool:
     return entry.kind == ASYNC_RESPONSES and bool(entry.body["status"] >= 500)
 
 
-def entry_json(entry: LogEntry, extras: Extras) -> Any:
+def entry_json(entry: LogEntry, extras: MessageExtras) -> Any:
     """Return the JSON of an entry, with these extras."""
     body = entry.body
     if entry.kind in _DEREGISTRATIONS and not extras.deregistrations_as_object:
@@ -169,7 +169,7 @@ def entry_json(entry: LogEntry, extras: Extras) -> Any:
     return {name: value for name, value in body.items() if name not in dropped}
 
 
-def _dropped_members(kind: str, extras: Extras) -> set[str]:
+def _dropped_members(kind: str, extras: MessageExtras) -> set[str]:
     dropped = set() if extras.include_uid else {"uid"}
     if kind not in _ANNOUNCED:
         dropped |= set() if extras.include_timestamp else {"timestamp"}

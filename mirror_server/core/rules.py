@@ -3,7 +3,7 @@
 Source: specification 3.3; wire.md 3.
 
 An application may have 1024 rules with 256 path patterns each, and a device 1000 resources. Trying each rule with each
-resource takes seconds. Here a text needs one lookup, and one for each length of a prefix. The rules of a pattern are
+resource takes seconds. Here a string needs one lookup, and one for each length of a prefix. The rules of a pattern are
 the bits of one integer.
 """
 
@@ -55,7 +55,7 @@ class RuleIndex:
 
 
 class _Patterns:
-    """An index of the rules with a pattern that matches a text, as the bits of an integer.
+    """An index of the rules with a pattern that matches a string, as the bits of an integer.
 
     Args:
         patterns: The position of each rule with its patterns; ``None`` where the rule matches every text.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mirror_server.devices.link import (
+from mirror_server.devices.interface import (
     ConnectionStatus,
     DeviceBackend,
     DeviceCommand,
@@ -25,12 +25,12 @@ class DeviceBackends:
         self._backends[backend.name] = backend
 
     def is_reachable(self, device_id: str) -> bool:
-        """See :class:`~mirror_server.devices.link.DeviceBackend`."""
+        """See :class:`~mirror_server.devices.interface.DeviceBackend`."""
         backend = self._of(device_id)
         return backend is not None and backend.is_reachable(device_id)
 
     def send(self, device_id: str, command: DeviceCommand, response: Callable[[DeviceResponse], None]) -> None:
-        """See :class:`~mirror_server.devices.link.DeviceBackend`."""
+        """See :class:`~mirror_server.devices.interface.DeviceBackend`."""
         backend = self._of(device_id)
         if backend is None:
             response(DeviceResponse(Outcome.NOT_SENT))
@@ -40,7 +40,7 @@ class DeviceBackends:
     def cancel(
         self, device_id: str, command: DeviceCommand, cancelled: Callable[[bool], None], *, also_sent: bool
     ) -> None:
-        """See :class:`~mirror_server.devices.link.DeviceBackend`."""
+        """See :class:`~mirror_server.devices.interface.DeviceBackend`."""
         backend = self._of(device_id)
         if backend is None:
             # The command was sent to a backend that no longer has the device.
@@ -49,12 +49,12 @@ class DeviceBackends:
             backend.cancel(device_id, command, cancelled, also_sent=also_sent)
 
     def describe(self, device_id: str) -> ConnectionStatus | None:
-        """See :class:`~mirror_server.devices.link.DeviceBackend`."""
+        """See :class:`~mirror_server.devices.interface.DeviceBackend`."""
         backend = self._of(device_id)
         return None if backend is None else backend.describe(device_id)
 
     def split_instance(self, name: str) -> SplitInstance | None:
-        """Return the function of the named backend that splits object instances; ``None`` if it has none."""
+        """Return the function of the named backend that splits object instances, or ``None`` if it has none."""
         backend = self._backends.get(name)
         return None if backend is None else backend.split_instance
 

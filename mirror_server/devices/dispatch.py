@@ -17,9 +17,9 @@ from typing import Any
 from mirror_sdk.wire.device_requests import DEFAULT_CONTENT_TYPE
 from mirror_server.clock import Clock, Timer
 from mirror_server.core.commands import Command
-from mirror_server.core.instants import after_seconds
+from mirror_server.core.timestamps import after_seconds
 from mirror_server.devices.backends import DeviceBackends
-from mirror_server.devices.link import (
+from mirror_server.devices.interface import (
     CancelObservation,
     Content,
     DeviceCommand,
@@ -324,7 +324,7 @@ class Dispatcher:
             with self._lock:
                 has_failed = self._failing.pop(delivery.device_id, None)
             if has_failed:
-                _log.info("device %s works again", delivery.device_id)
+                _log.info("device %s receives commands again", delivery.device_id)
             self._release(delivery)
 
     def _release_later(self, delivery: _Delivery) -> None:

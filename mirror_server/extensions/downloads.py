@@ -20,10 +20,10 @@ from mirror_sdk.wire.paths import TEXT_PATTERN, check_pattern
 from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, MAX_PATTERNS, NDJSON, Compression
 from mirror_server.core.errors import ApiError
 from mirror_server.store.backend import StorageFailed
-from mirror_server.views.deferred import Streamed
+from mirror_server.views.deferred_responses import StreamedResponse
 from mirror_server.views.description import TEXT, Parameter, words
 from mirror_server.views.requests import query_choice
-from mirror_server.web.asgi import ResponseReader
+from mirror_server.web.wsgi_adapter import ResponseReader
 
 COMPRESSION = Parameter(
     "compression",
@@ -55,7 +55,7 @@ _THREADS = ThreadPoolExecutor(2, "download", _lower_priority)
 """Few threads, because the interpreter runs one at a time, and each of these repeatedly delays every other request."""
 
 
-class Download(Streamed):
+class Download(StreamedResponse):
     """A response whose chunks are produced one by one, each after the previous one is sent.
 
     So no chunk waits in memory for a slow reader.

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from mirror_server.core.errors import ApiError
 from mirror_server.notifications.log import EntryWaiter, NotificationLog, Page
-from mirror_server.notifications.waiting import Waiter, Waiters
+from mirror_server.notifications.waiters import Waiter, Waiters
 from mirror_server.store import logs
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
@@ -51,7 +51,7 @@ class Channels:
         """Return the channel of an application.
 
         Raises:
-            ApiError: It has none (404).
+            ApiError: The application has no channel (404).
         """
         found = self._database.query(lambda session: self._find(session, app_id, None))
         if found is None:
@@ -60,18 +60,18 @@ class Channels:
         return found
 
     def other(self, session: Session, app_id: str, own: ChannelType) -> ApiError | None:
-        """Return the error (400) for an application that has a channel of another type; ``None`` if it has none."""
+        """Return the error (400) for an application that has a channel of another type, or ``None`` if it has none."""
         other = self._find(session, app_id, own)
         if other is None:
             return None
-        cure = f"only one type of channel at a time; end it with DELETE {other.path} first"
-        return ApiError(400, f"this key has {other.name}, and {cure}", reason="OTHER_CHANNEL")
+        message = f"this key has {other.name}, and can have only one type of channel; DELETE {other.path} ends it"
+        return ApiError(400, message, reason="OTHER_CHANNEL")
 
     def check(self, app_id: str, own: ChannelType) -> None:
         """Check that an application has no channel of another type.
 
         Raises:
-            ApiError: It has one (400).
+            ApiError: The application has a channel of another type (400).
         """
         api_error = self._database.query(lambda session: self.other(session, app_id, own))
         if api_error is not None:
@@ -132,8 +132,8 @@ class PlainPolls:
                 waiter.cancel()
                 raise ApiError(
                     409,
-                    "a long poll of this key is open already; wait for its response, or read with a position of your"
-                    " own: after=SEQ",
+                    "a long poll of this key is already open; wait for its response, or store the position yourself and"
+                    " pass after=SEQ",
                 )
             self._open[app_id] = (waiter, process_id)
             position, _ = self._positions.get(app_id, (None, None))
@@ -142,7 +142,7 @@ class PlainPolls:
         return waiter
 
     def closing(self, app_id: str) -> Waiter[None] | None:
-        """Return a waiter that is done when the open poll of a key is closed; ``None`` if no poll is open.
+        """Return a waiter that is done when the open poll of a key is closed, or ``None`` if no poll is open.
 
         Cancel it when it is no longer needed.
         """
@@ -273,4 +273,4 @@ def _deleted() -> ApiError:
 
 
 def _moved_to_other_process() -> ApiError:
-    return ApiError(503, "another process took this channel over; poll again")
+    return ApiError(503, "another process now serves this channel; poll again")

@@ -23,9 +23,9 @@ import orjson
 
 from mirror_server.clock import Clock
 from mirror_server.core.errors import ApiError
-from mirror_server.core.instants import Instant
 from mirror_server.core.messages import ASYNC_RESPONSES, CURSOR_EXTRAS, LogEntry, compose, first_message
-from mirror_server.notifications.waiting import Waiter, Waiters
+from mirror_server.core.timestamps import Instant
+from mirror_server.notifications.waiters import Waiter, Waiters
 from mirror_server.store import logs
 from mirror_server.store.database import Database
 from mirror_server.store.session import LOG, Session
@@ -34,13 +34,17 @@ MAX_ENTRIES = 10_000
 """The maximum number of entries in one message; the next poll gets the rest."""
 
 MAX_BYTES = 4 * 1024 * 1024
-"""The size limit of one message: the entry that reaches it is the last. Other requests wait while it is encoded."""
+"""The size limit of one message. The entry that reaches it is the last one.
+
+The event loop encodes a message in one step, so other requests wait for that time.
+"""
 
 _RETAINED_SHARE = 0.9
-"""The share of a full log that is retained, so that not every further entry deletes some."""
+"""The share of a full log that is retained. Deleting some room in advance avoids a deletion for every new entry."""
 
 _LAST_PART_COUNT = 1 << 48
 _SHARED_SECONDS = 0.1
+"""How long waiters share a page that one of them read."""
 
 T = TypeVar("T")
 
@@ -53,7 +57,7 @@ class Page:
         entries: The entries; empty when there is nothing new.
         cursor: The position of the reader after this page.
         gap: The first and last number of missing entries, which were deleted from the log.
-        settled_at: All events before this instant are in the log up to ``cursor``; ``None`` if this process cannot
+        settled_at: All events before this instant are in the log up to ``cursor``, or ``None`` if this process cannot
             know.
         is_last: Whether the log is known to have ended there.
     """
@@ -177,7 +181,7 @@ class NotificationLog:
                 continue
             if end.stored_bytes > self._max_bytes:
                 logs.drop_bytes(session, app_id, end.stored_bytes - int(self._max_bytes * _RETAINED_SHARE))
-            # Only readers that wait now can use the page.
+            # Only readers that wait at this moment can use the page, so without any it is not made.
             page = None
             if app_id in self._waiters and sum(len(body) for _, body in encoded) <= MAX_BYTES:
                 page = self._page_of(kind, [entry for _, entry in added], end.last_seq, at)
@@ -193,7 +197,7 @@ class NotificationLog:
         body: dict[str, Any],
         own: Mapping[str, dict[str, Any]] = MappingProxyType({}),
     ) -> None:
-        """Append an entry to the logs of all applications; ``own`` has additional members for some of them.
+        """Append an entry to the logs of all applications. ``own`` has additional members for some applications.
 
         Source: specification 6.
         """
@@ -246,9 +250,9 @@ class NotificationLog:
     def _read_shared(self, app_id: str, after: int, woken: Woken) -> Page:
         """Return the page after a number that another waiter, woken at the same time, has just read.
 
-        It is read again if waiters were woken since. A reader that called :meth:`entry_waiter` before this is woken for
-        every entry that is missing in the page. The page is shared for a moment only, because entries may be erased and
-        keys revoked.
+        If waiters were woken since, the page is read again. It may lack entries that are appended later, but the reader
+        called :meth:`entry_waiter` first and is woken for them. The page is shared for a moment only, because an
+        operator may erase entries or revoke the key.
         """
         wakes, found = self._waiters.count_wakes(app_id), woken.read
         if found is not None and (found.after, found.wakes) == (after, wakes) and self._monotonic() < found.until:
@@ -258,26 +262,27 @@ class NotificationLog:
         return page
 
     def _settled_at(self) -> Instant | None:
-        """Return an instant; all events before it are visible to a read after this call."""
+        """Return an instant such that a read after this call sees all earlier events."""
         if not self._is_leader():
             return None
         now = self._clock.now()
-        # Work gets its time when it runs: if none waits, all later events happen from now on.
+        # Work gets its time when it runs. If no work waits, all events that are not visible yet will have later times.
         self._committed_at = now if self._database.count_waiting() == 0 else min(self._committed_at, now)
         return self._committed_at
 
     def note_read(self, app_id: str, seq: int) -> None:
         """Record that a reader with its own position gets the entries up to this number.
 
-        It is stored with the next entry or by :meth:`store_read`, so that a read writes nothing. After a crash in
-        between, the last entries count as unread: they may be sent twice, and are never lost.
+        The position is kept in memory, so that a read writes nothing. It is stored with the next entry, or by
+        :meth:`store_read`. After a crash in between, the last entries count as unread. They may be sent twice, but are
+        never lost.
         """
         with self._lock:
             if seq <= self._read_seq.get(app_id, 0):
                 return
             self._read_seq[app_id] = seq
         if self._is_shared and not self._is_leader():
-            # The leader needs it to register a webhook, and knows only its own readers.
+            # The leader needs the position when it registers a webhook. It knows only the readers of its own process.
             self._database.submit(lambda session: logs.note_read(session, app_id, seq), conflict_keys=(logs.EVERY,))
 
     def store_read(self) -> None:
@@ -319,7 +324,7 @@ class NotificationLog:
         return self._waiters.open_polls
 
     def wake(self, *app_ids: str) -> None:
-        """Wake the waiters of these logs: they read again."""
+        """Wake the waiters of these logs, so that they read again."""
         for app_id in app_ids:
             self._waiters.wake(app_id, Woken(None))
 
@@ -345,9 +350,9 @@ class NotificationLog:
 
 
 def _uids() -> Iterator[str]:
-    """Yield UUIDs: the first four parts are random once, and the last part counts from a random number.
+    """Yield UUIDs. The first four parts stay the same; the last part counts up from a random number.
 
-    This costs a twentieth of random UUIDs, which matters at thousands of entries per second.
+    A counter costs a twentieth of a new random UUID, which matters at thousands of entries per second.
     """
     front, last = str(uuid.uuid4()).rsplit("-", 1)
     return (f"{front}-{number % _LAST_PART_COUNT:012x}" for number in count(int(last, 16)))

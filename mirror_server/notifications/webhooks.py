@@ -1,11 +1,13 @@
 """Webhooks: push the notification log to an application's URL. Source: specification E4, E5; wire.md 4.
 
-One task per application sends one message at a time, in order, and the next one after a success. So a slow or dead
-URL delays no other application. Position and failures are in the database, so delivery continues after a restart.
+One task per application sends one message at a time, in order. It sends the next message after a success. So a slow or
+dead URL delays no other application. The position and the failures are stored in the database, so delivery continues
+after a restart.
 
 Addresses are checked when the connection is opened, with the result of the same name resolution. So a name cannot
-resolve to another address between check and connection. Redirects are never followed. Only the operator's log has the
-reason of a failure, because it would reveal to an application which services run in the operator's networks.
+resolve to another address between the check and the connection. Redirects are never followed. The reason for a failure
+appears only in the operator's log. Otherwise it would reveal to an application which services run in the operator's
+networks.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ from mirror_sdk.wire.channel import CallbackRegistration, Serialization
 from mirror_server.clock import Clock
 from mirror_server.config import Address, Network
 from mirror_server.core.errors import ApiError
-from mirror_server.core.instants import Instant, after_seconds
-from mirror_server.core.messages import Extras, compose
+from mirror_server.core.messages import MessageExtras, compose
+from mirror_server.core.timestamps import Instant, after_seconds
 from mirror_server.notifications.channels import Channels, ChannelType
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.store import logs
@@ -50,13 +52,15 @@ T = TypeVar("T")
 WEBHOOK = ChannelType("CALLBACK", "a webhook", "/v2/notification/callback", "a PUT to {} registers a webhook")
 
 _TEST_FAILED = (
-    f"the test call of the URL failed: it must respond to PUT with 200 or 204 within {LIMIT_SECONDS} s and without a"
-    " redirect, at an address that the operator lets this server call; the server's log has the reason"
+    f"the test call of the URL failed; the URL must respond to PUT with 200 or 204 within {LIMIT_SECONDS} s, without a"
+    " redirect, and the operator must allow this server to call its address. The server's log has the reason"
 )
 _CALL_FAILED = "the URL did not respond with 200 or 204; the server's log has the reason"
-# All failures take at least this long. Otherwise the duration would reveal whether a port is closed.
+# All failures take at least this long. Otherwise the duration would reveal whether a port of an internal machine is
+# closed.
 _FAILED_CALL_SECONDS = 1
 _MAX_LOOKUPS = 200
+# The pause after an internal error or a failure of the database. Failures of the URL have the longer delays below.
 _PAUSE_SECONDS = 1
 _MAX_DELAY_SECONDS = 120
 _GIVE_UP_AFTER_SECONDS = 24 * 3600
@@ -99,7 +103,7 @@ class Webhooks:
             self._loop.call_soon_threadsafe(self._restart, app_id)
 
     def stop(self) -> None:
-        """Stop delivery until the next start. A message in flight is sent again then."""
+        """Stop delivery until the next start. A message that is in flight now is sent again at that start."""
         self._submit(self._cancel_all()).result()
 
     def close(self) -> None:
@@ -127,7 +131,7 @@ class Webhooks:
         return self._submit(self._register(app_id, registration))
 
     def delete(self, app_id: str) -> Future[bool]:
-        """Delete the webhook. The future has false if there is none."""
+        """Delete the webhook. The future returns false if there is no webhook."""
         return self._submit(self._delete(app_id))
 
     def _submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
@@ -171,7 +175,7 @@ class Webhooks:
 
     async def _delete(self, app_id: str) -> bool:
         is_deleted = await self._store(lambda session: logs.delete_webhook(session, app_id))
-        # After it is stored: if that fails, the webhook is still there and its delivery must continue.
+        # After the deletion is stored. If storing fails, the webhook still exists and its delivery must continue.
         delivery = self._deliveries.pop(app_id, None)
         if delivery is not None:
             delivery.cancel()
@@ -184,7 +188,7 @@ class Webhooks:
         self._deliveries[app_id] = self._loop.create_task(self._deliver(app_id))
 
     async def _deliver(self, app_id: str) -> None:
-        """Send messages until the webhook is deleted or another process leads. Retry after any other error."""
+        """Send messages until the webhook is deleted or another process becomes the leader. Retry after errors."""
         while True:
             try:
                 await self._deliver_all(app_id)
@@ -212,23 +216,23 @@ class Webhooks:
                 waiter.cancel()
 
     async def _send_next(self, app_id: str, row: WebhookRow) -> bool:
-        """Send the next message; return false when there is none."""
+        """Send the next message. Return false if there is no message."""
         registration = CallbackRegistration.model_validate_json(row.registration)
         serialization = registration.serialization or Serialization()
         state = self._database.query(lambda session: logs.state(session, app_id))
         page = self._log.read(app_id, state.position if state else 0, limit=serialization.max_chunk_size)
         if not page.entries:
             return False
-        message = compose(page.entries, Extras(**serialization.cfg.model_dump()))
+        message = compose(page.entries, MessageExtras(**serialization.cfg.model_dump()))
         if await self._call(app_id, registration, orjson.dumps(message)):
-            # Stored after the delivery: after a crash in between the message is sent again, and never lost.
+            # Stored after the delivery. So a message may be sent twice after a crash, but is never lost.
             await self._store_durable(lambda session: self._record_success(session, app_id, page.cursor))
         else:
             await self._store_durable(lambda session: self._record_failure(session, app_id, row))
         return True
 
     async def _call(self, app_id: str, registration: CallbackRegistration, body: bytes) -> bool:
-        """Send once and return whether it arrived. The reason of a failure goes to the server's log only."""
+        """Send once and return whether it arrived. The reason for a failure goes to the server's log only."""
         fails_at = self._loop.time() + _FAILED_CALL_SECONDS
         try:
             await self._caller.put(registration.url, registration.headers or {}, body)
@@ -249,9 +253,10 @@ class Webhooks:
         if logs.webhook(session, app_id) != row:
             return
         now = self._clock.now()
-        if row.failing_since is not None and is_abandoned(row.failing_since, self._clock.sure_now()):
+        if row.failing_since is not None and is_abandoned(row.failing_since, self._clock.steady_now()):
             logs.delete_webhook(session, app_id)
-            session.after_commit(lambda: _log.warning("a webhook was given up", extra={"application": app_id}))
+            message = "a webhook was removed because its calls failed for 24 hours"
+            session.after_commit(lambda: _log.warning(message, extra={"application": app_id}))
             return
         failures = row.failures + 1
         next_attempt_at = after_seconds(now, delay_seconds(failures))
@@ -293,7 +298,7 @@ def delay_seconds(failures: int) -> int:
 
 
 def is_abandoned(failing_since: Instant, now: Instant) -> bool:
-    """Whether a webhook is abandoned, because its calls failed for 24 hours. Without messages it does not fail."""
+    """Whether to remove a webhook, because its calls failed for 24 hours. Without messages no call can fail."""
     return now >= after_seconds(failing_since, _GIVE_UP_AFTER_SECONDS)
 
 
@@ -356,9 +361,9 @@ class _CheckedBackend(AsyncNetworkBackend):
         forbidden = [address for address in addresses if not is_allowed_address(address, self._networks)]
         if forbidden or not addresses:
             target = ", ".join(forbidden) or host
-            raise CallFailed(f"the address {target} may not be called; --allow-callbacks-to can allow it")
+            raise CallFailed(f"this server is not allowed to call {target}; --allow-callbacks-to can allow it")
         *others, last = addresses
-        # Each address gets the same part of the time, so that the last one is tried too.
+        # Each address gets an equal part of the time, so that all of them are tried within the limit of a call.
         limit_seconds = LIMIT_SECONDS / len(addresses)
         for address in others:
             with suppress(httpcore.ConnectError, httpcore.ConnectTimeout):
@@ -374,7 +379,7 @@ class WebhookCaller:
         self._pool: httpcore.AsyncConnectionPool | None = None
 
     async def put(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
-        """Call once.
+        """Call the URL once.
 
         Raises:
             CallFailed: The URL did not respond with 200 or 204 in time, or its address is not allowed.
@@ -402,11 +407,11 @@ class WebhookCaller:
             await self._pool.aclose()
 
     def _connections(self) -> httpcore.AsyncConnectionPool:
-        # At the first call, because reading the system's certificates takes longer than most of a server's start.
+        # Created at the first call, because reading the system's certificates takes longer than most of the start.
         if self._pool is None:
             self._pool = httpcore.AsyncConnectionPool(
                 ssl_context=ssl.create_default_context(),
-                # With a limit, slow URLs would delay other applications.
+                # No limit: slow URLs would occupy all connections and delay the webhooks of other applications.
                 max_connections=None,
                 max_keepalive_connections=100,
                 network_backend=_CheckedBackend(self._networks),

@@ -2,6 +2,6 @@
 
 Begin with ``commands``, which queues device requests and stores their outcomes. ``devices`` stores the events of
 devices and reads the mirror. ``subscriptions`` and ``keys`` belong to applications. ``housekeeping`` runs scheduled
-work, and ``long_reads`` limits slow reads. The package imports ``store``, ``notifications``, ``devices`` and their
+work, and ``slow_reads`` limits slow reads. The package imports ``store``, ``notifications``, ``devices`` and their
 imports, but not Flask.
 """

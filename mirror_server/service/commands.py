@@ -26,12 +26,12 @@ from mirror_server.core.commands import (
 )
 from mirror_server.core.desired import DesiredState, write_accepted, write_finished
 from mirror_server.core.errors import ApiError, unknown_device
-from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import ASYNC_RESPONSES
-from mirror_server.devices.link import Content, DeviceResponse, Outcome, SplitInstance
+from mirror_server.core.timestamps import Instant, after_seconds
+from mirror_server.devices.interface import Content, DeviceResponse, Outcome, SplitInstance
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.store import commands, devices, resources
-from mirror_server.store.changes import FinishedWrite, Listeners
+from mirror_server.store.change_listeners import FinishedWrite, Listeners
 from mirror_server.store.commands import CommandContext
 from mirror_server.store.database import Database
 from mirror_server.store.resources import DesiredUpdate, ReceivedValue
@@ -52,8 +52,8 @@ class CommandSubmission:
         device_id: The device.
         request: The operation on the device.
         async_id: The id that the application gave the request.
-        expiry_seconds: How long it may wait; ``None`` for the default.
-        retries: How often it is retried; ``None`` for the default.
+        expiry_seconds: How long it may wait, or ``None`` for the default.
+        retries: How often it is retried, or ``None`` for the default.
         is_silent: Whether its async response is omitted. A value that it reads is still stored in the mirror.
         checks: Called before it is queued, unless a request with this id was queued before.
     """
@@ -90,7 +90,7 @@ class _Completion:
         context: Its device and resource.
         outcome: Status and error category.
         at: When it completed.
-        response: The device's response; ``None`` if the command failed without one.
+        response: The device's response, or ``None`` if the command failed without one.
     """
 
     command: Command
@@ -138,7 +138,7 @@ class CommandService:
         return self._database.enqueue(self._submit, items=[submission], conflict_keys=submission.conflict_keys)
 
     def finish(self, session: Session, attempts: Sequence[tuple[Command, DeviceResponse | None]]) -> None:
-        """Store the results of attempts to deliver commands; ``None`` if a device did not respond in time.
+        """Store the results of attempts to deliver commands, or ``None`` if a device did not respond in time.
 
         A value in a late response, to a command that has ended already, is stored too. Source: specification 2.2.
         """
@@ -156,7 +156,7 @@ class CommandService:
     def _finish_attempt(
         self, session: Session, command: Command, response: DeviceResponse | None, context: CommandContext | None
     ) -> _Completion | None:
-        """Return the completion after an attempt; ``None`` if the command still waits, or had ended before."""
+        """Return the completion after an attempt, or ``None`` if the command still waits, or had ended before."""
         if context is None or not context.unfinished:
             self._store_late(session, command, response)
             return None
@@ -195,7 +195,7 @@ class CommandService:
             self._fail(session, command, Failure.DEREGISTERED)
 
     def _submit(self, session: Session, submissions: Sequence[CommandSubmission]) -> list[Command]:
-        """Queue commands in order, each as if those before it were queued already. Return them in order."""
+        """Queue commands and return them, in order. Each is checked as if the commands before it were queued."""
         return [
             command
             for group in _disjoint(submissions, lambda submission: submission.conflict_keys)
@@ -394,23 +394,23 @@ class CommandService:
         """Check that a path is an object instance that the device reads and writes.
 
         Raises:
-            ApiError: It is not (400).
+            ApiError: The path is not such an object instance (400).
         """
         ids = parse_path(path)
         is_instance = ids.instance_id is not None and ids.resource_id is None
         if not (is_instance and resources.has_instance(session, device_id, path)):
-            message = f"the device has no resource {path}; GET /v2/endpoints/{device_id} lists those it has"
+            message = f"the device has no resource {path}; GET /v2/endpoints/{device_id} lists its resources"
         elif self._splitter_of(session, device_id) is None:
             message = (
                 f"{path} is an object instance, which only a real device reads and writes as a whole; name one of its"
-                f" resources. GET /v2/endpoints/{device_id} lists those it has"
+                f" resources. GET /v2/endpoints/{device_id} lists its resources"
             )
         else:
             return
         raise ApiError.of_field("uri", message, reason="RESOURCE_NOT_FOUND")
 
     def _splitter_of(self, session: Session, device_id: str) -> SplitInstance | None:
-        """Return the function that splits object instances of a device; ``None`` if it has single resources only."""
+        """Return the function that splits object instances of a device, or ``None`` if it has single resources only."""
         device = devices.find(session, device_id)
         return None if device is None else self._split_instance(device.backend)
 
@@ -465,7 +465,7 @@ def _read_values(command: Command, response: DeviceResponse, content: Content, n
 def reported_value(
     device_id: str, path: str, content: Content, now: Instant, origin: Origin, changed_at: Instant | None = None
 ) -> ReceivedValue:
-    """Return a value to store; ``changed_at`` is the time in the device's notification, if it has one."""
+    """Return a value to store. ``changed_at`` is the time in the device's notification, if it has one."""
     max_age = content.max_age_seconds
     expires_at = after_seconds(now, max_age) if max_age is not None else None
     return ReceivedValue(content.payload, content.content_type, origin, now, expires_at, device_id, path, changed_at)

@@ -16,15 +16,15 @@ from mirror_sdk.wire.device_object import Origin
 from mirror_server.clock import Clock
 from mirror_server.core import messages
 from mirror_server.core.errors import unknown_device
-from mirror_server.core.instants import Instant, after_seconds
 from mirror_server.core.messages import DE_REGISTRATIONS, REG_UPDATES, REGISTRATIONS, REGISTRATIONS_EXPIRED
-from mirror_server.devices.link import NameInUse, NotRegistered, Observation, Registration
+from mirror_server.core.timestamps import Instant, after_seconds
+from mirror_server.devices.interface import NameInUse, NotRegistered, Observation, Registration
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.service.commands import CommandService, reported_value
 from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.store import devices, logs, maintenance, subscriptions
 from mirror_server.store import resources as stored_resources
-from mirror_server.store.changes import Listeners, RegistrationChange, RegistrationKind
+from mirror_server.store.change_listeners import Listeners, RegistrationChange, RegistrationKind
 from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
@@ -58,7 +58,7 @@ class LruCache(Generic[Cached]):
         self._lock = threading.Lock()
 
     def get(self, key: Hashable) -> Cached | None:
-        """Return the value of a key; ``None`` if it is not cached."""
+        """Return the value of a key, or ``None`` if it is not cached."""
         with self._lock:
             found = self._entries.get(key)
             if found is not None:
@@ -83,7 +83,7 @@ class EncodedObject(NamedTuple):
 
 
 Encode = Callable[[DeviceRow, Sequence[ResourceRow], str | None], bytes]
-"""Encodes a device for an application; ``None`` stands for all applications without a failed write on it."""
+"""Encodes a device for an application. ``None`` means all applications without a failed write to the device."""
 
 
 class DirectoryEntry(NamedTuple):
@@ -116,7 +116,7 @@ class _CachedObject:
 
 
 class TooManyResources(Exception):
-    """A device has more resources than the caller allows; the argument is its id."""
+    """A device has more resources than the caller allows. The argument is the id of the device."""
 
 
 class DeviceService:
@@ -249,7 +249,7 @@ class DeviceService:
 
         Raises:
             ApiError: There is no such device (404).
-            TooManyResources: It has more than ``most``.
+            TooManyResources: The device has more than ``most`` resources.
         """
         with self._database.read() as session:
             require_device(session, device_id)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from mirror_server.clock import Clock, Timer
 from mirror_server.core.commands import ASYNC_ID_SECONDS
-from mirror_server.core.instants import Instant, after_seconds, months_before
+from mirror_server.core.timestamps import Instant, after_seconds, months_before
 from mirror_server.service.commands import CommandService
 from mirror_server.service.devices import DeviceService
 from mirror_server.store import commands, devices, logs
@@ -117,7 +117,7 @@ class Housekeeping:
 
     def _clean_up(self) -> None:
         # Deletion cannot be undone, so it does not follow a clock that may have been set wrong.
-        now = self._clock.sure_now()
+        now = self._clock.steady_now()
         oldest_at = after_seconds(now, -self._keep_log_seconds)
 
         def work(session: Session) -> None:

@@ -20,7 +20,7 @@ from functools import lru_cache
 
 from mirror_server.clock import wall_time
 from mirror_server.core.errors import ApiError
-from mirror_server.core.instants import Instant, after_seconds
+from mirror_server.core.timestamps import Instant, after_seconds
 from mirror_server.store import keys
 from mirror_server.store.database import Database
 from mirror_server.store.keys import StoredKey
@@ -56,7 +56,7 @@ def renew(database: Database, name: str, overlap_seconds: float, at: Instant) ->
     """Give a key in use a new secret and return the new key. It cannot be shown again.
 
     The application keeps its log, rules, subscriptions, webhook and positions. The previous key stays valid for the
-    overlap. Earlier keys that are still valid end with the overlap at the latest.
+    overlap. Earlier keys that are still valid end with the overlap, or earlier.
 
     Args:
         database: The database with the keys.
@@ -91,7 +91,7 @@ def store_key(database: Database, key: str, name: str, scopes: Iterable[Scope], 
     """Store a key.
 
     Raises:
-        ValueError: It does not have the form of a key.
+        ValueError: The text does not have the form of a key.
     """
     key_id, secret = parse_key(key)
     scope_names = " ".join(sorted(set(scopes)))
@@ -103,16 +103,16 @@ def parse_key(key: str) -> tuple[str, str]:
     """Return the id and the secret of a key.
 
     Raises:
-        ValueError: It does not have the form of a key.
+        ValueError: The text does not have the form of a key.
     """
     parts = _KEY.fullmatch(key)
     if parts is None:
-        raise ValueError("an access key is ak_, 16 hexadecimal digits, _ and 43 letters, digits, - or _")
+        raise ValueError("an access key consists of ak_, 16 hexadecimal digits, _, and 43 letters, digits, - or _")
     return parts[1], parts[2]
 
 
 def generate_key(key_id: str) -> str:
-    """Return a key with this id and a new secret; it is not stored."""
+    """Return a key with this id and a new secret, without storing it."""
     return f"ak_{key_id}_{secrets.token_urlsafe(32)}"
 
 
@@ -173,7 +173,7 @@ class Authenticator:
 
         Args:
             authorization: The header.
-            version: The version of the database, read a moment ago; ``None`` to read it now.
+            version: The version of the database, read a moment ago, or ``None`` to read it now.
         """
         parts = _sent_key(authorization)
         return parts is not None and self.is_valid(parts[1], hash_of(parts[2]), version)
@@ -221,7 +221,7 @@ class Authenticator:
 
 
 def sent_secret_hash(authorization: str | None) -> bytes:
-    """Return the hash of the secret in an ``Authorization`` header; empty if it has no key."""
+    """Return the hash of the secret in an ``Authorization`` header. Empty if it has no key."""
     parts = _sent_key(authorization)
     return b"" if parts is None else hash_of(parts[2])
 

@@ -13,15 +13,15 @@ from mirror_sdk.wire.subscriptions import RULES_CHANGED, SubscriptionState
 from mirror_server.clock import Clock
 from mirror_server.core import messages
 from mirror_server.core.errors import ApiError, unknown_device
-from mirror_server.core.instants import Instant
 from mirror_server.core.messages import NOTIFICATIONS
 from mirror_server.core.rules import RuleIndex
+from mirror_server.core.timestamps import Instant
 from mirror_server.devices.dispatch import Job
-from mirror_server.devices.link import Content, DeviceResponse, Observation, Observe, Outcome
+from mirror_server.devices.interface import Content, DeviceResponse, Observation, Observe, Outcome
 from mirror_server.notifications.log import NotificationLog
 from mirror_server.service.commands import reported_value
 from mirror_server.store import devices, resources, subscriptions
-from mirror_server.store.changes import Listeners
+from mirror_server.store.change_listeners import Listeners
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.session import AGAIN, WAITING, Session, Subscribers
@@ -158,9 +158,10 @@ class SubscriptionService:
         return _STATES[self._database.query(lambda session: subscriptions.state(session, app_id, device_id, path))]
 
     def finish(self, session: Session, job: Job, response: DeviceResponse | None) -> None:
-        """Store the response of a device to a subscribe command or its end; without a response it is sent again.
+        """Store the response of a device to a command that starts or ends an observation.
 
-        A response may come late, after a second command or the end of the subscription.
+        Without a response of the device nothing is stored, and the command is sent again. A response may come late,
+        after a second command or the end of the subscription.
         """
         if response is None or not response.outcome.is_of_device:
             return
@@ -216,8 +217,8 @@ def _require_tag(session: Session, app_id: str, matches_tag: Callable[[str], boo
     if matches_tag is None or matches_tag(_tagged(subscriptions.rules(session, app_id))[1]):
         return
     message = (
-        "the rules of this key are not those of this ETag any more; GET /v2/subscriptions for the current ones and"
-        " their ETag, change those, and send them with it"
+        "the rules of this key have changed since this ETag; GET /v2/subscriptions returns the current rules and their"
+        " ETag: change those rules, and send them with that ETag"
     )
     raise ApiError(412, f"If-Match: {message}", reason=RULES_CHANGED, fields=[("If-Match", message)])
 
@@ -241,7 +242,7 @@ def _entries(observed: Iterable[tuple[Observation, Instant, Subscribers]]) -> It
 
 
 def _observation_of(device_id: str, path: str, stored: resources.StoredValue) -> Observation | None:
-    """Return the reported value of the mirror, with its own time and freshness; ``None`` if there is none."""
+    """Return the reported value of the mirror, with its own time and freshness, or ``None`` if there is none."""
     value, content_type, origin, reported_at, expires_at, changed_at = stored
     if value is None or content_type is None or reported_at is None:
         return None
@@ -269,7 +270,7 @@ def _check_observable(session: Session, device_id: str, path: str) -> None:
         raise ApiError(400, message, reason="DEVICE_NOT_REGISTERED")
     observable = {resource.path: resource.observable for resource in resources.announced(session, device_id)}
     if path not in observable:
-        message = f"the device has no resource {path}; GET /v2/endpoints/{device_id} lists those it has"
+        message = f"the device has no resource {path}; GET /v2/endpoints/{device_id} lists its resources"
         raise ApiError.of_field("path", message, reason="RESOURCE_NOT_FOUND")
     if not observable[path]:
         message = f"{path} cannot be observed; read it with a device request instead"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from mirror_server.core.instants import Instant
+    from mirror_server.core.timestamps import Instant
     from mirror_server.store.schema import Branch
     from mirror_server.store.session import Session
 
@@ -36,7 +36,7 @@ def path_of(url: str) -> Path:
     """Return the file of a URL.
 
     Raises:
-        DatabaseError: It is not the URL of a file.
+        DatabaseError: The URL is not the URL of a file.
     """
     # A database in memory would be a separate one for each connection of the server.
     if not url.startswith(_SQLITE) or url in {_SQLITE, f"{_SQLITE}:memory:"}:
@@ -48,11 +48,11 @@ def no_url(url: str) -> DatabaseError:
     """Return the error for a URL that this server cannot open."""
     if url.startswith(("postgresql://", "postgres://")):
         return DatabaseError(
-            f"cannot use the database {redacted(url)}: the extension postgresql is missing; restore its folder, or"
-            f" write the database as sqlite:///FILE, like {DEFAULT_URL}"
+            f"cannot use the database {redacted(url)}: the extension postgresql is missing; reinstall it, or"
+            f" use a SQLite file, such as {DEFAULT_URL}"
         )
     return DatabaseError(
-        f"cannot use the database {url!r}: write it as sqlite:///FILE, like {DEFAULT_URL}, or as"
+        f"cannot use the database {url!r}: it must have the form sqlite:///FILE, such as {DEFAULT_URL}, or"
         " postgresql://USER@HOST/NAME"
     )
 
@@ -109,7 +109,7 @@ class Backend(Protocol):
     """Identifies this process among those on the database."""
 
     is_shared: bool
-    """Whether other processes may serve it too."""
+    """Whether other processes may serve the database too."""
 
     @property
     def writing(self) -> Session:
@@ -117,7 +117,7 @@ class Backend(Protocol):
 
     @property
     def is_leader(self) -> bool:
-        """Whether this process is the leader in the open transaction. Always true if no others can serve it."""
+        """Whether this process is the leader in the open transaction. Always true if no other process can serve it."""
 
     def begin(self, conflict_keys: Collection[str] | None) -> None:
         """Begin a write transaction.
@@ -171,7 +171,7 @@ class Backend(Protocol):
         """
 
     def is_served(self) -> bool:
-        """Whether a process serves it; this one counts too."""
+        """Whether any process, including this one, serves the database."""
 
     def hurry(self) -> None:
         """Stop waiting for anything that may never happen, because the program ends."""
@@ -193,17 +193,17 @@ class Location(ABC):
     """
 
     is_file = False
-    """Whether it is a file of this machine."""
+    """Whether the database is a file on this machine."""
 
     coordinator: str | None = None
-    """The class of the coordinator, as ``module:name``, if several processes may serve it."""
+    """The class of the coordinator, as ``module:name``, if several processes may serve the database."""
 
     def __init__(self, url: str) -> None:
         self.url = url
 
     @abstractmethod
     def open(self, branches: Sequence[Branch], *, must_exist: bool, keep_schema: bool) -> Backend:
-        """Open it; see :class:`mirror_server.store.database.Database`."""
+        """Open the database. See :class:`mirror_server.store.database.Database`."""
 
     def file(self) -> Path:
         """Return the file.
@@ -211,7 +211,7 @@ class Location(ABC):
         Raises:
             DatabaseError: The database is not a file.
         """
-        raise DatabaseError("this is for SQLite files only")
+        raise DatabaseError("only SQLite files support this")
 
     def begin_serving(self) -> Callable[[], None]:
         """Lock it for this process if only one may serve it. Return a function that releases the lock.
@@ -223,7 +223,7 @@ class Location(ABC):
         return lambda: None
 
     def alone(self) -> AbstractContextManager[bool]:
-        """Prevent servers from starting on it, and return whether none runs; false if that is not known."""
+        """Prevent servers from starting on the database. Return whether none runs; false if this is not known."""
         return nullcontext(enter_result=False)
 
     def damage(self) -> list[Violation]:
@@ -245,7 +245,7 @@ class Storage:
         erase: Deletes all rows of a device, by its id and its endpoint name (``None`` for an unknown device). Returns
             the number of rows, by their meaning. The device itself is deleted afterwards.
         end_application: Deletes the ongoing work for an application, by its id.
-        newest_instant: Returns the instant of the newest stored event; ``None`` if there is none.
+        newest_instant: Returns the instant of the newest stored event, or ``None`` if there is none.
     """
 
     branch: Branch

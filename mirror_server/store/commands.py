@@ -9,7 +9,7 @@ from typing import Any
 
 from mirror_server.core.commands import Command, CommandRequest
 from mirror_server.core.desired import DesiredState
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 from mirror_server.store import resources, subscriptions
 from mirror_server.store.session import Row, Session
 
@@ -189,7 +189,7 @@ class CommandContext:
 
 
 def contexts_of_new(session: Session, device_paths: Sequence[tuple[str, str]]) -> list[CommandContext | None]:
-    """Return the contexts of new commands, by device id and path; ``None`` for an unknown device.
+    """Return the contexts of new commands, by device id and path, or ``None`` for an unknown device.
 
     All contexts are as of before the first of these commands is queued.
     """
@@ -197,7 +197,7 @@ def contexts_of_new(session: Session, device_paths: Sequence[tuple[str, str]]) -
 
 
 def contexts_of_ending(session: Session, commands: Sequence[Command]) -> list[CommandContext | None]:
-    """Return the contexts of commands that end; ``None`` for an unknown device.
+    """Return the contexts of commands that end, or ``None`` for an unknown device.
 
     All contexts are as of before the first of these commands ends.
     """

@@ -84,13 +84,13 @@ class Database(Writer):
         return self.backend.query(statement)
 
     def submit(self, work: Callable[[Session], T], *, conflict_keys: Collection[str] | None = None) -> Future[T]:
-        """Run ``work`` in a transaction of its own or a shared one; see :meth:`Writer.enqueue`."""
+        """Run ``work`` in a transaction, which other work may share. See :meth:`Writer.enqueue`."""
         return self.enqueue(work, conflict_keys=conflict_keys)
 
     def submit_durable(
         self, work: Callable[[Session], T], *, by_leader: bool = True, conflict_keys: Collection[str] | None = None
     ) -> Future[T]:
-        """Run ``work``, and retry until it is stored; see :meth:`Writer.enqueue`.
+        """Run ``work``, and retry until it is stored. See :meth:`Writer.enqueue`.
 
         With ``by_leader`` it is dropped if this process is no longer the leader, which alone stores the events of
         devices and channels.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from mirror_server.core.instants import Instant, after_seconds
+from mirror_server.core.timestamps import Instant, after_seconds
 from mirror_server.store.conditions import Condition, count_of, page_of
 from mirror_server.store.resources import NO_LIMIT, ResourceRow
 from mirror_server.store.session import Session

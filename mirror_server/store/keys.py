@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 from mirror_server.store.session import Session
 
 
@@ -64,7 +64,7 @@ def revoke(session: Session, key_id: str, at: Instant) -> bool:
 
 
 def renew(session: Session, key_id: str, secret_hash: bytes, at: Instant, ends_at: Instant) -> None:
-    """Give a key a new secret. Its previous secrets are valid until ``ends_at`` at the latest."""
+    """Give a key a new secret. Its previous secrets are valid until ``ends_at``, or end earlier."""
     session.run(
         "INSERT INTO former_secrets (key_id, secret_hash, ends_at)"
         " SELECT key_id, secret_hash, :ends_at FROM access_keys WHERE key_id = :key_id",

@@ -8,11 +8,13 @@ from functools import singledispatch
 from typing import Any
 
 from mirror_sdk.wire.log_entries import NUMBERS_LEFT_OUT
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 from mirror_server.store.session import Session
 
 EVERY = "logs"
-"""The conflict key of work that appends to logs or moves their positions. Which logs is known only when it runs."""
+"""The conflict key of work that appends to logs or moves positions. One key for all logs, because the work learns
+which logs it changes only when it runs.
+"""
 
 COUNT = (
     "UPDATE logs SET last_seq = last_seq + :count, stored_bytes = stored_bytes + :size,"

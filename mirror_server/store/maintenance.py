@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import orjson
 
 from mirror_server.clock import wall_time
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 from mirror_server.store import logs, subscriptions
 from mirror_server.store.backend import MOST_EXAMPLES, Storage, Violation
 from mirror_server.store.session import CLOCK, MANUAL_CLOCK, Session
@@ -114,7 +114,7 @@ _VIOLATIONS = {
         "SELECT device_id || ' ' || path FROM resources WHERE desired_status = 0 AND NOT EXISTS"
         " (SELECT 1 FROM commands c WHERE c.command_id = desired_command_id AND c.finished_at IS NULL)"
     ),
-    "a write command waits whose desired value is not pending": (
+    "a write command is waiting, but its desired value is not pending": (
         "SELECT r.device_id || ' ' || r.path FROM commands c JOIN resources r"
         " ON r.device_id = c.device_id AND r.desired_command_id = c.command_id"
         " WHERE c.finished_at IS NULL AND r.desired_status <> 0"
@@ -154,7 +154,7 @@ def found_in(session: Session, statements: Mapping[str, str]) -> Iterator[Violat
 
 
 def newest_instant(session: Session, storages: Iterable[Storage]) -> Instant | None:
-    """Return the instant of the newest stored event; ``None`` if there is none."""
+    """Return the instant of the newest stored event, or ``None`` if there is none."""
     instant: Instant | None = session.scalar(
         "SELECT max(at) FROM (SELECT max(last_contact_at) AS at FROM devices"
         " UNION ALL SELECT max(requested_at) FROM commands WHERE finished_at IS NULL"

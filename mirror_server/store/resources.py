@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from mirror_sdk.wire.device_object import DesiredStatus, Origin
 from mirror_server.core.desired import DesiredState
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 from mirror_server.store.session import Row, Session
 
 DESIRED_COLUMNS = (
@@ -25,8 +25,10 @@ class ResourceRow(NamedTuple):
     application ``desired_app_id`` may get ``desired_category``.
 
     ``reported_revision`` and ``desired_revision`` are the numbers of the last changes of the reported and the desired
-    part. In the state at an earlier instant, ``desired_revision`` is ``None`` for a write that was pending then, and
-    ``subscribed`` is ``None`` because it is not known. ``acknowledged_at`` and ``acknowledged_by`` are set when a
+    part. In the state at an earlier instant, ``desired_revision`` is ``None`` for a write that was pending at that
+    instant. ``subscribed`` is ``None`` there, because the history does not contain it.
+
+    ``acknowledged_at`` and ``acknowledged_by`` are set when a
     failed write was acknowledged.
     """
 
@@ -58,7 +60,7 @@ RESOURCE_COLUMNS = ", ".join(ResourceRow._fields)
 class ReceivedValue(NamedTuple):
     """A value that was received from a device, and its origin.
 
-    ``changed_at`` is the time in its observation event; ``None`` for a value that was read.
+    ``changed_at`` is the time in its observation event, or ``None`` for a value that was read.
     """
 
     value: bytes
@@ -76,12 +78,13 @@ REPORT = (
     " reported_expires_at = ?, reported_revision = ?, changed_at = COALESCE(?, changed_at)"
     " WHERE device_id = ? AND path = ?"
 )
-"""Updates one resource; the parameters have the order of :func:`_row_of`.
+"""Updates one resource. The parameters have the order of :func:`_row_of`.
 
-:func:`report` may run it twice for a value, and skips a value that a later one of the same call replaces. So it must
-not increment a column of the row. The extension postgresql rewrites it for many rows (``store/statements.py``): it
-takes the type of each parameter from the column before it, and adds the revision counter to every column whose name
-ends in ``revision``.
+:func:`report` may run this twice for a value, and skips a value that a later one of the same call replaces. So the
+statement must not increment a column of the row.
+
+The extension postgresql rewrites the statement for many rows (``store/statements.py``). It determines the type of each
+parameter from the column before it, and adds the revision counter to every column whose name ends in ``revision``.
 """
 
 
@@ -120,7 +123,7 @@ NO_LIMIT = 2**31 - 1
 
 
 def find(session: Session, device_id: str, path: str) -> ResourceRow | None:
-    """Return a resource; ``None`` if the device has never announced it."""
+    """Return a resource, or ``None`` if the device has never announced it."""
     row = session.row(
         f"SELECT {RESOURCE_COLUMNS} FROM resources WHERE device_id = :device_id AND path = :path",
         device_id=device_id,
@@ -214,7 +217,7 @@ def report(session: Session, values: Sequence[ReceivedValue], *, contact_at: Ins
 
 
 def desired_of(row: Row) -> DesiredState | None:
-    """Return the desired value in a row of :data:`DESIRED_COLUMNS`; ``None`` if it has none."""
+    """Return the desired value in a row of :data:`DESIRED_COLUMNS`, or ``None`` if it has none."""
     command_id, app_id, value, content_type, status, *rest = row
     return (
         None if status is None else DesiredState(command_id, app_id, value, content_type, DesiredStatus(status), *rest)

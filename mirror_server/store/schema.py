@@ -62,7 +62,7 @@ def outdated(name: str, branches: Iterable[Branch], found: Mapping[str, str]) ->
         if version > newest:
             schema = "its schema" if branch.name == "core" else f"its schema of {branch.name}"
             raise DatabaseError(
-                f"the database {name} was written by a newer version ({schema} is {version}, and this version knows"
+                f"the database {name} was written by a newer version ({schema} is {version}, and this version supports"
                 f" {newest} at most); install the newer version, or restore an older backup"
             )
         if version < newest:

@@ -2,12 +2,12 @@
 
 It also counts changes. The mirror has one counter, the revision, and each device has the revision of its last change.
 Code that changes the content of a device object calls :meth:`Session.note_change` in the same transaction. So a reader
-can request the devices that changed since a revision, and a cache knows whether its copy is current. The reported and
-the desired value of a resource have the revisions of their own last changes, which give their order if their times are
-equal.
+can request the devices that changed since a revision, and a cache knows whether its copy is current. The reported
+and the desired value of a resource each have the revision of their own last change. It determines their order if
+their times are equal.
 
 The counter is a row in SQLite. In databases with concurrent transactions it is a sequence, and the revisions of one
-device still increase. :meth:`Session.last_revision` returns the revision up to which all changes are visible; some
+device still increase. :meth:`Session.last_revision` returns the revision up to which all changes are visible. Some
 later changes may be visible too.
 """
 
@@ -20,7 +20,7 @@ from functools import lru_cache, partial
 from itertools import chain
 from typing import Any, Protocol, TypeVar
 
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 
 T = TypeVar("T")
 
@@ -94,7 +94,7 @@ class RecentChanges:
             self._last.update(dict.fromkeys(device_ids, revision))
 
     def is_unchanged(self, device_id: str, since: int, until: int) -> bool:
-        """Whether it is known that a device did not change after revision ``since`` up to revision ``until``."""
+        """Whether the recorded changes prove that a device did not change after ``since`` up to ``until``."""
         with self._lock:
             # A device without an entry did not change between these two numbers.
             is_known = self._since <= since and until <= self._until
@@ -102,7 +102,7 @@ class RecentChanges:
 
 
 _MAX_SUBSCRIBERS = 50_000
-"""Takes about 20 MB. Beyond it the cache is cleared."""
+"""The size at which the cache is cleared. It then takes about 20 MB."""
 
 
 @dataclass(slots=True)
@@ -275,7 +275,7 @@ class Session:
         return first, self.run_many(change, rows(first))
 
     def setting(self, name: str) -> str | None:
-        """Return a stored setting; ``None`` if it is not set."""
+        """Return a stored setting, or ``None`` if it is not set."""
         value: str | None = self.scalar("SELECT value FROM settings WHERE name = :name", name=name)
         return value
 

@@ -1,10 +1,12 @@
 """Presubscription rules and subscriptions. Source: specification 3.3; wire.md 3.
 
 A subscription is ``pending`` until the device accepts the subscribe command, then ``active``. If the device rejects
-the command, it is ``rejected`` until the command is sent again. A single subscription, one without a rule, is
-``ended`` when the device's registration ends; its row stays so that its application can be notified. When one is
-``active`` and its resource not ``observing``, the device may have forgotten the observation: the command is sent again,
-without an event.
+the command, the subscription is ``rejected`` until the server sends the command again. A single subscription, which is
+one without a rule, becomes ``ended`` when the device's registration ends. Its row stays, so that its application can be
+notified.
+
+A subscription can be ``active`` although its resource is not ``observing``. Then the device may have lost the
+observation, so the server sends the command again. This is not an event for the application.
 """
 
 from __future__ import annotations
@@ -13,20 +15,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import singledispatch
 from itertools import chain
 
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 from mirror_server.store.session import Row, Session, Subscribers, batches
 
 _FORGOTTEN = (
     "SELECT s.device_id, s.path, s.position FROM subscriptions s"
     " JOIN resources r ON r.device_id = s.device_id AND r.path = s.path WHERE s.state = 'active' AND r.observing = 0"
 )
-"""Resources that the device should observe, and may not observe any more."""
+"""Resources that the device may have stopped to observe, although a subscription is active."""
 
 _UNSUBSCRIBED = (
     "NOT EXISTS (SELECT 1 FROM subscriptions s WHERE s.device_id = r.device_id AND s.path = r.path"
     " AND s.state IN ('pending', 'active'))"
 )
-"""No subscription needs an observation of the resource ``r``: rejected and ended ones do not."""
+"""No subscription needs an observation of the resource ``r``. Rejected and ended subscriptions do not need one."""
 
 TO_OBSERVE = (
     "SELECT path, min(position) AS position FROM (SELECT path, position FROM subscriptions WHERE device_id = :device_id"
@@ -145,7 +147,7 @@ def state(session: Session, app_id: str, device_id: str, path: str) -> str | Non
 
 
 def delete(session: Session, app_id: str, device_id: str, path: str | None) -> None:
-    """End an application's subscription of one resource; without a path those of all resources of the device."""
+    """End an application's subscription of one resource, or of all resources of the device if ``path`` is ``None``."""
     session.run(
         "DELETE FROM subscriptions WHERE device_id = :device_id AND app_id = :app_id"
         + ("" if path is None else " AND path = :path"),

@@ -17,7 +17,8 @@ from mirror_server.store.backend import Backend, NotLeader, StorageFailed, TooMu
 _log = logging.getLogger(__name__)
 
 MAX_WAITING = 5000
-"""How much work may wait. Beyond it, work without ``until_stored`` is rejected."""
+"""The maximum number of waiting pieces of work. Beyond it, work without ``until_stored`` is rejected."""
+# A larger group would make the first caller in it wait longer, and hardly save further disk syncs.
 _MAX_GROUP = 500
 _RETRY_SECONDS = 1.0
 _RESPONSES_SECONDS = 0.001
@@ -30,7 +31,7 @@ class _Work:
     until_stored: bool
     by_leader: bool
     items: Sequence[Any] | None
-    """Arguments that can be combined with those of other work of the same kind; ``None`` to run it alone."""
+    """The arguments, which can be combined with those of other work of the same kind. ``None`` to run it alone."""
     conflict_keys: Collection[str] | None
     result: Any = None
     error: BaseException | None = None
@@ -96,22 +97,24 @@ class Writer:
 
         Args:
             run: The work, called with the session. It may run more than once; earlier attempts are rolled back.
-            items: The second argument of the work. Calls with the same work may be combined into one run, with the
-                items of all in order; it returns ``None`` or one result per call. It may then run before other work
-                that was submitted earlier and has no conflict key in common. Each call still succeeds or fails alone.
-            until_stored: Retry until it is stored. For events that have already happened and cannot be rejected.
-            by_leader: Store it only while this process is the leader.
-            conflict_keys: Device ids, and other agreed names, that the work changes, or reads and needs unchanged.
-                Work of other processes without a common key may run concurrently and commit between two of its
-                statements. ``None`` if it must run alone.
+            items: The second argument of ``run``. The writer may combine calls with the same ``run`` into one call that
+                has the items of all of them, in order. ``run`` then returns ``None``, or one result per call. It may
+                run before other work that was submitted earlier and has no conflict key in common. If it fails, each
+                call runs alone, and succeeds or fails alone.
+            until_stored: Retry until the work is stored. Use it for events that have already happened and cannot be
+                rejected.
+            by_leader: Store the work only while this process is the leader.
+            conflict_keys: Names for the data that the work changes, or that must not change while it runs: device ids,
+                or other agreed names. Other processes may concurrently commit work that has no key in common with it.
+                ``None`` if the work must run alone.
 
-        The future raises :class:`StorageFailed` if the work cannot be stored, :class:`TooMuchWaiting` if too much work
-        waits, and :class:`NotLeader` if another process has become the leader.
+        The future raises :class:`StorageFailed` if the work cannot be stored. It raises :class:`TooMuchWaiting` if too
+        much work waits, and :class:`NotLeader` if another process has become the leader.
         """
         future: Future[Any] = Future()
         with self._changed:
             if not until_stored and self._unfinished >= MAX_WAITING:
-                future.set_exception(TooMuchWaiting(f"{self._unfinished} changes wait to be stored"))
+                future.set_exception(TooMuchWaiting(f"{self._unfinished} changes are waiting to be stored"))
                 return future
             # Counted before it is queued, so that the count is never 0 while work is about to be queued.
             self._unfinished += 1
@@ -130,7 +133,10 @@ class Writer:
         return self._unfinished
 
     def settle(self, timeout_seconds: float = 30) -> bool:
-        """Wait until all work is finished, including effects and the work that they submit. Return false on timeout."""
+        """Wait until all work and all effects have finished. Return false on timeout.
+
+        The effects of work may submit further work. This waits for that work, too.
+        """
         with self._changed:
             return self._changed.wait_for(lambda: self._unfinished == 0, timeout_seconds)
 
@@ -154,7 +160,10 @@ class Writer:
                 self._changed.notify_all()
 
     def _next_group(self) -> list[_Work]:
-        """Return the waiting work, or nothing if postponed work is due for a retry. Stop after the end marker."""
+        """Return the waiting work. Return an empty list if postponed work is due for a retry.
+
+        The marker that :meth:`close` queues ends the thread after this group.
+        """
         group: list[_Work] = []
         try:
             item = self._queue.get(timeout=_RETRY_SECONDS if self._postponed else None)
@@ -174,6 +183,7 @@ class Writer:
             self._perform_all(group)
             self.backend.commit()
         except Exception as error:
+            # Also if the commit failed: the next group needs a connection without an open transaction.
             self._undo()
             self._fail(group, error)
         else:
@@ -182,17 +192,23 @@ class Writer:
         for work in group:
             if work not in self._postponed:
                 work.resolve()
-        # Effects run after the commit only, because a crash before it would undo the changes that they report.
+        # The effects wake readers and devices, so they run after the commit. A crash before it would undo the changes
+        # that they report.
         for effect in effects:
             _perform_effect(effect)
         if self._last_effects:
-            # The responses are sent by other threads, which may otherwise not run before all of these effects.
+            # Other threads send the responses. Without this pause they may not get to run before these effects, which
+            # are slow.
             self.wait_for_responses(_RESPONSES_SECONDS)
         while self._last_effects:
             _perform_effect(self._last_effects.popleft())
 
     def _perform_all(self, group: list[_Work]) -> None:
-        """Run the work combined. If that fails, run all of it again one by one, which is slower."""
+        """Run the work in combined batches.
+
+        If a batch fails, run the complete group again, one piece at a time. This is slower, but fails only the work
+        that is the cause.
+        """
         try:
             for works in _combined(group):
                 self._perform(works)
@@ -205,14 +221,14 @@ class Writer:
                 self._perform_each(work)
 
     def _perform(self, works: Sequence[_Work]) -> None:
-        """Run work of one kind once."""
+        """Run one batch: all of its work with one call."""
         first = works[0]
         results: Sequence[Any] | None
         # Another process may have become the leader since the work was submitted. Work of one kind always has the same
         # `by_leader`.
         if first.by_leader and not self.backend.is_leader:
             for work in works:
-                work.error = NotLeader("another process leads")
+                work.error = NotLeader("another process is the leader")
             return
         if first.items is None:
             results = [first.run(self._session)]
@@ -223,6 +239,7 @@ class Writer:
             work.result, work.error = result, None
 
     def _perform_each(self, work: _Work) -> None:
+        """Run one piece of work under a savepoint, so that its failure does not roll back the others."""
         mark = self._session.mark()
         self.backend.begin_work()
         try:
@@ -250,11 +267,9 @@ class Writer:
             _log.error("a transaction could not be committed; its work was undone", exc_info=error)
         else:
             reason = str(error).partition("\n")[0]
-            failure = StorageFailed(f"cannot store: {reason}")
+            failure = StorageFailed(f"cannot write to its database: {reason}")
             if not self._is_failing:
-                _log.error(
-                    "cannot store (%s); requests that change something are rejected until it works again", reason
-                )
+                _log.error("cannot write to the database (%s); the server rejects all changes until it can", reason)
                 _perform_effect(self.interrupted)
             self._is_failing = True
             self._postponed = [work for work in group if work.until_stored and not self._is_closing]
@@ -264,19 +279,19 @@ class Writer:
     def _note_success(self) -> None:
         if self._is_failing:
             self._is_failing = False
-            _log.warning("storing works again")
+            _log.warning("the database stores changes again")
             _perform_effect(self.resumed)
 
 
 @dataclass(slots=True)
 class _Batch:
-    """Work of one kind that is run at once, and its conflict keys; ``None`` if it conflicts with everything."""
+    """Work of one kind that runs in one call, and its conflict keys. ``None`` means that all other work conflicts."""
 
     works: list[_Work]
     conflict_keys: set[str] | None
 
     def conflicts_with(self, work: _Work) -> bool:
-        """Whether other work has a conflict key in common, so that the order of the two matters."""
+        """Whether other work may have a conflict key in common, so that the order of the two matters."""
         return (
             self.conflict_keys is None
             or work.conflict_keys is None
@@ -292,7 +307,7 @@ class _Batch:
 
 
 def _combined(group: Sequence[_Work]) -> list[list[_Work]]:
-    """Return the work of a group in order, with work combined into earlier batches of its kind where possible."""
+    """Return the batches of a group in order. Work joins a batch of its kind if no later batch conflicts."""
     batches: list[_Batch] = []
     for work in group:
         batch = _batch_for(work, batches) if work.items is not None else None
@@ -317,7 +332,7 @@ def _batch_for(work: _Work, batches: Sequence[_Batch]) -> _Batch | None:
 
 
 def _conflict_keys_of(group: Sequence[_Work]) -> set[str] | None:
-    """Return the conflict keys of a group; ``None`` if some of its work must run alone."""
+    """Return all conflict keys of a group, or ``None`` if some of its work must run alone."""
     conflict_keys = [work.conflict_keys for work in group]
     return (
         None if None in conflict_keys else set(chain.from_iterable(each for each in conflict_keys if each is not None))
@@ -328,4 +343,4 @@ def _perform_effect(effect: Callable[[], None]) -> None:
     try:
         effect()
     except Exception:
-        _log.exception("an effect of a transaction failed")
+        _log.exception("an action after a commit failed")

@@ -28,8 +28,8 @@ from mirror_server.service.commands import CommandSubmission
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
 from mirror_server.views.requests import (
+    add_log_details,
     app_id,
-    note,
     query_integer,
     query_text,
     read_body,
@@ -74,7 +74,7 @@ def submit_device_request(device_id: str) -> Response:
 
 
 def submit(submission: CommandSubmission, *handlings: Handling) -> Response:
-    """Queue a device request; the 202 is sent when it is on disk.
+    """Queue a device request. The 202 is sent when the request is on disk.
 
     Raises:
         ApiError: The request has a precondition that no handling checks (400).
@@ -93,7 +93,7 @@ def submit(submission: CommandSubmission, *handlings: Handling) -> Response:
 
 
 def _accepted(environ: WSGIEnvironment, command: Command, **members: Any) -> Response:
-    note(environ, async_id=command.async_id)
+    add_log_details(environ, async_id=command.async_id)
     response = json_response({"async-response-id": command.async_id, **members}, status=202)
     response.headers[REQUESTED_AT_HEADER] = serialize.timestamp(command.requested_at)
     response.headers[EXPIRES_AT_HEADER] = serialize.timestamp(command.expires_at)
@@ -119,7 +119,10 @@ def _read_expiry_seconds(body: DeviceRequestBody) -> int | None:
 def _read_request(body: DeviceRequestBody) -> CommandRequest:
     path, mark, query = body.uri.partition("?")
     if mark and (body.method != "PUT" or body.payload_b64 is not None):
-        raise ApiError.of_field("uri", "a query sets notification rules; it needs PUT, and no payload-b64")
+        raise ApiError.of_field(
+            "uri",
+            "only a PUT without payload-b64 can have a query, which sets notification rules; remove one of the two",
+        )
     if mark and not query:
         raise ApiError.of_field("uri", "the query is empty; write notification rules like ?pmin=5&pmax=120")
     if body.method == "PUT" and not mark and body.payload_b64 is None:

@@ -12,13 +12,13 @@ from flask import Blueprint, Response, request
 from mirror_sdk.wire.channel import CallbackRegistration
 from mirror_sdk.wire.routes import CURSOR_HEADER, DEFAULT_HOLD_SECONDS, GAP_HEADER, MAX_HOLD_SECONDS, TIME_HEADER
 from mirror_server.core.errors import ApiError
-from mirror_server.core.messages import Extras, compose
+from mirror_server.core.messages import MessageExtras, compose
 from mirror_server.notifications.channels import POLL
 from mirror_server.notifications.log import NotificationLog, Page
 from mirror_server.notifications.webhooks import WEBHOOK
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
-from mirror_server.views.deferred import PARK, Deferred
+from mirror_server.views.deferred_responses import DEFER, DeferredResponse
 from mirror_server.views.requests import (
     app_id,
     forwarded_by,
@@ -36,8 +36,8 @@ from mirror_server.views.responses import (
     empty_response,
     json_response,
     when_deleted,
-    when_long_read,
     when_read,
+    when_slow_read,
     when_stored,
 )
 
@@ -60,9 +60,9 @@ routes = Blueprint("notifications", __name__)
 def pull() -> Response:
     """Wait for the next notification message.
 
-    A poll without ``after`` is the notification channel of the key: there can be only one at a time, and none together
-    with a webhook or a websocket channel. Polls with ``after`` (an extension) are independent readers. Each stores its
-    own position, and there can be any number of them.
+    A poll without ``after`` is the notification channel of the key. A key can have only one such poll at a time, and
+    none together with a webhook or a websocket channel. Polls with ``after`` (an extension) are
+    independent readers. Each stores its own position, and there can be any number of them.
     """
     hold_seconds = _read_hold_seconds()
     server = services()
@@ -190,7 +190,7 @@ def _poll_after(log: NotificationLog, after: int, hold_seconds: int) -> Response
         if page.entries or page.gap or hold_seconds == 0:
             return with_cursor(page)
         undo.pop_all()
-    return Deferred(
+    return DeferredResponse(
         more,
         hold_seconds,
         render=response,
@@ -208,11 +208,11 @@ def _plain_poll(server: Services, hold_seconds: int) -> Response:
     def open_poll(_: object = None) -> Response:
         return _open_poll(server, application, process_id, hold_seconds)
 
-    closing = server.polls.closing(application) if PARK in request.environ else None
+    closing = server.polls.closing(application) if DEFER in request.environ else None
     if closing is None:
         return open_poll()
     # If a client aborts a poll and polls again on another connection, the new poll can arrive before the old one ends.
-    return Deferred(
+    return DeferredResponse(
         closing,
         _CLOSING_SECONDS,
         render=open_poll,
@@ -227,14 +227,14 @@ def _open_poll(server: Services, application: str, process_id: str | None, hold_
     """Open a plain poll; the response is sent when there is something to deliver.
 
     Raises:
-        ApiError: Another poll of this key is open (409), or too many long reads wait (429).
+        ApiError: Another poll of this key is open (409), or too many slow reads wait (429).
     """
     polls = server.polls
     more = polls.open(application, process_id)
 
     def read() -> tuple[Page, Response]:
         page = polls.read(application, more)
-        return page, json_response(compose(page.entries, Extras())) if page.entries else empty_response()
+        return page, json_response(compose(page.entries, MessageExtras())) if page.entries else empty_response()
 
     def deliver(page_and_response: tuple[Page, Response]) -> Response:
         page, response = page_and_response
@@ -250,11 +250,11 @@ def _open_poll(server: Services, application: str, process_id: str | None, hold_
     with ExitStack() as undo:
         undo.callback(close)
         waiting = polls.count_waiting(application)
-        reading = server.long_reads.submit(application, read) if waiting > _QUICK_ENTRIES else None
+        reading = server.slow_reads.submit(application, read) if waiting > _QUICK_ENTRIES else None
         undo.pop_all()
     if reading is not None:
-        return when_long_read(reading, deliver, close=close, consumes=True)
-    return Deferred(
+        return when_slow_read(reading, deliver, close=close, consumes=True)
+    return DeferredResponse(
         more,
         # Deferred even without a wait, because a deferred response is not rendered for a client that is gone.
         0 if waiting > 0 else hold_seconds,

@@ -8,7 +8,7 @@ from mirror_sdk.wire.health import OK, SERVICE
 from mirror_server.core.errors import ApiError
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
-from mirror_server.views.deferred import Deferred
+from mirror_server.views.deferred_responses import DeferredResponse
 from mirror_server.views.requests import app_id, requires, services
 from mirror_server.views.responses import json_response
 
@@ -32,7 +32,7 @@ def get_health() -> Response:
 def get_readiness() -> Response:
     """Check that the server can store data."""
     probe = services().probe()
-    return Deferred(probe, _READY_TIMEOUT_SECONDS, render=lambda _: json_response(_READY), expired=_not_ready)
+    return DeferredResponse(probe, _READY_TIMEOUT_SECONDS, render=lambda _: json_response(_READY), expired=_not_ready)
 
 
 @routes.get("/v3/api-keys/me")

@@ -41,7 +41,7 @@ CALLER = "mirror.caller"
 _REQUEST_ID = "mirror.request_id"
 _REQUEST_ID_VARIABLE = f"HTTP_{REQUEST_ID_HEADER.upper().replace('-', '_')}"
 _CLIENT_REQUEST_ID = re.compile(r"[0-9a-f]{32}")
-_LOG_DETAILS = "mirror.noted"
+_LOG_DETAILS = "mirror.log_details"
 # A large body can have many errors. The first ones are enough to see the cause.
 _MOST_FIELDS = 20
 _LONGEST_NAME = 100
@@ -137,7 +137,7 @@ def check_query(names: Collection[str] | None) -> None:
         return
     for name in request.args:
         if name not in names:
-            cure = f"supported: {', '.join(names)}" if names else "remove it, this operation has no parameters"
+            cure = f"supported: {', '.join(names)}" if names else "this operation has no parameters, so remove it"
             raise ApiError.of_field(name[:_LONGEST_NAME], f"unknown parameter; {cure}")
 
 
@@ -148,13 +148,13 @@ def app_id() -> str:
 
 
 def forwarded_by() -> str | None:
-    """Return the process that forwarded this request; ``None`` if it comes directly from the application."""
+    """Return the process that forwarded this request, or ``None`` if it comes directly from the application."""
     caller: Caller | None = request.environ.get(CALLER)
     return None if caller is None else caller.process_id
 
 
 def services() -> Services:
-    """Return the services of this server; a view names the one it needs."""
+    """Return the services of this server."""
     server: Services = current_app.extensions[SERVICES]
     return server
 
@@ -168,13 +168,13 @@ def request_id(environ: WSGIEnvironment) -> str:
     return identity
 
 
-def note(environ: WSGIEnvironment, **details: str) -> None:
+def add_log_details(environ: WSGIEnvironment, **details: str) -> None:
     """Add details to the log line of a request. Never add secrets or values."""
-    # Not in flask.g, which no longer exists when a delayed response is sent.
+    # Not in flask.g, which no longer exists when a deferred response is sent.
     environ.setdefault(_LOG_DETAILS, {}).update(details)
 
 
-def noted(environ: WSGIEnvironment) -> dict[str, str]:
+def log_details(environ: WSGIEnvironment) -> dict[str, str]:
     """Return the details for the log line of a request."""
     details: dict[str, str] = environ.get(_LOG_DETAILS, {})
     return details
@@ -213,7 +213,7 @@ def read_json(*, malformed_reason: str | None = None) -> Any:
         json.loads(data, object_pairs_hook=_unique)
     except RecursionError:
         raise ApiError(
-            400, "the body is nested too deeply; send the members in /openapi.json", reason=malformed_reason
+            400, "the body is nested too deeply; /openapi.json describes its members", reason=malformed_reason
         ) from None
     except orjson.JSONDecodeError as error:
         message = f"the body is not JSON: {error}; send one JSON value in UTF-8"
@@ -268,7 +268,7 @@ def read_path(text: str) -> str:
 
 
 def query_text(name: str) -> str | None:
-    """Return a text from the query, ``None`` if it is absent.
+    """Return a string from the query, ``None`` if it is absent.
 
     Raises:
         ApiError: The parameter is repeated (400).
@@ -315,7 +315,7 @@ def query_choice(name: str, choices: tuple[str, ...]) -> str | None:
 
 
 def query_flag(name: str) -> bool:
-    """Return whether a flag in the query is true; false if it is absent. Programs use two spellings of the words.
+    """Return whether a flag in the query is true, and false if it is absent. Programs use two spellings of the words.
 
     Raises:
         ApiError: The parameter is neither true nor false, or is repeated (400).

@@ -17,10 +17,10 @@ from werkzeug.wsgi import ClosingIterator, get_path_info
 from mirror_sdk.wire.errors import ERROR_TYPES, PATH_NOT_FOUND
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import ApiError
-from mirror_server.service.long_reads import LongRead, is_long_read
+from mirror_server.service.slow_reads import SlowRead, is_slow_read
 from mirror_server.store.backend import StorageFailed, TooMuchWaiting
 from mirror_server.store.conditions import Condition
-from mirror_server.views.deferred import Deferred
+from mirror_server.views.deferred_responses import DeferredResponse
 from mirror_server.views.requests import Paging, app_id, request_id, services
 
 if TYPE_CHECKING:
@@ -107,20 +107,20 @@ def when_read(
     is_long: bool,
     discard: Callable[[T], object] = lambda _: None,
 ) -> Response:
-    """Read and respond at once, or run a long read in another thread and respond later.
+    """Read and respond at once, or run a slow read in another thread and respond later.
 
     Args:
         read: Reads, and encodes if encoding is slow. None of these functions may use Flask's request.
         render: Makes the response from the result; must be fast, because it runs on the event loop.
-        is_long: Whether the read would block the event loop for too long; see :func:`is_long_read`.
+        is_long: Whether the read would block the event loop for too long; see :func:`is_slow_read`.
         discard: Releases the result if the client is gone.
 
     Raises:
-        ApiError: Too many long reads are waiting (429).
+        ApiError: Too many slow reads are waiting (429).
     """
     if not is_long:
         return render(read())
-    return when_long_read(services().long_reads.submit(app_id(), read), render, discard=discard)
+    return when_slow_read(services().slow_reads.submit(app_id(), read), render, discard=discard)
 
 
 def when_deleted(stored: Future[bool], missing: ApiError) -> Response:
@@ -134,16 +134,16 @@ def when_deleted(stored: Future[bool], missing: ApiError) -> Response:
     return when_stored(stored, response)
 
 
-def when_long_read(
-    reading: LongRead[T],
+def when_slow_read(
+    reading: SlowRead[T],
     render: Callable[[T], Response],
     *,
     discard: Callable[[T], object] = lambda _: None,
     close: Callable[[], object] = lambda: None,
     consumes: bool = False,
 ) -> Response:
-    """Respond when a long read has ended; see :func:`when_read`, and :class:`Deferred` for the other arguments."""
-    long_reads = services().long_reads
+    """Respond when a slow read has ended. See :func:`when_read` and :class:`DeferredResponse` for the arguments."""
+    slow_reads = services().slow_reads
     is_rendered = False
 
     def render_once(result: T) -> Response:
@@ -153,12 +153,12 @@ def when_long_read(
 
     def release() -> None:
         close()
-        long_reads.release(reading)
+        slow_reads.release(reading)
         # The read may still be running.
         if not (is_rendered or reading.cancelled()):
             reading.add_done_callback(lambda done: done.exception() or discard(done.result()))
 
-    return Deferred(
+    return DeferredResponse(
         reading,
         _READ_TIMEOUT_SECONDS,
         render=render_once,
@@ -177,14 +177,14 @@ def _not_read() -> Response:
 def when_stored(
     future: Future[T], render: Callable[[T], Response], sent: Callable[[], object] | None = None
 ) -> Response:
-    """Respond when a change is on disk; with 503 if this takes too long. For ``sent`` see :class:`Deferred`."""
+    """Respond when a change is on disk; with 503 if this takes too long. For ``sent`` see :class:`DeferredResponse`."""
 
     def expired() -> Response:
         raise ApiError(
             503, f"not stored within {_STORED_TIMEOUT_SECONDS} s; it may still be stored, so check before you repeat it"
         )
 
-    return Deferred(future, _STORED_TIMEOUT_SECONDS, render=render, expired=expired, sent=sent)
+    return DeferredResponse(future, _STORED_TIMEOUT_SECONDS, render=render, expired=expired, sent=sent)
 
 
 def make_conditional(response: Response) -> None:
@@ -225,7 +225,7 @@ def when_page_read(
         )
         return page_response(paging, [to_json(entry) for entry in entries], total)
 
-    is_long = is_long_read(conditions, rows=rows, returned=paging.limit, counts=paging.count)
+    is_long = is_slow_read(conditions, rows=rows, returned=paging.limit, counts=paging.count)
     return when_read(read, lambda page: page, is_long=is_long)
 
 
@@ -286,12 +286,14 @@ def _api_error_of(error: Exception, environ: WSGIEnvironment, max_body_bytes: in
     if isinstance(error, HTTPException):
         return _api_error_of_http(error, environ, max_body_bytes)
     _log.error("request failed", extra={"request_id": request_id(environ)}, exc_info=error)
-    return ApiError(500, "the server failed; try again, and give the operator the request id if it fails again")
+    cure = "try again, and send the request id to the operator if it fails again"
+    return ApiError(500, f"the server failed; {cure}")
 
 
 def _api_error_of_http(error: HTTPException, environ: WSGIEnvironment, max_body_bytes: int) -> ApiError:
     if error.code == 404:
-        return ApiError(404, f"there is no {get_path_info(environ)} here; check the path", reason=PATH_NOT_FOUND)
+        message = f"the path {get_path_info(environ)} does not exist on this server; check it"
+        return ApiError(404, message, reason=PATH_NOT_FOUND)
     if isinstance(error, MethodNotAllowed):
         method, path = environ["REQUEST_METHOD"], get_path_info(environ)
         reasons = (why for other, paths, why in _NOT_SUPPORTED_BECAUSE if other == method and paths.fullmatch(path))

@@ -10,8 +10,8 @@ import orjson
 
 from mirror_sdk.wire.model import Kind
 from mirror_sdk.wire.snapshot import COLUMNS, Part
-from mirror_server.core.instants import Instant
 from mirror_server.core.messages import encode
+from mirror_server.core.timestamps import Instant
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.logs import WebhookRow
 from mirror_server.store.resources import AnnouncedResource, ResourceRow

@@ -88,10 +88,10 @@ def delete_subscriptions(device_id: str) -> Response:
 def put_subscription(device_id: str, path: str) -> Response:
     """Subscribe to a resource.
 
-    The server requests the observation from the device. If the device rejects it or does not respond, the server
-    requests it again: after another ``PUT``, after rules with ``apply=now``, and when the device next registers or
-    updates its registration. A full registration of the device ends all subscriptions; its notification lists them (an
-    extension).
+    The server requests the observation from the device. If the device rejects the request or does not respond, the
+    server repeats it when the device next registers or updates its registration. Another ``PUT``, or rules with
+    ``apply=now``, repeat it too. A full registration of the device ends all subscriptions. Its notification lists
+    them (an extension).
     """
     stored = services().subscriptions.subscribe(app_id(), device_id, read_path(path))
     return when_stored(stored, lambda _: empty_response(200))
@@ -124,7 +124,7 @@ def delete_subscription(device_id: str, path: str) -> Response:
 
 
 def _if_match() -> Callable[[str], bool] | None:
-    """Return a check of the rules' ``ETag`` against ``If-Match``; ``None`` without that header."""
+    """Return a check of the rules' ``ETag`` against ``If-Match``, or ``None`` without that header."""
     # Weak tags are accepted: a proxy that compresses responses makes their tags weak, although the rules are the same.
     return request.if_match.contains_weak if "If-Match" in request.headers else None
 

@@ -1,4 +1,7 @@
-"""Admission of requests before they reach their view: authentication, scopes, backpressure, forwarding."""
+"""Admission of requests before they reach their view: authentication, scopes, backpressure, forwarding.
+
+``service.keys`` authenticates the key. It also counts wrong keys and rejects a client that sends too many of them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from flask import Request, Response, g
 
 from mirror_server.core.errors import ApiError
 from mirror_server.service.keys import Authenticator, Scope
-from mirror_server.views.requests import CALLER, Caller, LeaderOnly, check_query, note, require_scope
+from mirror_server.views.requests import CALLER, Caller, LeaderOnly, add_log_details, check_query, require_scope
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -31,7 +34,7 @@ ONCE = "mirror.once"
 
 _READ_AGAIN_SECONDS = 1
 _OPERATOR_ONLY = frozenset({Scope.ADMIN})
-"""The scopes of a key that cannot read notifications; none are stored for it."""
+"""The scopes of a key that cannot read notifications. The server stores no notifications for it."""
 
 
 class Admission:
@@ -45,10 +48,10 @@ class Admission:
         self._hook = services.extensions.hook
 
     def admit(self, request: Request, view: Callable[..., Any] | None) -> Response | None:
-        """Check that the key of a request has a scope for this route; an unknown route also needs a key.
+        """Check that the key of a request has a scope for this route. An unknown route also needs a key.
 
-        Returns a response if the view is not to be called: status 100 if the body has not arrived yet, or the leader's
-        response if this process cannot serve the request.
+        Returns ``None`` to call the view. Otherwise it returns the response: status 100 if the body has not arrived
+        yet, or the leader's response if this process cannot serve the request.
 
         Raises:
             ApiError: The request is not admitted (400, 401, 403, 429), or did not arrive completely.
@@ -88,7 +91,7 @@ class Admission:
             application, key_scopes = self._authenticator.authenticate(authorization, client, version)
             g.still_admits = partial(self._authenticator.still_admits, authorization)
         g.app_id, g.scopes, g.version = application, key_scopes, version
-        note(environ, application=application)
+        add_log_details(environ, application=application)
         return application, key_scopes
 
     def _client_of(self, environ: WSGIEnvironment) -> str:
@@ -111,7 +114,7 @@ class Admission:
         if not is_valid:
             message = (
                 "this access key expired or was revoked while the request waited; send it again with the renewed key,"
-                " or have an operator make one with 'mirror-server keys create NAME'"
+                " or with a new key, which an operator creates with 'mirror-server keys create NAME'"
             )
             raise ApiError(401, message)
 
@@ -131,5 +134,5 @@ class Admission:
 
 
 def _too_many_unread_responses() -> ApiError:
-    message = "responses wait for this key to read them; read those first, or close their connections"
+    message = "this key has too many unread responses; read those first, or close their connections"
     return ApiError(429, message, reason="TOO_MUCH_UNREAD", retry_after_seconds=_READ_AGAIN_SECONDS)

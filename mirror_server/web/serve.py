@@ -16,8 +16,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from mirror_server.core.errors import CannotServe
 from mirror_server.hooks import Measurement
 from mirror_server.server import Services
-from mirror_server.web.app import create_app
-from mirror_server.web.bridge import QUEUED, Bridge
+from mirror_server.web.asgi_bridge import QUEUED, ASGIBridge
+from mirror_server.web.flask_app import create_app
 
 _STOP_SECONDS = 3
 _BACKLOG = 2048
@@ -69,7 +69,7 @@ class _StopSignals:
 class _Server(uvicorn.Server):
     """Ends the open polls at the first signal, so that stopping does not wait for them."""
 
-    def __init__(self, config: uvicorn.Config, bridge: Bridge, accept: Callable[..., Any]) -> None:
+    def __init__(self, config: uvicorn.Config, bridge: ASGIBridge, accept: Callable[..., Any]) -> None:
         super().__init__(config)
         self._bridge = bridge
         self._accept = accept
@@ -155,7 +155,7 @@ def _collect_rarely() -> None:
 def _server_of(services: Services) -> _Server:
     app = create_app(services)
     services.coordinator.respond_with(app)
-    bridge = Bridge(app, services.settings)
+    bridge = ASGIBridge(app, services.settings)
     services.database.wait_for_responses = bridge.wait_for_responses
     config = uvicorn.Config(
         bridge,

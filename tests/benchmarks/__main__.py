@@ -32,6 +32,7 @@ import polls
 import processes
 import read_value
 import real_devices
+import widgets
 from children import ChildFailed, Missing, program
 from machine import Cores, facts
 from measuring import Figure
@@ -54,6 +55,7 @@ BENCHMARKS: dict[str, Callable[[Run], Iterator[Figure]]] = {
         loop_holds,
         malicious,
         real_devices,
+        widgets,
     )
 }
 
@@ -69,16 +71,40 @@ def _cache() -> Path:
 @click.option(
     "--folder",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Where databases are made; a disk that matters. Without it the folder for temporary files.",
+    help="Folder for the databases. Choose one on the disk that you want to measure. By default the folder for"
+    " temporary files.",
 )
 @click.option(
     "--json",
     "result",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The file the result is written to. Without it one in the folder for caches, named by the time.",
+    help="File for the results as JSON. By default a new file in the cache folder of the user, named by the time.",
 )
 def main(names: tuple[str, ...], folder: Path | None, result: Path | None, **sizes: Any) -> None:
-    """Measure the mirror: all benchmarks, or those that are named."""
+    """Measure a mirror on this machine and compare the results with the goals.
+
+    Without a BENCHMARK, the command runs all of them. It prints a table and stores the results as JSON. Run it on an
+    idle machine. Smaller sizes make it faster and its figures less reliable.
+
+    \b
+      mirror-benchmarks
+      mirror-benchmarks device_object polls --rounds 3 --polls 1000
+
+    \b
+    device_object  requests per second for the object of a device
+    observation    reported values per second, and the longest wait
+    read_value     time to read a value from a device
+    polls          open long polls: memory, and time to wake them
+    fleet          the table of a fleet: time and memory
+    growth         costs that must not grow with the fleet, log or rules
+    history        costs of storing and reading a history
+    processes      capacity of several server processes on PostgreSQL
+    import_time    time to import the client and to start the commands
+    loop_holds     how long calls block an event loop
+    malicious      effect of malicious clients on others
+    real_devices   devices that connect over CoAP
+    widgets        widgets in a browser, with many events and devices
+    """
     # So that what was started is stopped then too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     cores = Cores.of_this_machine()

@@ -19,7 +19,7 @@ from typing import Any
 
 from measuring import percentile
 
-from mirror_server.devices.link import Content, Observation, Registration
+from mirror_server.devices.interface import Content, Observation, Registration
 from mirror_server.extensions.apply import store
 from mirror_server.extensions.apply.applier import RuleApplier
 from mirror_server.extensions.logs.handler import configure

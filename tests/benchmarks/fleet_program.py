@@ -26,11 +26,11 @@ from machine import most_resident_bytes
 import mirror_sdk.frames  # noqa: F401 - its imports do not count for a table
 from mirror_sdk import MirrorClient
 from mirror_sdk.device import DeviceObject
-from mirror_sdk.forms import to_pandas
-from mirror_sdk.snapshot.reading import read_snapshot
-from mirror_sdk.snapshot.request import SnapshotRequest
-from mirror_sdk.snapshot.selection import Selection
+from mirror_sdk.snapshot.device_selection import Selection
+from mirror_sdk.snapshot.snapshot_reader import read_snapshot
+from mirror_sdk.snapshot.snapshot_request import SnapshotRequest
 from mirror_sdk.snapshot.table import snapshot_tables
+from mirror_sdk.table_formats import to_pandas
 
 FORMS = {"snapshot": "pandas", "arrow": "arrow", "polars": "polars"}
 _TIMEOUT_SECONDS = 600

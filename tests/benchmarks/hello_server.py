@@ -12,8 +12,8 @@ import uvicorn
 from flask import Flask
 
 from mirror_server.config import Settings
-from mirror_server.web.app import MirrorApp
-from mirror_server.web.bridge import Bridge
+from mirror_server.web.asgi_bridge import ASGIBridge
+from mirror_server.web.flask_app import MirrorApp
 
 app = Flask(__name__)
 
@@ -25,7 +25,7 @@ def hello() -> str:
 
 def main() -> None:
     # The bridge calls it as any WSGI app, as long as it defers nothing.
-    bridge: Any = Bridge(cast("MirrorApp", app), Settings(max_body_bytes=1024 * 1024, max_parked_polls=1))
+    bridge: Any = ASGIBridge(cast("MirrorApp", app), Settings(max_body_bytes=1024 * 1024, max_parked_polls=1))
     uvicorn.run(
         bridge,
         port=int(sys.argv[1]),

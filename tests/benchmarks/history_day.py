@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from mirror_server.clock import ManualClock
-from mirror_server.extensions.arrow import to_array
+from mirror_server.extensions.arrow_columns import to_array
 from mirror_server.extensions.history.columns import SCHEMA, in_order
 from mirror_server.extensions.history.compaction import DAY, ROWS_OF_A_SEGMENT, Compaction, store_segment
 from mirror_server.extensions.history.service import HistoryService

@@ -31,14 +31,14 @@ from serving import mirror
 
 from mirror_server.clock import ManualClock
 from mirror_server.extensions.history.archive import Archive
-from mirror_server.extensions.history.retention import Retention
+from mirror_server.extensions.history.maintenance import Retention
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.service import HistoryService, OpenQuery
 from mirror_server.extensions.snapshots.arrow import arrow_stream
 from mirror_server.extensions.snapshots.service import SnapshotSelection, SnapshotService
 from mirror_server.hooks import open_database
 from mirror_server.service.devices import LruCache
-from mirror_server.service.long_reads import Slots
+from mirror_server.service.slow_reads import Slots
 from mirror_server.store.database import Database
 from mirror_server.store.devices import Condition
 

@@ -5,7 +5,7 @@ key request large pages and read none of them. Meanwhile another client polls th
 memory is the maximum of the server minus what it had before. Afterwards, the same must be possible again.
 
 Then many connections of one key repeat the most expensive request that the description of each route allows. Meanwhile
-another key reads a device object (E1), and lists devices by an attribute, which is a long read. A search over the
+another key reads a device object (E1), and lists devices by an attribute, which is a slow read. A search over the
 parameters of all routes found the requests: those that scan most, return most or are largest.
 """
 

@@ -34,26 +34,41 @@ def _option(default: object, text: str, kind: click.ParamType | None = None) -> 
 class Scale:
     """Sizes and duration: the options of the command."""
 
-    rounds: int = _option(5, "How often each side is measured, in turn.")
-    seconds: float = _option(3.0, "How long one measurement of a rate is.", click.FloatRange(min=0.05))
-    connections: int = _option(16, "How many connections the load generator keeps busy.")
-    devices: int = _option(1000, "How many devices are read and observed.")
-    resources: int = _option(20, "How many resources a device has.")
-    in_flight: int = _option(32, "How many observations wait for the disk at once.")
-    batch: int = _option(500, "How many observations are one group.")
-    polls: int = _option(10_000, "How many polls are held open.")
-    events: int = _option(300, "How many events a single poll waits for in each round.")
-    calls: int = _option(300, "How many calls of an SDK make one measurement.")
-    growth: tuple[int, ...] = _option("1000,10000,100000", "The sizes of a growing fleet.", Sizes())
-    log_entries: int = _option(1_000_000, "The entries of a long log.", click.IntRange(min=10))
-    rules: int = _option(1000, "How many presubscription rules there are.", click.IntRange(10, 1024))
-    registrations: int = _option(10_000, "How many devices register.", click.IntRange(min=10))
-    fleet: int = _option(10_000, "How many devices the table of a fleet has.")
-    loop_devices: int = _option(5000, "How many devices an event loop's client has.")
-    flood_mib: int = _option(96, "How much a malicious client sends on one connection.")
-    deaf: int = _option(100, "How many connections read none of their responses.")
-    coap_devices: int = _option(2000, "How many devices notify over CoAP.")
-    coap_registrations: int = _option(10_000, "How many devices register at once over CoAP.")
+    rounds: int = _option(5, "How many times each side is measured. More rounds give more reliable figures.")
+    seconds: float = _option(3.0, "Seconds that one measurement of a rate takes.", click.FloatRange(min=0.05))
+    connections: int = _option(
+        16, "Number of connections of the load generator. Each always has one request in flight."
+    )
+    devices: int = _option(1000, "Number of devices. Used by device_object, observation, polls, history and processes.")
+    resources: int = _option(20, "Number of resources of each device.")
+    in_flight: int = _option(32, "Number of observations that wait for the disk at the same time. Used by observation.")
+    batch: int = _option(500, "Number of observations in a group. Used by observation, history and processes.")
+    polls: int = _option(10_000, "Number of open polls. Used by polls.")
+    events: int = _option(300, "Number of events that a single poll waits for in each round. Used by polls.")
+    calls: int = _option(300, "Number of calls of the client in one measurement. Used by read_value and real_devices.")
+    growth: tuple[int, ...] = _option(
+        "1000,10000,100000", "Numbers of devices to compare, separated by commas. Used by growth.", Sizes()
+    )
+    log_entries: int = _option(
+        1_000_000,
+        "Number of entries of a long notification log. Used by growth, loop_holds and malicious.",
+        click.IntRange(min=10),
+    )
+    rules: int = _option(1000, "Number of presubscription rules. Used by growth.", click.IntRange(10, 1024))
+    registrations: int = _option(10_000, "Number of devices that register. Used by growth.", click.IntRange(min=10))
+    fleet: int = _option(10_000, "Number of devices in the table of a fleet. Used by fleet and history.")
+    loop_devices: int = _option(5000, "Number of devices. Used by loop_holds and malicious.")
+    flood_mib: int = _option(96, "MiB that a malicious client sends on one connection. Used by malicious.")
+    deaf: int = _option(100, "Number of connections that read no response. Used by malicious.")
+    coap_devices: int = _option(2000, "Number of devices that send notifications over CoAP. Used by real_devices.")
+    coap_registrations: int = _option(
+        10_000, "Number of devices that register together over CoAP. Used by real_devices."
+    )
+    widget_devices: int = _option(
+        5000, "Number of devices in the fleet table. Used by widgets.", click.IntRange(min=12)
+    )
+    points: int = _option(5000, "Number of points of each of 20 lines. Used by widgets.")
+    widget_runs: int = _option(100, "How often a cell runs again. Used by widgets.")
 
 
 def with_sizes(command: Callable[..., None]) -> Callable[..., None]:

@@ -5,13 +5,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from bridge_requests import Reader, until
+from asgi_requests import Reader, until
 
-from mirror_server.web.bridge import Bridge
+from mirror_server.web.asgi_bridge import ASGIBridge
 
 
 async def check_made_no_further(
-    bridge: Bridge, key: str, path: tuple[str, bytes], monkeypatch: pytest.MonkeyPatch
+    bridge: ASGIBridge, key: str, path: tuple[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A long response that none of its clients takes is made as far as there is room."""
     made: list[Future[Any]] = []

@@ -23,9 +23,6 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
-# plotly loads nbformat, and that jsonschema, which compiles the grammars of this package for seconds where it is there.
-sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
-
 STDERR = 2
 IMPORTED_BY_MANY = ("dask.distributed", "flask", "matplotlib.pyplot", "mirror_sdk.dask", "mirror_sdk.widgets.watcher")
 

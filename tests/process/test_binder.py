@@ -84,7 +84,7 @@ def test_start_sets_the_way_to_a_mirror_that_ends_with_the_command(tmp_path: Pat
     wait_until(lambda: not responds(session.host), "the mirror to stop")
 
 
-def test_start_goes_on_without_a_mirror(tmp_path: Path) -> None:
+def test_start_continues_without_a_mirror(tmp_path: Path) -> None:
     session = Session(tmp_path, own_environment(PATH="/usr/bin:/bin"))
     assert (session.host, session.key) == ("None", "None")
     assert session.end() == 0

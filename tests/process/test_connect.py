@@ -25,13 +25,13 @@ def run_connecting(program: str = PROGRAM, **variables: str) -> list[str]:
     return run.stdout.splitlines()
 
 
-def test_the_mirror_that_is_there_is_used_without_a_word(demo_environment: dict[str, str]) -> None:
+def test_a_running_mirror_is_used_without_a_message(demo_environment: dict[str, str]) -> None:
     url = demo_environment["API_HOST"]
     assert run_connecting(**demo_environment) == [f"{url} 12", f"{url} 12", url]
 
 
 @pytest.mark.parametrize("host", ["", "localhost:9"])
-def test_where_none_is_one_is_started_that_ends_with_the_program(host: str) -> None:
+def test_without_a_running_mirror_one_is_started_and_ends_with_the_program(host: str) -> None:
     started, first, second, other = run_connecting(API_HOST=host, API_KEY="ak_old")
     assert started == STARTED.format(f" at {host}, the address in API_HOST" if host else "")
     assert first == second == f"{other} 12"

@@ -41,7 +41,7 @@ def shared_lab(tmp_path_factory: pytest.TempPathFactory, database: Path) -> Iter
     running.close()
 
 
-def test_a_kernel_of_the_lab_reaches_the_mirror_whose_time_passes(shared_lab):
+def test_a_lab_kernel_reaches_the_mirror_and_its_clock_runs(shared_lab):
     jupyter, _, token = shared_lab.find(ADDRESS).groups()
     host = shared_lab.find(MIRROR)[1]
     environment = _environment_of(_child_of(shared_lab.process.pid, "jupyterlab"))

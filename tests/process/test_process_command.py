@@ -184,7 +184,7 @@ def test_stopped_server_leaves_a_database_of_one_file_and_its_lock(start_server)
     assert {path.name for path in server.database_path.parent.glob("mirror.db*")} == {"mirror.db", "mirror.db.lock"}
 
 
-def test_its_own_machine_is_called_only_where_the_operator_says_so(start_server):
+def test_the_server_calls_its_own_machine_only_if_the_operator_allows_it(start_server):
     with WebhookReceiver() as receiver:
         body = {"url": receiver.url, "headers": dict(receiver.headers)}
         for options, code in {(): 400, CALLS_THIS_MACHINE: 204}.items():

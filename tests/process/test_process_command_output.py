@@ -141,7 +141,7 @@ def test_interrupted_watch_exits_with_success(shell, application, device, how, f
         assert (event["event"], event["endpoint_name"], event["path"]) == ("observation", device, OFFSET)
 
 
-def test_a_snapshot_for_which_there_is_no_room_leaves_the_file_as_it_was(shell, device, tmp_path):
+def test_a_snapshot_that_does_not_fit_on_the_disk_leaves_the_file_unchanged(shell, device, tmp_path):
     file = "state.parquet"
     (tmp_path / file).write_text("before")
     # What is imported is not to be written half, either.
@@ -157,7 +157,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
     assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [(file, "before")]
 
 
-def test_a_watch_goes_on_when_the_server_is_back_and_says_so(start_server):
+def test_a_watch_continues_when_the_server_is_back_and_reports_the_outage(start_server):
     server = start_server("--simulate", "0", "--clock", "manual")
     application = server.application()
     device = "sensor"
@@ -196,7 +196,7 @@ def test_interrupted_wait_reports_that_the_request_continues(shell, application,
         shown, complaint = asking.communicate(timeout=PATIENCE_SECONDS)
     assert (asking.returncode, shown) == (1, "")
     assert complaint.startswith(
-        "the request continues, and the device may carry it out; 'mirror requests' shows what waits\n"
+        "the request continues, and the device may carry it out; 'mirror requests' lists waiting requests\n"
     )
     assert len(json.loads(shell.run("requests", "--json").stdout)) == 1
 

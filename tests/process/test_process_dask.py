@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 from dask.distributed import Client, LocalCluster
 from process_server import ServerProcess, run_command
+from topic_examples import topic_examples
 
 import mirror_sdk.dask
 from mirror_sdk import MirrorClient, Simulator
@@ -206,9 +207,10 @@ def test_examples_produce_their_documented_output(demo_environment, tmp_path, mo
         failures: list[str] = []
         tests = doctest.DocTestFinder(exclude_empty=True).find(mirror_sdk.dask, "mirror_sdk.dask", extraglobs=names)
         shown = [test for test in tests if test.examples]
-        assert {f"mirror_sdk.dask{name}" for name in ("", ".read_mirror", ".read_history", ".read_dataset")} <= {
+        assert {f"mirror_sdk.dask.{name}" for name in ("read_mirror", "read_history", "read_dataset")} <= {
             test.name for test in shown
         }
+        shown.append(topic_examples("dask", names))
         for test in shown:
             runner.run(test, out=failures.append)
     assert runner.failures == 0, "".join(failures)

@@ -104,7 +104,7 @@ def test_key_of_the_option_works_and_is_not_printed(start_demo: StartDemo) -> No
 
 
 @pytest.mark.parametrize(
-    ("option", "told"), [(f"--key={GIVEN_KEY}x", "an access key is ak_"), ("--pace=1", "add --clock manual")]
+    ("option", "told"), [(f"--key={GIVEN_KEY}x", "an access key consists of ak_"), ("--pace=1", "add --clock manual")]
 )
 def test_invalid_option_is_reported_in_one_line(option: str, told: str) -> None:
     finished = run_command("demo", "--port=0", option)

@@ -17,8 +17,9 @@ from process_server import Application, ServerProcess, child_environment, run_py
 from resource_paths import TEMPERATURE
 
 from mirror_sdk import AsyncMirrorClient, ConfigError, InvalidValue, MirrorClient
+from mirror_sdk._fork import lazy_property
 from mirror_sdk._protocol import network
-from mirror_sdk.object_table import ResourceDeclaration, ResourceType, register_object, table
+from mirror_sdk.object_definitions import ResourceDeclaration, ResourceType, register_object, registry
 from mirror_sdk.webhook import WebhookReceiver
 
 pytestmark = pytest.mark.process
@@ -78,7 +79,7 @@ def test_children_and_their_children_have_connections_of_their_own(client, devic
     assert request_objects(client, devices) == 0
     assert [child.result() for child in children] == [[0, 0]] * 2
     assert request_objects(client, devices) == 0
-    with pytest.raises(TypeError, match=r"cannot be sent to another process.*from_env"):
+    with pytest.raises(TypeError, match=r"cannot be pickled.*from_env"):
         pickle.dumps(client)
 
 
@@ -190,7 +191,7 @@ def test_a_recorder_stays_with_the_parent(client, simulator, devices, tmp_path):
 
         assert Forked(act).result() == [False, "stopped,", True]
         # The lock is still the parent's.
-        with pytest.raises(InvalidValue, match="another running recorder"):
+        with pytest.raises(InvalidValue, match="in use by another recorder"):
             client.record(tmp_path / "run.parquet")
         change("23")
     assert recorder.audit().complete
@@ -220,7 +221,7 @@ def test_a_lock_that_another_thread_holds_is_free_in_a_child():
     held, may_go_on = threading.Event(), threading.Event()
 
     def hold():
-        with table._registering:
+        with registry._registering:
             held.set()
             may_go_on.wait(120)
 
@@ -234,8 +235,7 @@ def test_a_lock_that_another_thread_holds_is_free_in_a_child():
 
 def test_resource_that_another_thread_is_making_is_made_in_a_child(client, devices, monkeypatch):
     held, may_go_on = threading.Event(), threading.Event()
-    resource = vars(MirrorClient)["devices"]
-    make = resource.func
+    make = vars(MirrorClient)["devices"].fget
 
     @wraps(make)
     def slow(owner):
@@ -244,7 +244,7 @@ def test_resource_that_another_thread_is_making_is_made_in_a_child(client, devic
             may_go_on.wait(120)
         return make(owner)
 
-    monkeypatch.setattr(resource, "func", slow)
+    monkeypatch.setattr(MirrorClient, "devices", lazy_property(slow))
     with in_thread(getattr, client, "devices"):
         assert held.wait(60)
         child = Forked(lambda: client.devices.list(id=devices[0]).ids)

@@ -149,7 +149,7 @@ def test_kills_at_random_moments_under_load_lose_nothing_and_double_nothing(star
     check_history(application, loads, dead)
     assert "Traceback" not in server.stderr
     assert server.stop() == 0
-    assert run_command("check", "--database", server.database_url).stdout.endswith("all is well\n")
+    assert run_command("check", "--database", server.database_url).stdout.endswith("no problems found\n")
 
 
 def check_history(application: Application, loads: list[Load], dead: list[tuple[float, float]]) -> None:

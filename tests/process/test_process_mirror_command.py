@@ -121,8 +121,8 @@ REFUSED = {
     ("write", "{light}", TEMPERATURE, "1", "--allow-read-only"): "METHOD_NOT_ALLOWED",
     ("write", "{light}", TEMPERATURE, "1"): "if this device accepts writes anyway, pass --allow-read-only\n",
     ("execute", "{light}", TEMPERATURE): "the resource cannot be executed",
-    ("read", "{light}", "/3303/0/5601"): "; 'mirror get {light}' lists those it has",
-    ("get", "0" * 32): "'mirror devices' lists the known ones",
+    ("read", "{light}", "/3303/0/5601"): "; 'mirror get {light}' lists its resources",
+    ("get", "0" * 32): "'mirror devices' lists all devices",
     ("get", "nobody"): "DEVICE_NOT_FOUND",
 }
 
@@ -152,8 +152,8 @@ def test_no_response_in_time_is_status_3(run, application, light):
     application.patch_device(light, online=False)
     result = run("read", light, LEVEL, "--timeout", "0", status=3)
     assert "may still finish: it waits until " in result.stderr
-    assert "(--expiry-seconds shortens that) for the device, or for an earlier request" in result.stderr
-    assert "; pass a longer --timeout, or resume it in Python with client.requests.resume(" in result.stderr
+    assert " for the device, or for an earlier request to finish. --expiry-seconds limits this wait." in result.stderr
+    assert " Pass a longer --timeout, or resume the request in Python with client.requests.resume(" in result.stderr
     assert result.stderr.endswith("'mirror devices --connections' whether the device can be reached\n")
     (waiting,) = [row for row in json.loads(run("requests", "--json").stdout) if row["device_id"] == light]
     assert (waiting["method"], waiting["uri"], waiting["state"]) == ("GET", LEVEL, "waiting")

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from process_server import ROOT, child_environment, run_python
 
-import mirror_server.extensions.compat.programs
+import mirror_server.cli
 
 pytestmark = pytest.mark.process
 
 PROGRAMS = ROOT / "tests" / "programs"
 STEPS = {"vendor's SDK, Python": 70, "connector library, Python": 35}
 """How many steps a program has at least."""
-MANUAL = " ".join((mirror_server.extensions.compat.programs.__doc__ or "").split())
+MANUAL = " ".join(mirror_server.cli.TOPICS["programs"].read_text().split())
 
 
 STEP, END = {"call": "A.read", "passed": True, "outcome": "1", "expected": "2"}, {"finished": True}
@@ -61,7 +61,7 @@ def test_the_manual_names_each_program_that_runs(report: Any, name: str) -> None
 
 def check_manual(told: str) -> None:
     index, package, version = told.split()
-    assert f"``{package}`` " in MANUAL
+    assert f"`{package}` " in MANUAL
     assert f" {version} of {index}" in MANUAL
 
 

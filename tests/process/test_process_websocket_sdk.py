@@ -161,7 +161,7 @@ def test_service_without_websockets_is_reported_without_a_fallback(status, error
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         with MirrorClient(f"http://127.0.0.1:{server.server_port}", "key") as client:
-            with pytest.raises(error, match="in between pass websockets on, or read by long polling"):
+            with pytest.raises(error, match="in between to forward websockets, or use long polling"):
                 client.notifications.use_websocket()
             assert client.notifications.status().channel == "long polling"
     finally:

@@ -272,7 +272,7 @@ def test_client_that_never_reads_is_disconnected_and_does_not_block_others(start
         return bool(state(application)["status"] == "disconnected")
 
     wait_until(is_cut_off, "the end of the client that never reads")
-    assert "its client did not read what was sent" in server.stderr
+    assert "its client did not read the" in server.stderr
     # All of it is there for a client that reads.
     assert state(application)["queue_size"] > 0
     deaf.close()

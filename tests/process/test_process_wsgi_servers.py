@@ -33,7 +33,7 @@ from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
 from mirror_server.store.database import location_of
-from mirror_server.web.app import create_app
+from mirror_server.web.flask_app import create_app
 
 pytestmark = pytest.mark.process
 
@@ -144,7 +144,7 @@ def test_websocket_and_too_large_body_are_rejected(server, application):
         "/v2/notification/websocket-connect", headers={**upgrade, "Sec-WebSocket-Key": "MDEyMzQ1Njc4OWFiY2RlZg=="}
     )
     assert refused.status_code == 426
-    assert "a server run by 'mirror-server run'" in refused.json()["message"]
+    assert "must be started with 'mirror-server run'" in refused.json()["message"]
     channel = app.http.put("/v2/notification/websocket")
     if not location_of(server.database_url).is_file:
         # Another process may open it.
@@ -152,7 +152,7 @@ def test_websocket_and_too_large_body_are_rejected(server, application):
         app.json("DELETE", "/v2/notification/websocket")
     else:
         assert channel.status_code == 400
-        assert "run it by 'mirror-server run'; or poll" in channel.json()["message"]
+        assert "not started by 'mirror-server run'; poll" in channel.json()["message"]
     assert app.poll(after=0, hold=0).status_code == 204
     body = b" " * 10_001
     for content in (body, iter([body])):

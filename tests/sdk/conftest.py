@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import sys
 import threading
 import time
 import warnings
@@ -16,12 +15,12 @@ from typing import Any
 
 import httpx
 import pytest
-from blocking import LAST_TURNS, Blocking, Loop
+from blocking_client import LAST_TURNS, Blocking, Loop
 from changed_responses import LIGHT, TEMPERATURE, Between
 from changed_responses import RESOURCES as ALL_KINDS
 from click.testing import CliRunner, Result
+from client_test_data import RESOURCES, URL
 from databases import new_database_url
-from usual import RESOURCES, URL
 from werkzeug.serving import make_server
 
 from mirror_sdk import AsyncMirrorClient, MirrorClient, Simulator
@@ -32,11 +31,8 @@ from mirror_server.notifications.webhooks import LOOPBACK
 from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
-from mirror_server.web.app import create_app
-from mirror_server.web.bridge import Bridge
-
-# plotly loads nbformat, and that jsonschema, which compiles the grammars of this package for seconds where it is there.
-sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+from mirror_server.web.asgi_bridge import ASGIBridge
+from mirror_server.web.flask_app import create_app
 
 LONGEST_END_SECONDS = 60
 
@@ -83,7 +79,7 @@ def mirror(tmp_path: Path, history_seconds: float | None, manual_clock: bool) ->
     services = Services(settings)
     services.start()
     app = create_app(services)
-    bridge = Bridge(app, Settings(max_body_bytes=settings.max_body_bytes, max_parked_polls=100))
+    bridge = ASGIBridge(app, Settings(max_body_bytes=settings.max_body_bytes, max_parked_polls=100))
     yield Mirror(services, httpx.WSGITransport(app=app), httpx.ASGITransport(app=bridge))
     # The poll of a watch ends with its server: by itself it is held for half a minute, in which other tests run.
     app.stopping.set()

@@ -34,7 +34,7 @@ def test_an_acknowledged_failure_does_not_count_until_the_next_write(client, lig
     assert desired.acknowledged_by == "night shift"
     assert desired.to_dict()["acknowledged_at"] is not None
     assert client.get_device(lights[1])[LEVEL].desired.acknowledged_at is None
-    assert "by night shift, and does not count as failed." in str(client.devices.explain(lights[0], LEVEL))
+    assert "by night shift, so it no longer counts." in str(client.devices.explain(lights[0], LEVEL))
     now = client.fleet.snapshot()
     pd.testing.assert_frame_equal(client.fleet.refresh(before), now)
     pd.testing.assert_frame_equal(client.state_frame(), now)
@@ -45,7 +45,7 @@ def test_an_acknowledged_failure_does_not_count_until_the_next_write(client, lig
 def test_of_a_table_the_others_are_acknowledged(client, simulator, lights):
     simulator.set_response_mode(lights[1], "normal")
     client.write_value(lights[1], LEVEL, 40)
-    with pytest.raises(Conflict, match="has not failed") as caught:
+    with pytest.raises(Conflict, match="there is no failure to acknowledge") as caught:
         client.requests.acknowledge_failed_write(client.fleet.snapshot(), LEVEL)
     assert "1 of 3 resources were rejected" in caught.value.__notes__[0]
     assert failed(client) == set()
@@ -76,7 +76,10 @@ def test_a_table_does_not_acknowledge_a_failure_that_came_after_it(client, light
     client.requests.begin_write(lights[1], LEVEL, 41).exception()
     with pytest.raises(Conflict, match="read the resource again") as caught:
         client.requests.acknowledge_failed_write(seen, path)
-    assert f"1 of 3 resources were rejected, the others are done: {LEVEL} of {lights[1]}" in caught.value.__notes__[0]
+    assert (
+        f"1 of 3 resources were rejected, and the call succeeded for the others: {LEVEL} of {lights[1]}"
+        in caught.value.__notes__[0]
+    )
     assert failed(client) == {lights[1]}
 
 
@@ -118,5 +121,5 @@ def test_a_shell_acknowledges_only_the_displayed_failure(plain, shell, lights):
 def test_acknowledging_a_request_without_failure_is_rejected(client, lights):
     with pytest.raises(NotFound):
         client.requests.acknowledge_failed_write("015f00000000000000000000000000ff", LEVEL)
-    with pytest.raises(InvalidValue, match="if_match= goes with one resource"):
+    with pytest.raises(InvalidValue, match="if_match= cannot be combined with a table"):
         client.requests.acknowledge_failed_write(client.fleet.snapshot(), if_match=1)

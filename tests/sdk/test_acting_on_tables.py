@@ -106,7 +106,7 @@ def test_a_value_that_fits_no_row_is_rejected(client, warm):
     for options, said in (
         ({"path": LEVEL}, "path= requires value="),
         ({"value": [1, 2, 3]}, "a column of values for the rows"),
-        ({"value": pd.Series([1, 2])}, "other rows than the table"),
+        ({"value": pd.Series([1, 2])}, "different rows than the table"),
         ({"value": 1, "path": LEVEL, "if_match": True}, "cannot be combined with path="),
     ):
         with pytest.raises(InvalidValue, match=said):
@@ -117,7 +117,7 @@ def test_a_value_that_fits_no_row_is_rejected(client, warm):
         client.plan(warm.assign(value=3), value=4)
 
 
-def test_a_table_without_rows_does_nothing_and_says_so(client, rooms):
+def test_a_table_without_rows_does_nothing_and_warns(client, rooms):
     nothing = client.fleet.snapshot().query("reported_num > 1000")
     with pytest.warns(EmptyTableWarning, match="no rows") as told:
         assert client.fleet.snapshot(devices=nothing).empty
@@ -134,7 +134,9 @@ def test_of_unknown_devices_a_table_says_which(client, rooms, warm):
         client.fleet.snapshot(devices=gone)
     with pytest.raises(NotFound) as caught:
         client.subscribe(gone)
-    assert re.match(f"1 of 2 resources were rejected, the others are done.*{'0' * 32}", caught.value.__notes__[0])
+    assert re.match(
+        f"1 of 2 resources were rejected, and the call succeeded for the others.*{'0' * 32}", caught.value.__notes__[0]
+    )
     assert client.subscriptions.list(rooms[3]) == [TEMPERATURE]
     assert client.plan(gone, path=LEVEL, value=3).frame["check"].tolist() == ["unknown_device", "ok"]
     with pytest.raises(UnknownDevice, match="room-9"):
@@ -177,9 +179,9 @@ def test_a_number_instead_of_a_name_writes_to_no_device(client, simulator, name)
     rows = pd.DataFrame({"device_id": ["12", None], "path": [LEVEL, None], "value": [3, None]})
     assert client.plan(rows).frame["check"].tolist() == ["ok"]
     for cell in (12, 12.0, None, float("nan"), pd.NA):
-        told = f"{name} of a row is {cell}, not a string; strings of digits stay strings"
+        told = f"{name} of a row is {cell}, not a string; to keep strings of digits"
         if pd.isna(cell):
-            told = f"{name} of a row that has a value is missing; name it, or leave out such rows"
+            told = f"a row with a value has no {name}; add it, or leave out such rows"
         with pytest.raises(InvalidValue, match=told):
             client.plan(rows.assign(**{name: pd.Series([cell, None], dtype=object)}))
     with pytest.raises(InvalidValue, match="device_id of a row is 12"):

@@ -1,4 +1,4 @@
-"""Invalid arguments: an error with the name and the cure, before anything is sent."""
+"""Invalid arguments: an error with the name and the fix, before anything is sent."""
 
 import itertools
 import math
@@ -45,7 +45,11 @@ CALLS = {
     "one path for a list": (lambda c, d: c.state_frame(paths="/3303/*"), TypeError, "paths='/3303/*' must be a list"),
     "no devices in a table": (lambda c, d: c.state_frame([None]), TypeError, "each of devices must be a str"),
     "a pattern that matches no path": (lambda c, d: c.state_frame(paths=["3303"]), InvalidValue, "'3303' matches no"),
-    "a text for writes": (lambda c, d: c.plan("light-01"), InvalidValue, "writes is a text, 'light-01'; pass a table"),
+    "a text for writes": (
+        lambda c, d: c.plan("light-01"),
+        InvalidValue,
+        "writes is a string, 'light-01'; pass a table",
+    ),
     "an invalid callback": (lambda c, d: c.watch(3), TypeError, "callback=3 cannot be called"),
     "a pattern of a watch": (lambda c, d: c.watch(print, paths=["3303"]), InvalidValue, "'3303' matches no"),
     "a path of a watch": (lambda c, d: c.watch(print, paths=[3303]), TypeError, "each of paths must be a str"),
@@ -79,7 +83,7 @@ def test_an_invalid_timeout_is_rejected_before_the_request_is_sent(client, devic
 
 @pytest.mark.parametrize("timeout", [*NO_SPANS, 0, math.inf, None])
 def test_a_client_has_a_time_out_that_ends(timeout):
-    with pytest.raises(ConfigError, match=r"timeout=.* must be a number of seconds, above 0"):
+    with pytest.raises(ConfigError, match=r"timeout=.* must be a number of seconds above 0"):
         MirrorClient("http://localhost", "a-key", timeout=timeout)
 
 
@@ -109,7 +113,7 @@ CLOSED = [
 ]
 
 
-def test_a_closed_client_says_so(client, device_id, tmp_path, monkeypatch):
+def test_a_closed_client_raises_client_closed(client, device_id, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     request = client.requests.begin_read(device_id, SWITCH)
     events = client.events()
@@ -123,7 +127,7 @@ def test_a_closed_client_says_so(client, device_id, tmp_path, monkeypatch):
 
 
 @pytest.mark.both_clients
-def test_a_client_that_is_closed_under_an_open_poll_says_so(client_of):
+def test_a_client_closed_during_a_poll_raises_client_closed(client_of):
     class ClosedAndBroken(Between):
         def handle_request(self, request):
             client.close()

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from mirror_sdk.tables.columns import at, occurring, words_at
+from mirror_sdk.arrow_tables.columns import at, occurring, words_at
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_a_cancelled_wait_releases_everything(run, simulator, device_id):
             await asyncio.wait_for(client.read_value(device_id, TEMPERATURE), 0.1)
         assert not client._session.router._is_reading
         assert not client._session.router._changed._waiting
-        assert not client._session.router.inbox.waiting
+        assert not client._session.router.matcher.waiting
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(anext(client.events(timeout=20)), 0.1)
 

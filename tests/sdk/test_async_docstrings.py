@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_resources import ASYNC_RESOURCES
+from client_groups import ASYNC_GROUPS
 from test_docstrings import WANTED, examples_of, predefined
 
 from mirror_sdk import (
@@ -32,7 +32,7 @@ from mirror_sdk.recording import AsyncRecorder
 from mirror_server.web.serve import _server_of, listen
 
 CLASSES = [AsyncSimulator, AsyncDeviceRequest, AsyncEvents, AsyncMirrorClient, AsyncPlan, AsyncRecorder, AsyncWatch]
-CLASSES += [*ASYNC_RESOURCES.values(), *AsyncMirrorClient.__bases__]
+CLASSES += [*ASYNC_GROUPS.values()]
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 EXAMPLES = examples_of([*CLASSES, AcceptedRequest, PlanReport])
 

@@ -13,7 +13,7 @@ from functools import partial
 import httpx
 import pandas as pd
 import pytest
-from blocking import pause_in_no_time
+from blocking_client import pause_in_no_time
 from changed_responses import DIMMED, LEVEL, TEMPERATURE, Arriving, Between
 from waits import PATIENCE_SECONDS
 
@@ -115,7 +115,7 @@ def test_every_table_is_the_same_again(client, alone, lights, file):
 
 
 @pytest.mark.both_clients
-def test_waits_that_were_long_are_over_at_once(client, alone, lights, file, monkeypatch):
+def test_long_waits_are_replayed_without_delay(client, alone, lights, file, monkeypatch):
     waits = []
     respond = Player.respond
 
@@ -181,9 +181,11 @@ def test_an_unrecorded_request_is_named_with_the_cure(client, playing, lights, f
         playing().requests.begin_write(lights[0], LEVEL, 3)
 
 
-def test_a_cassette_that_is_not_there_is_missed_before_a_key_is(tmp_path, no_environment):
+def test_a_missing_cassette_is_reported_before_a_missing_key(tmp_path, no_environment):
     for make in (MirrorClient.from_cassette, AsyncMirrorClient.from_cassette):
-        with pytest.raises(ConfigError, match=r"there is no cassette .*moved\.zip to replay; to record one, api_key"):
+        with pytest.raises(
+            ConfigError, match=r"there is no cassette .*moved\.zip to replay, and none can be recorded: api_key"
+        ):
             make(tmp_path / "moved.zip")
         with pytest.raises(ConfigError, match=r"^api_key"):
             make(tmp_path / "moved.zip", mode="record")
@@ -235,7 +237,7 @@ def test_a_replayed_poll_waits_for_its_cause_regardless_of_other_responses(plain
     assert isinstance(player.respond(poll, None, player.waiting_seconds(), 25), Played)
 
 
-def test_of_requests_that_are_the_same_the_first_that_is_made_is_the_first_that_was(mirror, lights, file):
+def test_identical_requests_are_replayed_in_the_recorded_order(mirror, lights, file):
     numbers, has_come, may_go = itertools.count(), threading.Event(), threading.Event()
 
     def hold_the_first(request):
@@ -362,7 +364,7 @@ def test_each_mode_behaves_as_documented(client, alone, lights, file, tmp_path):
             assert len(client.devices.list()) == 3
     with pytest.raises(InvalidValue, match="must be one of once, replay, record, none"):
         client.cassettes.use(file, mode="again")
-    with client.cassettes.use(file), pytest.raises(InvalidValue, match="there is a cassette in this client"):
+    with client.cassettes.use(file), pytest.raises(InvalidValue, match="this client uses another cassette already"):
         client.cassettes.use(tmp_path / "other.zip").__enter__()
     assert len(client.devices.list()) == 3
     with client.cassettes.use(file):
@@ -425,7 +427,7 @@ def write(file, manifest, contents):
             archive.writestr(name, content)
 
 
-def test_another_file_is_no_cassette_and_is_named(client, alone, lights, file):
+def test_the_error_for_a_file_that_is_not_a_cassette_names_it(client, alone, lights, file):
     with client.cassettes.use(file):
         client.devices.list()
     whole = file.read_bytes()

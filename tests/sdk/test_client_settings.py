@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from mirror_sdk import example_app
-from mirror_sdk._protocol import environment
+from mirror_sdk._protocol import proxy_and_tls_settings
 from mirror_sdk.cli import main as mirror
 from mirror_sdk.config import DEFAULT_BASE_URL, ClientSettings, read_base_url
 from mirror_sdk.errors import AuthenticationError, ConfigError, ConnectionFailed
@@ -62,12 +62,12 @@ def test_a_missing_key_is_reported_with_both_ways_to_set_it(environ):
 
 
 @pytest.mark.parametrize("environ", [{"API_KEY": KEY}, {"API_HOST": "", "API_KEY": KEY}])
-def test_without_an_address_it_is_that_of_a_local_mirror(environ):
+def test_the_default_address_is_that_of_a_local_mirror(environ):
     assert ClientSettings.load(environ=environ).base_url == DEFAULT_BASE_URL
 
 
 @pytest.mark.parametrize("command", ["run", "demo"])
-def test_a_local_mirror_has_the_address_that_is_the_default(command):
+def test_a_local_mirror_listens_on_the_default_address(command):
     options = {option.name: option.default for option in server_commands.commands[command].params}
     # A demo has no other host.
     assert f"http://{options.get('host', '127.0.0.1')}:{options['port']}" == DEFAULT_BASE_URL
@@ -85,7 +85,7 @@ def no_mirror(monkeypatch, no_environment):
 
     monkeypatch.setattr(httpcore.ConnectionPool, "handle_request", fail_to_connect)
     monkeypatch.setattr(httpcore.AsyncConnectionPool, "handle_async_request", fail_to_connect_async)
-    monkeypatch.setattr(environment, "getproxies", dict)
+    monkeypatch.setattr(proxy_and_tls_settings, "getproxies", dict)
     monkeypatch.setenv("API_KEY", KEY)
 
 
@@ -128,7 +128,7 @@ def test_a_key_that_no_header_can_contain_is_rejected_and_not_displayed(key):
     ("url", "may_be_a_demo"),
     [("http://127.0.0.1:8080", True), ("localhost", True), ("https://mirror.example.com", False)],
 )
-def test_a_key_that_is_not_known_here_may_be_that_of_an_earlier_demo(client_of, url, may_be_a_demo):
+def test_the_error_for_an_unknown_key_suggests_an_earlier_demo(client_of, url, may_be_a_demo):
     refused = httpx.Response(401, json={"code": 401, "type": "invalid_auth", "message": "unknown"})
     client = client_of(url, KEY, transport=httpx.MockTransport(lambda _: refused))
     for ask in (lambda: client.devices.get("0" * 32), client.fleet.snapshot):

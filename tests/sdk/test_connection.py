@@ -65,7 +65,7 @@ def test_an_explanation_names_the_transport_and_origin_of_a_value(client_with_co
     client = client_with_connection(OVER_DTLS)
     client.read_value(device_id, TEMPERATURE)
     why = client.devices.explain(device_id, TEMPERATURE).why
-    assert "It came by LwM2M 1.1 over CoAP with DTLS: a read brought it." in why
+    assert "The device sent it in response to a read, by LwM2M 1.1 over CoAP with DTLS." in why
     assert "The device speaks LwM2M 1.1 over CoAP with DTLS; its messages come from [2001:db8::1]:40000." in why
     # A key that may not know the address does without.
     client = client_with_connection(OVER_DTLS | {"address": None, "protocol": "coap"})
@@ -78,7 +78,7 @@ def test_a_service_without_connection_details(client_over, device_id):
         client.devices.connection(device_id)
     client.read_value(device_id, TEMPERATURE)
     told = str(client.devices.explain(device_id, TEMPERATURE))
-    assert "It came so: a read brought it." in told
+    assert "The device sent it in response to a read." in told
     assert "speaks" not in told
 
 
@@ -86,7 +86,7 @@ def test_an_explanation_says_whether_a_queue_mode_device_is_asleep(client, simul
     device_id = simulator.add_device("sleeper-1", RESOURCES[:1], queue_mode=True)
     awake = client.devices.explain(device_id, TEMPERATURE)
     assert client.devices.connection(device_id).reachable
-    assert "The device is awake, and will sleep again soon: then requests wait for its next contact." in awake.why
+    assert "The device is awake, but will sleep again soon. Later requests wait for its next contact." in awake.why
     assert awake.refresh[0] == f"client.read_value('{device_id}', '{TEMPERATURE}')"
     simulator.advance(300)
     asleep = client.devices.explain(device_id, TEMPERATURE)

@@ -18,8 +18,8 @@ from snapshot_streams import arrow_stream, device, ndjson_stream
 from mirror_sdk import MirrorClient
 from mirror_sdk.errors import ConfigError, ConnectionFailed, InvalidValue, MirrorError, UnexpectedResponse
 from mirror_sdk.frames import read_parquet
-from mirror_sdk.snapshot import streams as arrow_streams
-from mirror_sdk.snapshot.contract import COLUMNS
+from mirror_sdk.snapshot import arrow_streams
+from mirror_sdk.snapshot.batch_checks import COLUMNS
 from mirror_sdk.snapshot.dataset import SnapshotDataset
 from mirror_sdk.wire.snapshot import ARROW, NDJSON
 from mirror_server.extensions.snapshots.arrow import SCHEMA
@@ -30,7 +30,7 @@ FULL = 5
 """Number of a device with all resources and a desired value."""
 
 
-def test_no_damage_ends_the_process_or_gives_a_wrong_table():
+def test_damaged_snapshot_never_crashes_or_returns_a_wrong_table():
     rng = random.Random(20)
     whole = [arrow_stream(streams.batches(), compression) for compression in (None, "lz4", "zstd")]
     damaged = [(ARROW, streams.mutated(whole[number % 3], rng)) for number in range(120)]
@@ -161,7 +161,7 @@ def test_nothing_may_follow_the_end(check_rejected):
         check_rejected(None, NDJSON, content)
 
 
-def test_lines_are_looked_at_likewise(check_rejected):
+def test_lines_are_validated_like_an_arrow_stream(check_rejected):
     *devices, end = ndjson_stream().splitlines(keepends=True)
     twice = json.loads(devices[1])
     twice["resources"] *= 2
@@ -179,7 +179,7 @@ def test_lines_are_looked_at_likewise(check_rejected):
 
 
 @pytest.mark.parametrize("form", [ARROW, NDJSON])
-def test_as_many_devices_come_as_were_announced(answering, check_rejected, form):
+def test_device_count_equals_the_announced_count(answering, check_rejected, form):
     content = ndjson_stream() if form == NDJSON else arrow_stream(streams.batches())
     check_rejected("12 devices but announces 13", form, content, {"Mirror-Total": "13"})
     # A header that is not a number announces nothing.
@@ -251,7 +251,7 @@ def test_an_invalid_limit_is_rejected(limit):
         MirrorClient("http://localhost", "key", max_snapshot_bytes=limit)
 
 
-def test_a_refresh_is_looked_at_likewise(answering, plain, ids):
+def test_refresh_validates_its_response_and_metadata(answering, plain, ids):
     frame = plain.fleet.snapshot()
     with pytest.raises(UnexpectedResponse, match="twice or out of order"):
         frame.mirror.refresh(answering(ARROW, arrow_stream([[device(1), device(1)]])))

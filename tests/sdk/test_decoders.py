@@ -13,11 +13,11 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from changed_responses import Between, response_with, without_arrow
+from client_test_data import DIMMER, URL
 from resource_paths import LEVEL, TEMPERATURE
-from usual import DIMMER, URL
 
 from mirror_sdk import InvalidValue, MirrorClient, register_decoder, unregister_decoder
-from mirror_sdk.tables.payloads import read_payloads
+from mirror_sdk.arrow_tables.payload_columns import read_payloads
 from mirror_sdk.values import TEXT_PLAIN, ValueKind, decode, decode_many, encode
 from mirror_sdk.widgets.models.explorer_model import ExplorerModel
 
@@ -103,7 +103,7 @@ def test_registered_decoder_reads_its_content_type_in_any_case_and_with_paramete
         ],
     ],
 )
-def test_returned_value_is_narrowed_down_by_the_object_table(returned, path, kind, python):
+def test_returned_value_is_narrowed_down_by_the_object_definition(returned, path, kind, python):
     register_decoder(EXAMPLE, lambda *_: returned)
     value = decode(b"?", EXAMPLE, path)
     assert (value.kind, value.python, value.problem) == (kind, python, None)

@@ -7,15 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
+from device_objects import device as device_object
+from device_objects import resource as state
 from html_cells import Cells
 from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
-from mirrored import device as device_object
-from mirrored import resource as state
 
 from mirror_sdk import UnknownResource
+from mirror_sdk.arrow_tables.state import state_table
 from mirror_sdk.device import DeviceList
-from mirror_sdk.tables.state import state_table
 from mirror_sdk.values import ValueKind
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.directory import Device
@@ -29,7 +29,7 @@ def directory_device(number, name, **members):
     return Device.model_validate(body | members)
 
 
-def test_a_device_object_that_was_not_looked_at_is_the_same():
+def test_a_device_object_is_equal_before_and_after_decoding():
     def fresh():
         return device_object(state("/3311/0/5851", b"40", b"60"), state("/3303/0/5700", b"21.5"))
 
@@ -87,7 +87,7 @@ def test_a_payload_of_another_type_than_declared_is_opaque():
     assert device_object(state("/5/0/0", desired=b"AAE="))["/5/0/0"].desired.value.python == b"AAE="
 
 
-def test_the_unit_a_device_names_holds_for_its_object_instance_only():
+def test_named_unit_applies_only_to_its_object_instance():
     device = device_object(
         state("/3303/0/5700", b"21"), state("/3303/0/5701", b"Cel"), state("/3303/0/5605"), state("/3303/1/5700", b"21")
     )
@@ -101,11 +101,11 @@ def test_an_unknown_path_lists_close_ones():
     with pytest.raises(UnknownResource) as missing:
         device["/3303/0/5702"]
     assert isinstance(missing.value, KeyError)
-    told = r"sensor-1 has no resource '/3303/0/5702'; close to it: /3303/0/570[01], /3303/0/570[01]"
+    told = r"sensor-1 has no resource '/3303/0/5702'; similar: /3303/0/570[01], /3303/0/570[01]"
     assert re.fullmatch(told, str(missing.value))
-    with pytest.raises(KeyError, match="none of the 0 known ones"):
+    with pytest.raises(KeyError, match="there are none"):
         device_object()["/3303/0/5700"]
-    with pytest.raises(KeyError, match="the only known one is /1/2/3"):
+    with pytest.raises(KeyError, match="the only one is /1/2/3"):
         device_object(state("/1/2/3"))["/3303/0/5700"]
     assert (device.get("/3304/0/5700"), device.get("Temperature", "no path")) == (None, "no path")
 
@@ -121,7 +121,7 @@ def test_the_card_shows_a_row_for_each_resource():
 
 @pytest.mark.parametrize("resources", [[], [state("/3303/0/5700")]])
 def test_the_card_of_an_empty_mirror_says_why(resources):
-    reason = "the mirror shows what a read, a write, a subscription or auto-observation brought"
+    reason = "the first one comes from a read, a write, a subscription or auto-observation"
     assert reason in device_object(*resources)._repr_html_()
     assert reason not in device_object(*resources, state("/3/0/0", b"x"))._repr_html_()
 
@@ -133,7 +133,7 @@ def test_a_device_is_found_by_its_name():
     assert DEVICES.by_name("sensor-2").id == "id-2"
     assert isinstance(DEVICES[1:3], DeviceList)
     assert DEVICES[1:3].ids == ["id-1", "id-2"]
-    with pytest.raises(KeyError, match=r"'sensr-2'.*close to it: .*sensor-2"):
+    with pytest.raises(KeyError, match=r"'sensr-2'.*similar: .*sensor-2"):
         DEVICES.by_name("sensr-2")
     twins = DeviceList([directory_device(1, "twin"), directory_device(2, "twin")])
     with pytest.raises(KeyError, match=r"2 devices.*id-1, id-2"):

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from mirror_sdk._protocol.accepted_request import AcceptedRequest
-from mirror_sdk._protocol.inbox import Expectation
+from mirror_sdk._protocol.response_matcher import AwaitedResponse
 from mirror_sdk.errors import DeviceRequestFailed, DeviceUnavailable, ExecuteRejected, ReadRejected, WriteRejected
 from mirror_sdk.values import NO_VALUE
 from mirror_sdk.wire.device_requests import Method
@@ -23,7 +23,7 @@ def accepted(method: Method = "GET", expiry_seconds: int | None = None) -> Accep
         method=method,
         issued_at=datetime(2026, 1, 5, tzinfo=UTC),
         expiry_seconds=expiry_seconds,
-        _expectation=Expectation("a1"),
+        _awaited_response=AwaitedResponse("a1"),
     )
 
 
@@ -67,7 +67,7 @@ def test_a_wait_lasts_until_the_expiry_is_reported_and_at_most_a_minute(expiry_s
 def test_wait_timeout_says_that_the_request_may_still_finish():
     assert "2.5 s" in str(accepted().wait_timeout(2.5))
     message = str(accepted().wait_timeout(2.5))
-    assert "may still finish: it waits (expiry_seconds= shortens that) for the device" in message
+    assert "may still finish: it waits for the device" in message
     until = datetime(2026, 1, 5, 10, tzinfo=UTC)
     told = str(replace(accepted(), expires_at=until).wait_timeout(2.5))
     assert "may still finish: it waits until 2026-01-05T10:00:00.000Z" in told

@@ -8,24 +8,25 @@ from datetime import UTC, datetime
 import httpx
 import pandas as pd
 import pytest
-from blocking import pause_in_no_time
+from blocking_client import pause_in_no_time
+from client_test_data import DIMMER, all_to
+from device_objects import TAKEN_AT
+from device_objects import device as device_object
+from device_objects import resource as state
 from hypothesis import given
 from hypothesis import strategies as st
-from mirrored import TAKEN_AT
-from mirrored import device as device_object
-from mirrored import resource as state
-from usual import DIMMER, all_to
 
 from mirror_sdk import AccessDenied
-from mirror_sdk._visible import display_names, visible, with_formula, without_formula, without_key
+from mirror_sdk._formatting import display_names, visible, with_formula, without_formula, without_key
 from mirror_sdk.cli.output import show, show_line
-from mirror_sdk.cli.table_rows import PLAN_COLUMNS, RESULT_COLUMNS, table_rows, write_csv
+from mirror_sdk.cli.table_rows import PLAN_COLUMNS, RESULT_COLUMNS, table_rows
 from mirror_sdk.errors import ConnectionFailed
 from mirror_sdk.events import Event, EventKind
-from mirror_sdk.explanation import Facts, explain
 from mirror_sdk.frames import mirror, state_frame
+from mirror_sdk.frames.csv_file import write_csv
 from mirror_sdk.plan.checks import TargetDevice, check_all
-from mirror_sdk.plan.requested import RequestedWrite
+from mirror_sdk.plan.requested_writes import RequestedWrite
+from mirror_sdk.value_explanation import Facts, explain
 from mirror_sdk.values import decode
 from mirror_sdk.widgets.models.formatting import format_value
 from mirror_sdk.wire.directory import Device

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mirror_sdk._visible import number_text, time_precision, time_text
-from mirror_sdk.object_table import lookup
+from mirror_sdk._formatting import number_text, time_precision, time_text
+from mirror_sdk.object_definitions import lookup
 from mirror_sdk.values import Value, ValueKind, decode
 from mirror_sdk.values.display import display_value
-from mirror_sdk.wire.declarations import DECLARED_OBJECTS, DISPLAY_UNITS, NUMBERS, display_unit
+from mirror_sdk.wire.object_definitions import DECLARED_OBJECTS, DISPLAY_UNITS, NUMBERS, display_unit
 
 TEMPERATURE = "/3303/0/5700"
 WHOLE = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""Every example in a docstring gives what it shows, on a mirror with two devices."""
+"""Every example in a docstring and in the manual of the client gives what it shows, on a mirror with two devices."""
 
 import doctest
 import importlib
@@ -9,7 +9,8 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 from changed_responses import DIMMER, RESOURCES
-from client_resources import RESOURCES as CLIENT_RESOURCES
+from client_groups import GROUPS as CLIENT_GROUPS
+from topic_examples import topic_examples
 
 from mirror_sdk import (
     DeviceList,
@@ -23,7 +24,9 @@ from mirror_sdk import (
     WebhookReceiver,
     examples,
 )
+from mirror_sdk._fork import lazy_property
 from mirror_sdk._protocol.accepted_request import AcceptedRequest
+from mirror_sdk.cli import help_command
 from mirror_sdk.frames import MirrorAccessor
 from mirror_sdk.frames.analysis.history_methods import HistoryMethods
 from mirror_sdk.plan import Plan
@@ -31,33 +34,32 @@ from mirror_sdk.plan.report import PlanReport
 from mirror_sdk.recording import Recording
 from mirror_sdk.snapshot.dataset import SnapshotDataset
 from mirror_sdk.widgets import EventWatcher, Explorer, FleetTable, WritePanel
-from mirror_sdk.widgets.base import MirrorWidget
+from mirror_sdk.widgets.widget import MirrorWidget
 
 pytestmark = pytest.mark.keeps_history
 WIDGETS = [EventWatcher, Explorer, FleetTable, WritePanel]
 CLASSES = [
     *(Simulator, DeviceList, DeviceObject, DeviceRequest, MirrorAccessor, MirrorClient, Plan, PlanReport, Recording),
     *(AcceptedRequest, HistoryMethods, Resource, SnapshotDataset, Value, *WIDGETS, MirrorWidget),
-    *CLIENT_RESOURCES.values(),
-    *MirrorClient.__bases__,
+    *CLIENT_GROUPS.values(),
 ]
 MODULES = [
     "mirror_sdk",
-    *(f"mirror_sdk.{name}" for name in ("examples", "frames", "frames.accessor", "history", "object_table", "plan")),
-    *(f"mirror_sdk.privacy{name}" for name in ("", ".pseudonymizing")),
     *(
         f"mirror_sdk.{name}"
-        for name in ("progress", "recording", "snapshot", "values", "values.typed_input", "widgets")
+        for name in ("examples", "frames", "frames.accessor", "history", "object_definitions", "plan")
     ),
+    *(f"mirror_sdk.privacy{name}" for name in ("", ".pseudonymize_tables")),
+    *(f"mirror_sdk.{name}" for name in ("progress", "recording", "snapshot", "values", "values.text_input", "widgets")),
 ]
 WITHOUT = {
     "DeviceObject.from_wire",
     *(
         f"{kind.__name__}.{name}"
         for kind in [*WIDGETS, MirrorWidget]
-        for name in ("update_copy", "render", "static_html")
+        for name in ("update_copy", "static_html", "intents", "publish", "view")
     ),
-    *(f"MirrorWidget.{name}" for name in ("button", "changed", "handler", "is_changed", "start")),
+    *(f"MirrorWidget.{name}" for name in ("is_changed", "notify", "open", "rows", "series", "start")),
     *(f"AcceptedRequest.{name}" for name in ("default_timeout_seconds", "wait_timeout", "read_failure", "read_value")),
 }
 """What users do not call."""
@@ -65,7 +67,7 @@ WANTED = [("light-01", "/3311/0/5851", 40), ("light-01", "/3311/0/5850", "on")]
 """What the plan is of that a :class:`PlanReport` has in its examples."""
 STATION = RESOURCES[:1]
 LIGHT = [{"path": "/3/0/4", "value": "", "executable": True}, RESOURCES[2], DIMMER]
-GENERATED = {Simulator, DeviceRequest, MirrorClient, Plan, *CLIENT_RESOURCES.values(), *MirrorClient.__bases__}
+GENERATED = {Simulator, DeviceRequest, MirrorClient, Plan, *CLIENT_GROUPS.values()}
 """Made from asynchronous classes, whose examples test_async_docstrings.py runs."""
 
 
@@ -76,6 +78,8 @@ def examples_of(kinds):
 
 
 EXAMPLES = examples_of([*(kind for kind in CLASSES if kind not in GENERATED), *map(importlib.import_module, MODULES)])
+TOPICS = {topic: test for topic in help_command.TOPICS if topic != "dask" and (test := topic_examples(topic)).examples}
+"""The examples of ``dask`` need a server on a port: ``test_process_dask.py`` runs them."""
 
 
 def predefined(simulator, folder):
@@ -96,9 +100,9 @@ def names(plain, simulator, tmp_path, opened):
     plt.close("all")
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", [*EXAMPLES, *TOPICS])
 def test_the_example_returns_the_documented_result(name, names, mirror, monkeypatch, request):
-    if name == "mirror_sdk":
+    if name == "client":
         # Its applications find the mirror, on a port, in the environment.
         monkeypatch.setenv("API_HOST", request.getfixturevalue("address"))
         monkeypatch.setenv("API_KEY", mirror.new_key())
@@ -108,7 +112,7 @@ def test_the_example_returns_the_documented_result(name, names, mirror, monkeypa
     if name.startswith("AcceptedRequest."):
         names["request"] = names["client"].requests.begin_read("station-01", "/3303/0/5700")
         names["request"].result()
-    test = EXAMPLES[name]
+    test = (EXAMPLES | TOPICS)[name]
     test.globs = names
     failures = []
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
@@ -124,6 +128,7 @@ def test_each_public_method_has_an_example(kind):
         name
         for name, member in vars(kind).items()
         if (callable(member) or isinstance(member, property | classmethod)) and not name.startswith("_")
+        if not isinstance(member, lazy_property)  # a group, whose methods have examples
         if f"{kind.__name__}.{name}" not in WITHOUT
         if ">>>" not in (member.__doc__ or "")
     ]

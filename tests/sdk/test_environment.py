@@ -12,8 +12,8 @@ from malicious_service import BRIEFLY, MaliciousService
 
 from mirror_sdk import AsyncMirrorClient, ConfigError, ConnectionFailed, MirrorClient
 from mirror_sdk._protocol.deadline import Deadline
-from mirror_sdk._protocol.environment import proxy_for
 from mirror_sdk._protocol.network_streams import DeadlineBackend, OpenStreams
+from mirror_sdk._protocol.proxy_and_tls_settings import proxy_for
 from mirror_sdk.config import DEFAULT_BASE_URL
 
 LISTED = "127.0.0.1,localhost,.example.com,10.0.0.0/8"
@@ -75,7 +75,7 @@ def test_invalid_proxy_is_rejected_without_its_password(environment, proxy):
 
 def test_socks_proxy_without_its_package_raises_with_the_cure(environment):
     environment.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
-    environment.setattr("mirror_sdk._protocol.environment.find_spec", lambda name: None)
+    environment.setattr("mirror_sdk._protocol.proxy_and_tls_settings.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"socksio.*httpx\[socks\]"):
         MirrorClient("http://mirror.test", "key")
 
@@ -131,7 +131,7 @@ def test_unreadable_certificates_raise_with_the_file(environment, tmp_path, kind
 
 
 @pytest.mark.parametrize("address", [DEFAULT_BASE_URL, "https://mirror.test"])
-def test_a_proxy_where_none_runs_is_named_with_the_cure(environment, client_of, address):
+def test_the_error_names_a_proxy_that_does_not_run(environment, client_of, address):
     """Also for the address the client has by default, where a server may well run."""
     with socket.socket() as nobody:
         # Bound and not listening: connections fail, and no other program can bind it.
@@ -139,7 +139,7 @@ def test_a_proxy_where_none_runs_is_named_with_the_cure(environment, client_of, 
         check_named(environment, client_of, address, f"127.0.0.1:{nobody.getsockname()[1]}")
 
 
-def test_a_proxy_that_does_not_lead_there_is_named_with_the_cure(environment, client_of):
+def test_the_error_names_a_proxy_that_rejects_the_connection(environment, client_of):
     with MaliciousService(lambda _: [b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"]) as proxy:
         check_named(environment, client_of, "https://mirror.test", f"127.0.0.1:{proxy.port}")
 

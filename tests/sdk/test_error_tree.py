@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+import mirror_sdk
 from mirror_sdk import errors
 from mirror_sdk.errors import (
     APIError,
@@ -79,7 +80,7 @@ CATEGORIES = [
     (REFUSED, "GET", errors.ReadRejected, "the resource cannot be read"),
     (REFUSED, "PUT", WriteRejected, "it may be read-only"),
     (REFUSED, "POST", errors.ExecuteRejected, "the resource cannot be executed"),
-    (REFUSED, None, WriteRejected, "it may be read-only"),
+    (REFUSED, None, errors.DeviceRequestRejected, "it may be read-only"),
 ]
 
 
@@ -92,7 +93,7 @@ def test_each_category_has_its_class_and_text_and_unknown_ones_are_preserved(cat
     check_pickled(error)
 
 
-def test_an_api_error_carries_all_the_service_said():
+def test_api_error_has_all_members_of_the_error_body():
     fields = [FieldError(name="hold", message="must be a number")]
     said = {"type": "limit_exceeded", "reason": "QUEUE_IS_FULL", "message": "wait", "request_id": "r"}
     error = api_error(429, ErrorBody(code=429, fields=fields, **said), 7.0)
@@ -103,8 +104,14 @@ def test_an_api_error_carries_all_the_service_said():
     check_pickled(error)
 
 
-def test_errors_of_the_standard_library_catch_their_kin():
+def test_standard_library_errors_catch_related_errors():
     assert issubclass(errors.WaitTimeout, TimeoutError)
     assert issubclass(errors.InvalidValue, ValueError)
     assert issubclass(errors.NoSuchResource, KeyError)
     assert issubclass(errors.ResourceNotFound, KeyError)
+
+
+@pytest.mark.parametrize("kind", [errors.ReadRejected, WriteRejected, errors.ExecuteRejected])
+def test_rejections_by_a_device_have_a_common_parent_and_do_not_catch_each_other(kind):
+    assert kind.__bases__ == (mirror_sdk.DeviceRequestRejected,)
+    assert issubclass(kind, DeviceRequestFailed)

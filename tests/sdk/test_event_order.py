@@ -7,8 +7,8 @@ from contextlib import nullcontext
 
 import httpx
 import pytest
-from patience import until
 from resource_paths import TEMPERATURE
+from thread_waits import until
 
 from mirror_sdk import (
     AsyncMirrorClient,
@@ -58,7 +58,7 @@ HAPPENED = ["observation", *AGAIN, *AGAIN, "reg_update", "observation", "async_r
 
 
 @pytest.mark.both_clients
-def test_events_come_in_the_order_in_which_they_happened(client, backlog):
+def test_events_are_delivered_in_the_order_in_which_they_happened(client, backlog):
     source = client.events(after=backlog, timeout=0)
     assert source.position == backlog
     events = list(source)
@@ -151,9 +151,9 @@ def left(seq, **more):
 
 
 LIES = {
-    "beyond the cursor": ({"de-registrations": [left(4), left(6)]}, 5, "number 6"),
-    "of an unknown list": ({"blips": [{"seq": []}]}, 5, "not a number"),
-    "a log longer than any": ({}, "9" * 5000, "no log is so long"),
+    "beyond the cursor": ({"de-registrations": [left(4), left(6)]}, 5, "number of an entry is 6"),
+    "of an unknown list": ({"blips": [{"seq": []}]}, 5, "not a whole number"),
+    "a log longer than any": ({}, "9" * 5000, "which has too many digits"),
     "nested too deep": (b'{"x":' + b"[" * 100_000, 4, "not JSON"),
 }
 
@@ -168,7 +168,7 @@ def test_impossible_message_raises_and_no_event_is_consumed(lie):
 
 
 @pytest.mark.parametrize("registrations", [[TOLD, TOLD], [left(5), left(4)]], ids=["none", "some"])
-def test_a_service_that_numbers_not_all_gives_them_by_kind_and_the_position_waits_for_the_last(registrations):
+def test_unnumbered_entries_are_ordered_by_kind_and_move_the_position_last(registrations):
     message = {"registrations": registrations, "de-registrations": [DEVICE]}
     events = answering(message).events(after=3, timeout=0)
     positions = [(str(event.kind), events.position) for event in events]
@@ -306,8 +306,8 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("refusal", "expectation", "has_number"), REFUSALS)
-def test_a_service_that_does_not_know_of_numbers_gets_a_webhook_without_them(refusal, expectation, has_number):
+@pytest.mark.parametrize(("refusal", "awaited_response", "has_number"), REFUSALS)
+def test_a_service_that_does_not_know_of_numbers_gets_a_webhook_without_them(refusal, awaited_response, has_number):
     asked = []
 
     def respond(request):
@@ -317,7 +317,7 @@ def test_a_service_that_does_not_know_of_numbers_gets_a_webhook_without_them(ref
         return httpx.Response(204)
 
     client = MirrorClient(URL, "key", transport=httpx.MockTransport(respond))
-    with WebhookReceiver() as receiver, expectation:
+    with WebhookReceiver() as receiver, awaited_response:
         client.notifications.use_webhook(receiver)
     assert [b"include_seq" in body for body in asked] == has_number
     assert b"deregistrations_as_object" in asked[-1]

@@ -55,7 +55,7 @@ def test_unknown_members_of_an_entry_are_accessible():
     assert (registration.content.ept, unknown.content) == ("Light", Unreadable("blips", 7))
 
 
-def test_a_gap_comes_first_with_its_numbers():
+def test_gap_event_precedes_later_events_and_has_its_numbers():
     gap, observation = events({"notifications": [OBSERVATION]}, gap=Gap(3, 7))
     assert (gap.kind, gap.first_seq, gap.seq) == (EventKind.GAP, 3, 7)
     assert observation.kind == EventKind.OBSERVATION

@@ -102,7 +102,7 @@ def test_leftovers_of_a_killed_run_are_removed_by_the_next_one(polling, own, dev
     assert (own.subscriptions.rules.list(), own.subscriptions.list(device_id)) == ([], [])
 
 
-def test_a_poll_channel_that_the_key_still_has_gives_way(pushed, own, device_id, status_of, key, capsys):
+def test_webhook_replaces_an_existing_poll_channel(pushed, own, device_id, status_of, key, capsys):
     assert status_of(POLL, key) == 204
     with listening(pushed) as events:
         assert next_observation(events) == (device_id, TEMPERATURE, 21.5)

@@ -35,11 +35,11 @@ def test_reset_makes_registered_devices_respond_and_removes_rules_and_subscripti
 
 
 @pytest.mark.parametrize("manual_clock", [False])
-def test_a_mirror_of_real_devices_or_on_real_time_is_left_as_it_is(plain, simulator, monkeypatch):
+def test_a_mirror_with_real_devices_or_real_time_is_not_changed(plain, simulator, monkeypatch):
     valve = simulator.add_device(**VALVE)
     simulator.set_online(valve, False)
     assert not simulator.has_manual_clock()
-    with pytest.raises(DemoError, match=r"start it by mirror-server demo --clock manual, or unset API_HOST"):
+    with pytest.raises(DemoError, match=r"start it with mirror-server demo --clock manual, or unset API_HOST"):
         examples.start_over(plain)
     assert [device.online for device in simulator.list_devices()] == [False]
     plain.subscriptions.rules.add([{"resource_path": ["/3308/*"]}])
@@ -49,7 +49,7 @@ def test_a_mirror_of_real_devices_or_on_real_time_is_left_as_it_is(plain, simula
     assert len(plain.subscriptions.rules.list()) == 1
 
 
-def test_a_device_is_as_it_is_described_the_second_time_too(plain, simulator):
+def test_a_second_call_restores_a_device_to_its_description(plain, simulator):
     first = examples.have_devices(simulator, [VALVE])
     plain.write_value("valve-01", "/3308/0/5900", 19)
     simulator.deregister("valve-01")

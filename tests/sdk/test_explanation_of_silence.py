@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from resource_paths import TEMPERATURE
 
-from mirror_sdk.explanation import reporting_interval
+from mirror_sdk.value_explanation import reporting_interval
 
 RESOURCES = [{"path": TEMPERATURE, "value": "20", "observable": True}]
 BEGIN_AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
@@ -34,7 +34,7 @@ def explain(client, device_id):
     return str(told), told.refresh
 
 
-def test_a_device_that_goes_on_as_usual_and_then_is_cut_off(client, simulator, device_id):
+def test_explanation_of_a_device_that_reports_and_then_loses_its_connection(client, simulator, device_id):
     client.subscribe(device_id, TEMPERATURE)
     report(simulator, device_id)
     words, refresh = explain(client, device_id)
@@ -49,9 +49,9 @@ def test_a_device_that_goes_on_as_usual_and_then_is_cut_off(client, simulator, d
     heard = "was last seen at 2026-01-05T08:05:00.000Z, 3 hours ago"
     assert f"{EVERY_MINUTE} and {heard}: {CUT_OFF}, unless nothing has changed since." in words
     assert NOTHING_TO_DO not in words
-    assert "the device sends each change" not in words
-    assert "which shows whether the device is cut off: then it waits for the next contact" in refresh[0]
-    assert refresh[1] == "later changes come by themselves once the device is in contact again, and not before"
+    assert "the device sends them" not in words
+    assert "which waits for the next contact if the device is cut off" in refresh[0]
+    assert refresh[1] == "later changes arrive by themselves once the device is in contact again"
     simulator.set_online(device_id, True)
     assert CUT_OFF not in explain(client, device_id)[0], "it is in contact again"
 

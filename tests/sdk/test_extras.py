@@ -64,7 +64,7 @@ def test_table_without_its_extra_raises_and_sends_no_request(missing, tmp_path):
         },
         "pyarrow": {
             f"client.{name}(as_={form!r})": 'tables need pyarrow: pip install "device-state-mirror[frames]";'
-            " [arrow] or [polars] for those without pandas"
+            " to do without pandas, use [arrow] or [polars]"
             for name in ("fleet.snapshot", "state_frame")
             for form in ("arrow", "polars")
         },
@@ -89,7 +89,7 @@ def test_plans_have_a_name_for_annotations():
     assert (mirror_sdk.Plan, mirror_sdk.AsyncPlan) == (plan.Plan, plan.AsyncPlan)
 
 
-def test_completion_shows_public_names_alone():
+def test_completion_lists_only_public_names():
     assert dir(mirror_sdk) == sorted({*mirror_sdk.__all__, "AsyncPlan", "Plan", "__version__"})
     assert dir(widgets) == ["EventWatcher", "Explorer", "FleetTable", "WritePanel"]
     assert all(getattr(mirror_sdk, name) for name in dir(mirror_sdk))

@@ -3,14 +3,14 @@ from datetime import timedelta
 import pandas as pd
 import pyarrow as pa
 import pytest
+from device_objects import TAKEN_AT, device, resource
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mirrored import TAKEN_AT, device, resource
 
+from mirror_sdk.arrow_tables.columns import INSTANT
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames import state_frame, value_column, wide
 from mirror_sdk.frames.columns import to_frame
-from mirror_sdk.tables.columns import INSTANT
 from mirror_sdk.values import ValueKind
 
 EVERY_KIND = device(

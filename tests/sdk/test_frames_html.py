@@ -8,9 +8,9 @@ from datetime import timedelta
 
 import pandas as pd
 import pytest
+from device_objects import TAKEN_AT, device, resource
 from html_cells import Cells
 from IPython.core.interactiveshell import InteractiveShell
-from mirrored import TAKEN_AT, device, resource
 
 from mirror_sdk.frames import drift_frame, events_frame, mirror, requests_frame, state_frame, wide
 from mirror_sdk.frames.html import show_in_notebooks
@@ -151,7 +151,7 @@ def test_a_notebook_shows_it_and_it_stays_a_plain_frame(shell):
         assert displayed(shell, table)["text/plain"] == repr(table)
 
 
-def test_other_frames_and_other_wishes_are_left_alone(shell, monkeypatch):
+def test_other_frames_and_display_options_are_unchanged(shell, monkeypatch):
     other = pd.DataFrame({"n": [None]})
     show_in_notebooks()
     assert displayed(shell, other)["text/html"] == other._repr_html_()

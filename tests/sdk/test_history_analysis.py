@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive_history import (
+from reference_history import (
     BEGIN,
     DEVICES,
     LENGTHS,
@@ -145,17 +145,17 @@ def test_a_text_may_be_the_condition_and_booleans_need_none():
         (
             1.0,
             {},
-            r"has numbers: without a condition, the duration of true is measured; pass above=, below=",
+            r"has numbers: without a condition, durations\(\) measures how long a boolean is true; pass above=, below=",
         ),
         (1.0, {"equals": True}, r"has numbers: equals=True cannot be compared with them"),
-        (1.0, {"equals": "on"}, r"has numbers: equals='on' is a text"),
+        (1.0, {"equals": "on"}, r"has numbers: equals='on' is a string"),
         (True, {"above": 1}, r"has booleans: above= and below= apply to numbers; leave the condition out"),
         ("on", {}, r'has texts: .*; pass equals=, such as equals="on"'),
         (1.0, {"above": "warm"}, r"above='warm' is not a number; pass one like above=24.0"),
         (1.0, {"below": math.nan}, r"below=nan is not a number"),
         (1.0, {"equals": None, "above": True}, r"above=True is not a number"),
         (1.0, {"equals": 1, "above": 1}, r"equals=1 cannot be combined with above= or below="),
-        (1.0, {"equals": [1]}, r"equals=\[1\] must be a number, a boolean or a text"),
+        (1.0, {"equals": [1]}, r"equals=\[1\] must be a number, a boolean or a string"),
     ],
 )
 def test_condition_that_does_not_fit_the_values_is_rejected(value, arguments, message):
@@ -355,7 +355,7 @@ def test_a_gap_of_the_service_and_a_silence_are_absences_too():
     assert closed(frame, silence_limit="2h") == [(9.5, 11.5), (15, 17)]
 
 
-def test_where_the_clock_of_the_receipt_is_another_one_the_registration_before_it_counts():
+def test_with_receipt_times_of_the_client_the_previous_registration_counts():
     live = door(repeated(9.5, 14), repeated(17, 17, order=6, value=True)).drop(columns="revision")
     live["received_at"] += pd.Timedelta("100D")
     assert closed(live) == [(9.5, 13), (14, 17)]
@@ -481,7 +481,7 @@ def test_an_aligned_table_has_a_column_for_each_resource_of_the_kind_of_its_valu
     assert str(berlin.index.get_level_values("bin")[0]) == "2026-03-02 13:00:00+01:00"
     assert frame_of([]).mirror.align().empty
     for how in ("duration", ["last", "min"]):
-        with pytest.raises(InvalidValue, match="is not a single column; pass time_weighted_mean"):
+        with pytest.raises(InvalidValue, match="must be time_weighted_mean, last"):
             frame.mirror.align(how=how)
 
 
@@ -568,12 +568,12 @@ def resampling(*arguments, **options):
     [
         (resampling("soon"), r"bin='soon' is not a duration; write one like '15min'"),
         (resampling("0s"), r"bin='0s' must be a millisecond or longer"),
-        (resampling("1s", "mean"), r"how='mean' is not a statistic; pass one of time_weighted_mean, last"),
-        (resampling("1s", ["duration", "last"]), r'"duration" has a row for each value'),
+        (resampling("1s", "mean"), r"how='mean' must be one of time_weighted_mean, last"),
+        (resampling("1s", ["duration", "last"]), r'"duration" cannot be combined with other statistics'),
         (resampling("1s", silence_limit="-1s"), r"silence_limit='-1s' must be"),
         (resampling("1s", begin=datetime(2026, 1, 1)), r"begin=2026-01-01 00:00:00 has no time zone"),
         (resampling("1s", begin=at(9), end=at(1)), r"is before begin="),
-        (resampling("1ms", begin=at(-(10**9))), r"rows; the limit is 50,000,000. Give a longer bin"),
+        (resampling("1ms", begin=at(-(10**9))), r"rows; the limit is 50,000,000. Pass a longer bin"),
         (lambda frame: frame.mirror.unchanged("long"), r"longer_than='long' is not a duration"),
         (lambda frame: frame.mirror.late_arrivals("long"), r"longer_than='long' is not a duration"),
         (lambda frame: frame.mirror.rates(TEMPERATURE, per="0s"), r"per='0s' must be a millisecond or longer"),
@@ -582,7 +582,7 @@ def resampling(*arguments, **options):
         (lambda frame: frame.mirror.compare(at(0), at(1), "x"), r"length='x' is not a duration"),
         (lambda frame: frame.mirror.compare(at(0), at(1).replace(tzinfo=None), "1s"), r"begin_b=.* has no time zone"),
         (lambda frame: frame.mirror.gaps(tz="Mars"), r"tz='Mars' is not a time zone"),
-        (lambda _: TEXTS.mirror.compare(at(0), at(5), "5s", how="last"), r"how='last': texts have no difference; pass"),
+        (lambda _: TEXTS.mirror.compare(at(0), at(5), "5s", how="last"), r"how='last': cannot compare texts; select"),
         (lambda frame: frame.drop(columns="path").mirror.gaps(), r"the table lacks the column path"),
     ],
 )
@@ -596,5 +596,5 @@ def test_texts_read_as_numbers_are_rejected():
     options = {"equals": "00012", "end": at(10)}
     assert seconds(frame.mirror.durations(TEMPERATURE, **options)["duration"]) == [5]
     for damaged in ([12.0, 13.0], ["00012", 13]):
-        with pytest.raises(InvalidValue, match=r"value_text has .*, not only texts, as after"):
+        with pytest.raises(InvalidValue, match=r"value_text has values that are not strings"):
             frame.assign(value_text=pd.Series(damaged, dtype=None)).mirror.durations(TEMPERATURE, **options)

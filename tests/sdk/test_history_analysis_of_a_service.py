@@ -4,11 +4,11 @@ from datetime import timedelta
 
 import pandas as pd
 import pytest
-from patience import until
+from client_test_data import LAMP, SENSOR
 from resource_paths import SWITCH, TEMPERATURE
-from usual import LAMP, SENSOR
+from thread_waits import until
 
-from mirror_server.devices.link import Content, Observation
+from mirror_server.devices.interface import Content, Observation
 
 pytestmark = [pytest.mark.keeps_history, pytest.mark.usefixtures("last_poll_soon")]
 

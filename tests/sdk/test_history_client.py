@@ -13,7 +13,7 @@ from pandas.testing import assert_frame_equal
 
 from mirror_sdk import BeforeHistory, NoHistory
 from mirror_sdk.errors import CallTimeout, ConnectionFailed, InvalidValue, NotFound, UnexpectedResponse, UnknownDevice
-from mirror_sdk.history.contract import COLUMNS
+from mirror_sdk.history.batch_checks import COLUMNS
 from mirror_sdk.wire.snapshot import END_KEY
 
 URL = "http://mirror.localhost"
@@ -132,7 +132,7 @@ def test_many_devices_are_requested_in_batches(client, simulator, begin, monkeyp
     ids = [simulator.add_device(f"device-{number}", RESOURCES) for number in range(5)]
     whole = client.history(ids)
     assert (whole["event"] == "gap").sum() == (client.history()["event"] == "gap").sum()
-    monkeypatch.setattr("mirror_sdk.history.request.MAX_IDS_PER_URL", 2)
+    monkeypatch.setattr("mirror_sdk.history.history_request.MAX_IDS_PER_URL", 2)
     # Gaps of the service stand there once.
     assert_frame_equal(client.history(reversed(ids)), whole)
     assert_frame_equal(client.history(ids, begin=begin, limit=3), client.history(begin=begin, limit=3))
@@ -163,11 +163,11 @@ def test_limit_sets_the_number_of_rows(client, devices, begin, monkeypatch):
     whole = client.history(begin=begin)
     for limit in (0, 4, len(whole)):
         assert cells(client.history(begin=begin, limit=limit), "revision") == cells(whole.head(limit), "revision")
-    monkeypatch.setattr("mirror_sdk.history.request.MAX_ROWS", 3)
+    monkeypatch.setattr("mirror_sdk.history.history_request.MAX_ROWS", 3)
     assert_frame_equal(client.history(begin=begin, limit=1000), whole)
 
 
-def test_it_is_there_in_other_forms(client, devices, begin):
+def test_history_is_available_in_other_table_formats(client, devices, begin):
     frame = client.history(begin=begin, raw=True)
     table = client.history(begin=begin, raw=True, as_="arrow")
     assert table["revision"].to_pylist() == frame["revision"].tolist()
@@ -182,7 +182,7 @@ def test_it_is_there_in_other_forms(client, devices, begin):
 
 
 @pytest.mark.parametrize(("is_arrow", "cuts"), [(True, 2), (False, 1)])
-def test_it_goes_on_as_often_as_something_comes_and_is_of_the_moment_it_began(
+def test_history_requests_pages_until_the_instant_of_the_call(
     client_with_changes, simulator, plain, devices, is_arrow, cuts, monkeypatch
 ):
     monkeypatch.setattr("mirror_server.extensions.history.arrow._MOST_ROWS", 2)
@@ -206,7 +206,7 @@ def test_it_goes_on_as_often_as_something_comes_and_is_of_the_moment_it_began(
     assert 99 in plain.history()["value_num"].dropna().tolist()
 
 
-def test_it_ends_where_nothing_comes_any_more(client_with_changes, devices):
+def test_history_ends_at_an_empty_page(client_with_changes, devices):
     asked = count()
 
     def cut(_, answer):
@@ -221,7 +221,7 @@ def test_the_time_of_a_call_is_not_exceeded_by_going_on(client, monkeypatch, dev
     def out_of_time(_, __, ___=None):
         raise CallTimeout("took longer than timeout=3")
 
-    monkeypatch.setattr("mirror_sdk.history.reading.HistoryReader.read", out_of_time)
+    monkeypatch.setattr("mirror_sdk.history.history_reader.HistoryReader.read", out_of_time)
     with pytest.raises(CallTimeout):
         client.history()
 
@@ -324,7 +324,7 @@ def test_service_without_a_history_raises_no_history(client_with_changes):
         client_with_changes(error_response(404)).history()
 
 
-def test_an_oldest_instant_that_cannot_be_read_is_none(client_with_changes):
+def test_an_unreadable_oldest_instant_becomes_none(client_with_changes):
     with pytest.raises(BeforeHistory) as caught:
         client_with_changes(error_response(400, reason="BEFORE_HISTORY", oldest_at="?")).history()
     assert caught.value.oldest_at is None

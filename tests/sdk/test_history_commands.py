@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from changed_responses import LIGHT, RESOURCES, TEMPERATURE
 
-from mirror_server.devices.link import Content, Observation
+from mirror_server.devices.interface import Content, Observation
 
 pytestmark = pytest.mark.keeps_history
 

@@ -8,13 +8,13 @@ import pytest
 from pandas.testing import assert_frame_equal
 from resource_paths import TEMPERATURE
 
+from mirror_sdk.arrow_tables.history import HISTORY_EVENTS, HistoryTableBuilder, history_of_batch
+from mirror_sdk.arrow_tables.units import NamedUnits
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import Event, EventKind
-from mirror_sdk.forms import to_pandas
 from mirror_sdk.frames import HISTORY_RAW_SCHEMA, HISTORY_SCHEMA, events_frame, history_frame
-from mirror_sdk.history.contract import COLUMNS
-from mirror_sdk.tables.history import HISTORY_EVENTS, HistoryTableBuilder, history_of_batch
-from mirror_sdk.tables.units import NamedUnits
+from mirror_sdk.history.batch_checks import COLUMNS
+from mirror_sdk.table_formats import to_pandas
 from mirror_sdk.values import decode
 from mirror_sdk.wire.history import ORIGINS
 

@@ -5,7 +5,7 @@ import sys
 import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
-from naive_history import BEGIN, Row, at, frame_of, reports
+from reference_history import BEGIN, Row, at, frame_of, reports
 from resource_paths import TEMPERATURE
 
 
@@ -60,10 +60,10 @@ def test_more_devices_than_can_be_read_are_cut_and_the_title_says_so():
     frame = frame_of(rows)
     axes = frame.mirror.plot_gaps(end=at(200))
     assert labels(axes) == [f"d{number:02}" for number in range(39, 9, -1)]
-    assert axes.get_title(loc="left") == "unknown intervals: the 30 of 40 devices with most of it"
+    assert axes.get_title(loc="left") == "unknown intervals: 30 of 40 devices, those with the longest time"
     axes = frame.mirror.plot_availability(end=at(200))
     assert labels(axes) == [f"d{number:02}" for number in range(10, 40)]
-    assert axes.get_title(loc="left").endswith("the 30 of 40 devices with most of it")
+    assert axes.get_title(loc="left").endswith("30 of 40 devices, those with the longest time")
 
 
 def test_availability_is_drawn_in_three_colors_in_order_of_names():

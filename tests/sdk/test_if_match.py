@@ -7,8 +7,8 @@ import httpx
 import numpy as np
 import pandas as pd
 import pytest
+from client_test_data import DIMMER, LAMP, add_lights
 from resource_paths import LEVEL, SWITCH
-from usual import DIMMER, LAMP, add_lights
 
 from mirror_sdk import InvalidValue, PreconditionFailed
 from mirror_sdk._protocol.request_options import expected_revision
@@ -54,7 +54,7 @@ def test_write_after_another_one_raises_with_the_current_resource(client, new_cl
     assert pickle.loads(pickle.dumps(error)).resource.desired_value == 40
 
 
-def test_the_same_request_again_is_the_one_there_is(client, new_client, light):
+def test_a_repeated_request_returns_the_existing_one(client, new_client, light):
     handles = [client.requests.begin_write(light, LEVEL, 40, async_id="once", if_match=0) for _ in range(2)]
     new_client().write_value(light, LEVEL, 55)
     handles.append(client.requests.begin_write(light, LEVEL, 40, async_id="once", if_match=0))

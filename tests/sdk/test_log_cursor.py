@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from mirror_sdk._protocol.backoff import Backoff
-from mirror_sdk._protocol.cursor import LogCursor, poll_limit
+from mirror_sdk._protocol.log_cursor import LogCursor, poll_limit
 from mirror_sdk._protocol.operations import Poll
 from mirror_sdk.errors import ConnectionFailed, MirrorError, UnexpectedResponse, api_error
 from mirror_sdk.wire.errors import ErrorBody
@@ -107,8 +107,8 @@ def test_the_limit_of_a_wait_is_that_of_its_poll():
     [
         (Poll(5, {"blips": [1]}, None, AT), "a poll after entry 5 returned entry 5 again"),
         (Poll(4, {"blips": [1]}, None, AT), "a poll after entry 5 returned entry 4 again"),
-        (Poll(9, {"blips": [{"seq": 5}]}, None, AT), "in the response to a poll an entry has the number 5"),
-        (Poll(9, {"blips": [{"seq": "9" * 5000}]}, None, AT), r"has the number '9{50,4000}…$"),
+        (Poll(9, {"blips": [{"seq": 5}]}, None, AT), "in the response to a poll the number of an entry is 5"),
+        (Poll(9, {"blips": [{"seq": "9" * 5000}]}, None, AT), r"the number of an entry is '9{50,4000}…$"),
     ],
 )
 def test_impossible_response_does_not_move_the_position(poll, told):

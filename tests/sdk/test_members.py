@@ -1,5 +1,7 @@
 """Names on a client and its groups: an unknown one is an error that says which one to use."""
 
+import pydoc
+import re
 from datetime import UTC, datetime
 
 import jedi
@@ -7,7 +9,8 @@ import pytest
 
 import mirror_sdk.testing
 from mirror_sdk import AsyncMirrorClient, Device, MirrorClient
-from mirror_sdk._members import WithMembers
+from mirror_sdk._attribute_suggestions import WithAttributeSuggestions
+from mirror_sdk._fork import lazy_property
 
 URL = "http://127.0.0.1:1"
 
@@ -72,7 +75,7 @@ def test_name_that_is_similar_to_none_lists_those_there_are(expression):
 
 def expressions_of_groups(owner):
     for name in dir(owner):
-        if isinstance(getattr(owner, name), WithMembers):
+        if isinstance(getattr(owner, name), WithAttributeSuggestions):
             yield getattr(owner, name)._expression
             yield from expressions_of_groups(getattr(owner, name))
 
@@ -101,12 +104,38 @@ def test_group_cannot_be_replaced(kind):
     assert repr(client.devices).startswith(f"<client.devices of {URL}: connection, ")
 
 
+@pytest.mark.parametrize("kind", [MirrorClient, AsyncMirrorClient])
+def test_unknown_or_read_only_attribute_cannot_be_set(kind):
+    client = kind(URL, "a-key")
+    with pytest.raises(AttributeError, match=r"^client has no attribute 'timeout' that can be set; pass options"):
+        client.timeout = 3
+    with pytest.raises(AttributeError, match=r"^client\.devices has no attribute 'lists' that can be set"):
+        client.devices.lists = None
+    with pytest.raises(AttributeError, match=r"^client\.base_url cannot be set"):
+        client.base_url = "http://other.example.com"
+
+
+def test_subclass_of_a_client_may_have_attributes_of_its_own():
+    class SiteClient(MirrorClient):
+        pass
+
+    client = SiteClient(URL, "a-key")
+    client.site = "Berlin"
+    assert client.site == "Berlin"
+
+
+def test_help_of_a_group_shows_no_methods_of_typing():
+    shown = pydoc.render_doc(MirrorClient(URL, "a-key").requests, renderer=pydoc.plaintext)
+    assert "typing" not in shown
+    assert "__orig_bases__" not in shown
+
+
 def test_errors_name_the_class_that_users_know():
     with pytest.raises(TypeError, match=r"^MirrorClient\.read_value\(\) missing"):
         MirrorClient(URL, "a-key").read_value("light-01")
 
 
-def test_modules_show_their_public_names_alone():
+def test_dir_of_a_module_lists_only_public_names():
     assert set(dir(mirror_sdk.testing)) == set(mirror_sdk.testing.__all__)
     dask = pytest.importorskip("mirror_sdk.dask")
     assert set(dir(dask)) == set(dask.__all__)
@@ -125,3 +154,13 @@ def test_completion_of_a_model_lists_its_members_without_those_of_pydantic():
     assert {"endpoint_name", "queue_mode", "to_dict", "to_json"} <= set(dir(device))
     assert not {"copy", "dict", "json", "model_dump", "_abc_impl"} & set(dir(device))
     assert device.model_dump()["id"] == "d1"
+
+
+@pytest.mark.parametrize("kind", [MirrorClient, AsyncMirrorClient])
+def test_help_lists_the_groups_as_properties_and_no_inherited_public_methods(kind):
+    text = pydoc.plain(pydoc.render_doc(kind))
+    _, _, properties = text.partition("Readonly properties defined here:")
+    listed = re.findall(r"^ \|  (\w+)\n \|      [A-Z].*\.\n \|  $", properties, re.MULTILINE)
+    assert listed == sorted(name for name, member in vars(kind).items() if isinstance(member, lazy_property))
+    inherited = text.partition("Methods inherited from")[2]
+    assert re.findall(r"^ \|  ([a-z]\w*)\(", inherited, re.MULTILINE) == []

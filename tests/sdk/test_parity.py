@@ -1,12 +1,11 @@
-"""The two clients and their resources are twins: the same names, parameters, defaults and annotations."""
+"""The two clients and their groups are twins: the same names, parameters, defaults and annotations."""
 
 import inspect
 import re
-from functools import cached_property
 from pathlib import Path
 
 import pytest
-from client_resources import ASYNC_RESOURCES, RESOURCES
+from client_groups import ASYNC_GROUPS, GROUPS
 
 import mirror_sdk
 from mirror_sdk import (
@@ -31,15 +30,14 @@ TWINS = {
     Plan: AsyncPlan,
     Cassette: AsyncCassette,
     Simulator: AsyncSimulator,
-    **dict(zip(MirrorClient.__bases__, AsyncMirrorClient.__bases__, strict=True)),
-    **{kind: ASYNC_RESOURCES.get(name) for name, kind in RESOURCES.items()},
+    **{kind: ASYNC_GROUPS.get(name) for name, kind in GROUPS.items()},
 }
 NAMES = {"close": "aclose", "__enter__": "__aenter__", "__exit__": "__aexit__"}
 # What the asynchronous one has instead.
 TYPES = {kind.__name__: twin.__name__ for kind, twin in TWINS.items()} | {"Events": "AsyncEvents"}
 TYPES["httpx.BaseTransport | None"] = "httpx.AsyncBaseTransport | None"
 AT_ONCE = {
-    *("Cassette.insert", "Cassette.open", "Cassettes.use", "EventMethods.events", "MirrorClient.from_cassette"),
+    *("Cassette.insert", "Cassette.open", "Cassettes.use", "MirrorClient.events", "MirrorClient.from_cassette"),
     *("MirrorClient.from_env", "Notifications.status", "Plan.save", "Plan.stop", "Recorder.audit"),
 }
 """What the asynchronous client does without waiting."""
@@ -50,7 +48,7 @@ def public(kind):
         name: member
         for name, member in inspect.getmembers(kind)
         if (not name.startswith("_") or name in {"__init__", "__enter__", "__aenter__"})
-        and (callable(member) or isinstance(member, property | cached_property))
+        and (callable(member) or isinstance(member, property))
     }
 
 
@@ -66,7 +64,7 @@ def test_each_method_has_the_same_arguments_and_result(sync):
         if name == "__init__" and sync is not MirrorClient:
             continue  # made by a client, never by a user
         theirs = twins[NAMES.get(name, name)]
-        own = name in vars(sync) and not isinstance(ours, property | cached_property) and name != "__init__"
+        own = name in vars(sync) and not isinstance(ours, property) and name != "__init__"
         if own and f"{sync.__name__}.{name}" not in AT_ONCE:
             assert inspect.iscoroutinefunction(theirs), name
         assert theirs.__doc__ or name.startswith("__"), name
@@ -87,14 +85,14 @@ ON_THE_CLIENT = {
 
 
 @pytest.mark.parametrize("kind", [MirrorClient, AsyncMirrorClient])
-def test_completion_on_a_client_shows_its_verbs_and_its_resources(kind):
+def test_completion_on_a_client_shows_its_methods_and_its_groups(kind):
     shown = {name for name in dir(kind("http://127.0.0.1:1", "a-key")) if not name.startswith("__")}
     assert not [name for name in shown if name.startswith("_")]
     assert {"close" if name == "aclose" else name for name in shown} == ON_THE_CLIENT
 
 
-def test_no_other_class_of_the_package_has_the_name_of_a_resource():
-    names = [kind.__name__ for kind in (*RESOURCES.values(), *ASYNC_RESOURCES.values())]
+def test_no_other_class_of_the_package_has_the_name_of_a_group():
+    names = [kind.__name__ for kind in (*GROUPS.values(), *ASYNC_GROUPS.values())]
     assert len(set(names)) == len(names)
     sources = Path(mirror_sdk.__file__).parent.rglob("*.py")
     defined = [name for file in sources for name in re.findall(r"^class (\w+)", file.read_text(), re.MULTILINE)]

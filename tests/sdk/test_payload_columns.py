@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mirror_sdk.object_table import ResourceType
-from mirror_sdk.tables.columns import boolean, number, text
-from mirror_sdk.tables.payloads import read_payloads
+from mirror_sdk.arrow_tables.columns import boolean, number, text
+from mirror_sdk.arrow_tables.payload_columns import read_payloads
+from mirror_sdk.object_definitions import ResourceType
 from mirror_sdk.values import ValueKind, decode
 
 BY_TYPE = {
@@ -101,7 +101,11 @@ def test_buffers_may_be_longer_than_their_content():
 
 
 def test_plain_numbers_are_parsed_in_one_pass(monkeypatch):
-    monkeypatch.setattr("mirror_sdk.tables.payloads.decode", lambda *_: pytest.fail("looked at one by one"))
-    monkeypatch.setattr("mirror_sdk.tables.payloads._matching", lambda *_: pytest.fail("matched one by one"))
+    monkeypatch.setattr(
+        "mirror_sdk.arrow_tables.payload_columns.decode", lambda *_: pytest.fail("looked at one by one")
+    )
+    monkeypatch.setattr(
+        "mirror_sdk.arrow_tables.payload_columns._matching", lambda *_: pytest.fail("matched one by one")
+    )
     for path in NUMERIC:
         assert columns_of([(one, "text/plain", path) for one in (b"1", b"20", b"300")]).num.to_pylist() == [1, 20, 300]

@@ -17,7 +17,7 @@ def test_events_a_watch_and_a_recorder_say_why_they_cannot_be_pickled(plain, fol
         rejected(recorder, r"Recorder .*Recording\(path\)")
 
 
-def test_those_of_an_asynchronous_client_say_so_too(run, folder):
+def test_asynchronous_objects_cannot_be_pickled(run, folder):
     async def scene(client):
         rejected(client.events(after=0), "AsyncEvents")
         async with await client.watch(print) as watch, await client.record(folder) as recorder:

@@ -11,9 +11,9 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from patience import once, until
+from client_test_data import DIMMER, LAMP, SENSOR, add_lights, all_to, levels, statuses
 from resource_paths import LEVEL, SWITCH, TEMPERATURE
-from usual import DIMMER, LAMP, SENSOR, add_lights, all_to, levels, statuses
+from thread_waits import once, until
 
 from mirror_sdk import AccessDenied, InvalidValue, show_progress
 from mirror_sdk.frames import REQUESTS_SCHEMA

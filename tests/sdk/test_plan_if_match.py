@@ -7,8 +7,8 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from client_test_data import DIMMER, add_lights
 from resource_paths import LEVEL
-from usual import DIMMER, add_lights
 
 from mirror_sdk import InvalidValue
 
@@ -121,9 +121,13 @@ def test_table_without_revisions_is_rejected(client, lights):
         (seen.drop(columns="desired_revision"), {"value": 40}, "lacks desired_revision"),
         (seen.assign(desired_revision=pd.NA), {"value": 40}, "sent no revisions"),
         (seen.assign(desired_revision=-1), {"value": 40}, "is not a revision"),
-        (seen.assign(desired_revision="17"), {"value": 40}, "'17', not a revision"),
-        (seen.assign(desired_revision=17.5), {"value": 40}, "17.5, not a revision"),
-        (seen.assign(desired_revision=2.0**53), {"value": 40}, "not a revision, as after reading a text file"),
+        (seen.assign(desired_revision="17"), {"value": 40}, "'17', which is not a revision"),
+        (seen.assign(desired_revision=17.5), {"value": 40}, "17.5, which is not a revision"),
+        (
+            seen.assign(desired_revision=2.0**53),
+            {"value": 40},
+            "which is not a revision; if you read the table from a text file",
+        ),
         ([(lights[0], LEVEL, 40)], {}, "require a table"),
         (seen.mirror.wide(), {}, "a row for each resource"),
     ):

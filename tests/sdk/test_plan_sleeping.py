@@ -4,9 +4,9 @@ import threading
 from datetime import timedelta
 
 import pytest
-from patience import until
+from client_test_data import DIMMER, LAMP, all_to, statuses
 from resource_paths import LEVEL
-from usual import DIMMER, LAMP, all_to, statuses
+from thread_waits import until
 
 from mirror_sdk import InvalidValue, show_progress
 
@@ -63,13 +63,15 @@ def test_expiry_is_longer_for_a_device_that_was_silent_for_long(client, simulato
 
 def test_sleeping_device_accepts_its_write_at_its_next_contact_without_a_wait(client, simulator, sleepers, lights):
     plan = client.plan(all_to([*sleepers, *lights]))
-    assert "3 devices sleep and take it at their next contact, within 3 days; nothing was sent" in repr(plan)
+    assert "3 devices sleep and receive their writes at their next contact, within 3 days; nothing was sent" in repr(
+        plan
+    )
     result = plan.apply()
     assert statuses(result) == ["pending"] * 3 + ["success"] * 2
     waits = (result["expires_at"] - result["accepted_at"]).dt.total_seconds().tolist()
     assert waits == [3 * DAY_SECONDS] * 3 + [60] * 2
     until = result["expires_at"].max().isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    assert f"3 devices sleep and take it at their next contact, by {until} at the latest" in repr(plan)
+    assert f"3 devices sleep and receive their writes at their next contact, by {until} at the latest" in repr(plan)
     assert "apply() looks again" in repr(plan)
     assert plan.stopped_because is None
     simulator.advance(CONTACT)
@@ -133,7 +135,7 @@ def test_plan_without_awake_devices_needs_canary_0(client, simulator, sleepers):
     assert client.requests.list() == []
     # A single write needs none.
     single = client.plan(all_to(sleepers[:1], 50))
-    assert "1 device sleeps and takes it at its next contact, within 3 days" in repr(single)
+    assert "1 device sleeps and receives its writes at its next contact, within 3 days" in repr(single)
     assert statuses(single.apply()) == ["pending"]
     assert statuses(plan.apply(canary=0)) == ["pending"] * 3
     # What is on its way may be looked at without a canary, and undone before it was taken.

@@ -1,8 +1,8 @@
 """Undoing a plan leaves alone what was changed after the plan wrote it."""
 
 import pytest
+from client_test_data import DIMMER, add_lights, all_to, levels
 from resource_paths import LEVEL
-from usual import DIMMER, add_lights, all_to, levels
 
 from mirror_sdk import WriteRejected
 

@@ -4,19 +4,19 @@ import re
 from datetime import timedelta
 
 import pytest
+from client_test_data import add_lights, all_to, levels
+from device_objects import TAKEN_AT
+from device_objects import device as device_object
+from device_objects import resource as state
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mirrored import TAKEN_AT
-from mirrored import device as device_object
-from mirrored import resource as state
 from resource_paths import LEVEL, SWITCH
-from usual import add_lights, all_to, levels
 
 from mirror_sdk import AccessDenied, CallTimeout
+from mirror_sdk.client_groups import async_planner, planner
 from mirror_sdk.plan.checks import Check, TargetDevice, check_all
-from mirror_sdk.plan.requested import RequestedWrite
-from mirror_sdk.plan.saved import load, save
-from mirror_sdk.resources import async_planner, planner
+from mirror_sdk.plan.requested_writes import RequestedWrite
+from mirror_sdk.plan.saved_plan import load, save
 from mirror_sdk.values import SENML_JSON, encode
 from mirror_sdk.wire.directory import Device
 from mirror_server.service.keys import Scope
@@ -43,7 +43,7 @@ def test_the_plan_table_marks_writes_that_cannot_be_undone(client, simulator, li
     plan = client.plan(all_to(lights))
     assert undoable(plan) == [True, False, False]
     assert plan.frame["reason"].isna().tolist() == [True, False, False]
-    assert "it cannot be undone: no value was reported before" in plan.frame["reason"][1]
+    assert "it cannot be undone: the mirror knows no earlier value" in plan.frame["reason"][1]
     assert re.search("it cannot be undone: .*from 0 to 100", plan.frame["reason"][2])
     assert "2 cannot be undone" in repr(plan)
     plan.apply()

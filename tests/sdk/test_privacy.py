@@ -11,14 +11,14 @@ import pyarrow as pa
 import pytest
 from resource_paths import LEVEL, TEMPERATURE
 
-from mirror_sdk import ResourceDeclaration, ResourceType, privacy, register_object
+from mirror_sdk import ResourceDeclaration, ResourceType, register_object
+from mirror_sdk.arrow_tables.columns import metadata_of_table
+from mirror_sdk.cli.help_command import TOPICS
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames import from_arrow, history_frame, mirror, read_parquet
-from mirror_sdk.object_table import Personal
-from mirror_sdk.object_table import table as object_table
+from mirror_sdk.object_definitions import Personal, registry
 from mirror_sdk.privacy import PERSONAL_COLUMNS, PERSONAL_RESOURCES, pseudonymize
 from mirror_sdk.privacy.pseudonyms import Pseudonyms
-from mirror_sdk.tables.columns import metadata_of_table
 
 KEY = "a key that is hard to guess, of November"
 ANNA, BERT = "Annas-Kitchen", "Bert Ünal's phone"
@@ -222,7 +222,7 @@ def test_invalid_keys_and_tables_are_rejected(client, homes):
     for twice in (shared, pseudonymize(table, KEY)):
         with pytest.raises(InvalidValue, match="pseudonyms already"):
             pseudonymize(twice, KEY)
-    with pytest.raises(InvalidValue, match="has no selection in its metadata"):
+    with pytest.raises(InvalidValue, match="has no metadata of a snapshot"):
         client.fleet.refresh(shared)
     with pytest.raises(InvalidValue, match="lacks the column path"):
         state.drop(columns="path").mirror.pseudonymize(KEY)
@@ -238,7 +238,7 @@ def test_empty_tables_stay_empty(client):
 
 
 def test_declaration_of_a_registered_object_has_precedence(client, simulator, monkeypatch):
-    monkeypatch.setattr(object_table, "_table", object_table._table)  # it goes again
+    monkeypatch.setattr(registry, "_table", registry._table)  # it goes again
     text, number = ResourceType.STRING, ResourceType.FLOAT
     declared = {
         1: ResourceDeclaration("Owner", text, "R", personal=Personal.IDENTIFIER),
@@ -263,15 +263,14 @@ def test_declaration_of_a_registered_object_has_precedence(client, simulator, mo
 
 
 def test_the_manual_lists_the_same_as_the_code():
-    text = privacy.__doc__
-    (_, columns, _, resources) = re.split(r"^=[= ]+=$\n(?=column|becomes)|^=[= ]+=$\n\n", text, flags=re.MULTILINE)[:4]
+    columns, resources = re.findall(r"^\|---.*\n((?:\|.*\n)+)", TOPICS["privacy"].read_text(), re.MULTILINE)
     for column in PERSONAL_COLUMNS:
-        assert re.search(rf"^{column.column} +{column.word}-… +{re.escape(column.why)}$", columns, re.MULTILINE)
+        assert f"| {column.column} | {column.word}-… | {column.why} |\n" in columns
     told = re.findall(r"\b(any|\d+)/(\d+)\b", resources)
     pairs = [pair for group in PERSONAL_RESOURCES for pair in group.resources]
     declared = [("any" if object_id is None else str(object_id), str(resource_id)) for object_id, resource_id in pairs]
     assert told == declared
-    becomes = re.findall(r"^(\S+-…|tenths of a degree|nothing)  ", resources, re.MULTILINE)
+    becomes = re.findall(r"^\| (\S+-…|tenths of a degree|nothing) \|", resources, re.MULTILINE)
     shown = {Personal.IDENTIFIER: "{}-…", Personal.PLACE: "tenths of a degree", Personal.HIDDEN: "nothing"}
     assert becomes == [shown[group.how].format(group.word) for group in PERSONAL_RESOURCES]
 

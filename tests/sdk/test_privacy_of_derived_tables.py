@@ -10,7 +10,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from naive_history import BEGIN, Row, frame_of
+from reference_history import BEGIN, Row, frame_of
 from resource_paths import TEMPERATURE
 
 from mirror_sdk.frames import mirror

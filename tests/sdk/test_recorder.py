@@ -15,15 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from changed_responses import Between
-from patience import until
+from client_test_data import URL
 from resource_paths import SWITCH, TEMPERATURE
-from usual import URL
+from thread_waits import until
 
 from mirror_sdk import ClientClosed, GapWarning, InvalidValue, MirrorClient, NotFound, RecordingDamaged
 from mirror_sdk.frames import EVENTS_RAW_SCHEMA, STATE_SCHEMA
 from mirror_sdk.recording import CHANGES_SCHEMA, Recording, files
-from mirror_sdk.recording.folder import RecordingFolder
-from mirror_sdk.recording.layout import (
+from mirror_sdk.recording.file_names import (
     journal_numbers,
     journal_path,
     part_numbers,
@@ -33,6 +32,7 @@ from mirror_sdk.recording.layout import (
     state_numbers,
     state_path,
 )
+from mirror_sdk.recording.folder import RecordingFolder
 
 
 def numbers(frame):
@@ -56,7 +56,7 @@ def test_a_recording_contains_its_events_and_the_next_recorder_continues(client,
     with client.record(folder) as recorder:
         observed(2.0, 3.0)
         assert f"{folder} running," in repr(recorder)
-        with pytest.raises(InvalidValue, match="another running recorder"):
+        with pytest.raises(InvalidValue, match="in use by another recorder"):
             client.record(folder)
     assert numbers(Recording(folder).events()) == [2.0, 3.0]
     assert (recorder.is_running, recorder.events, recorder.failure) == (False, 2, None)
@@ -111,7 +111,7 @@ def test_only_the_requested_devices_and_paths_are_recorded(client, simulator, ob
         client.record(folder)
 
 
-def test_the_log_of_another_key_is_no_continuation(new_client, folder):
+def test_a_recording_cannot_be_continued_with_the_log_of_another_key(new_client, folder):
     with new_client() as first, new_client() as second:
         first.record(folder).stop()
         with pytest.raises(InvalidValue, match="another access key"):
@@ -140,17 +140,17 @@ def test_a_new_file_is_started_when_the_current_one_is_large_or_old(client, obse
     assert numbers(Recording(folder).events()) == [1.0, 2.0, 3.0, 4.0, 5.0]
 
 
-def test_a_file_and_a_folder_of_other_things_are_left_alone_and_one_that_was_removed_is_missed(client, tmp_path):
+def test_recorder_rejects_foreign_files_and_folders_and_reports_a_removed_recording(client, tmp_path):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(InvalidValue, match="is a file"):
         client.record(tmp_path / "file")
-    with pytest.raises(InvalidValue, match="holds other files"):
+    with pytest.raises(InvalidValue, match="contains other files"):
         client.record(tmp_path)
     with pytest.raises(InvalidValue, match=r"cannot create /proc/run: .*; use a folder where you may write"):
         client.record("/proc/run")
     assert (tmp_path / "file").read_text() == "mine"
     assert not sidecar_of(tmp_path).exists()
-    with pytest.raises(InvalidValue, match="needs a folder next to it"):
+    with pytest.raises(InvalidValue, match="needs a second folder next to it"):
         sidecar_of(Path("/"))
     with pytest.raises(FileNotFoundError, match="is not a recording"):
         Recording(tmp_path)
@@ -239,7 +239,7 @@ def test_a_damaged_file_is_reported_by_name_or_changes_nothing(client, observed,
     client.record(folder).stop()
 
 
-def test_an_event_that_is_there_twice_counts_once_and_a_path_that_is_none_breaks_no_state(client, observed, folder):
+def test_a_duplicate_event_counts_once_and_an_invalid_path_breaks_no_state(client, observed, folder):
     with client.record(folder):
         until_at = observed(1.0)
     table = pq.read_table(part_path(folder, 2))
@@ -277,7 +277,7 @@ def test_a_state_is_that_of_the_instant(client, simulator, observed, device_id, 
     assert len(merged) == len(now)
     assert merged["reported_num"].equals(merged["reported_num_live"])
     assert merged["reported_at"].equals(merged["reported_at_live"])
-    with pytest.raises(InvalidValue, match="lies before the recording, which begins at"):
+    with pytest.raises(InvalidValue, match="is before the recording, which starts at"):
         recording.as_of(first - timedelta(days=1))
     with pytest.raises(InvalidValue, match="no time zone"):
         recording.as_of(datetime(2026, 1, 1))
@@ -312,7 +312,7 @@ def test_the_changes_between_two_instants_have_both_values(client, simulator, ob
 
 
 @pytest.mark.both_clients
-def test_a_full_disk_ends_a_recorder_and_the_next_one_goes_on(client, observed, folder, monkeypatch, caplog):
+def test_full_disk_ends_a_recorder_and_the_next_one_continues(client, observed, folder, monkeypatch, caplog):
     recorder = client.record(folder)
     observed(1.0)
     until(lambda: recorder.events == 1)
@@ -466,7 +466,7 @@ def test_a_recording_with_a_relative_path_stays_in_its_first_folder(client, obse
     assert list(tmp_path.joinpath("elsewhere").iterdir()) == []
 
 
-def test_a_file_that_was_renamed_to_a_high_number_costs_nothing_and_ends_no_recorder(client, observed, folder):
+def test_a_file_renamed_to_a_high_number_loses_no_data_and_stops_no_recorder(client, observed, folder):
     with client.record(folder, rotate_bytes=1):
         observed(1.0)
         until(part_path(folder, 1).exists)

@@ -3,11 +3,11 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from patience import until
 from resource_paths import TEMPERATURE
+from thread_waits import until
 
-from mirror_sdk.recording import Recording, layout
-from mirror_sdk.recording.coverage import Span, is_covered, merge
+from mirror_sdk.recording import Recording, file_names
+from mirror_sdk.recording.log_spans import LogSpan, is_covered, merge
 from mirror_sdk.recording.writer import RecordingWriter
 from mirror_sdk.wire.routes import TIME_HEADER
 
@@ -61,7 +61,7 @@ def test_coverage_uses_the_clock_of_the_service(client, simulator, here, observe
     with client.record(folder):
         resumed_at = simulator.get_clock()
         # The state is taken again when the loss was read.
-        until(lambda: len(layout.state_numbers(folder)) == 4)
+        until(lambda: len(file_names.state_numbers(folder)) == 4)
         behind = observed(5.0)
     assert not Recording(folder).audit().complete
     assert is_complete(folder, continued_at)
@@ -117,15 +117,15 @@ def at(minute):
 
 
 def test_coverage_lies_between_two_snapshots_without_a_loss():
-    gone_on = [Span(0, 0, at(0), at(0)), Span(0, 5, at(0), at(10)), Span(5, 9, at(10), at(20))]
-    assert merge(gone_on) == merge(merge(gone_on)) == [Span(0, 9, at(0), at(20))]
+    gone_on = [LogSpan(0, 0, at(0), at(0)), LogSpan(0, 5, at(0), at(10)), LogSpan(5, 9, at(10), at(20))]
+    assert merge(gone_on) == merge(merge(gone_on)) == [LogSpan(0, 9, at(0), at(20))]
     assert is_covered(merge(gone_on), at(0), at(20))
-    untold = [*gone_on, Span(9, 10, None, None)]
+    untold = [*gone_on, LogSpan(9, 10, None, None)]
     assert not is_covered(merge(untold), at(19), at(21))
-    lost = [*gone_on, Span(12, 13, at(30), at(40))]
+    lost = [*gone_on, LogSpan(12, 13, at(30), at(40))]
     assert is_covered(merge(lost), at(30), at(40))
     assert not is_covered(merge(lost), at(20), at(30))
     # An instant that was there twice is not known.
-    set_back = [Span(0, 5, at(0), at(10)), Span(5, 9, at(4), at(20))]
+    set_back = [LogSpan(0, 5, at(0), at(10)), LogSpan(5, 9, at(4), at(20))]
     for begin, end, is_known in ((1, 3, True), (1, 7, False), (4, 7, False), (11, 20, True), (1, 20, False)):
         assert is_covered(set_back, at(begin), at(end)) is is_known

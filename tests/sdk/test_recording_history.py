@@ -76,9 +76,9 @@ def test_devices_paths_and_an_interval_choose_rows(recorded, client):
 
 def test_invalid_arguments_are_rejected(recorded):
     for asked, words in (
-        ({"begin": datetime(2026, 1, 1, tzinfo=UTC)}, "lies before the recording, which begins at"),
+        ({"begin": datetime(2026, 1, 1, tzinfo=UTC)}, "is before the recording, which starts at"),
         ({"begin": datetime(2026, 1, 1)}, "no time zone"),
-        ({"devices": ["no-device"]}, "the recording has no device 'no-device'; none|close"),
+        ({"devices": ["no-device"]}, "the recording has no device 'no-device'; there are 4"),
         ({"limit": -1}, "limit=-1"),
         ({"tz": "Nowhere"}, "time zone"),
     ):

@@ -8,18 +8,18 @@ from datetime import UTC, datetime
 
 import pandas as pd
 import pytest
-from patience import until
+from client_test_data import Clock
 from recording_readers import READERS, Killed, killed_at, seen
 from resource_paths import TEMPERATURE
-from usual import Clock
+from thread_waits import until
 
 from mirror_sdk import InvalidValue
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.frames import EVENTS_RAW_SCHEMA
-from mirror_sdk.recording import Recording, layout
-from mirror_sdk.recording.coverage import Span
+from mirror_sdk.recording import Recording, file_names
 from mirror_sdk.recording.files import VERSION, RecordingSettings
 from mirror_sdk.recording.folder import RecordingFolder
+from mirror_sdk.recording.log_spans import LogSpan
 
 AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
 ABOUT = RecordingSettings(version=VERSION, server="http://mirror.localhost", key="a key", devices=None, paths=None)
@@ -39,14 +39,14 @@ def test_a_running_a_killed_and_a_finished_recording_are_a_table_to_every_reader
     observed(1.0, 2.0)
     until(lambda: recorder.events == 2)
     assert_all_see(folder, [])
-    with pytest.raises(InvalidValue, match="another running recorder"):
+    with pytest.raises(InvalidValue, match="in use by another recorder"):
         recorder.recording.finalize()
     audit = recorder.audit()
     assert (audit.events, audit.finalized_events) == (2, 0)
-    assert "whole files, which every program sees: 0 events" in str(audit)
+    assert "every program can read 0 of these events" in str(audit)
     # What a kill of the recorder leaves at this moment.
     left = shutil.copytree(folder, tmp_path / "left" / folder.name)
-    shutil.copytree(layout.sidecar_of(folder), layout.sidecar_of(left))
+    shutil.copytree(file_names.sidecar_of(folder), file_names.sidecar_of(left))
     recorder.stop()
     both = numbers_of(folder)
     assert_all_see(folder, both)
@@ -69,9 +69,9 @@ def event(seq):
 def test_an_event_waits_for_no_other_one_to_be_seen(folder):
     clock = Clock()
     with closing(RecordingFolder(folder, ABOUT, rotate_seconds=60, clock=clock)) as written:
-        written.append([], Span(0, 0, AT, AT))
+        written.append([], LogSpan(0, 0, AT, AT))
         clock.now = 100
-        written.append([event(1)], Span(0, 1, AT, AT))
+        written.append([event(1)], LogSpan(0, 1, AT, AT))
         clock.now = 159
         written.finalize_when_due()
         assert_all_see(folder, [])
@@ -80,9 +80,9 @@ def test_an_event_waits_for_no_other_one_to_be_seen(folder):
         assert_all_see(folder, [1])
         # Without an event there is nothing to be seen, and no further file.
         clock.now = 1000
-        written.append([], Span(1, 1, AT, AT))
+        written.append([], LogSpan(1, 1, AT, AT))
         written.finalize_when_due()
-        assert layout.part_numbers(folder) == [1, 2]
+        assert file_names.part_numbers(folder) == [1, 2]
 
 
 LAST = 5
@@ -94,11 +94,11 @@ def record(folder):
     written = RecordingFolder(folder, ABOUT, rotate_seconds=2, clock=clock)
     try:
         if written.position is None:
-            written.append([], Span(0, 0, AT, AT))
+            written.append([], LogSpan(0, 0, AT, AT))
         written.write_state(pd.DataFrame({"device_id": ["d"]}))
         while written.position < LAST:
             clock.now += 1
-            written.append([event(written.position + 1)], Span(written.position, written.position + 1, AT, AT))
+            written.append([event(written.position + 1)], LogSpan(written.position, written.position + 1, AT, AT))
         written.close()
     finally:
         # As the system does for a process that is no more.
@@ -119,7 +119,7 @@ def record_killed(folder, step):
 
 def check_prefix(folder):
     """All that can be read is a beginning, and other programs see a beginning of that."""
-    if not layout.part_numbers(folder):
+    if not file_names.part_numbers(folder):
         with pytest.raises(FileNotFoundError):
             Recording(folder)
         return
@@ -130,13 +130,13 @@ def check_prefix(folder):
     assert (audit.complete, audit.duplicates, audit.events) == (True, 0, len(held))
     finalized = list(range(1, audit.finalized_events + 1))
     assert {path.name for path in folder.iterdir()} == {
-        layout.part_path(folder, number).name for number in range(1, len(layout.part_numbers(folder)) + 1)
+        file_names.part_path(folder, number).name for number in range(1, len(file_names.part_numbers(folder)) + 1)
     }
     # The one that is the least patient with files that are not alike.
     assert sorted(READERS["Polars"](folder)["seq"]) == finalized
 
 
-def test_a_kill_at_each_step_leaves_a_beginning_and_the_next_recorder_goes_on(tmp_path):
+def test_a_kill_at_each_step_leaves_a_prefix_and_the_next_recorder_continues(tmp_path):
     for step in itertools.count(1):
         folder = tmp_path / f"{step}" / "run.parquet"
         folder.parent.mkdir()
@@ -159,14 +159,14 @@ def test_a_removed_folder_is_created_again(folder):
     other = ABOUT.model_copy(update={"paths": ["/3303/*"]})
     with closing(RecordingFolder(folder, other)) as anew:
         assert anew.position is None
-        anew.append([], Span(90, 90, AT, AT))
+        anew.append([], LogSpan(90, 90, AT, AT))
     assert numbers_of(folder) == []
-    assert layout.state_numbers(folder) == []
+    assert file_names.state_numbers(folder) == []
 
 
-def test_a_file_of_another_name_is_none_of_the_recording(folder):
+def test_a_file_with_another_name_is_not_part_of_the_recording(folder):
     record(folder)
-    shutil.copy(layout.part_path(folder, 1), folder / "part-old-000777.parquet")
+    shutil.copy(file_names.part_path(folder, 1), folder / "part-old-000777.parquet")
     Recording(folder).finalize()
     assert numbers_of(folder) == [*range(1, LAST + 1)]
 
@@ -192,7 +192,7 @@ def test_files_of_another_recording_are_not_used(folder, tmp_path):
     for ask in (lambda: Recording(folder), lambda: RecordingFolder(folder, ABOUT)):
         with pytest.raises(InvalidValue, match=r"_run\.parquet\.mirror belongs to another recording"):
             ask()
-    shutil.rmtree(layout.sidecar_of(folder))
+    shutil.rmtree(file_names.sidecar_of(folder))
     assert Recording(folder).audit().complete
 
 
@@ -202,6 +202,6 @@ def test_a_folder_on_another_disk_is_rejected_by_name(folder, monkeypatch):
 
     with closing(RecordingFolder(folder, ABOUT)) as written, monkeypatch.context() as mounted:
         mounted.setattr("os.replace", cross)
-        with pytest.raises(InvalidValue, match="on another disk"):
-            written.append([], Span(0, 0, AT, AT))
-    assert not layout.part_numbers(folder)
+        with pytest.raises(InvalidValue, match="on different disks"):
+            written.append([], LogSpan(0, 0, AT, AT))
+    assert not file_names.part_numbers(folder)

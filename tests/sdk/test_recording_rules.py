@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import httpx
 import pytest
 from changed_responses import Between
-from patience import until
+from client_test_data import LAMP, SENSOR, URL
 from resource_paths import SWITCH, TEMPERATURE
-from usual import LAMP, SENSOR, URL
+from thread_waits import until
 
 from mirror_sdk import (
     AccessDenied,
@@ -21,7 +21,7 @@ from mirror_sdk import (
     PresubscriptionRule,
     RecordingDamaged,
 )
-from mirror_sdk.recording import Recording, layout
+from mirror_sdk.recording import Recording, file_names
 from mirror_server.service.keys import Scope
 
 TEMPERATURES = PresubscriptionRule(resource_path=["/3303/*"])
@@ -99,7 +99,7 @@ def test_subscriptions_of_another_key_do_not_count(client, new_client, sensors, 
 
 def test_observations_of_any_application_count_as_covered(mirror, plain, simulator, folder, monkeypatch):
     """Observations of any client count as covered beyond the limit of single requests."""
-    monkeypatch.setattr("mirror_sdk.recording.rules._MAX_REQUESTS", 2)
+    monkeypatch.setattr("mirror_sdk.recording.recording_rules._MAX_REQUESTS", 2)
     for number in range(5):
         simulator.add_device(f"d{number}", [SENSOR])
     with MirrorClient(URL, mirror.new_key(), transport=mirror.transport) as other:
@@ -131,7 +131,7 @@ def test_rules_exist_only_during_the_recording(client, simulator, sensors, folde
     assert client.subscriptions.rules.list() == others
     assert sorted(recorded(recorder)) == [21.5] * 5 + [30.0]
     assert recorder.audit().complete
-    assert not layout.rules_path(folder).exists()
+    assert not file_names.rules_path(folder).exists()
     names = ["sensor-1", "lamp"]
     with client.record(folder.with_name("named"), devices=names, paths=[SWITCH], subscribe=True):
         rules = client.subscriptions.rules.list()
@@ -181,16 +181,16 @@ def test_rules_that_a_killed_recorder_left_are_removed_by_the_next_one(client, n
     left = folder.with_name("left")
     with client.record(folder, paths=["/3303/*"], subscribe=True):
         shutil.copytree(folder, left)
-        shutil.copytree(layout.sidecar_of(folder), layout.sidecar_of(left))
+        shutil.copytree(file_names.sidecar_of(folder), file_names.sidecar_of(left))
     client.subscriptions.rules.replace([TEMPERATURES, {"endpoint_name": "others"}])
     with client.record(left, paths=["/3303/*"], subscribe=subscribes):
         assert TEMPERATURES in client.subscriptions.rules.list()
     assert client.subscriptions.rules.list() == [PresubscriptionRule(endpoint_name="others")]
-    assert not layout.rules_path(left).exists()
+    assert not file_names.rules_path(left).exists()
     other = new_client()
     other.subscriptions.rules.replace([TEMPERATURES])
     with client.record(folder, paths=["/3303/*"], subscribe=True):
-        shutil.copytree(layout.sidecar_of(folder), layout.sidecar_of(folder.with_name("noted")))
+        shutil.copytree(file_names.sidecar_of(folder), file_names.sidecar_of(folder.with_name("noted")))
     other.record(folder.with_name("noted"), paths=["/3303/*"], subscribe=True).stop()
     assert other.subscriptions.rules.list() == [TEMPERATURES]
 
@@ -235,7 +235,7 @@ def test_a_beginning_that_fails_leaves_no_rules(cut, sensors, folder, what, when
         if f"{request.method} {request.url.path}".startswith(what) and asked in ([], [request]):
             asked[:] = [request]
             # A killed recorder is to leave a note of the rules that it was about to add.
-            assert layout.rules_path(folder).exists() or what == "GET /v2/subscriptions"
+            assert file_names.rules_path(folder).exists() or what == "GET /v2/subscriptions"
             return when
         return None
 
@@ -250,7 +250,7 @@ def test_invalid_rules_are_rejected_before_anything_is_created(client, folder):
     for options, words in (
         ({"paths": ["3303"]}, "'3303' matches no"),
         ({"paths": [f"/3303/{number}/*" for number in range(257)]}, "256"),
-        ({"devices": [f"{number:032x}" for number in range(1025)]}, "devices: each needs a rule"),
+        ({"devices": [f"{number:032x}" for number in range(1025)]}, "devices: each of the 1025 devices needs a rule"),
     ):
         with pytest.raises(ValueError, match=words):
             client.record(folder, subscribe=True, **options)
@@ -262,15 +262,15 @@ def test_a_key_that_may_not_subscribe_is_rejected_and_coverage_is_empty(new_clie
     with pytest.raises(AccessDenied, match="subscribe"):
         client.record(folder, paths=["/3303/*"], subscribe=True)
     (said,) = warned(client, folder, paths=["/3303/*"])
-    assert said.startswith("it is unknown whether anything of /3303/* is subscribed: 403 access_denied")
+    assert said.startswith("cannot check whether a rule or a subscription covers /3303/*: 403 access_denied")
 
 
-def test_a_note_that_is_damaged_is_named(plain, sensors, folder):
+def test_a_damaged_note_is_named(plain, sensors, folder):
     plain.record(folder).stop()
-    layout.rules_path(folder).write_text('{"rules": [')
+    file_names.rules_path(folder).write_text('{"rules": [')
     with pytest.raises(RecordingDamaged, match=r"rules\.json is damaged; remove it"):
         plain.record(folder)
-    layout.rules_path(folder).unlink()
+    file_names.rules_path(folder).unlink()
     plain.record(folder).stop()
 
 

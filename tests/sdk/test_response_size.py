@@ -4,7 +4,7 @@ import zlib
 
 import httpx
 import pytest
-from blocking import pause_in_no_time
+from blocking_client import pause_in_no_time
 from changed_responses import Arriving, traced_peak, zipped
 
 from mirror_sdk._protocol.response_body import CHUNK_BYTES, MAX_BYTES, MAX_ERROR_BYTES, Decompressor

@@ -7,14 +7,14 @@ from contextlib import suppress
 
 import httpx
 import pytest
-from blocking import pause_in_no_time
+from blocking_client import pause_in_no_time
 from changed_responses import TEMPERATURE, Between
 from resource_paths import REBOOT, SWITCH
 
 from mirror_sdk import MirrorClient, WebhookReceiver
-from mirror_sdk._protocol.async_channels import AsyncResponseRouter
-from mirror_sdk._protocol.channels import ResponseRouter
-from mirror_sdk._protocol.inbox import Expectation, Inbox
+from mirror_sdk._protocol.async_log_consumers import AsyncResponseRouter
+from mirror_sdk._protocol.log_consumers import ResponseRouter
+from mirror_sdk._protocol.response_matcher import AwaitedResponse, ResponseMatcher
 from mirror_sdk.errors import CallTimeout, ConnectionFailed, DeviceRequestFailed, ServerError, WaitTimeout
 from tests.sdk.conftest import URL
 
@@ -161,7 +161,7 @@ def test_other_waiters_cause_the_log_to_be_read(over, simulator, device_id):
 
 def test_a_log_that_lags_far_is_read(observing, simulator, device_id):
     client, transport = observing
-    getattr(client, "_wrapped", client)._session.router.inbox._keep = 2
+    getattr(client, "_wrapped", client)._session.router.matcher._keep = 2
     simulator.set_value(device_id, TEMPERATURE, 23.5)
     transport.requested_kinds()
     for _ in range(3):
@@ -207,7 +207,7 @@ def test_a_response_without_a_number_is_used_and_skipped_in_the_log(over, device
 
 
 @pytest.mark.parametrize(("status", "times_away"), [(None, 5), (502, 0), (504, 0)])
-def test_a_request_lost_while_the_server_holds_it_is_repeated(over, device_id, status, times_away):
+def test_request_lost_during_a_long_poll_is_repeated(over, device_id, status, times_away):
     """The server was killed and is away for a time, or a proxy waits for less than the request is held."""
     lost = []
 
@@ -343,8 +343,8 @@ def test_a_forked_child_has_its_own_position(kind):
         def at(self, position):
             return self
 
-    router = kind(Reader(), Inbox())
-    place = Expectation("a")
+    router = kind(Reader(), ResponseMatcher())
+    place = AwaitedResponse("a")
     with router.submitting(place, 60) as seconds, router.submitting(place, 60) as for_another:
         assert (seconds, for_another) == (1, 0)
         router._after_fork_in_child()

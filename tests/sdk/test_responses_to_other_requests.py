@@ -8,8 +8,8 @@ from changed_responses import LIGHT, TEMPERATURE, UNIT, without_arrow
 
 from mirror_sdk import UnexpectedResponse
 from mirror_sdk._protocol import operations as ops
-from mirror_sdk.snapshot.request import get_device_ranges
-from mirror_sdk.snapshot.selection import Selection
+from mirror_sdk.snapshot.device_selection import Selection
+from mirror_sdk.snapshot.snapshot_request import get_device_ranges
 
 OBJECT = "/v3/devices/{}/echo"
 
@@ -93,7 +93,7 @@ def test_a_snapshot_of_another_selection_or_time(client_over, plain, ids, is_arr
         client.fleet.snapshot(ids[:2])
     with pytest.raises(UnexpectedResponse, match=r"endpoint_name__eq='a'.*endpoint_name"):
         client.fleet.snapshot(endpoint_name="a")
-    with pytest.raises(UnexpectedResponse, match=f"requested {TEMPERATURE}, {UNIT}, and the response has"):
+    with pytest.raises(UnexpectedResponse, match=f"requested {TEMPERATURE}, {UNIT}, but the response has"):
         client.fleet.snapshot(paths=[TEMPERATURE])
     assert client.fleet.snapshot(paths=["/*"]).shape == whole.shape
     plain.write_value(ids[0], LIGHT, False)
@@ -115,10 +115,10 @@ def test_ranges_that_are_not_of_one_selection():
             read(answer)
 
 
-def test_a_poll_that_goes_back():
+def test_poll_with_an_earlier_position():
     read = ops.poll_log(7, hold_seconds=0).finish
     assert read(httpx.Response(204, headers={"Mirror-Cursor": "7"})).cursor == 7
-    with pytest.raises(UnexpectedResponse, match=r"entries after 7.*up to 6"):
+    with pytest.raises(UnexpectedResponse, match=r"entries after 7.*ends at 6"):
         read(httpx.Response(204, headers={"Mirror-Cursor": "6"}))
 
 

@@ -2,9 +2,9 @@
 
 import httpx
 import pytest
-from blocking import pause_in_no_time
+from blocking_client import pause_in_no_time
+from client_test_data import DEVICE
 from resource_paths import SWITCH, TEMPERATURE
-from usual import DEVICE
 
 from mirror_sdk import AsyncMirrorClient, MirrorClient
 from mirror_sdk.errors import APIError, ConfigError, LimitExceeded, MirrorError, ServerError
@@ -37,7 +37,7 @@ def client_of(client_of):
 
     def make(service, **options):
         client = client_of(transport=httpx.MockTransport(service), **options)
-        client.slept = pause_in_no_time(client)
+        client._slept = pause_in_no_time(client)
         return client
 
     return make
@@ -49,7 +49,7 @@ def test_temporary_failures_are_retried_twice_with_growing_pauses(client_of, fai
     client = client_of(service)
     assert client.get_device(DEVICE).device_id == DEVICE
     assert len(service.requests) == 3
-    first, second = client.slept
+    first, second = client._slept
     assert 0.25 <= first <= 0.5 <= second <= 1.0
 
 
@@ -78,7 +78,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("method", CALLS)
-def test_every_method_that_means_the_same_twice_is_repeated_and_a_write_under_its_async_id(client_of, method):
+def test_idempotent_methods_are_retried_and_a_write_with_its_async_id(client_of, method):
     failing = {"left": 2}
 
     def respond(request):
@@ -106,7 +106,7 @@ def requesting(retry_after):
 def test_a_pause_follows_retry_after_in_any_form_and_is_never_shorter_than_the_default(client_of, asked, least, most):
     client = client_of(Service((503, requesting(asked)), (200, {}, OBJECT)))
     client.get_device(DEVICE)
-    (pause,) = client.slept
+    (pause,) = client._slept
     assert least <= pause <= most
 
 
@@ -116,11 +116,11 @@ def test_a_retry_after_beyond_the_timeout_is_raised_at_once(client_of, asked):
     client = client_of(service, timeout=30)
     with pytest.raises(ServerError) as raised:
         client.get_device(DEVICE)
-    assert (len(service.requests), client.slept) == (1, [])
+    assert (len(service.requests), client._slept) == (1, [])
     assert raised.value.retry_after_seconds >= 40
 
 
-def test_polls_have_the_patience_of_their_reader_alone(client_of):
+def test_the_client_does_not_retry_polls_itself(client_of):
     """The client does not poll again at once after too many polls."""
     service = Service((204, {"Mirror-Cursor": "3"}), 429)
     client = client_of(service)

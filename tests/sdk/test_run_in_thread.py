@@ -22,30 +22,29 @@ from typing import Any
 import httpx
 import pytest
 from changed_responses import Between, without_snapshots
+from client_test_data import URL
 from resource_paths import SWITCH
-from usual import URL
 
 from mirror_sdk import AsyncMirrorClient, CompatibilityWarning, MirrorClient, UnknownDevice
-from mirror_sdk._protocol.async_channels import AsyncEvents, AsyncResponseRouter, AsyncWatch
+from mirror_sdk._protocol.async_log_consumers import AsyncEvents, AsyncResponseRouter, AsyncWatch
 from mirror_sdk._protocol.event_loop import MAX_BYTES_ON_LOOP
-from mirror_sdk._protocol.inbox import Inbox
-from mirror_sdk._protocol.operation import Operation
+from mirror_sdk._protocol.operation_base import Operation
+from mirror_sdk._protocol.response_matcher import ResponseMatcher
 from mirror_sdk._run_in_thread import LONGEST_TIME_SLICE_SECONDS, TimeSlice, all_of, import_in_thread, run_in_thread
 from mirror_sdk.errors import ConnectionFailed
-from mirror_sdk.history import request as history_request
-from mirror_sdk.history.contract import RowChecker
-from mirror_sdk.history.reading import HistoryReader, HistoryResult, history_metadata
-from mirror_sdk.plan import async_in_flight, async_plan, report, scheduler
+from mirror_sdk.history import history_request
+from mirror_sdk.history.batch_checks import RowChecker
+from mirror_sdk.history.history_reader import HistoryReader, HistoryResult, history_metadata
+from mirror_sdk.plan import async_in_flight_writes, async_plan, report, scheduler
 from mirror_sdk.plan.checks import PlannedWrite
 from mirror_sdk.recording import async_recorder
 from mirror_sdk.recording.folder import RecordingFolder
-from mirror_sdk.recording.rules import RecordingRules
+from mirror_sdk.recording.recording_rules import RecordingRules
 from mirror_sdk.recording.writer import RecordingWriter
 from mirror_sdk.resource import Resource
-from mirror_sdk.snapshot import request as snapshot_request
-from mirror_sdk.snapshot import selection
+from mirror_sdk.snapshot import device_selection, snapshot_request
+from mirror_sdk.snapshot.arrow_streams import SizeLimit
 from mirror_sdk.snapshot.dataset import DatasetWriter, SnapshotDataset
-from mirror_sdk.snapshot.streams import SizeLimit
 from mirror_sdk.wire.device_object import ResourceState
 from mirror_sdk.wire.log_entries import Batch, Entries
 
@@ -55,14 +54,14 @@ PATIENCE_SECONDS = 60
 HEAVY = (
     *("difflib", "pandas", "pyarrow", "numpy"),
     *("mirror_sdk.frames", "mirror_sdk.plan", "mirror_sdk.recording", "mirror_sdk.snapshot"),
-    *("mirror_sdk.history", "mirror_sdk.tables"),
+    *("mirror_sdk.history", "mirror_sdk.arrow_tables"),
 )
 """Modules whose functions take long: names close to another, tables, files, checks."""
 LIGHT_MODULES = {
     module.__name__
     for module in (
-        *(snapshot_request, selection, history_request),
-        *(async_plan, async_in_flight, scheduler, report, async_recorder),
+        *(snapshot_request, device_selection, history_request),
+        *(async_plan, async_in_flight_writes, scheduler, report, async_recorder),
     )
 }
 LIGHT_FUNCTIONS = {
@@ -339,7 +338,7 @@ def slow_clock() -> Callable[[], float]:
 
 
 def test_between_the_events_of_one_message_others_have_their_turn(monkeypatch):
-    monkeypatch.setattr("mirror_sdk._protocol.async_channels.TimeSlice", lambda *_: TimeSlice(slow_clock()))
+    monkeypatch.setattr("mirror_sdk._protocol.async_log_consumers.TimeSlice", lambda *_: TimeSlice(slow_clock()))
     message = {"registrations": [{"ep": f"device-{one}"} for one in range(1000)]}
     counts = Counter(listed=0, watched=0)
 
@@ -377,12 +376,12 @@ def test_events_of_a_message_share_its_time_and_unreadable_ones_warn_once():
 
 
 def test_a_wait_cancelled_during_delivery_loses_no_response(monkeypatch):
-    monkeypatch.setattr("mirror_sdk._protocol.async_channels.TimeSlice", lambda: TimeSlice(slow_clock()))
+    monkeypatch.setattr("mirror_sdk._protocol.async_log_consumers.TimeSlice", lambda: TimeSlice(slow_clock()))
 
     async def scene() -> tuple[int, list[bool]]:
-        inbox = Inbox()
+        matcher = ResponseMatcher()
         responses = [{"id": f"id-{one}", "status": 200} for one in range(1000)]
-        router = AsyncResponseRouter(Full({"async-responses": responses}), inbox)
+        router = AsyncResponseRouter(Full({"async-responses": responses}), matcher)
         expected = [await router.expect(f"id-{one}") for one in (0, 500, 999)]
         unknown = await router.expect("another")
         waiting = asyncio.create_task(router.wait(unknown, PATIENCE_SECONDS))
@@ -392,7 +391,7 @@ def test_a_wait_cancelled_during_delivery_loses_no_response(monkeypatch):
         waiting.cancel()
         with suppress(asyncio.CancelledError):
             await waiting
-        return inbox.unclaimed, [one.response is not None for one in expected]
+        return matcher.unclaimed, [one.response is not None for one in expected]
 
     assert run(scene()) == (997, [True, True, True])
 
@@ -532,7 +531,7 @@ def test_only_used_parts_of_a_device_are_retained(mirror, simulator):
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_all_of_several_things_have_ended_when_one_has_failed_or_all_are_cancelled(fails):
+def test_all_of_ends_every_coroutine_after_a_failure_or_a_cancellation(fails):
     async def scene() -> list[str]:
         ended: list[str] = []
 

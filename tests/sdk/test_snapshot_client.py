@@ -57,7 +57,7 @@ def test_devices_are_selected(client, ids, monkeypatch):
     assert names(devices=ids[:2], filters={"id__in": ids[1:]}) == ["b"]
     assert meta(client.fleet.snapshot(devices=ids))["devices"] == 4
     # More than fit into an address are picked by the client.
-    monkeypatch.setattr("mirror_sdk.snapshot.selection.MAX_IDS_PER_URL", 1)
+    monkeypatch.setattr("mirror_sdk.snapshot.device_selection.MAX_IDS_PER_URL", 1)
     assert names(devices=ids[:2]) == ["a", "b"]
     with pytest.raises(NotFound):
         client.fleet.snapshot(devices=[*ids, "nobody"])
@@ -85,7 +85,7 @@ def test_without_arrow_on_the_server_it_is_the_same_table(client_over, plain, id
     pd.testing.assert_frame_equal(whole.mirror.refresh(other), plain.fleet.snapshot())
 
 
-def test_without_snapshots_devices_are_read_one_by_one_and_it_says_so(client_over, plain, ids):
+def test_without_snapshots_devices_are_read_one_by_one_with_a_warning(client_over, plain, ids):
     other = client_over(without_snapshots)
     for selection in ({}, {"devices": ids[:2]}, {"state": "registered"}, {"devices": ids, "endpoint_type": "Light"}):
         with pytest.warns(SnapshotWarning, match="one by one"):
@@ -128,7 +128,7 @@ STEPS = {
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.filterwarnings("error")
-def test_a_refreshed_table_is_that_of_a_new_snapshot(client, simulator, mirror, ids, step):
+def test_a_refreshed_table_equals_a_new_snapshot(client, simulator, mirror, ids, step):
     selections = [{"state": "registered"}, {"paths": [TEMPERATURE], "raw": True, "tz": "Asia/Tokyo"}]
     selections += [{}, {"devices": ids[1:3]}]
     before = [client.fleet.snapshot(**selection) for selection in selections]
@@ -173,11 +173,11 @@ def test_only_changed_devices_are_fetched(client_over, plain, ids):
 
 def test_only_a_snapshot_table_and_its_derivatives_can_be_refreshed(client, plain, ids):
     frame = client.fleet.snapshot()
-    with pytest.raises(InvalidValue, match="has no selection in its metadata"):
+    with pytest.raises(InvalidValue, match="has no metadata of a snapshot"):
         client.state_frame().mirror.refresh(client)
     with pytest.raises(InvalidValue, match="refresh the complete table"):
         frame[frame["path"] == TEMPERATURE].mirror.refresh(client)
-    with pytest.raises(InvalidValue, match="more than once"):
+    with pytest.raises(InvalidValue, match="several rows for a resource"):
         pd.concat([frame.iloc[:-1], frame.iloc[:1]]).mirror.refresh(client)
     rooms = pd.DataFrame({"device_id": ids, "room": list("abcd")})
     for joined in (frame.merge(rooms, on="device_id"), frame.mirror.join(rooms)):

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from changed_responses import RESOURCES, TEMPERATURE, Between, response_with, without_arrow, without_snapshots
-from usual import URL
+from client_test_data import URL
 
 from mirror_sdk import AsyncMirrorClient, SnapshotWarning
 from mirror_sdk.dask import read_dataset
@@ -94,7 +94,7 @@ def test_devices_can_be_named(client, ids, folder):
     assert left(folder) == ["fleet"]
 
 
-def test_without_snapshots_devices_are_read_one_by_one_and_it_says_so(client_over, plain, many, folder, monkeypatch):
+def test_without_snapshots_devices_are_read_one_by_one_with_a_warning(client_over, plain, many, folder, monkeypatch):
     monkeypatch.setattr("mirror_sdk._session.async_table_reader._DEVICES_AT_A_TIME", 3)
     with pytest.warns(SnapshotWarning, match="one by one"):
         written = client_over(without_snapshots).fleet.dataset(folder, devices_per_file=2)
@@ -132,7 +132,7 @@ def test_a_folder_that_is_not_a_dataset_is_never_replaced(client, ids, folder, n
     with pytest.raises(InvalidValue, match="is not a dataset"):
         SnapshotDataset(folder)
     for overwrite in (False, True):
-        with pytest.raises(InvalidValue, match="files other than a dataset"):
+        with pytest.raises(InvalidValue, match="contains other files"):
             client.fleet.dataset(folder, overwrite=overwrite)
     assert [path.name for path in folder.iterdir()] == [name]
     assert left(folder) == ["fleet"]
@@ -141,7 +141,7 @@ def test_a_folder_that_is_not_a_dataset_is_never_replaced(client, ids, folder, n
     with pytest.raises(InvalidValue, match="overwrite=True"):
         client.fleet.dataset(other)
     (other / "notes.txt").write_text("mine")
-    with pytest.raises(InvalidValue, match="files other than a dataset"):
+    with pytest.raises(InvalidValue, match="contains other files"):
         client.fleet.dataset(other, overwrite=True)
     (folder.parent / "file").write_text("mine")
     for target, wrong, word in (
@@ -208,7 +208,7 @@ class Half(httpx.AsyncByteStream):
         await asyncio.Event().wait()
 
 
-def test_a_cancelled_one_leaves_nothing_and_no_thread(mirror, ids, folder):
+def test_a_cancelled_dataset_leaves_no_files_and_no_thread(mirror, ids, folder):
     async def run():
         stalls = asyncio.Event()
         transport = Between(

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from mirror_sdk._protocol.operations import Poll
-from mirror_sdk._protocol.socket_messages import read_message
+from mirror_sdk._protocol.websocket_messages import read_message
 from mirror_sdk.errors import UnexpectedResponse
 from mirror_sdk.wire.log_entries import Gap
 

@@ -4,12 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 import pandas as pd
 import pytest
-from mirrored import device as device_object
-from mirrored import resource
+from device_objects import device as device_object
+from device_objects import resource
 from resource_paths import TEMPERATURE
 
 from mirror_sdk.frames import state_frame
-from mirror_sdk.frames.stale import silent_rows
+from mirror_sdk.frames.staleness import silent_rows
 
 REPORTED_AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 from changed_responses import Between
-from patience import until
+from client_test_data import SENSOR, URL
 from resource_paths import TEMPERATURE
-from usual import SENSOR, URL
+from thread_waits import until
 
 from mirror_sdk import DeviceUnavailable, MirrorClient, UnexpectedResponse, WaitTimeout
 from mirror_sdk.frames import requests_frame

@@ -1,8 +1,8 @@
 """Pending and rejected subscriptions and late writes in both clients, explanations and the explorer."""
 
 import pytest
+from client_test_data import DIMMER, SENSOR
 from resource_paths import LEVEL, TEMPERATURE
-from usual import DIMMER, SENSOR
 
 from mirror_sdk import EventKind, SubscriptionState
 from mirror_sdk.frames import DriftKind
@@ -31,20 +31,20 @@ def check(client, device_id, settle):
 def test_an_accepted_and_a_pending_subscription(client, simulator, device_id, check):
     assert client.subscriptions.state(device_id, TEMPERATURE) is SubscriptionState.NONE
     client.subscribe(device_id, TEMPERATURE)
-    check(SubscriptionState.ACTIVE, "by this application: the device is to send each change", is_subscribed=True)
+    check(SubscriptionState.ACTIVE, "The device should send each change", is_subscribed=True)
     client.unsubscribe(device_id, TEMPERATURE)
     simulator.set_online(device_id, False)
     client.subscribe(device_id, TEMPERATURE)
-    check(SubscriptionState.ASKED, "which the device has not accepted yet", is_subscribed=True)
+    check(SubscriptionState.ASKED, "but the device has not accepted it yet", is_subscribed=True)
 
 
 def test_a_rejected_subscription_is_accepted_later(client, simulator, device_id, check):
     simulator.set_response_mode(device_id, "reject")
     client.subscribe(device_id, TEMPERATURE)
-    check(SubscriptionState.REFUSED, "which the device rejected; it is requested again when the device next registers")
+    check(SubscriptionState.REFUSED, "rejected it. The service requests it again when the device next registers")
     simulator.set_response_mode(device_id, "normal")
     simulator.update_registration(device_id)
-    check(SubscriptionState.ACTIVE, "by this application", is_subscribed=True)
+    check(SubscriptionState.ACTIVE, "This application is subscribed", is_subscribed=True)
 
 
 def test_a_subscription_that_a_registration_ended(client, simulator, device_id, settle, check):

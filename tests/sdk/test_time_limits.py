@@ -12,12 +12,12 @@ from operator import attrgetter
 
 import pandas as pd
 import pytest
-from blocking import pause_in_no_time
+from blocking_client import pause_in_no_time
 from click.testing import CliRunner
-from client_resources import ASYNC_RESOURCES, RESOURCES
+from client_groups import ASYNC_GROUPS, GROUPS
+from client_test_data import DEVICE, page_of
 from malicious_service import AT_MOST, BRIEFLY, MaliciousService, one_by_one
 from resource_paths import SWITCH, TEMPERATURE
-from usual import DEVICE, page_of
 
 from mirror_sdk import AsyncMirrorClient, MirrorClient
 from mirror_sdk._protocol.deadline import Pace
@@ -135,7 +135,7 @@ def test_a_snapshot_that_trickles_ends(client_of, tmp_path, name):
         client = client_of(service.url)
         arguments = (tmp_path / "fleet",) if name == "fleet.dataset" else ()
         seconds_of(
-            lambda: attrgetter(name)(client)(*arguments), match=r"64 KiB of the response came within timeout=0\.3"
+            lambda: attrgetter(name)(client)(*arguments), match=r"64 KiB of the response arrived within timeout=0\.3"
         )
     assert list(tmp_path.iterdir()) == []
 
@@ -215,7 +215,7 @@ ASK_NOBODY = {"cassettes.use", "close", "aclose", "from_cassette", "from_env", "
 
 
 @pytest.mark.parametrize(
-    ("kind", "resources"), [(MirrorClient, RESOURCES), (AsyncMirrorClient, ASYNC_RESOURCES)], ids=["sync", "async"]
+    ("kind", "resources"), [(MirrorClient, GROUPS), (AsyncMirrorClient, ASYNC_GROUPS)], ids=["sync", "async"]
 )
 def test_every_method_with_a_request_has_a_timeout(kind, resources):
     methods = {

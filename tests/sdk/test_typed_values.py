@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 
 import pandas as pd
 import pytest
+from client_test_data import DIMMER, EXECUTABLE, FLOAT, INTEGER, LAMP, OBJLINK, OPAQUE, STRING, TIME, statuses
 from hypothesis import given
 from hypothesis import strategies as st
 from resource_paths import LEVEL, SWITCH, UNDECLARED
-from typed_strategies import VALUES, pairs_of
-from usual import DIMMER, EXECUTABLE, FLOAT, INTEGER, LAMP, OBJLINK, OPAQUE, STRING, TIME, statuses
+from value_strategies import VALUES, pairs_of
 
 from mirror_sdk import InvalidValue, parse_value
 from mirror_sdk.values import ValueKind, decode, encode, plain_text, written
@@ -52,15 +52,15 @@ def test_typed_input_becomes_the_intended_value(path, text, value):
         *[(path, text, "without a unit") for path in (LEVEL, FLOAT) for text in ("12abc", "40 %", "1_0", "1 0")],
         (LEVEL, "101", r"from 0 to 100, not 101; pass a number in this range"),
         (INTEGER, str(2**63), "at most 64 bits"),
-        (FLOAT, "1e999", "a float has no such number"),
+        (FLOAT, "1e999", "a float cannot represent this number"),
         *[(SWITCH, text, "takes a boolean, .* write true or false") for text in ("", "2", "maybe", "tru", "1.0")],
         *[(TIME, text, "write it like 2026-01-05T08:00:00Z") for text in ("", "tomorrow", "2026", "20260105", "1e9")],
-        *[(TIME, text, "lacks its zone") for text in ("2026-01-05", "2026-01-05T08:00:00")],
+        *[(TIME, text, "it has no time zone") for text in ("2026-01-05", "2026-01-05T08:00:00")],
         *[(TIME, text, "a date or the seconds since 1970") for text in ("2026010508", " 202601050830 ")],
         (TIME, "2026-01-05T08:00:00.5Z", "a device takes whole seconds; write it like"),
         *[(OBJLINK, text, "like 3303:0") for text in ("", "3303", "65536:0", "a:b")],
         *[(OPAQUE, text, "two hex digits for each byte") for text in ("", " ", "0", "zz", "base64:!")],
-        (OPAQUE, "deadbeef", "hex digits or base64: write 'de ad be ef', or base64: in front"),
+        (OPAQUE, "deadbeef", "hex digits or base64: write 'de ad be ef', or put base64: in front of it"),
         (STRING, "\ud800", "UTF-8"),
         (EXECUTABLE, "1", "execute it instead"),
     ],
@@ -141,7 +141,7 @@ def test_json_lists_and_other_keys_are_rejected_for_a_multiple_resource_with_the
             encode(text, "/3/0/7", allow_read_only=True)
     with pytest.raises(InvalidValue, match=r"for each instance, not \[1, 2\]; pass a dict"):
         encode([1, 2], "/3/0/7", allow_read_only=True)
-    with pytest.raises(InvalidValue, match=r"such as \{0: 3800, 1: 5000\}; \{'0': 1\} has others"):
+    with pytest.raises(InvalidValue, match=r"such as \{0: 3800, 1: 5000\}, not \{'0': 1\}"):
         encode({"0": 1}, "/3/0/7", allow_read_only=True)
     # A resource with one instance takes one value.
     with pytest.raises(InvalidValue, match=r"write it like 50$"):

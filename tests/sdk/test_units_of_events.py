@@ -2,9 +2,9 @@
 
 import pandas as pd
 import pytest
-from patience import until
+from client_test_data import SENSOR, URL
 from resource_paths import LEVEL, TEMPERATURE
-from usual import SENSOR, URL
+from thread_waits import until
 
 from mirror_sdk import MirrorClient, UnitWarning
 from mirror_sdk.recording import Recording
@@ -46,9 +46,9 @@ def test_a_table_of_events_has_the_units_that_devices_name(client, rooms):
 
 
 def test_many_devices_are_requested_concurrently(client, rooms, monkeypatch):
-    monkeypatch.setattr("mirror_sdk.tables.units._FEW", 1)
-    monkeypatch.setattr("mirror_sdk.tables.events.EVENTS_AT_A_TIME", 1)
-    monkeypatch.setattr("mirror_sdk.tables.events._ROWS_AT_A_TIME", 1)
+    monkeypatch.setattr("mirror_sdk.arrow_tables.units._FEW", 1)
+    monkeypatch.setattr("mirror_sdk.arrow_tables.events.EVENTS_AT_A_TIME", 1)
+    monkeypatch.setattr("mirror_sdk.arrow_tables.events._ROWS_AT_A_TIME", 1)
     assert units(client.notifications.events_frame(after=0, timeout=0)) == EXPECTED
 
 
@@ -97,7 +97,7 @@ def changed(plain, simulator, tmp_path, last_poll_soon):
     return times, recorder.recording
 
 
-def test_a_value_is_in_the_unit_that_its_device_named_by_then(client, plain, changed):
+def test_a_value_has_the_unit_that_its_device_reported_at_that_time(client, plain, changed):
     times, recording = changed
     expected = [(19.0, "Cel"), (20.0, "Cel"), (68.0, "Far"), (70.0, "Far")]
     for paths in ([TEMPERATURE], ["/3303/*"]):
@@ -123,7 +123,7 @@ def units_of_numbers(frame):
     return list(zip(numbers["value_num"], numbers["unit"], strict=True))
 
 
-def test_a_recording_of_some_paths_has_the_unit_that_was_named_by_then(plain, simulator, changed, tmp_path):
+def test_a_recording_of_some_paths_has_the_unit_at_that_time(plain, simulator, changed, tmp_path):
     with plain.record(tmp_path / "some.parquet", paths=[TEMPERATURE]) as recorder:
         simulator.set_value("sensor", TEMPERATURE, 71)
         simulator.set_value("sensor", UNITS, "Cel")

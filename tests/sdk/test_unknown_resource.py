@@ -28,7 +28,7 @@ def test_a_resource_that_a_device_never_had_is_unknown(client, device_id, device
         assert not str(caught.value).startswith(("'", '"')), call
         if isinstance(caught.value, APIError):
             assert (caught.value.status, caught.value.reason) == (400, "RESOURCE_NOT_FOUND"), call
-            assert f"; client.devices.resources('{device_id}') lists those it has (" in str(caught.value), call
+            assert f"; client.devices.resources('{device_id}') lists its resources (" in str(caught.value), call
 
 
 def failure_of(client, device, path):

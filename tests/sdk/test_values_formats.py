@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 import cbor2
 import numpy as np
 import pytest
+from client_test_data import BOOLEAN, EXECUTABLE, FLOAT, INTEGER, OBJLINK, OPAQUE, STRING, TIME, UNSIGNED
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from resource_paths import UNDECLARED
-from typed_strategies import LINKS, VALUES, WHOLE_SECONDS, pairs_of
-from usual import BOOLEAN, EXECUTABLE, FLOAT, INTEGER, OBJLINK, OPAQUE, STRING, TIME, UNSIGNED
+from value_strategies import LINKS, VALUES, WHOLE_SECONDS, pairs_of
 
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.values import (
@@ -151,10 +151,10 @@ hexed = bytes.fromhex
     [
         (LWM2M_TLV, hexed("e4170c41ac00"), FLOAT, "continues to byte 7 of 6"),
         (LWM2M_TLV, hexed("e116da02"), BOOLEAN, "cannot be read as the type boolean"),
-        (LWM2M_TLV, hexed("c10901c10902"), "/3/0", "holds /3/0/9 twice"),
+        (LWM2M_TLV, hexed("c10901c10902"), "/3/0", "contains /3/0/9 twice"),
         (LWM2M_TLV, hexed("860641000141 0105"), "/3/0", "decode_many"),
         (LWM2M_TLV, hexed("880709 42000ed8 43011388aa"), "/3/0/7", "/3/0/7/1: b'\\x13\\x88\\xaa' cannot be read"),
-        (LWM2M_TLV, b"", "/3/0/9", "holds no value for /3/0/9"),
+        (LWM2M_TLV, b"", "/3/0/9", "contains no value for /3/0/9"),
         (CBOR, hexed("0102"), INTEGER, "continues after its CBOR item, at byte 1"),
         (CBOR, hexed("1b8000000000000000"), INTEGER, "cannot be read as the type integer"),
         (CBOR, b"\x01", EXECUTABLE, "type none"),
@@ -169,9 +169,9 @@ hexed = bytes.fromhex
         (SENML_JSON, b"{}", FLOAT, "no array of records"),
         (SENML_JSON, b'[{"n":"/3308/0/5900","v":1,"vs":"1"}]', FLOAT, "2 values"),
         (SENML_JSON, b'[{"n":"/3308/0/5900","v":"21.5"}]', FLOAT, "type float"),
-        (SENML_JSON, b'[{"bver":11,"n":"/3308/0/5900","v":1}]', FLOAT, "later version"),
-        (SENML_JSON, b'[{"must_":1,"n":"/3308/0/5900","v":1}]', FLOAT, "must be understood"),
-        (SENML_JSON, b'[{"n":"/3308/0/5901","v":1}]', FLOAT, "but /3308/0/5901"),
+        (SENML_JSON, b'[{"bver":11,"n":"/3308/0/5900","v":1}]', FLOAT, "version is later than"),
+        (SENML_JSON, b'[{"must_":1,"n":"/3308/0/5900","v":1}]', FLOAT, "which is unknown"),
+        (SENML_JSON, b'[{"n":"/3308/0/5901","v":1}]', FLOAT, "the values of /3308/0/5901"),
         (SENML_JSON, b'[{"n":"/1/0/10","vlo":"3303"}]', OBJLINK, "type objlink"),
         (LWM2M_JSON, b"[]", FLOAT, "an object"),
         *((LINK_FORMAT, raw, "/3", "CoRE link format") for raw in (b"/3/0", b"</3/0", b"3/0>", b"</3/0>\xef\xbf\xbd")),
@@ -194,10 +194,10 @@ def test_a_payload_that_cannot_be_read_at_all_is_one_value_under_the_requested_p
     pack = json.dumps([{"bn": "/3/0/", "n": str(number), "v": 1} for number in (9, 10, 13, 15)]).encode()
     problem = decode(pack, SENML_JSON, "/3/0").problem
     found = "/3/0/9, /3/0/10, /3/0/13 ..."
-    assert problem == f"the payload holds no one value for /3/0 but {found}; decode_many gives them"
+    assert problem == f"the payload contains the values of {found} instead of one for /3/0; decode_many() returns them"
 
 
-def test_an_integer_in_a_tlv_where_a_float_is_declared_is_not_read_as_a_tiny_float_which_has_eight_bytes():
+def test_an_eight_byte_integer_in_tlv_is_not_read_as_a_tiny_float():
     for raw, integer in (
         ("e4170c 00000015", 21),
         ("e4170c ffffffeb", -21),
@@ -268,7 +268,7 @@ def test_a_mapping_is_written_as_tlv_and_as_senml_where_nothing_is_declared():
         ({True: 1}, VOLTAGES, None, "by instance ids"),
         ({0: 1}, f"{VOLTAGES}/0", None, "has no instances"),
         ({0: 1}, "/3/0", None, "has no instances"),
-        ({0: 1}, VOLTAGES, TEXT_PLAIN, "holds no mapping"),
+        ({0: 1}, VOLTAGES, TEXT_PLAIN, "cannot contain a mapping"),
         ({0: {0: 1}}, VOLTAGES, None, "has no instances"),
     ],
 )
@@ -414,9 +414,9 @@ def test_every_format_rejects_values_that_the_resource_does_not_accept(content_t
 def test_values_that_a_format_cannot_represent_are_rejected_with_the_cure():
     with pytest.raises(InvalidValue, match="register_object"):
         encode(21.5, UNDECLARED, LWM2M_TLV)
-    with pytest.raises(InvalidValue, match="JSON has no bytes"):
+    with pytest.raises(InvalidValue, match="JSON cannot contain bytes"):
         encode(b"\x00", OPAQUE, JSON)
-    with pytest.raises(InvalidValue, match=f"{OPAQUE}: 16777216 bytes .* 16777209 are the most"):
+    with pytest.raises(InvalidValue, match=f"{OPAQUE}: 16777216 bytes .* limit of TLV, 16777209"):
         encode(bytes(2**24), OPAQUE, LWM2M_TLV)
     for content_type in (SENML_JSON, SENML_CBOR, LWM2M_JSON):
         with pytest.raises(InvalidValue, match="not a resource path"):

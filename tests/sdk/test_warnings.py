@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from changed_responses import Between
+from client_test_data import URL
 from resource_paths import SWITCH, TEMPERATURE
-from usual import URL
 
 from mirror_sdk import GapWarning, MirrorClient, WaitTimeout
-from mirror_sdk._caller import calling_line, warn
-from mirror_sdk._protocol.gaps import warn_of
+from mirror_sdk._protocol.gap_warnings import warn_of_gap
+from mirror_sdk._warnings import calling_line, warn
 from mirror_sdk.wire.log_entries import Gap
 
 PATIENCE_SECONDS = 30
@@ -64,14 +64,14 @@ def test_losses_are_warned_of_where_responses_and_events_are_read(plain, device_
 @pytest.mark.parametrize(
     ("gap", "told"),
     [
-        (Gap(None, None), r"\(all before this moment\)"),
+        (Gap(None, None), r"\(all earlier entries\)"),
         (Gap(5, 9), r"\(5-9\)"),
         (Gap(101, 2**40 + 50), r"\(those from 101 on: the service was restored to an earlier state\)"),
     ],
 )
 def test_a_loss_is_described_as_far_as_known(gap, told):
     with pytest.warns(GapWarning, match=told):
-        warn_of(gap)
+        warn_of_gap(gap)
 
 
 def test_a_loss_of_other_entries_does_not_concern_a_waiter(plain, simulator, device_id, lose):

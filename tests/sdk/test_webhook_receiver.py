@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from patience import until as wait_until
 from resource_paths import SWITCH, TEMPERATURE
+from thread_waits import until as wait_until
 
 from mirror_sdk import (
     BadRequest,
@@ -239,7 +239,7 @@ def test_values_sent_to_another_webhook_are_there_once_a_client_is_back(
 
 @pytest.mark.both_clients
 @pytest.mark.parametrize("by", ["webhook", "long polling"])
-def test_a_client_whose_webhook_was_replaced_reads_the_log_and_says_so(
+def test_a_client_whose_webhook_was_replaced_reads_the_log_and_reports_it(
     rivals, subscribed_events, simulator, device_id, by
 ):
     one, two = rivals

@@ -24,7 +24,7 @@ from mirror_sdk.wire.errors import ERROR_TYPES, ErrorBody
 from mirror_sdk.wire.notifications import NotificationMessage
 from mirror_server import hooks
 from mirror_server.core.commands import Command
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 from mirror_server.hooks import call_installed, extends, open_database, read_settings
 from mirror_server.notifications.webhooks import LOOPBACK
 from mirror_server.server import Services
@@ -36,8 +36,8 @@ from mirror_server.store.backend import StorageFailed
 from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
-from mirror_server.views.deferred import Deferred
-from mirror_server.web.app import create_app
+from mirror_server.views.deferred_responses import DeferredResponse
+from mirror_server.web.flask_app import create_app
 
 OpenPoll = Callable[..., Future[Any]]
 
@@ -383,14 +383,14 @@ def disk(server: Server, disk_of: Callable[[Server], Disk]) -> Disk:
 def open_poll(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenPoll]:
     """Open a poll on its own thread, and return the future of its response when it waits."""
     waits = threading.Semaphore(0)
-    wait = Deferred.wait
+    wait = DeferredResponse.wait
 
-    def note(deferred: Deferred, *is_over: Callable[[], bool]) -> None:
+    def note(deferred: DeferredResponse, *is_over: Callable[[], bool]) -> None:
         if deferred.is_poll:
             waits.release()
         wait(deferred, *is_over)
 
-    monkeypatch.setattr(Deferred, "wait", note)
+    monkeypatch.setattr(DeferredResponse, "wait", note)
 
     def hold(key: str, query: str, on: Server = server) -> Future[Any]:
         headers = {"Authorization": f"Bearer {key}"}

@@ -38,14 +38,17 @@ def test_left_out_extension_is_not_loaded(install, new_server, caplog):
     server = new_server(without=("greeting",))
     assert server.call(server.key(), "GET", "/v3/devices").status_code == 200
     assert "greeting" not in server.call(None, "GET", "/healthz").json["extensions"]
-    assert "without the extension greeting: --without names it" in caplog.text
+    assert "the extension greeting is not loaded: --without leaves it out" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"without": ("pages",)}, "--without pages: there is no such extension; there are .*greeting"),
-        ({"without": ("greeting",), "greeting": "hi"}, "--greeting is of the extension greeting, which is left out"),
+        ({"without": ("pages",)}, "--without pages: no such extension; the installed extensions are .*greeting"),
+        (
+            {"without": ("greeting",), "greeting": "hi"},
+            "--greeting belongs to the extension greeting, which is not loaded",
+        ),
     ],
 )
 def test_unknown_or_configured_extension_cannot_be_left_out(install, settings, why):
@@ -71,7 +74,7 @@ def test_duplicate_extension_name_prevents_the_start(install, tmp_path):
     other.mkdir()
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
     (other / "entry_points.txt").write_text("[mirror_server.extensions]\ngreeting = mirror_other\n")
-    with pytest.raises(CannotServe, match="two extensions are called greeting, one of them mirror_"):
+    with pytest.raises(CannotServe, match="two extensions have the name greeting, one of them mirror_"):
         Extensions()
 
 
@@ -87,16 +90,18 @@ def test_missing_package_message_names_an_existing_extra(monkeypatch, module, na
 def test_manual_lists_extensions_with_purpose_and_topics(install):
     install("hail", f'"""Says hello.\n\nAnd more."""\n{GREETING}')
     lines = CliRunner().invoke(main, ["help", "extensions"]).output.splitlines()
-    assert "- ``hail``: Says hello." in lines
+    assert "- `hail`: Says hello." in lines
     for name, extension in installed().items():
-        assert any(line.startswith(f"- ``{name}``: {extension.__doc__.partition('.')[0]}") for line in lines), name
+        assert any(line.startswith(f"- `{name}`: {extension.__doc__.partition(' ')[0]}") for line in lines), name
     if "lwm2m" in installed():
-        assert any(line.endswith(" More in ``mirror-server help``: devices, mirror-device.") for line in lines)
+        assert any(line.endswith(" More in `mirror-server help`: devices, mirror-device.") for line in lines)
 
 
 def test_request_hook_with_missing_arguments_is_named(install):
     install("short", GREETING + "\n@extends\ndef rewrite_path(path):\n    return None\n")
-    with pytest.raises(CannotServe, match="the hook rewrite_path of short does not take all of environ, path"):
+    with pytest.raises(
+        CannotServe, match="the hook rewrite_path of short does not accept all of the arguments environ, path"
+    ):
         Extensions().implementations("rewrite_path")
 
 
@@ -117,7 +122,7 @@ def build():
 @pytest.mark.parametrize(
     ("hook", "arguments", "why"),
     [
-        ("values_reported", "session", r"the hook values_reported of greeting \(Part\) does not take all of"),
+        ("values_reported", "session", r"the hook values_reported of greeting \(Part\) does not accept all of"),
         ("values_reported", "values", r"greeting \(Part\) cannot be loaded: .*:\d+\) has the argument values, but"),
         ("value_reported", "session", r"greeting \(Part\) .*value_reported\(\) .*; did you mean values_reported\?"),
     ],

@@ -16,7 +16,7 @@ from flask.testing import FlaskClient
 
 from mirror_server.hooks import read_settings
 from mirror_server.server import Services
-from mirror_server.web.app import create_app
+from mirror_server.web.flask_app import create_app
 
 NODE = Path(__file__).parent / "node"
 TIMEOUT_SECONDS = 300

@@ -17,6 +17,7 @@ TINY = (
     "--rounds 1 --seconds 0.1 --connections 2 --devices 5 --resources 3 --in-flight 4 --batch 5 --polls 20"
     " --events 3 --calls 3 --growth 5,10 --log-entries 20 --rules 10 --registrations 10 --fleet 10 --loop-devices 5"
     " --flood-mib 1 --deaf 2 --coap-devices 5 --coap-registrations 10"
+    " --widget-devices 12 --points 20 --widget-runs 2"
 )
 FIGURES = {
     "device_object": 5,
@@ -30,6 +31,7 @@ FIGURES = {
     "import_time": 5,
     "loop_holds": 11,
     "malicious": 8,
+    "widgets": 10,
 }
 """How many figures each gives."""
 if find_spec("aiocoap"):  # speaks CoAP: needs the extra lwm2m

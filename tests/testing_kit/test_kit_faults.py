@@ -223,7 +223,7 @@ def test_notifications_are_reversed_once_all_are_there(mirror, faults, observed)
     assert reported(mirror, after=end) == [3, 2, 1, 4]
 
 
-def test_a_reordering_goes_on_over_several_messages(mirror, faults, observed):
+def test_reordering_spans_several_messages(mirror, faults, observed):
     end = mirror.read_log()[-1].seq
     faults.reorder(2)
     report(mirror, observed, 1)
@@ -250,7 +250,7 @@ def test_a_waiting_task_receives_delayed_entries(mirror, faults, clock, observed
     assert asyncio.run(use()) == 0
 
 
-def test_a_poll_that_waits_for_a_late_channel_goes_on_with_the_clock(mirror, faults, clock, observed, monkeypatch):
+def test_a_poll_of_a_delayed_channel_continues_when_the_clock_advances(mirror, faults, clock, observed, monkeypatch):
     end, waits, wait = mirror.read_log()[-1].seq, threading.Event(), faults.wait
     monkeypatch.setattr(faults, "wait", lambda seconds: (waits.set(), wait(seconds)))
     faults.delay("notification", "1min")
@@ -344,5 +344,5 @@ def test_a_device_is_named_as_everywhere(mirror, faults, sensor):
         mirror.simulator.set_value("sensor-1", TEMPERATURE, 30)
         mirror.read_log()
     assert fault.acted == 1
-    with pytest.raises(UnknownDevice, match="close to it: sensor-1"):
+    with pytest.raises(UnknownDevice, match="similar: sensor-1"):
         faults.silence("sensor-2")

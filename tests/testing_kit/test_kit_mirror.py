@@ -153,7 +153,7 @@ def test_closing_twice_is_harmless(tmp_path):
             client.devices.list()
 
 
-def test_an_asynchronous_client_goes_on_after_a_restart(mirror, sensor):
+def test_an_asynchronous_client_continues_after_a_restart(mirror, sensor):
     async def use():
         async with mirror.new_async_client() as client:
             await client.write_value(sensor, SWITCH, True)

@@ -92,7 +92,7 @@ def test_a_project_with_fixtures_of_the_short_names_can_use_ours_too(pytester, r
 
 # What this process has loaded before stays what it is when the run in it ends.
 @pytest.mark.usefixtures("mirror")
-def test_a_mirror_that_is_made_otherwise_is_the_one_of_all_fixtures(pytester, run_here):
+def test_all_fixtures_use_an_overridden_mirror(pytester, run_here):
     pytester.makepyfile(
         """
         import pytest

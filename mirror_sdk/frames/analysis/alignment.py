@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from mirror_sdk.arrow_tables.columns import TableColumn
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.analysis.bins import Bins, bins_of, check_count
+from mirror_sdk.frames.analysis.history_rows import Floats, Ints
 from mirror_sdk.frames.analysis.resample import Statistic, binned_segments, checked
-from mirror_sdk.frames.analysis.results import BIN_COLUMNS, RESOURCE_COLUMNS, column_of
-from mirror_sdk.frames.analysis.rows import Floats, Ints
+from mirror_sdk.frames.analysis.result_columns import BIN_COLUMNS, RESOURCE_COLUMNS, column_of
 from mirror_sdk.frames.analysis.timeline import Timeline, warn_of_units
-from mirror_sdk.tables.columns import TableColumn
 from mirror_sdk.wire.paths import matches
 
 COMPARED_COLUMNS = (
@@ -84,7 +84,7 @@ def compare(timeline: Timeline, begins: Sequence[int], length: int, span: int | 
 def _one(how: Statistic) -> Statistic:
     (name, *others) = checked(how)
     if others or name == "duration":
-        raise InvalidValue(f"how={how!r} is not a single column; pass time_weighted_mean, last, min, max or count")
+        raise InvalidValue(f"how={how!r} must be time_weighted_mean, last, min, max or count")
     return name
 
 
@@ -94,7 +94,7 @@ def _window(timeline: Timeline, begin: int, length: int, span: int, name: Statis
     binned = binned_segments(timeline.within(begin, begin + length), bins, [name])
     table = binned.statistics([name])
     if pa.types.is_string(table[name].type):
-        raise InvalidValue(f"how={name!r}: texts have no difference; pass the paths of numbers with paths=[...]")
+        raise InvalidValue(f"how={name!r}: cannot compare texts; select resources that have numbers, with paths=[...]")
     values = table[name].cast(pa.float64()).to_numpy(zero_copy_only=False)
     return values, binned.unit(), table["covered"].combine_chunks()
 

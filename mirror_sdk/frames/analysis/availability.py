@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from mirror_sdk.arrow_tables.columns import CATEGORY, INSTANT, TableColumn, Words
 from mirror_sdk.frames.analysis.durations import share_of, totals
+from mirror_sdk.frames.analysis.history_rows import NEVER, NO_TIME, Ints, following, is_end, is_start, order_by
 from mirror_sdk.frames.analysis.intervals import REASONS, contacts
-from mirror_sdk.frames.analysis.results import DEVICE_COLUMNS
-from mirror_sdk.frames.analysis.rows import NEVER, NO_TIME, Ints, following, is_end, is_start, order_by
+from mirror_sdk.frames.analysis.result_columns import DEVICE_COLUMNS
 from mirror_sdk.frames.analysis.timeline import Timeline
-from mirror_sdk.tables.columns import CATEGORY, INSTANT, TableColumn, Words
 
 Presence: TypeAlias = Literal["available", "absent", "unknown"]
 PRESENCES: tuple[Presence, ...] = get_args(Presence)
@@ -35,8 +35,8 @@ AVAILABILITY_COLUMNS = (
     TableColumn("absent", pa.duration("ms"), "how long it was absent"),
     TableColumn("unknown", pa.duration("ms"), "how long its presence is unknown"),
     TableColumn("availability", pa.float64(), "0 to 1; NA if its presence is always unknown"),
-    TableColumn("absences", pa.int64(), "how many intervals it was absent"),
-    TableColumn("longest_absence", pa.duration("ms"), "how long the longest of them was"),
+    TableColumn("absences", pa.int64(), "the number of absences"),
+    TableColumn("longest_absence", pa.duration("ms"), "the length of the longest absence"),
     TableColumn("last_seen_at", INSTANT, "its last contact: a value, a registration or update; NA for none"),
 )
 """How long each device was available."""

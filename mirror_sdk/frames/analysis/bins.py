@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mirror_sdk.errors import InvalidValue
-from mirror_sdk.frames.analysis.rows import Ints
+from mirror_sdk.frames.analysis.history_rows import Ints
 
 _DAY = 86_400_000
 _MONDAY = 4 * _DAY
@@ -50,8 +50,8 @@ class Bins:
 def bins_of(span: int, begin: int, end: int, tz: str) -> Bins:
     """Return the bins that overlap the time from ``begin`` up to ``end``.
 
-    A bin begins when the clock of the zone first shows a multiple of the span. Multiples are counted from midnight if
-    a day is a whole number of spans, else from Monday, 5 January 1970. If the clock skips a multiple, the bin begins at
+    A bin begins when the clock of the zone first shows a multiple of the span. Multiples are counted from midnight if a
+    day is a whole number of spans, else from Monday, January 5, 1970. If the clock skips a multiple, the bin begins at
     the change. If the clock is put back by a whole bin or more, the bins of that time occur twice. If it is put back by
     less, one bin is longer.
 
@@ -106,8 +106,8 @@ def check_count(count: int) -> None:
     """
     if count > _MOST:
         raise InvalidValue(
-            f"the table would have {count:,} rows; the limit is {_MOST:,}. Give a longer bin, fewer paths=[...], or"
-            " begin= and end= (the clock of a device may be wrong by a century)"
+            f"the table would have {count:,} rows; the limit is {_MOST:,}. Pass a longer bin or fewer paths=[...]. If"
+            " the clock of a device is wrong by years, pass begin= and end="
         )
 
 
@@ -122,7 +122,7 @@ def _offsets(tz: str, begin: int, end: int) -> tuple[list[int], list[int]]:
     try:
         zone = pd.Timestamp(0, tz=tz).tz
     except (KeyError, IndexError, TypeError, ValueError, OSError) as exc:
-        raise InvalidValue(f"tz={tz!r} is not a time zone ({exc}); write one like 'Europe/Berlin'") from exc
+        raise InvalidValue(f"tz={tz!r} is not a time zone; write one like 'Europe/Berlin'") from exc
 
     def ahead(at: Ints) -> Ints:
         local = pd.DatetimeIndex(at.view("datetime64[ms]"), tz="UTC").tz_convert(zone).tz_localize(None)
@@ -151,6 +151,6 @@ def _in_years_of_zones() -> Iterator[None]:
         yield
     except (NotImplementedError, OverflowError) as exc:
         raise InvalidValue(
-            f"a time is outside the years of time zones ({exc}); pass begin= and end= (the clock of a device"
-            " may be wrong by a century)"
+            f"a time is outside the range that time zones support ({exc}), probably because the clock of a device is"
+            " wrong; pass begin= and end="
         ) from exc

@@ -10,17 +10,17 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._arguments import real
+from mirror_sdk.arrow_tables.columns import INSTANT, TableColumn
 from mirror_sdk.errors import InvalidValue
-from mirror_sdk.frames.analysis.results import RESOURCE_COLUMNS
-from mirror_sdk.frames.analysis.rows import BOOLEAN, NUMBER, TEXT, Flags, Ints, following, is_end, is_start
+from mirror_sdk.frames.analysis.history_rows import BOOLEAN, NUMBER, TEXT, Flags, Ints, following, is_end, is_start
+from mirror_sdk.frames.analysis.result_columns import RESOURCE_COLUMNS
 from mirror_sdk.frames.analysis.timeline import Segments, Timeline, is_change, warn_of_units
-from mirror_sdk.tables.columns import INSTANT, TableColumn
 
 DURATIONS_COLUMNS = (
     *RESOURCE_COLUMNS,
     TableColumn("duration", pa.duration("ms"), "how long the condition was met"),
-    TableColumn("intervals", pa.int64(), "in how many intervals"),
-    TableColumn("longest", pa.duration("ms"), "how long the longest of them was"),
+    TableColumn("intervals", pa.int64(), "the number of these intervals"),
+    TableColumn("longest", pa.duration("ms"), "the length of the longest interval"),
     TableColumn("known", pa.duration("ms"), "how long any value is known"),
     TableColumn("share", pa.float64(), "``duration`` divided by ``known``; NA if no value is known"),
 )
@@ -41,11 +41,11 @@ UNCHANGED_COLUMNS = (
     TableColumn("value_num", pa.float64(), "the number"),
     TableColumn("value_text", pa.string(), "the text"),
     TableColumn("value_bool", pa.bool_(), "the boolean"),
-    TableColumn("begin", INSTANT, "since when"),
-    TableColumn("end", INSTANT, "until when"),
-    TableColumn("duration", pa.duration("ms"), "for how long"),
+    TableColumn("begin", INSTANT, "when the interval begins"),
+    TableColumn("end", INSTANT, "when the interval ends"),
+    TableColumn("duration", pa.duration("ms"), "how long it is"),
     TableColumn("count", pa.int64(), "how many values have a time in the interval"),
-    TableColumn("ongoing", pa.bool_(), "whether it lasts until the end of the requested and known time"),
+    TableColumn("ongoing", pa.bool_(), "whether it lasts until the end of the period or of the data"),
 )
 """The intervals in which a value did not change."""
 
@@ -181,16 +181,16 @@ def _meets(
 
 def _equals(timeline: Timeline, segments: Segments, value: float | bool | str | None) -> Flags:
     if isinstance(value, str):
-        _check_kind(timeline, TEXT, f"equals={value!r} is a text")
+        _check_kind(timeline, TEXT, f"equals={value!r} is a string")
         code = timeline.rows.texts.get_indexer(pd.Index([value]))[0]
         found: Flags = (segments.kind == TEXT) & (segments.text == code)
         return found
     why = f"equals={value!r} cannot be compared with them"
     if value is None:
-        value, why = True, "without a condition, the duration of true is measured"
+        value, why = True, "without a condition, durations() measures how long a boolean is true"
     kind = BOOLEAN if isinstance(value, bool | np.bool_) else NUMBER
     if kind == NUMBER and real(value) is None:
-        raise InvalidValue(f"equals={value!r} must be a number, a boolean or a text")
+        raise InvalidValue(f"equals={value!r} must be a number, a boolean or a string")
     _check_kind(timeline, kind, why)
     if kind == NUMBER:
         warn_of_units(timeline)

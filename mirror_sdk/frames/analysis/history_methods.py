@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from mirror_sdk._arguments import InstantLike
+from mirror_sdk.arrow_tables.columns import documented
 from mirror_sdk.frames.analysis.alignment import COMPARED_COLUMNS, align, compare
 from mirror_sdk.frames.analysis.availability import AVAILABILITY_COLUMNS, GAPS_COLUMNS, availability, gaps
 from mirror_sdk.frames.analysis.durations import DURATIONS_COLUMNS, UNCHANGED_COLUMNS, durations, unchanged
@@ -16,8 +17,7 @@ from mirror_sdk.frames.analysis.plots import draw_availability, draw_gaps, draw_
 from mirror_sdk.frames.analysis.rates import RATES_COLUMNS, rates
 from mirror_sdk.frames.analysis.resample import RESAMPLED_COLUMNS, Statistic, resample
 from mirror_sdk.frames.analysis.timeline import Timeline, instant_in, span_of, timeline_of
-from mirror_sdk.frames.axes import device_names
-from mirror_sdk.tables.columns import documented
+from mirror_sdk.frames.plot_axes import device_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,48 +46,47 @@ class HistoryMethods:
     ) -> pd.DataFrame:
         """Compute statistics of each resource in bins of time, for a history or events table.
 
-        Each value holds until the next one, but not across a gap or a silence, where it is unknown; see
-        :class:`~mirror_sdk.frames.MirrorAccessor`. A bin contains its start and not its end:
+        A value holds until the next one, but not during gaps and silences, in which it is unknown; see
+        :class:`~mirror_sdk.frames.MirrorAccessor`. A bin contains its start but not its end:
 
-        - ``time_weighted_mean`` is the mean of the known values of the bin, each weighted by how long it held. For
-          booleans it is the share of the known time in which the value was true.
-        - ``min`` and ``max`` are the least and the greatest of the values that were known in the bin or have a time in
-          it. For booleans they are 0 or 1.
-        - ``last`` is the last value that was known in the bin for some time, at its end or before.
-        - ``count`` is the number of values whose time (``changed_at``) is in the bin. Values that changed nothing
-          count, and so do several values with the same time.
-        - ``duration`` is how long each value held in the bin, for each known value.
-        - ``covered``, in every table, is the part of the bin in which a value was known, from 0 to 1.
+        - ``time_weighted_mean``: the mean of the known values, each weighted by how long it held. For booleans it is
+          the share of the known time in which the value was true.
+        - ``min``, ``max``: the least and the greatest of the values that were known in the bin or changed in it. For
+          booleans they are 0 or 1.
+        - ``last``: the last value that was known in the bin for some time.
+        - ``count``: the number of values whose time (``changed_at``) is in the bin. Values that changed nothing count,
+          and so do several values with the same time.
+        - ``duration``: how long each known value held in the bin.
+        - ``covered``, always included: the part of the bin in which a value was known, from 0 to 1.
 
-        If a device changed the unit of a resource (column ``unit``), a :class:`~mirror_sdk.UnitWarning` says so, and
-        ``time_weighted_mean``, ``min`` and ``max`` are NA in a bin with several units. An unknown unit (NA) counts as
-        another unit, since it may be any. If you know it, set the column ``unit`` first.
+        If a device changed the unit of a resource (column ``unit``), the method warns with
+        :class:`~mirror_sdk.UnitWarning`. In a bin with several units, ``time_weighted_mean``, ``min`` and ``max`` are
+        NA. An unknown unit (NA) counts as a different unit. If you know the unit, set the column ``unit`` first.
 
         Args:
-            bin: Length of a bin, such as ``"15min"``, ``"1h"`` or ``"1D"``. A bin starts when the clock of the zone
-                first shows a multiple of the length. Multiples are counted from midnight if a day is a whole number of
-                bins, else from Monday, 5 January 1970. A day in which the clock is put forward or back has 23 or 25
-                hours, and an hour that occurs twice counts twice.
-            how: The statistics; ``duration`` only by itself.
-            silence_limit: How long a value holds after the last contact of its device; for ever by default.
+            bin: Length of a bin, such as ``"15min"``, ``"1h"`` or ``"1D"``. Bins follow the local clock: they are
+                counted from midnight if a day is a whole number of bins, else from Monday, January 5, 1970. A day on
+                which the clock is changed has 23 or 25 hours, and an hour that occurs twice counts twice.
+            how: One statistic or several; ``duration`` cannot be combined with others.
+            silence_limit: How long a value stays known after the last contact of its device; no limit by default.
             paths: Only these resources; ``*`` at the end of a path matches anything.
-            begin: Start of the period; by default the start of the history, else the first row. Rows before it give the
-                values that hold then.
+            begin: Start of the period; by default the start of the history, else the first row. Rows before ``begin``
+                supply the values at that instant.
             end: End of the period; by default the end of the history, else the last row.
-            state: A state table, as ``client.as_of(begin)`` returns it: the values before the first row.
+            state: The values before the first row: a state table, such as the result of ``client.as_of(begin)``.
             tz: Time zone of the bins and their column, such as ``"Europe/Berlin"``; that of ``changed_at`` by default.
 
         Returns:
-            One row for each resource and bin, including unknown ones, in order of device, path and bin:
+            One row for each resource and bin, even if no value is known, in order of device, path and bin:
 
             {columns}
 
-            The statistics are the requested ones, in that order. ``duration`` has instead a row for each bin and value
-            that holds in it, with the columns ``value`` (as ``last``) and ``duration`` (timedelta64[ms]).
+            The statistics are in the order in which you requested them. With ``duration`` there is one row for each bin
+            and value instead, with the columns ``value`` (as ``last``) and ``duration`` (timedelta64[ms]).
 
         Raises:
-            InvalidValue: The table lacks a column, or an argument cannot be used. The statistic is not defined for
-                texts, or one column would have texts and other values. There would be more than 50 million rows.
+            InvalidValue: The table lacks a column, or an argument is invalid. Or the statistic is not defined for
+                texts, a column would mix texts with other values, or the result would exceed 50 million rows.
 
         >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
         >>> simulator.register(station)
@@ -117,27 +116,28 @@ class HistoryMethods:
         state: pd.DataFrame | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
-        """Measure how long each resource met a condition, for example was on or above a threshold.
+        """Measure how long each resource met a condition, such as being on or above a threshold.
 
-        Each value holds until the next one, but not across a gap or a silence; see
-        :class:`~mirror_sdk.frames.MirrorAccessor`. In the period from ``begin`` to ``end``:
+        :class:`~mirror_sdk.frames.MirrorAccessor` defines when a value is known. From ``begin`` to ``end``:
 
-        - ``known`` is how long any value is known, and ``duration`` how long the value meets the condition. ``share``
-          is ``duration`` divided by ``known``.
-        - ``intervals`` is the number of intervals without a break in which the value meets the condition, and
-          ``longest`` is the length of the longest one.
+        - ``known`` is the time for which a value is known.
+        - ``duration`` is the time for which the value meets the condition, and ``share`` is ``duration / known``.
+        - ``intervals`` is the number of unbroken intervals in which the value meets the condition, and ``longest`` is
+          the length of the longest one.
+
+        Without ``above``, ``below`` and ``equals``, the condition is that a boolean is true.
 
         Args:
             path: The resource; ``*`` at the end matches anything.
-            above: Numbers greater than this; with ``below`` the numbers between.
-            below: Numbers less than this.
-            equals: This number, boolean or text. Without any condition, how long a boolean was true.
-            per_interval: Whether each interval is a row, with its start and end.
-            silence_limit: How long a value holds after the last contact of its device; for ever by default.
+            above: The value must be greater than this number.
+            below: The value must be less than this number. You can combine it with ``above``.
+            equals: The value must be this number, boolean or text.
+            per_interval: Whether to return one row for each interval, with its start and end.
+            silence_limit: How long a value stays known after the last contact of its device; no limit by default.
             begin: Start of the period; by default the start of the history, else the first row.
             end: End of the period; by default the end of the history, else the last row.
-            state: A state table, as ``client.as_of(begin)`` returns it: the values before the first row.
-            tz: The time zone of the times of the result; that of ``changed_at`` by default.
+            state: The values before the first row: a state table, such as the result of ``client.as_of(begin)``.
+            tz: The time zone of the result, such as ``"Europe/Berlin"``; that of ``changed_at`` by default.
 
         Returns:
             One row for each device and path that has a value, in order of device and path:
@@ -145,12 +145,12 @@ class HistoryMethods:
             {columns}
 
             With ``per_interval`` one row for each interval: ``device_id``, ``endpoint_name``, ``path``, ``begin``,
-            ``end``, ``duration``, and whether another known value precedes and follows it (``begin_seen``,
-            ``end_seen``).
+            ``end`` and ``duration``. ``begin_seen`` and ``end_seen`` show whether another known value precedes and
+            follows it.
 
         Raises:
             InvalidValue: The condition is invalid or not defined for the values, the table lacks a column, or another
-                argument cannot be used.
+                argument is invalid.
 
         >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
         >>> simulator.register(station)
@@ -180,41 +180,40 @@ class HistoryMethods:
     ) -> pd.DataFrame:
         """Measure how long each device was registered and in contact, for a history or events table.
 
-        Each instant of the period from ``begin`` to ``end`` is one of three, the first that is true:
+        At each instant from ``begin`` to ``end``, a device has the first of these states that applies:
 
-        - *unknown*: before the first row of the device, in a ``gap`` of it or of the service, or after the end of the
-          table;
+        - *unknown*: before the first row of the device, in a ``gap`` of the device or the service, or after the end of
+          the table;
         - *absent*: after a ``deregistration`` or ``expired`` row and before the next ``registration`` or
-          ``reg_update``; with ``silence_limit`` also after that time without contact. A value is a contact at its own
+          ``reg_update``. With ``silence_limit`` also after that time without contact. A value is a contact at its own
           time and, in a history, at its receipt;
-        - *available*.
+        - *available*: otherwise.
 
-        ``availability`` = ``|available| / (|available| + |absent|)``.
+        ``availability`` is the available time divided by the available and absent time.
 
-        A device that was silent throughout has no row in the history. ``state`` adds such devices: to find those that
-        were silent yesterday use ``history.mirror.availability(state=client.as_of(begin), silence_limit="1h")``. The
-        values of the state count as rows and contacts at their ``reported_at``. A state contains no registrations, so
-        a device that had left before counts as available, unless ``silence_limit`` makes it absent.
+        The history has no row of a device that was silent throughout. Pass ``state`` to include such devices. For
+        example, ``history.mirror.availability(state=client.as_of(begin), silence_limit="1h")`` finds devices that were
+        silent. The values in ``state`` count as rows and contacts at their ``reported_at``. A state table contains no
+        registrations, so a device that left before ``begin`` counts as available unless ``silence_limit`` applies.
 
         Args:
-            silence_limit: After how long without contact a registered device is absent; never by default.
-            per_interval: Whether each interval is a row, with its start and end.
+            silence_limit: How long a registered device may be without contact before it is absent; no limit by default.
+            per_interval: Whether to return one row for each interval, with its start and end.
             begin: Start of the period; by default the start of the history, else the first row.
             end: End of the period; by default the end of the history, else the last row.
-            state: A state table, as ``client.as_of(begin)`` returns it: the devices, and when they had reported
-                their values.
-            tz: The time zone of the times of the result; that of ``changed_at`` by default.
+            state: More devices, and the times of their last values: a state table, such as ``client.as_of(begin)``.
+            tz: The time zone of the result, such as ``"Europe/Berlin"``; that of ``changed_at`` by default.
 
         Returns:
             One row for each device in the table or ``state``, in order of their ids:
 
             {columns}
 
-            With ``per_interval`` one row for each interval: ``device_id``, ``endpoint_name``, ``presence`` (available,
-            absent or unknown), ``begin``, ``end`` and ``duration``.
+            With ``per_interval`` one row for each interval: ``device_id``, ``endpoint_name``, ``presence``
+            (``available``, ``absent`` or ``unknown``), ``begin``, ``end`` and ``duration``.
 
         Raises:
-            InvalidValue: The table lacks a column, or an argument cannot be used.
+            InvalidValue: The table lacks a column, or an argument is invalid.
 
         >>> begin = simulator.advance(600)
         >>> simulator.deregister(station)
@@ -241,22 +240,25 @@ class HistoryMethods:
         end: InstantLike | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
-        """Compute the rate of a counter, which may have resets, for a history or events table.
+        """Compute the rate of a counter, even across resets, for a history or events table.
 
-        For consecutive values v at s and w at t with nothing unknown between:
+        A pair is two consecutive values, v at time s and w at time t, without an unknown interval between them:
 
-        - ``increase`` = w - v; if w < v the counter was reset to 0: then w, and ``reset`` is true;
-        - ``rate`` = increase / ((t - s) / per).
+        - ``increase`` is w - v. If w < v, the counter was reset to 0: ``increase`` is w, and ``reset`` is true.
+        - ``rate`` is increase / ((t - s) / per).
 
-        In a bin B a counter is assumed to rise evenly from s to t. With K the instants between two such values:
-        ``increase`` = the sum of ``increase * |B and [s, t)| / (t - s)``, ``rate`` = increase / (``|K and B|`` / per),
-        ``resets`` = the number of resets whose t is in B, ``covered`` = ``|K and B| / |B|``.
+        With ``bin``, the counter is assumed to rise evenly from s to t:
+
+        - ``increase`` is the sum of the increases of all pairs, each multiplied by the share of [s, t) in the bin.
+        - ``covered`` is the share of the bin between the two values of any pair.
+        - ``rate`` is the increase divided by the covered time, in units of ``per``.
+        - ``resets`` is the number of resets whose t is in the bin.
 
         Args:
             path: The counter; ``*`` at the end matches anything.
-            bin: Length of a bin, as in :meth:`resample`; without it there is a row per pair of values.
+            bin: Length of a bin, as in :meth:`resample`; by default one row per pair.
             per: The unit of time of a rate: ``"1h"`` means the increase per hour.
-            silence_limit: How long a value holds after the last contact of its device; for ever by default.
+            silence_limit: How long a value stays known after the last contact of its device; no limit by default.
             begin: Start of the period; by default the start of the history, else the first row.
             end: End of the period; by default the end of the history, else the last row.
             tz: The time zone of bins and times; that of ``changed_at`` by default.
@@ -295,19 +297,19 @@ class HistoryMethods:
         state: pd.DataFrame | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
-        """Return one column for each resource path, for a history or events table.
+        """Line up resources in columns, one row per device and bin, for a history or events table.
 
-        The cell of device d, bin B and path p is the statistic ``how`` of p in B, as :meth:`resample` defines it. The
-        cell is NA if no value is known, or if the device does not have the resource.
+        Each cell is the statistic ``how`` of the resource in the bin, as :meth:`resample` defines it. It is NA if no
+        value is known, or if the device does not have the resource.
 
         Args:
             paths: The resources, in the order of the columns; ``*`` at the end of a path matches anything.
             on: Length of a bin, as in :meth:`resample`.
-            how: The statistic: ``last`` is the value at the end of the bin, ``time_weighted_mean`` its mean.
-            silence_limit: How long a value holds after the last contact of its device; for ever by default.
+            how: The statistic, as in :meth:`resample`, except ``duration``.
+            silence_limit: How long a value stays known after the last contact of its device; no limit by default.
             begin: Start of the period; by default the start of the history, else the first row.
             end: End of the period; by default the end of the history, else the last row.
-            state: A state table, as ``client.as_of(begin)`` returns it: the values before the first row.
+            state: The values before the first row: a state table, such as the result of ``client.as_of(begin)``.
             tz: The time zone of the bins; that of ``changed_at`` by default.
 
         Returns:
@@ -315,8 +317,8 @@ class HistoryMethods:
             ``Float64``, ``boolean`` or ``string``, like its values.
 
         Raises:
-            InvalidValue: The table lacks a column, the statistic is not defined for the values, or an argument cannot
-                be used.
+            InvalidValue: The table lacks a column, the statistic is not defined for the values, or an argument is
+                invalid.
 
         >>> client.subscriptions.rules.replace([{"resource_path": ["/3311/*"]}])
         >>> simulator.register(light)
@@ -346,33 +348,31 @@ class HistoryMethods:
     ) -> pd.DataFrame:
         """Compare two periods, such as yesterday and today, for a history or events table.
 
-        Let s(B) be the statistic ``how`` in B, as :meth:`resample` defines it. The row for the offset x has:
+        Both periods are divided into bins from their start. Each row compares two bins with the same offset from the
+        start of their period. ``a`` and ``b`` are the statistic ``how`` in the bin of the first and the second period,
+        as :meth:`resample` defines it. ``difference`` is b - a.
 
-        - ``a`` = s([begin_a + x, begin_a + x + bin));
-        - ``b`` = s([begin_b + x, begin_b + x + bin));
-        - ``difference`` = b - a.
-
-        The last bin ends with the period. Bins are counted from the start of each period, and have the same length in
-        every zone.
+        Unlike those of :meth:`resample`, bins do not follow the local clock: all have the same length, except that the
+        last one ends with the period.
 
         Args:
             begin_a: Start of the first period.
             begin_b: Start of the second period.
             length: Length of both periods.
             bin: Length of a bin; by default one bin of the whole length.
-            how: The statistic, of numbers and booleans; also ``last`` and ``count``.
+            how: The statistic, as in :meth:`resample`, except ``duration``.
             paths: Only these resources; ``*`` at the end of a path matches anything.
-            silence_limit: How long a value holds after the last contact of its device; for ever by default.
-            state: A state table of the start of the earlier period: the values before the first row.
+            silence_limit: How long a value stays known after the last contact of its device; no limit by default.
+            state: The values before the first row: a state table of the start of the earlier period.
 
         Returns:
-            One row for each resource and offset, including unknown ones:
+            One row for each resource and offset, even if no value is known:
 
             {columns}
 
         Raises:
-            InvalidValue: An instant is naive, the values are texts, the table lacks a column, or another argument
-                cannot be used.
+            InvalidValue: An instant is naive, the values are texts, the table lacks a column, or another argument is
+                invalid.
 
         >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
         >>> simulator.register(station)
@@ -401,27 +401,27 @@ class HistoryMethods:
     ) -> pd.DataFrame:
         """List the intervals in which values are unknown, for a history or events table.
 
-        No value holds across them, see :class:`~mirror_sdk.frames.MirrorAccessor`. Empty intervals are left out:
+        The column ``reason`` has one of these values. Empty intervals are left out.
 
-        - ``gap``: from ``changed_at`` to ``until`` of its row. A loss of events extends from the newest row before it
-          to the first row after it that has a later time;
-        - ``deregistration``, ``expired``: from ``changed_at`` of its row to that of the next registration or update of
-          the device;
-        - ``silent``: from ``silence_limit`` after a contact to the next contact, if that is later.
+        - ``gap``: from ``changed_at`` to ``until`` of its row. If events were lost, the interval extends from the
+          newest row before the loss to the first row after it that has a later time;
+        - ``deregistration``, ``expired``: from ``changed_at`` of the row to the next registration or update of the
+          device;
+        - ``silent``: from the end of ``silence_limit`` after a contact to the next contact.
 
         Args:
-            silence_limit: How long a device may be silent; without it a silence is not a gap.
-            begin: Only those that end after this instant; by default that of the history, else the first row.
-            end: Only those that begin before this instant; by default that of the history, else the last row.
-            tz: The time zone of the times of the result; that of ``changed_at`` by default.
+            silence_limit: How long a device may be silent before values are unknown; no limit by default.
+            begin: Only intervals that end after this instant; by default the start of the history, else the first row.
+            end: Only intervals that begin before this instant; by default the end of the history, else the last row.
+            tz: The time zone of the result, such as ``"Europe/Berlin"``; that of ``changed_at`` by default.
 
         Returns:
-            One row for each interval, in order of device and start, intervals of all devices first:
+            One row for each interval, in order of device and start. Intervals that affect all devices come first:
 
             {columns}
 
         Raises:
-            InvalidValue: The table lacks a column, or an argument cannot be used.
+            InvalidValue: The table lacks a column, or an argument is invalid.
 
         >>> _ = simulator.advance(600)
         >>> simulator.deregister(station)
@@ -445,20 +445,19 @@ class HistoryMethods:
     ) -> pd.DataFrame:
         """List values that arrived late, for a history or events table.
 
-        - ``lag`` = the newest ``changed_at`` of the resource among the rows that arrived before it, less its own, at
-          least 0: how far a newer value overtook it. The order of arrival is that of ``revision`` or ``seq``, else of
-          ``received_at``.
-        - ``delay`` = ``received_at`` less ``changed_at``: in a history the time of the service less that of the device,
-          in an events table the time of the client. It includes differences of the clocks.
+        A value is late if a newer value of the resource arrived before it, or if its delay exceeds ``longer_than``:
 
-        A value is late if ``lag`` > 0. With ``longer_than`` it is also late if ``delay`` > ``longer_than``.
+        - ``lag`` is how much older the value is than the newest value that arrived before it, or 0 if it is not older.
+          Ages compare ``changed_at``. The order of arrival is that of ``revision`` or ``seq``, else of ``received_at``.
+        - ``delay`` is ``received_at`` less ``changed_at``, including the difference between the two clocks. The
+          service's clock sets ``received_at`` in a history, and the client's clock in an events table.
 
         Args:
-            longer_than: A longer delay is late, too.
+            longer_than: The largest delay that is not late, such as ``"1min"``; no limit by default.
             paths: Only these resources; ``*`` at the end of a path matches anything.
-            begin: Only changes at this instant or later; by default that of the history, else all.
-            end: Only changes before this instant; by default that of the history, else all.
-            tz: The time zone of the times of the result; that of ``changed_at`` by default.
+            begin: Only changes at this instant or later; by default the start of the history, else all.
+            end: Only changes before this instant; by default the end of the history, else all.
+            tz: The time zone of the result, such as ``"Europe/Berlin"``; that of ``changed_at`` by default.
 
         Returns:
             One row for each late value, by device and path, in order of arrival:
@@ -466,7 +465,7 @@ class HistoryMethods:
             {columns}
 
         Raises:
-            InvalidValue: The table lacks a column, or an argument cannot be used.
+            InvalidValue: The table lacks a column, or an argument is invalid.
 
         >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
         >>> simulator.register(station)
@@ -488,29 +487,28 @@ class HistoryMethods:
         state: pd.DataFrame | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
-        """Find values that did not change, such as of stuck sensors, for a history or events table.
+        """Find values that stayed the same for long, such as those of stuck sensors, in a history or events table.
 
-        An interval is the longest time without a break, between ``begin`` and ``end``, in which the value is known and
-        does not change (see :class:`~mirror_sdk.frames.MirrorAccessor`). Intervals that are longer than ``longer_than``
-        are rows. No interval extends across a gap or a silence: ``silence_limit`` distinguishes a silent device from
-        one that reports the same value. ``count`` is that of :meth:`resample` in [begin, end).
+        An interval ends when the value changes or becomes unknown, such as in a gap. Pass ``silence_limit`` to
+        distinguish a silent device from one that reports the same value. ``count`` is the number of values whose time
+        is in the interval.
 
         Args:
-            longer_than: The length that an interval must exceed.
+            longer_than: The length that an interval must exceed, such as ``"1h"``.
             paths: Only these resources; ``*`` at the end of a path matches anything.
-            silence_limit: How long a value holds after the last contact of its device; for ever by default.
+            silence_limit: How long a value stays known after the last contact of its device; no limit by default.
             begin: Start of the period; by default the start of the history, else the first row.
             end: End of the period; by default the end of the history, else the last row.
-            state: A state table, as ``client.as_of(begin)`` returns it: the values before the first row.
-            tz: The time zone of the times of the result; that of ``changed_at`` by default.
+            state: The values before the first row: a state table, such as the result of ``client.as_of(begin)``.
+            tz: The time zone of the result, such as ``"Europe/Berlin"``; that of ``changed_at`` by default.
 
         Returns:
-            One row for each such interval, in order of device, path and start:
+            One row for each interval between ``begin`` and ``end``, in order of device, path and start:
 
             {columns}
 
         Raises:
-            InvalidValue: The table lacks a column, or an argument cannot be used.
+            InvalidValue: The table lacks a column, or an argument is invalid.
 
         >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
         >>> simulator.register(station)
@@ -531,16 +529,16 @@ class HistoryMethods:
         tz: str | None = None,
         ax: Axes | None = None,
     ) -> Axes:
-        """Draw :meth:`gaps`: a row for each device with gaps, at most the 30 with the longest ones.
+        """Plot :meth:`gaps`, one row per device, for at most 30 devices: those with the longest gaps.
 
-        Gaps of all devices are at the top.
+        Gaps that affect all devices are at the top.
 
         Args:
-            silence_limit: How long a device may be silent; without it a silence is not a gap.
+            silence_limit: How long a device may be silent before values are unknown; no limit by default.
             begin: Start of the period; by default the start of the history, else the first row.
             end: End of the period; by default the end of the history, else the last row.
             tz: The time zone of the axis; that of ``changed_at`` by default.
-            ax: Where to draw; a new figure by default.
+            ax: The axes to draw on; a new figure by default.
 
         Raises:
             ImportError: matplotlib is not installed.
@@ -565,15 +563,15 @@ class HistoryMethods:
         tz: str | None = None,
         ax: Axes | None = None,
     ) -> Axes:
-        """Draw :meth:`availability`: a row for each device by name, the 30 that were absent for longest.
+        """Plot :meth:`availability`, one row per device, for at most 30 devices: those with the longest absences.
 
         Args:
-            silence_limit: After how long without contact a registered device is absent; never by default.
+            silence_limit: How long a registered device may be without contact before it is absent; no limit by default.
             begin: Start of the period; by default the start of the history, else the first row.
             end: End of the period; by default the end of the history, else the last row.
-            state: A state table, as ``client.as_of(begin)`` returns it: devices without a row in the table.
+            state: More devices, as for :meth:`availability`.
             tz: The time zone of the axis; that of ``changed_at`` by default.
-            ax: Where to draw; a new figure by default.
+            ax: The axes to draw on; a new figure by default.
 
         Raises:
             ImportError: matplotlib is not installed.
@@ -598,15 +596,15 @@ class HistoryMethods:
         tz: str | None = None,
         ax: Axes | None = None,
     ) -> Axes:
-        """Draw :meth:`late_arrivals`: when late values changed, and how much later they arrived.
+        """Plot :meth:`late_arrivals`: the delay of each late value over the time at which it changed.
 
         Args:
-            longer_than: A longer delay is late, too.
+            longer_than: The largest delay that is not late, such as ``"1min"``; no limit by default.
             paths: Only these resources; ``*`` at the end of a path matches anything.
-            begin: Only changes at this instant or later; by default that of the history, else all.
-            end: Only changes before this instant; by default that of the history, else all.
+            begin: Only changes at this instant or later; by default the start of the history, else all.
+            end: Only changes before this instant; by default the end of the history, else all.
             tz: The time zone of the axis; that of ``changed_at`` by default.
-            ax: Where to draw; a new figure by default.
+            ax: The axes to draw on; a new figure by default.
 
         Raises:
             ImportError: matplotlib is not installed.
@@ -631,17 +629,17 @@ class HistoryMethods:
         tz: str | None = None,
         ax: Axes | None = None,
     ) -> Axes:
-        """Draw :meth:`unchanged`: a row for each resource with its values, the 30 with the longest intervals.
+        """Plot :meth:`unchanged`, one row per resource, for at most 30 resources: those with the longest intervals.
 
         Args:
-            longer_than: The length that an interval must exceed.
+            longer_than: The length that an interval must exceed, such as ``"1h"``.
             paths: Only these resources; ``*`` at the end of a path matches anything.
-            silence_limit: How long a value holds after the last contact of its device; for ever by default.
+            silence_limit: How long a value stays known after the last contact of its device; no limit by default.
             begin: Start of the period; by default the start of the history, else the first row.
             end: End of the period; by default the end of the history, else the last row.
-            state: A state table, as ``client.as_of(begin)`` returns it: the values before the first row.
+            state: The values before the first row: a state table, such as the result of ``client.as_of(begin)``.
             tz: The time zone of the axis; that of ``changed_at`` by default.
-            ax: Where to draw; a new figure by default.
+            ax: The axes to draw on; a new figure by default.
 
         Raises:
             ImportError: matplotlib is not installed.

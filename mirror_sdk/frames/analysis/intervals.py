@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mirror_sdk.frames.analysis.rows import (
+from mirror_sdk.arrow_tables.history import HISTORY_EVENTS
+from mirror_sdk.frames.analysis.history_rows import (
     DOWN,
     GAP,
     NEVER,
@@ -21,7 +22,6 @@ from mirror_sdk.frames.analysis.rows import (
     is_end,
     order_by,
 )
-from mirror_sdk.tables.history import HISTORY_EVENTS
 
 REASONS = ("gap", "deregistration", "expired", "silent")
 """The reasons of intervals in which values are unknown."""

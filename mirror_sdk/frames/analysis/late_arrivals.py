@@ -6,17 +6,17 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from mirror_sdk.frames.analysis.results import RESOURCE_COLUMNS
-from mirror_sdk.frames.analysis.rows import NO_TIME, Ints, Rows, is_start, order_by
+from mirror_sdk.arrow_tables.columns import INSTANT, TableColumn
+from mirror_sdk.frames.analysis.history_rows import NO_TIME, Ints, Rows, is_start, order_by
+from mirror_sdk.frames.analysis.result_columns import RESOURCE_COLUMNS
 from mirror_sdk.frames.analysis.timeline import Timeline
-from mirror_sdk.tables.columns import INSTANT, TableColumn
 
 LATE_ARRIVALS_COLUMNS = (
     *RESOURCE_COLUMNS,
     TableColumn("changed_at", INSTANT, "when it changed, by the device's time"),
     TableColumn("received_at", INSTANT, "when it was received"),
-    TableColumn("delay", pa.duration("ms"), "from one to the other; NA if the receipt is unknown"),
-    TableColumn("lag", pa.duration("ms"), "how much newer the newest value was that arrived before"),
+    TableColumn("delay", pa.duration("ms"), "``received_at`` less ``changed_at``; NA if the receipt is unknown"),
+    TableColumn("lag", pa.duration("ms"), "how much older it is than the newest earlier arrival, or 0"),
 )
 """The values that arrived late."""
 

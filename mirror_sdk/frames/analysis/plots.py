@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pandas as pd
 
-from mirror_sdk._visible import number_text
-from mirror_sdk.frames.analysis.rows import Floats, instants
+from mirror_sdk._formatting import number_text
+from mirror_sdk.frames.analysis.history_rows import Floats, instants
 from mirror_sdk.frames.analysis.timeline import Timeline
-from mirror_sdk.frames.axes import axes_for, concise_dates, plain_legend
-from mirror_sdk.frames.legend import line_names
+from mirror_sdk.frames.plot_axes import axes_for, concise_dates, plain_legend
+from mirror_sdk.frames.plot_legend import line_names
 from mirror_sdk.frames.state import value_column
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def _unit(spans: Floats) -> tuple[float, str]:
 
 
 def _titled(axes: Axes, title: str, row_count: int, count: int, things: str) -> Axes:
-    cut = f": the {row_count} of {count:,} {things} with most of it" if count > row_count else ""
+    cut = f": {row_count} of {count:,} {things}, those with the longest time" if count > row_count else ""
     axes.set_title(f"{title}{cut}", loc="left", fontsize="medium")
     return axes
 

@@ -8,30 +8,30 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from mirror_sdk.arrow_tables.columns import INSTANT, TableColumn
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.analysis.bins import Bins, bins_of, check_count
+from mirror_sdk.frames.analysis.history_rows import NUMBER, is_end
 from mirror_sdk.frames.analysis.resample import BinnedSegments
-from mirror_sdk.frames.analysis.results import BIN_COLUMNS, COVERED, RESOURCE_COLUMNS
-from mirror_sdk.frames.analysis.rows import NUMBER, is_end
+from mirror_sdk.frames.analysis.result_columns import BIN_COLUMNS, COVERED, RESOURCE_COLUMNS
 from mirror_sdk.frames.analysis.timeline import Segments, Timeline, warn_of_units
-from mirror_sdk.tables.columns import INSTANT, TableColumn
 
 RATES_COLUMNS = (
     *RESOURCE_COLUMNS,
     TableColumn("begin", INSTANT, "time of the first value"),
     TableColumn("end", INSTANT, "time of the second value"),
-    TableColumn("duration", pa.duration("ms"), "from one to the other"),
-    TableColumn("increase", pa.float64(), "by how much it rose"),
-    TableColumn("rate", pa.float64(), "by how much it rose ``per`` time"),
+    TableColumn("duration", pa.duration("ms"), "the time between the two values"),
+    TableColumn("increase", pa.float64(), "the increase of the counter"),
+    TableColumn("rate", pa.float64(), "the increase in the time ``per``"),
     TableColumn("reset", pa.bool_(), "whether it was reset between the two"),
 )
 """The increase of counters from each value to the next."""
 
 BINNED_RATES_COLUMNS = (
     *BIN_COLUMNS,
-    TableColumn("increase", pa.float64(), "by how much it rose in the bin; NA if no value is known"),
-    TableColumn("rate", pa.float64(), "by how much it rose ``per`` time; NA if no value is known"),
-    TableColumn("resets", pa.int64(), "how often it was reset"),
+    TableColumn("increase", pa.float64(), "the increase in the bin; NA if no value is known"),
+    TableColumn("rate", pa.float64(), "the increase in the time ``per``; NA if no value is known"),
+    TableColumn("resets", pa.int64(), "the number of resets"),
     COVERED,
 )
 """The increase of counters in each bin."""

@@ -10,12 +10,12 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+from mirror_sdk.arrow_tables.columns import TableColumn
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.analysis.bins import Bins, bins_of, check_count
-from mirror_sdk.frames.analysis.results import BIN_COLUMNS, COVERED, numbers_of
-from mirror_sdk.frames.analysis.rows import BOOLEAN, NEVER, NONE, NUMBER, TEXT, Floats, Ints, T, is_start
+from mirror_sdk.frames.analysis.history_rows import BOOLEAN, NEVER, NONE, NUMBER, TEXT, Floats, Ints, T, is_start
+from mirror_sdk.frames.analysis.result_columns import BIN_COLUMNS, COVERED, numbers_of
 from mirror_sdk.frames.analysis.timeline import Segments, Timeline, warn_of_units
-from mirror_sdk.tables.columns import TableColumn
 
 Statistic: TypeAlias = Literal["time_weighted_mean", "last", "min", "max", "count", "duration"]
 STATISTICS: tuple[Statistic, ...] = get_args(Statistic)
@@ -24,7 +24,7 @@ _OF_NUMBERS = ("time_weighted_mean", "min", "max")
 RESAMPLED_COLUMNS = (
     *BIN_COLUMNS,
     TableColumn("time_weighted_mean", pa.float64(), "NA if no value is known"),
-    TableColumn("last", pa.float64(), "or boolean, or string: as the values are"),
+    TableColumn("last", pa.float64(), "the last value; boolean or string if the values are"),
     TableColumn("min", pa.float64(), "NA if no value is known"),
     TableColumn("max", pa.float64(), "NA if no value is known"),
     TableColumn("count", pa.int64(), "how many values have a time in the bin"),
@@ -61,9 +61,9 @@ def checked(how: Statistic | Sequence[Statistic]) -> list[Statistic]:
     """
     names: list[Statistic] = [how] if isinstance(how, str) else list(dict.fromkeys(how))
     if not names or not set(names) <= set(STATISTICS):
-        raise InvalidValue(f"how={how!r} is not a statistic; pass one of {', '.join(STATISTICS)}, or a list of them")
+        raise InvalidValue(f"how={how!r} must be one of {', '.join(STATISTICS)}, or a list of these")
     if "duration" in names and len(names) > 1:
-        raise InvalidValue(f'how={how!r}: "duration" has a row for each value, so request it by itself')
+        raise InvalidValue(f'how={how!r}: "duration" cannot be combined with other statistics; pass it alone')
     return names
 
 
@@ -246,12 +246,12 @@ def _check_kinds(timeline: Timeline, how: Sequence[Statistic]) -> None:
     undefined = [name for name in how if name in _OF_NUMBERS]
     if undefined:
         raise InvalidValue(
-            f"how={undefined[0]!r} needs numbers or booleans, and {texts} has texts; exclude it with paths=[...], or"
+            f"how={undefined[0]!r} needs numbers or booleans, but {texts} has texts; exclude it with paths=[...], or"
             ' request "last", "count" or "duration"'
         )
     others = (segments.kind != TEXT) & (segments.kind != NONE)
     if others.any() and set(how) & {"last", "duration"}:
         raise InvalidValue(
-            f"{texts} has texts and {timeline.path_at(others)} has other values, which do not fit into one column; pass"
-            " the paths of one kind with paths=[...]"
+            f"{texts} has texts, but {timeline.path_at(others)} has other values, and one column cannot"
+            " have both; select resources of one kind with paths=[...]"
         )

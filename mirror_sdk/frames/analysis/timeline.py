@@ -13,12 +13,11 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._arguments import InstantLike, instant, path_patterns
-from mirror_sdk._caller import warn
-from mirror_sdk._visible import visible
+from mirror_sdk._formatting import visible
+from mirror_sdk._warnings import warn
+from mirror_sdk.arrow_tables.columns import TableColumn
 from mirror_sdk.errors import InvalidValue, UnitWarning
-from mirror_sdk.frames.analysis.intervals import Intervals, intervals_of
-from mirror_sdk.frames.analysis.results import column_of, names_at
-from mirror_sdk.frames.analysis.rows import (
+from mirror_sdk.frames.analysis.history_rows import (
     BOOLEAN,
     NEVER,
     NONE,
@@ -37,8 +36,9 @@ from mirror_sdk.frames.analysis.rows import (
     order_by,
     rows_of,
 )
+from mirror_sdk.frames.analysis.intervals import Intervals, intervals_of
+from mirror_sdk.frames.analysis.result_columns import column_of, names_at
 from mirror_sdk.frames.columns import shared_metadata, taken_at, to_frame
-from mirror_sdk.tables.columns import TableColumn
 from mirror_sdk.wire.paths import matches_any
 
 
@@ -156,7 +156,7 @@ class Timeline:
             device: Index of the device of each row.
             path: Index of its path, for a table with the column ``path``.
             positions: The element of ``device`` and ``path`` for each row, if rows share them.
-            cells: The other columns, as input of :func:`~mirror_sdk.frames.analysis.results.column_of`.
+            cells: The other columns, as input of :func:`~mirror_sdk.frames.analysis.result_columns.column_of`.
         """
         names = {"device_id": names_at(device, self.rows.devices), "endpoint_name": names_at(device, self.names)}
         if path is not None:
@@ -231,11 +231,12 @@ def warn_of_units(timeline: Timeline) -> None:
     device, path = (timeline.rows.devices[segments.of_device[first]], timeline.rows.paths[segments.of_path[first]])
     names = [*timeline.rows.units, "an unknown unit"]
     units = " and ".join(visible(str(names[one % width])) for one in each[each // width == first])
-    others = f", as are {len(changed) - 1} other resources" if len(changed) > 1 else ""
+    more = len(changed) - 1
+    others = f", and {more} other resource{'s have' if more > 1 else ' has'} several units" if more else ""
     warn(
-        f"{visible(str(path))} of {visible(str(device))} is in {units}{others}: statistics and differences of several"
-        " units are missing, and a threshold is compared with all of them; pass begin= and end= of the time of one"
-        " unit, or convert the values and set the column unit first",
+        f"{visible(str(path))} of {visible(str(device))} is in {units}{others}: results that would mix units are NA,"
+        " and thresholds ignore the unit. Pass begin= and end= to select the time of one unit, or convert the values"
+        " and set the column unit first",
         UnitWarning,
     )
 
@@ -244,7 +245,7 @@ def instant_in(frame: pd.DataFrame, name: str, value: InstantLike) -> int:
     """Convert an argument to milliseconds: an instant, or an age relative to the instant of the table.
 
     Raises:
-        InvalidValue: It is not a time, has no time zone, or the table has no instant in its metadata.
+        InvalidValue: The value is not a time, has no time zone, or the table has no instant in its metadata.
     """
     return milliseconds(instant(name, value, lambda: taken_at(frame)))
 
@@ -253,7 +254,7 @@ def span_of(name: str, value: str | pd.Timedelta) -> int:
     """Convert an argument to a span of time in milliseconds.
 
     Raises:
-        InvalidValue: It is not a duration, or shorter than a millisecond.
+        InvalidValue: The value is not a duration, or is shorter than a millisecond.
     """
     try:
         span = pd.Timedelta(value)
@@ -375,7 +376,7 @@ def _with_repeats(values: Rows, unknown: Ints, intervals: Intervals, known_until
 
 def is_change(values: Rows | Segments) -> Flags:
     """Return which values differ from the value before."""
-    # NaN, the number of a text, differs from itself.
+    # NaN, the number of a string, differs from itself.
     return is_start(values.kind, values.text, np.where(values.kind == TEXT, 0.0, values.number))
 
 

@@ -29,7 +29,7 @@ def encoded(text: str) -> str:
 
 def decoded(payload: object) -> bytes:
     """Decode a payload, which is strict base64. Source: wire.md 1, 5."""
-    assert isinstance(payload, str), f"a payload is a text, not {payload!r}"
+    assert isinstance(payload, str), f"a payload is a string, not {payload!r}"
     assert _BASE64.fullmatch(payload), f"{payload!r} is not base64"
     return base64.b64decode(payload)
 
@@ -40,7 +40,7 @@ def new_async_id() -> str:
 
 
 def in_words(response: httpx.Response) -> str:
-    """Return a text with the response, for the message of a failed test."""
+    """Return a string with the response, for the message of a failed test."""
     return f"{response.request.method} {response.request.url.path}: {response.status_code} {response.text}"
 
 
@@ -89,7 +89,7 @@ class Service:
         return body
 
     def submit(self, device_id: str, method: str, path: str, async_id: str, **members: Any) -> httpx.Response:
-        """Submit a device request; ``value`` is a text to write. Source: specification E2; wire.md 2."""
+        """Submit a device request; ``value`` is a string to write. Source: specification E2; wire.md 2."""
         if "value" in members:
             members["payload-b64"] = encoded(members.pop("value"))
         body = {"method": method, "uri": path, **members}

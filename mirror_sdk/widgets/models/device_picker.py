@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
-from mirror_sdk._visible import display_names, visible
+from mirror_sdk._formatting import display_names, visible
+from mirror_sdk.device_lookup import DeviceLike, DevicesLike, devices_with, own_id
 from mirror_sdk.events import Event
-from mirror_sdk.naming import DeviceLike, DevicesLike, devices_with, own_id
 from mirror_sdk.widgets.models.formatting import format_count
 from mirror_sdk.widgets.models.model import DIRECTORY_EVENTS, Model, Row
 from mirror_sdk.widgets.models.periodic_read import PeriodicRead

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mirror_sdk._client import MirrorClient
 from mirror_sdk.errors import AccessDenied, BeforeHistory, NotFound
 from mirror_sdk.events import Event, EventKind, read_events, utc_now
-from mirror_sdk.object_table import ResourceType, lookup
+from mirror_sdk.object_definitions import ResourceType, lookup
 from mirror_sdk.values import Value, ValueKind
+from mirror_sdk.widgets.models.formatting import format_value
+from mirror_sdk.widgets.models.timeline import CompletedWrite
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,10 +44,14 @@ class EarlierEvents(NamedTuple):
     Attributes:
         recorded: The events of the recording, or of the service's history, that are no longer in the log.
         logged: The events of the log.
+        writes: The completed writes of the service's history.
+        history_until: Up to when the service's history was read, by its clock; ``None`` without a history.
     """
 
     recorded: tuple[Event, ...] = ()
     logged: tuple[Event, ...] = ()
+    writes: tuple[CompletedWrite, ...] = ()
+    history_until: datetime | None = None
 
 
 def read_earlier_events(
@@ -56,6 +62,7 @@ def read_earlier_events(
     *,
     devices: Sequence[str] = (),
     paths: Sequence[str] = (),
+    length: timedelta = HISTORY_READ,
 ) -> EarlierEvents:
     """Read the events before the live ones. No other reader of the log is affected.
 
@@ -66,16 +73,23 @@ def read_earlier_events(
         limit: The maximum number of events from each source: the newest.
         devices: The selected devices; empty for all.
         paths: The selected path patterns; empty for all.
+        length: The length of the history that is read, up to now.
 
     Raises:
         FileNotFoundError: The recording no longer exists.
         MirrorError: The log cannot be read.
         RecordingDamaged: A file of the recording is damaged.
     """
-    logged, first_seq = _read_log(client, is_selected, limit)
+    logged, first_seq = read_log(client, is_selected, limit)
     if recording is None:
-        selected = deque(filter(is_selected, _read_history(client, logged, devices, paths)), maxlen=limit)
-        return EarlierEvents(tuple(selected), logged)
+        log_begin = min((event.changed_at for event in logged if event.changed_at is not None), default=None)
+        frame = _read_history(client, length, devices, paths, end=log_begin)
+        # The log has no writes.
+        newer = None if log_begin is None else _read_history(client, length, devices, paths, begin=log_begin)
+        frames = [one for one in (frame, newer) if one is not None]
+        selected = deque(filter(is_selected, () if frame is None else _events_of(frame)), maxlen=limit)
+        writes = tuple(chain.from_iterable(map(writes_of, frames)))
+        return EarlierEvents(tuple(selected), logged, writes, max(map(_instant_of, frames), default=None))
     uids = {event.uid for event in logged if event.uid is not None}
     recorded = _events_of(recording.events(raw=True).tail(ENTRIES_READ))
     selected = deque((event for event in recorded if is_selected(event) and event.uid not in uids), maxlen=limit)
@@ -86,7 +100,7 @@ def read_earlier_events(
     return EarlierEvents(tuple(selected), logged)
 
 
-def _read_log(
+def read_log(
     client: MirrorClient, is_selected: Callable[[Event], bool], limit: int
 ) -> tuple[tuple[Event, ...], int | None]:
     """Return the newest events of the log, and the number of its first remaining entry."""
@@ -116,26 +130,66 @@ def _read_log(
 
 
 def _read_history(
-    client: MirrorClient, logged: Sequence[Event], devices: Sequence[str], paths: Sequence[str]
-) -> Iterator[Event]:
-    """Return the events of the service's history up to the log, or nothing without a history."""
-    end = min((event.changed_at for event in logged if event.changed_at is not None), default=None)
+    client: MirrorClient,
+    length: timedelta,
+    devices: Sequence[str],
+    paths: Sequence[str],
+    *,
+    begin: datetime | None = None,
+    end: datetime | None = None,
+) -> pd.DataFrame | None:
+    """Return the newest rows of the service's history by time, up to now by default; ``None`` without a history."""
     try:
-        frame = _newest_rows(client, end or _now(client), devices, paths)
+        end = end or _now(client)
+        frame = _newest_rows(client, begin or end - length, end, devices, paths)
     except (AccessDenied, BeforeHistory, NotFound):
-        return iter(())
-    return _events_of(frame.sort_values(["changed_at", "revision"], kind="stable"))
+        return None
+    return frame.sort_values(["changed_at", "revision"], kind="stable")
+
+
+def read_writes(
+    client: MirrorClient, begin: datetime, devices: Sequence[str], paths: Sequence[str]
+) -> tuple[tuple[CompletedWrite, ...], datetime]:
+    """Return the writes that have completed since an instant, and the present instant by the service's clock.
+
+    Raises:
+        MirrorError: The history cannot be read.
+    """
+    frame = client.history(devices or None, paths or None, begin=begin, limit=ENTRIES_READ, raw=True)
+    return writes_of(frame), _instant_of(frame)
+
+
+def writes_of(frame: pd.DataFrame) -> tuple[CompletedWrite, ...]:
+    """Return the completed writes of a history table with ``raw=True``."""
+    frame = frame[frame["event"] == "write"]
+    texts = {name: frame[name].astype(object).where(frame[name].notna(), None) for name in _COLUMNS if name in frame}
+    rows = (dict(zip(texts, cells, strict=True)) for cells in zip(*texts.values(), strict=True))
+    return tuple(
+        CompletedWrite(row["device_id"], row["path"], at, _written(row), row.get("category") or "")
+        for row in rows
+        if (at := _instant(row["changed_at"])) is not None
+    )
+
+
+def _written(row: dict[str, Any]) -> str:
+    value = _value(row)
+    return "" if value is None else format_value(value, row.get("unit") or "")
 
 
 def _now(client: MirrorClient) -> datetime:
     """Return the time of the service's clock."""
-    taken_at: str = client.history(limit=1).attrs["mirror"]["taken_at"]
-    return datetime.fromisoformat(taken_at)
+    return _instant_of(client.history(limit=1))
 
 
-def _newest_rows(client: MirrorClient, end: datetime, devices: Sequence[str], paths: Sequence[str]) -> pd.DataFrame:
-    """Return the history before an instant, from an interval that fits the row limit."""
-    begin = end - HISTORY_READ
+def _instant_of(frame: pd.DataFrame) -> datetime:
+    """Return the instant at which the service made a table."""
+    return datetime.fromisoformat(str(frame.attrs["mirror"]["taken_at"]))
+
+
+def _newest_rows(
+    client: MirrorClient, begin: datetime, end: datetime, devices: Sequence[str], paths: Sequence[str]
+) -> pd.DataFrame:
+    """Return the history of an interval, without its beginning if it has too many rows."""
     while True:
         try:
             frame = client.history(devices or None, paths or None, begin=begin, end=end, limit=ENTRIES_READ, raw=True)

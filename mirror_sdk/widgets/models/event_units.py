@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from operator import itemgetter
 
+from mirror_sdk.arrow_tables.units import Units, instance_of, is_in_named_unit, names_unit, unitless_of, units_of
 from mirror_sdk.events import Event
-from mirror_sdk.tables.units import Units, instance_of, is_in_named_unit, names_unit, unitless_of, units_of
 from mirror_sdk.values import ValueKind
 from mirror_sdk.widgets.models.model import Model
 

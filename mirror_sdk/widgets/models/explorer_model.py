@@ -1,36 +1,50 @@
-"""The model of the explorer: the devices, the resources of the chosen one, running requests, and failures."""
+"""The model of the explorer: the devices, the resources of the chosen one, their past, and requests to the device."""
 
 from __future__ import annotations
 
+import math
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 import pandas as pd
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._visible import display_names, visible
+from mirror_sdk._formatting import display_names, visible
+from mirror_sdk.arrow_tables.units import names_unit
 from mirror_sdk.device import DeviceList, DeviceObject
-from mirror_sdk.errors import AccessDenied, NotFound
-from mirror_sdk.events import Event, EventKind
-from mirror_sdk.explanation import unconfirmed_write
+from mirror_sdk.errors import AccessDenied, InvalidValue, NotFound, failure_reason
+from mirror_sdk.events import Event, EventKind, utc_now
 from mirror_sdk.frames import DriftKind, drift_frame, state_frame
+from mirror_sdk.object_definitions import lookup
 from mirror_sdk.resource import Resource
+from mirror_sdk.value_explanation import unconfirmed_write
+from mirror_sdk.values import Value, ValueKind, parse_value
 from mirror_sdk.widgets.models.formatting import format_count, format_time, format_value
 from mirror_sdk.widgets.models.model import DIRECTORY_EVENTS, Model, Row, Run, run_now
+from mirror_sdk.widgets.models.past_values import PastValues, milliseconds, point_of, read_past_values, time_of
 from mirror_sdk.widgets.models.periodic_read import PeriodicRead
 from mirror_sdk.widgets.models.reporting_intervals import ReportingIntervals
+from mirror_sdk.widgets.models.resource_past import ResourcePast
+from mirror_sdk.widgets.models.sparklines import Sparklines
 from mirror_sdk.widgets.models.status import DRIFT_STATUS, Status, Tone
+from mirror_sdk.widgets.models.write_inputs import InputForm, entry_of, form_of
 from mirror_sdk.wire.directory import DeviceConnection
+from mirror_sdk.wire.paths import check_path, parse_path
 from mirror_sdk.wire.subscriptions import SubscriptionState
 
 RELOAD_SECONDS = 10.0
 DIRECTORY_RELOAD_SECONDS = 60.0
 RELOAD_AFTER_EVENT_SECONDS = 1.0
+PAST_RELOAD_SECONDS = 900.0
+HOURS = (24, 1, 6, 168)
+"""The lengths of the past that can be displayed; the first one is displayed initially."""
 _SUBSCRIPTIONS = {
     SubscriptionState.ACTIVE: "subscribed",
-    SubscriptionState.ASKED: f"{Status.PENDING.sign} requested",
-    SubscriptionState.REFUSED: f"{Status.REJECTED.sign} refused",
+    SubscriptionState.ASKED: "requested",
+    SubscriptionState.REFUSED: "rejected",
 }
 # The response to a request names no device: it may concern this one.
 _EVENTS_OF_ANY_DEVICE = {EventKind.ASYNC_RESPONSE, EventKind.GAP}
@@ -45,12 +59,71 @@ class _Loaded:
         statuses: The status of each resource that drifts or is stale, by path.
         subscriptions: This application's subscriptions by path; ``None`` if the key may not read them.
         connection: The connection of the device; ``None`` if the service has no such information.
+        clock_ahead_ms: How far the mirror's clock is ahead of the clock here, in milliseconds.
     """
 
     device: DeviceObject
     statuses: Mapping[str, Status]
     subscriptions: Mapping[str, SubscriptionState] | None
     connection: DeviceConnection | None
+    clock_ahead_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """The chosen device in the words of people. Texts come from the device and are safe to display.
+
+    Attributes:
+        name: Its name.
+        device_id: Its id.
+        type: Its endpoint type; empty if it has none.
+        description: Its description in the directory.
+        state: ``registered`` or ``deregistered``; empty if the directory was not read yet.
+        attributes: The names and values of its custom attributes.
+        connection: Properties of its connection, such as protocol and lifetime, as names and texts.
+        is_reachable: Whether a request would reach it now; ``None`` if unknown.
+        last_contact: When it last sent anything.
+        last_reported: When it last reported a value.
+    """
+
+    name: str
+    device_id: str
+    type: str
+    description: str
+    state: str
+    attributes: Sequence[tuple[str, str]]
+    connection: Sequence[tuple[str, str]]
+    is_reachable: bool | None
+    last_contact: datetime | None
+    last_reported: datetime | None
+
+
+@dataclass(slots=True)
+class Editor:
+    """The resource whose value, past and requests are displayed in detail.
+
+    Attributes:
+        path: Its path.
+        form: The form of its values.
+        text: The value as it was typed.
+        is_edited: Whether the user has typed anything.
+    """
+
+    path: str
+    form: InputForm
+    text: str = ""
+    is_edited: bool = False
+
+    @property
+    def problem(self) -> str:
+        """The reason why the text is not a value of the resource; empty if it is one, or before it was typed."""
+        if not self.is_edited:
+            return ""
+        try:
+            parse_value(self.text, self.path)
+        except InvalidValue as error:
+            return str(error)
+        return ""
 
 
 class ExplorerModel(Model):
@@ -60,7 +133,7 @@ class ExplorerModel(Model):
         client: The mirror. Choosing a device reads the mirror, never the device.
         run: Makes the client calls.
         stale_after_seconds: A resource that is silent for no longer than this is never stale; see
-            :func:`mirror_sdk.frames.stale.silent_rows`.
+            :func:`mirror_sdk.frames.staleness.silent_rows`.
         clock: Returns seconds; used to schedule reads.
 
     Raises:
@@ -68,6 +141,9 @@ class ExplorerModel(Model):
 
     Attributes:
         device_id: The chosen device.
+        selected: The paths of the selected resources.
+        editor: The resource that is displayed in detail; ``None`` for none.
+        hours: The length of the past that is displayed.
     """
 
     def __init__(
@@ -80,12 +156,19 @@ class ExplorerModel(Model):
     ) -> None:
         super().__init__(client, run, clock=clock)
         self.device_id: str | None = None
+        self.selected: list[str] = []
+        self.editor: Editor | None = None
+        self.hours = HOURS[0]
         self._intervals = ReportingIntervals(stale_after_seconds)
         self._devices = DeviceList([])
         self._names: Mapping[str, str] = {}
         self._directory = PeriodicRead(self, "directory", DIRECTORY_RELOAD_SECONDS)
         self._loaded: _Loaded | None = None
         self._device = PeriodicRead(self, "device", RELOAD_SECONDS)
+        self._past = ResourcePast()
+        self._sparklines: Sparklines | None = None
+        self._past_read = PeriodicRead(self, "past", PAST_RELOAD_SECONDS)
+        self._is_history = False
         self._activities: dict[tuple[str, str], str] = {}
         self._failures: dict[tuple[str, str], str] = {}
 
@@ -94,6 +177,8 @@ class ExplorerModel(Model):
     def load_devices(self) -> None:
         """Read the directory."""
         self._directory.start("Reading the directory", self.client.devices.list, self._accept_devices)
+        if self.is_reading_devices:
+            self.changed()
 
     @property
     def device_rows(self) -> list[Row]:
@@ -118,16 +203,31 @@ class ExplorerModel(Model):
             return "reading the directory …"
         return format_count(len(self._devices), "device")
 
+    @property
+    def is_reading_devices(self) -> bool:
+        """Whether the directory is being read for the first time."""
+        return self._directory.is_running and not self._devices
+
     # Resources
 
     def choose(self, device_id: str | None) -> None:
-        """Show this device."""
+        """Show this device.
+
+        Raises:
+            TypeError: The id is not a string.
+        """
+        if device_id is not None and not isinstance(device_id, str):
+            raise TypeError(f"device_id must be a string, got {device_id!r}")
         if device_id == self.device_id:
             return
         self.device_id = device_id
-        self._loaded = None
-        self._device.cancel()
-        self.notices.clear("device")
+        self._loaded = self._sparklines = self.editor = None
+        self._past = ResourcePast()
+        self.selected = []
+        for read in (self._device, self._past_read):
+            read.cancel()
+        for subject in ("device", "past"):
+            self.notices.clear(subject)
         self.changed()
         self.load()
 
@@ -145,47 +245,73 @@ class ExplorerModel(Model):
 
     @property
     def subtitle(self) -> str:
-        """The id and the times of the chosen device, or a hint."""
+        """The state of the read of the chosen device in words; empty if it was read."""
         if self.device_id is None:
             return "Choose a device to see its resources."
         if self._loaded is None:
             return "reading the mirror …" if self._device.is_running else f"{self.device_id} could not be read"
-        device = self._loaded.device
-        reported = format_time(device.last_reported_at) if device.last_reported_at else "never"
-        return (
-            f"{self.device_id} · {format_count(len(device), 'resource')} · last reported {reported} · "
-            f"as of {format_time(device.created_at)}"
-        )
+        return ""
 
     @property
-    def connection_text(self) -> str:
-        """The connection of the chosen device; empty if unknown."""
-        if self._loaded is None or self._loaded.connection is None:
-            return ""
-        connection = self._loaded.connection
-        parts = [
-            connection.way,
-            f"binding {visible(connection.binding)}" if connection.binding else "",
-            "reachable" if connection.reachable else "not reachable now",
-            f"lifetime {connection.lifetime_seconds} s",
-            f"last contact {format_time(connection.last_contact_at)}",
-            f"from {visible(connection.address)}" if connection.address else "",
-        ]
-        return " · ".join(filter(None, parts))
+    def is_reading(self) -> bool:
+        """Whether the chosen device is being read for the first time."""
+        return self._loaded is None and self._device.is_running
+
+    @property
+    def as_of(self) -> datetime | None:
+        """The time of the last read of the chosen device, by the mirror's clock."""
+        return self._loaded.device.created_at if self._loaded else None
+
+    @property
+    def clock_ahead_ms(self) -> int:
+        """The milliseconds by which the mirror's clock is ahead of the clock here."""
+        return self._loaded.clock_ahead_ms if self._loaded else 0
+
+    @property
+    def card(self) -> Card | None:
+        """The chosen device; ``None`` before it was read."""
+        if self._loaded is None:
+            return None
+        device, connection = self._loaded.device, self._loaded.connection
+        listed = next((one for one in self._devices if one.id == device.device_id), None)
+        contacts = (
+            listed.last_contact_at if listed else None,
+            connection.last_contact_at if connection else None,
+            device.last_reported_at,
+        )
+        description = listed.description if listed and listed.description else ""
+        attributes = listed.custom_attributes if listed else {}
+        return Card(
+            name=self._name(device.device_id),
+            device_id=device.device_id,
+            type=visible(listed.endpoint_type or "") if listed else "",
+            description=visible(description),
+            state=visible(listed.state) if listed else "",
+            attributes=[(visible(name), visible(str(value))) for name, value in attributes.items()],
+            connection=[] if connection is None else _facts_of(connection),
+            is_reachable=None if connection is None else connection.reachable,
+            last_contact=max(filter(None, contacts), default=None),
+            last_reported=device.last_reported_at,
+        )
 
     @property
     def empty_text(self) -> str:
         """The reason why a device that was read has no resources; empty if it has some."""
         if self._loaded is None or len(self._loaded.device):
             return ""
-        return "The device has introduced no resource yet."
+        return "The device has no resources yet."
 
     @property
     def rows(self) -> list[Row]:
         """The resources of the chosen device."""
         if self._loaded is None:
             return []
-        return [self._row(self._loaded, resource) for resource in self._loaded.device.resources.values()]
+        resources = self._loaded.device.resources
+        groups = _group_names(resources)
+        return [
+            self._row(self._loaded, resource, groups[_instance_of(path)])
+            for path, resource in sorted(resources.items(), key=lambda item: _path_order(item[0]))
+        ]
 
     def frame(self, paths: Collection[str]) -> pd.DataFrame:
         """Return the rows of the state table for these resources, from the last read of the chosen device."""
@@ -195,11 +321,107 @@ class ExplorerModel(Model):
         state = state_frame([device], taken_at=device.created_at, server=self.client.base_url)
         return state[state["path"].isin(paths)].reset_index(drop=True)
 
+    def select(self, paths: Sequence[str]) -> None:
+        """Select these resources and no others."""
+        self.selected = list(paths)
+        self.changed()
+
+    # One resource in detail
+
+    def open_resource(self, path: str | None) -> None:
+        """Display a resource in detail, with its past and a field for a value; ``None`` closes it.
+
+        Raises:
+            ValueError: This is not a path.
+        """
+        if path is None:
+            self.editor = None
+        elif self.editor is None or self.editor.path != path:
+            check_path(path)
+            self.editor = Editor(path, form_of(path))
+            self._apply_device()
+        self.changed()
+
+    def enter(self, text: str) -> None:
+        """Set the value that was typed for the resource in detail."""
+        if self.editor is not None:
+            self.editor.text, self.editor.is_edited = text, True
+            self.changed()
+
+    def show_hours(self, hours: int) -> None:
+        """Display the past of so many hours.
+
+        Raises:
+            InvalidValue: This length is not possible.
+        """
+        if hours not in HOURS:
+            raise InvalidValue(f"hours must be one of {', '.join(map(str, sorted(HOURS)))}, got {hours!r}")
+        is_longer, self.hours = hours > self.hours, hours
+        if is_longer:
+            self._load_past()
+        self.changed()
+
+    def label(self, path: str) -> str:
+        """Return the name of a resource; empty if it has none."""
+        definition = lookup(path)
+        return definition.label if definition else ""
+
+    def access(self, path: str) -> str:
+        """Return the declared access to a resource: ``R``, ``W``, ``RW`` or ``E``; empty without a declaration."""
+        definition = lookup(path)
+        return definition.access if definition else ""
+
+    @property
+    def past(self) -> ResourcePast:
+        """The values of the resources over time."""
+        return self._past
+
+    @property
+    def past_text(self) -> str:
+        """The source of the past, in words."""
+        if self._past_read.is_running:
+            return "reading the past …"
+        return "" if self._is_history else "the service keeps no history, so values may be missing"
+
     # Requests
 
     def read(self, path: str) -> None:
         """Read a resource from the chosen device, unless a request for it is in progress."""
         self._start(path, "reading …", lambda device_id: self.client.requests.begin_read(device_id, path).result())
+
+    def write(self, path: str, text: str) -> None:
+        """Write a value, as it was typed, to a resource of the chosen device.
+
+        Raises:
+            InvalidValue: The text is not a value of the resource.
+        """
+        value = parse_value(text, path)
+        self._start(path, "writing …", lambda device_id: self.client.write_value(device_id, path, value))
+
+    def write_entered(self) -> None:
+        """Write the value that was typed for the resource in detail.
+
+        Raises:
+            InvalidValue: The text is not a value of the resource.
+        """
+        if self.editor is not None:
+            self.write(self.editor.path, self.editor.text)
+            # The next report of the device is displayed again.
+            self.editor.is_edited = False
+
+    def execute(self, path: str, argument: str = "") -> None:
+        """Execute a resource of the chosen device."""
+        self._start(path, "executing …", lambda device_id: self.client.execute(device_id, path, argument or None))
+
+    def acknowledge(self, path: str) -> None:
+        """Acknowledge the failed write of a resource, so that it no longer counts as failed."""
+        resource = self._loaded.device.resources.get(path) if self._loaded else None
+        if resource is not None:
+            self._start(
+                path,
+                "acknowledging …",
+                lambda device_id: self.client.requests.acknowledge_failed_write(device_id, path, if_match=resource),
+            )
 
     def subscribe(self, path: str) -> None:
         """Subscribe a resource of the chosen device."""
@@ -218,8 +440,11 @@ class ExplorerModel(Model):
     # Events
 
     def receive(self, events: Sequence[Event]) -> None:
-        """Schedule reads for the changes that the events report."""
+        """Schedule reads for the changes that the events report, and add their values to the past."""
         for event in events:
+            if event.device_id == self.device_id and event.path is not None and event.value is not None:
+                self._add_value(event.path, time_of(event), event.value)
+                self.changed()
             if event.device_id == self.device_id or event.kind in _EVENTS_OF_ANY_DEVICE:
                 self._device.within(RELOAD_AFTER_EVENT_SECONDS)
             if event.kind in DIRECTORY_EVENTS:
@@ -231,13 +456,62 @@ class ExplorerModel(Model):
             self.load()
         if self._directory.is_due:
             self.load_devices()
+        if self._past_read.is_due:
+            self._load_past()
+
+    def _load_past(self) -> None:
+        """Read the values of the chosen device in the displayed hours."""
+        device_id = self.device_id
+        if device_id is not None:
+            end, length = self.as_of or utc_now(), timedelta(hours=self.hours)
+            self._past_read.start(
+                f"Reading the past of {self._name(device_id)}",
+                lambda: read_past_values(self.client, [device_id], (), end, length),
+                self._accept_past,
+            )
+            self.changed()
+
+    def _accept_past(self, past: PastValues) -> None:
+        self._is_history = past.is_history
+        self._past.set_past(past)
+        if self._sparklines is not None:
+            self._sparklines.set_past(past, past.paths)
+
+    def _add_value(self, path: str, at: datetime, value: Value) -> None:
+        point = point_of(value)
+        if point is not None:
+            self._past.add(path, milliseconds(at), *point)
+            if self._sparklines is not None and not math.isnan(point[0]):
+                self._sparklines.add(path, milliseconds(at), point[0])
 
     def _accept_devices(self, devices: DeviceList) -> None:
         self._devices = devices
         self._names = display_names({device.id: device.endpoint_name for device in devices})
 
     def _accept_device(self, loaded: _Loaded) -> None:
-        self._loaded = loaded
+        is_first, self._loaded = self._loaded is None, loaded
+        now = milliseconds(loaded.device.created_at)
+        if self._sparklines is None:
+            self._sparklines = Sparklines(now)
+        self._sparklines.advance(now)
+        for path, resource in loaded.device.resources.items():
+            if resource.reported is not None and resource.reported.reported_at is not None:
+                self._add_value(path, resource.reported.reported_at, resource.reported.value)
+        self._apply_device()
+        if is_first:
+            self._load_past()
+
+    def _apply_device(self) -> None:
+        """Set the form of the resource in detail, and its text unless the user changed it, from the device."""
+        if self.editor is None or self._loaded is None:
+            return
+        resource = self._loaded.device.resources.get(self.editor.path)
+        if resource is None:
+            return
+        self.editor.form = form_of(resource.path, resource.unit)
+        if not self.editor.is_edited and resource.reported is not None:
+            entry = entry_of(self.editor.form, resource.reported.value)
+            self.editor.text = ("true" if entry else "false") if isinstance(entry, bool) else str(entry)
 
     def _drop_if_deleted(self, error: Exception) -> None:
         if isinstance(error, NotFound):
@@ -280,6 +554,7 @@ class ExplorerModel(Model):
 
     def _read_device(self, device_id: str) -> _Loaded:
         device = self.client.get_device(device_id)
+        ahead_ms = round((device.created_at - utc_now()).total_seconds()) * 1000
         state = device.to_frame(raw=True)
         drift = drift_frame(state, unconfirmed=True)
         statuses = dict.fromkeys(state["path"][self._intervals.stale(state, self._devices)], Status.STALE)
@@ -287,28 +562,79 @@ class ExplorerModel(Model):
         statuses |= {
             path: DRIFT_STATUS[DriftKind(kind)] for path, kind in zip(drift["path"], drift["kind"], strict=True)
         }
-        return _Loaded(device, statuses, _subscriptions(self.client, device), _connection(self.client, device_id))
+        subscriptions, connection = _subscriptions(self.client, device), _connection(self.client, device_id)
+        return _Loaded(device, statuses, subscriptions, connection, ahead_ms)
 
-    def _row(self, loaded: _Loaded, resource: Resource) -> Row:
+    def _row(self, loaded: _Loaded, resource: Resource, group: str) -> Row:
         path, reported, status = resource.path, resource.reported, loaded.statuses.get(resource.path)
         is_drift = status not in {None, Status.STALE}
         key = (loaded.device.device_id, path)
         activity, failure = self._activities.get(key, ""), self._failures.get(key, "")
         tones = {"status": status.tone} if status else {}
         tones |= {"activity": Tone.NOTE if activity else Tone.BAD} if activity or failure else {}
+        access = self.access(path)
+        is_empty = reported is None and resource.desired is None and access != "E"
+        is_state = reported is not None and reported.value.kind is ValueKind.BOOLEAN
         return {
             "key": path,
             "path": path,
-            "label": resource.label,
-            "value": format_value(reported.value, resource.unit) if reported else "",
+            "group": group,
+            "name": _resource_name(path),
+            "value": format_value(reported.value, resource.unit) if reported else "executable" if access == "E" else "",
+            "sparkline": self._sparklines and self._sparklines.line(path, is_state=is_state),
             "reported_at": reported and reported.reported_at,
-            "status": status.text if status else "",
+            "status": status.word if status else "",
             "desired": format_value(resource.desired.value, resource.unit) if is_drift and resource.desired else "",
             "subscription": _subscription_text(loaded, resource),
-            "activity": activity or (f"{Status.FAILED.sign} {failure}" if failure else ""),
+            "activity": activity or failure,
+            "access": access,
+            "is_minor": is_empty or (names_unit(path) and status is None),
             "tones": tones,
-            "hints": {"status": _status_hint(resource, status)},
+            "hints": {"name": f"{resource.label} {path}".strip(), "status": _status_hint(resource, status)},
         }
+
+
+def _facts_of(connection: DeviceConnection) -> list[tuple[str, str]]:
+    """Return the properties of a connection in words, except its last contact."""
+    expires_at = connection.registration_expires_at
+    facts = [
+        ("Connection", connection.way),
+        ("Binding", connection.binding or ""),
+        ("Lifetime", f"{connection.lifetime_seconds:,} s"),
+        ("Registered until", format_time(expires_at) if expires_at else ""),
+        ("Address", connection.address or ""),
+    ]
+    return [(name, visible(text)) for name, text in facts if text]
+
+
+def _instance_of(path: str) -> tuple[int, int | None]:
+    parts = parse_path(path)
+    return parts.object_id, parts.instance_id
+
+
+def _path_order(path: str) -> list[int]:
+    return [int(number) for number in path.split("/")[1:]]
+
+
+def _group_names(paths: Collection[str]) -> dict[tuple[int, int | None], str]:
+    """Return the name of each object instance of a device: with its number if the device has several of the object."""
+    instances = sorted({_instance_of(path) for path in paths})
+    objects = {_instance_of(path)[0]: _object_name(path) for path in reversed([*paths])}
+    names = Counter(object_id for object_id, _ in instances)
+    return {
+        (object_id, instance): objects[object_id] + (f" {instance}" if names[object_id] > 1 else "")
+        for object_id, instance in instances
+    }
+
+
+def _object_name(path: str) -> str:
+    definition = lookup(path)
+    return definition.label.partition(" · ")[0] if definition else f"Object {parse_path(path).object_id}"
+
+
+def _resource_name(path: str) -> str:
+    definition = lookup(path)
+    return definition.label.partition(" · ")[2] if definition else path
 
 
 def _connection(client: MirrorClient, device_id: str) -> DeviceConnection | None:
@@ -335,6 +661,8 @@ def _subscription_state(loaded: _Loaded, path: str) -> SubscriptionState:
 
 
 def _status_hint(resource: Resource, status: Status | None) -> str:
+    if status is Status.FAILED and resource.desired is not None and resource.desired.category:
+        return f"The write failed: {failure_reason(resource.desired.category, 'PUT')}."
     if status is Status.UNCONFIRMED and resource.desired is not None and resource.reported is not None:
         return unconfirmed_write(resource, resource.desired, resource.reported)
     return status.meaning if status else ""

@@ -4,42 +4,49 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, TypeAlias
 
 import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._visible import display_names, visible
-from mirror_sdk.errors import NotFound
-from mirror_sdk.events import Event, EventKind
+from mirror_sdk._formatting import display_names, number_text, visible
+from mirror_sdk.arrow_tables.columns import INSTANT, fixed_category
+from mirror_sdk.errors import InvalidValue, MirrorError, NotFound
+from mirror_sdk.events import Event, EventKind, utc_now
 from mirror_sdk.frames import DIRECTORY_SCHEMA, DriftKind, drift_frame
 from mirror_sdk.frames.columns import build
-from mirror_sdk.tables.columns import INSTANT, fixed_category
+from mirror_sdk.frames.plot_legend import label_of
+from mirror_sdk.object_definitions import never_changes
+from mirror_sdk.widgets.models.fleet_view import ATTRIBUTE, STATUS_NAMES, FleetView
 from mirror_sdk.widgets.models.formatting import format_count, format_time
 from mirror_sdk.widgets.models.model import DIRECTORY_EVENTS, Model, Row, Run, run_now
+from mirror_sdk.widgets.models.past_values import PastValues, milliseconds, read_past_values
 from mirror_sdk.widgets.models.periodic_read import PeriodicRead
 from mirror_sdk.widgets.models.reporting_intervals import ReportingIntervals
+from mirror_sdk.widgets.models.sparklines import SPARKLINE_LENGTH, Sparklines
 from mirror_sdk.widgets.models.status import Status
 from mirror_sdk.wire.directory import Device
+from mirror_sdk.wire.object_definitions import display_unit
+from mirror_sdk.wire.paths import parse_path
 
 DEVICES_PER_READ = 100
 """The maximum number of devices in one request."""
 RELOAD_SECONDS = 60.0
 RELOAD_AFTER_EVENT_SECONDS = 1.0
+PAST_RELOAD_SECONDS = 900.0
+MOST_DEVICES_AT_ONCE = 500
+"""The maximum number of devices of one read or subscription from the selection."""
+_FAILURES_NAMED = 3
+_FIRST_SENSOR_OBJECT = 3200
+_SENSOR_VALUE = 5700
+_OBVIOUS = " · Sensor Value"
+"""The end of a label that adds nothing to the name of the object."""
 
-DEVICE_STATUSES = (
-    Status.FAILED,
-    Status.DRIFTING,
-    Status.PENDING,
-    Status.STALE,
-    Status.NEVER_REPORTED,
-    Status.OFFLINE,
-    Status.IN_SYNC,
-)
+DEVICE_STATUSES = tuple(Status[name.upper()] for name in STATUS_NAMES)
 """The statuses of devices, worst first. A device has the first one that applies."""
 _COUNTED = {
     "failed": Status.FAILED,
@@ -68,6 +75,22 @@ FLEET_SCHEMA = pa.schema(
 """The table of selected devices; see :attr:`mirror_sdk.widgets.FleetTable.selected`."""
 
 
+class Reading(NamedTuple):
+    """The last reported number or boolean of a resource. ``unit`` is a code; ``at`` is in milliseconds since 1970."""
+
+    number: float
+    is_boolean: bool
+    unit: str
+    at: int
+
+    @property
+    def text(self) -> str:
+        """The value with its unit, as people write it."""
+        if self.is_boolean:
+            return "true" if self.number else "false"
+        return f"{number_text(self.number)} {visible(display_unit(self.unit))}".rstrip()
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceSummary:
     """A device with its counts. ``name`` comes from the device and may contain anything.
@@ -78,6 +101,7 @@ class DeviceSummary:
         resources: The number of its resources.
         counts: The number of ``failed``, ``drifting``, ``pending``, ``stale`` and ``unconfirmed`` ones.
         last_reported_at: The time of its last report of anything.
+        readings: The last number or boolean of each resource, by path.
     """
 
     device: Device
@@ -85,6 +109,7 @@ class DeviceSummary:
     resources: int
     counts: Mapping[str, int]
     last_reported_at: datetime | None
+    readings: Mapping[str, Reading]
 
     @property
     def status(self) -> Status:
@@ -105,20 +130,34 @@ class DeviceSummary:
         known = [at for at in (self.device.last_contact_at, self.last_reported_at) if at is not None]
         return max(known, default=None)
 
-    @property
-    def row(self) -> Row:
-        """The device as a row of the grid."""
+    def row(self, resource: str, sparklines: Sparklines | None) -> Row:
+        """Return the device as a row of the table.
+
+        Args:
+            resource: The path of the resource that is displayed; empty for none.
+            sparklines: The sparklines of the fleet.
+        """
+        reading = self.readings.get(resource)
+        at = None if reading is None else datetime.fromtimestamp(reading.at / 1000, UTC)
+        attributes = self.device.custom_attributes.items()
         return {
             "key": self.device.id,
             "name": self.name,
-            "status": self.status.text,
-            "type": visible(self.device.endpoint_type or ""),
-            "state": self.device.state,
+            "status": self.status.word,
+            "value": "" if reading is None else reading.text,
+            "sparkline": sparklines and reading and sparklines.line(self.device.id, is_state=reading.is_boolean),
             "last_contact": self.last_contact_at,
             # Empty instead of 0, because it needs no attention.
             **{name: self.counts[name] or None for name in _COUNTED},
-            "tones": {"status": self.status.tone},
-            "hints": {"name": f"{self.name} ({self.device.id})", "status": self.text},
+            "type": visible(self.device.endpoint_type or ""),
+            "state": self.device.state,
+            **{f"{ATTRIBUTE}{name}": visible(str(value)) for name, value in attributes},
+            "tones": {name: status.tone for name, status in _COUNTED.items() if self.counts[name]},
+            "hints": {
+                "name": f"{self.name} ({self.device.id})",
+                "status": self.text,
+                **({} if at is None else {"value": f"{short_label(resource)}, reported {format_time(at)}"}),
+            },
         }
 
     @property
@@ -143,31 +182,50 @@ class DeviceSummary:
 
 @dataclass(frozen=True, slots=True)
 class _Fleet:
-    """The fleet as it was read."""
+    """The fleet as it was read. ``clock_ahead_ms`` is how far the mirror's clock is ahead of the clock here."""
 
     directory: dict[str, Device]
     names: dict[str, str]
     summaries: dict[str, DeviceSummary]
     metadata: dict[str, Any]
+    clock_ahead_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FleetResource:
+    """A resource whose values can be displayed: its path, its name, and how many devices have reported it."""
+
+    path: str
+    label: str
+    devices: int
+
+
+Act: TypeAlias = Callable[[], Exception | None]
+"""Waits for the end of an act, and returns its error; ``None`` if it succeeded."""
 
 
 class FleetModel(Model):
     """The whole fleet, the devices with the worst status first.
 
-    It is read by snapshots, one request each, or device by device if the service has no snapshots.
+    It is read by snapshots, one request each, or device by device if the service has no snapshots. One request for all
+    devices reads the history of the resource that is displayed.
 
     Args:
         client: The mirror.
         run: Makes the client calls.
         stale_after_seconds: A resource that is silent for no longer than this is never stale; see
-            :func:`mirror_sdk.frames.stale.silent_rows`.
+            :func:`mirror_sdk.frames.staleness.silent_rows`.
+        view: The initial view.
         clock: Returns seconds; used to schedule reads.
 
     Raises:
         ValueError: ``stale_after_seconds`` is not above 0.
 
     Attributes:
-        status: The status of the displayed devices; ``None`` for all devices.
+        view: The current view.
+        selected: The ids of the selected devices.
+        is_acting: Whether a read or a subscription of selected devices is running.
+        activity: The running read or subscription, or its result, in words; empty if there is nothing to report.
     """
 
     def __init__(
@@ -176,15 +234,25 @@ class FleetModel(Model):
         run: Run = run_now,
         *,
         stale_after_seconds: float | None = None,
+        view: FleetView | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(client, run, clock=clock)
-        self.status: Status | None = None
+        self.view = view or FleetView()
+        self.selected: list[str] = []
+        self.activity = ""
+        self.is_acting = False
         self._intervals = ReportingIntervals(stale_after_seconds)
         self._fleet = _Fleet({}, {}, {}, {})
         self._rows: dict[str, Row] = {}
+        self._resources: list[FleetResource] = []
+        self._sparklines: Sparklines | None = None
+        self._is_history = False
+        self._past_of: frozenset[str] = frozenset()
+        self._main_paths: dict[str, str] = {}
         self._all = PeriodicRead(self, "fleet", RELOAD_SECONDS)
         self._updates = PeriodicRead(self, "devices", RELOAD_SECONDS)
+        self._past = PeriodicRead(self, "sparklines", PAST_RELOAD_SECONDS)
         self._changed_ids: set[str] = set()
 
     def load(self) -> None:
@@ -194,24 +262,26 @@ class FleetModel(Model):
         self._all.start(
             "Reading the fleet", self._read_all, self._accept_all, lambda _: self._changed_ids.update(earlier)
         )
+        if self.is_loading:
+            self.changed()
 
     # Display
 
     @property
     def rows(self) -> list[Row]:
-        """The devices of the chosen status, worst first at the last read of the whole fleet."""
-        summaries = self._fleet.summaries
-        return [row for key, row in self._rows.items() if self.status in {None, summaries[key].status}]
+        """All devices, worst first at the last read of the whole fleet."""
+        return list(self._rows.values())
 
     @property
-    def counts(self) -> dict[Status, int]:
+    def displayed_rows(self) -> list[Row]:
+        """The devices with the status of the view."""
+        word = Status[self.view.status.upper()].word if self.view.status else ""
+        return [row for row in self._rows.values() if not word or row["status"] == word]
+
+    @property
+    def counts(self) -> Counter[Status]:
         """The number of devices by status."""
         return Counter(summary.status for summary in self._fleet.summaries.values())
-
-    def show_only(self, status: Status | None) -> None:
-        """Show only devices of this status; ``None`` shows all."""
-        self.status = status
-        self.changed()
 
     @property
     def counts_text(self) -> str:
@@ -226,22 +296,227 @@ class FleetModel(Model):
         return " · ".join(parts)
 
     @property
-    def as_of_text(self) -> str:
+    def taken_at(self) -> datetime | None:
         """The time of the last read of the whole fleet, by the mirror's clock."""
-        if self._fleet.metadata:
-            return f"as of {format_time(datetime.fromisoformat(self._fleet.metadata['taken_at']))}"
+        return datetime.fromisoformat(self._fleet.metadata["taken_at"]) if self._fleet.metadata else None
+
+    @property
+    def as_of_text(self) -> str:
+        """The time of the last read of the whole fleet, in words."""
+        if self.taken_at is not None:
+            return f"as of {format_time(self.taken_at)}"
         return "reading the fleet …" if self._all.is_running else "not read"
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether the fleet is being read for the first time."""
+        return self._all.is_running and not self._fleet.metadata
+
+    @property
+    def clock_ahead_ms(self) -> int:
+        """The milliseconds by which the mirror's clock is ahead of the clock here."""
+        return self._fleet.clock_ahead_ms
 
     @property
     def empty_text(self) -> str:
         """The reason why a fleet that was read has no devices; empty if it has some."""
         return "The directory lists no device." if self._fleet.metadata and not self._rows else ""
 
+    @property
+    def attributes(self) -> list[str]:
+        """The names of the custom attributes of the fleet."""
+        return sorted({name for device in self._fleet.directory.values() for name in device.custom_attributes})
+
     def frame(self, device_ids: Collection[str]) -> pd.DataFrame:
         """Return the table of these devices; see :attr:`mirror_sdk.widgets.FleetTable.selected`."""
-        records = [self._fleet.summaries[key].record for key in self._rows if key in set(device_ids)]
+        chosen = set(device_ids)
+        records = [self._fleet.summaries[key].record for key in self._rows if key in chosen]
         columns = {name: [record[name] for record in records] for name in FLEET_SCHEMA.names}
         return build(columns, FLEET_SCHEMA, **self._fleet.metadata)
+
+    # The view
+
+    def change_view(self, changes: Mapping[str, Any]) -> None:
+        """Change some members of the view, which are named as in :meth:`FleetView.to_dict`.
+
+        Raises:
+            InvalidValue: A member is unknown, or has an invalid value.
+        """
+        self.show_view(self.view.with_changes(changes))
+
+    def show_view(self, view: FleetView) -> None:
+        """Show another view."""
+        before, self.view = self.view, view
+        if before.resource != view.resource:
+            self._show_values()
+        if before != view:
+            self.changed()
+
+    def show_only(self, status: Status | None) -> None:
+        """Show only devices with this status; ``None`` shows all."""
+        self.change_view({"status": "" if status is None else status.name.lower()})
+
+    # The displayed values
+
+    @property
+    def resource(self) -> FleetResource | None:
+        """The resource of the view; ``None`` if the main value of each device is displayed."""
+        path = self.view.resource
+        if not path:
+            return None
+        found = next((one for one in self._resources if one.path == path), None)
+        return found or FleetResource(path, label_of(path), 0)
+
+    @property
+    def resources(self) -> list[FleetResource]:
+        """The resources of the fleet with numbers or booleans, the most frequent first."""
+        return self._resources
+
+    def displayed_path(self, device: Device) -> str:
+        """Return the path of the resource that is displayed of a device.
+
+        It is the resource of the view, or else the main resource of the device's type: the one that most devices of
+        the type have, preferably the value of a sensor.
+
+        Returns:
+            The path; empty if no device of the type has reported a number or a boolean.
+        """
+        return self.view.resource or self._main_paths.get(device.endpoint_type or "", "")
+
+    @property
+    def sparkline_text(self) -> str:
+        """The meaning of the sparklines, in words."""
+        if self._past.is_running and self._sparklines is None:
+            return "reading the last 24 hours …"
+        if self._is_history:
+            return "mean of each half hour in the last 24 hours"
+        return "mean of each half hour; the service keeps no history, so values may be missing"
+
+    def _show_values(self) -> None:
+        """Show the values of the current resources, and read their past unless that was read."""
+        paths = frozenset([self.view.resource] if self.view.resource else self._main_paths.values())
+        if paths != self._past_of:
+            self._past_of, self._sparklines = paths, None
+            self._past.cancel()
+            if paths:
+                self._load_past()
+        self._fill_rows(self._fleet.summaries.values())
+
+    def _load_past(self) -> None:
+        paths, end = sorted(self._past_of), self.taken_at or utc_now()
+        self._past.start(
+            "Reading the last 24 hours",
+            lambda: read_past_values(self.client, (), paths, end, SPARKLINE_LENGTH),
+            self._accept_past,
+        )
+        self.changed()
+
+    def _accept_past(self, past: PastValues) -> None:
+        if self._sparklines is None:
+            self._sparklines = Sparklines(milliseconds(self.taken_at or utc_now()))
+        displayed = {key: self.displayed_path(device) for key, device in self._fleet.directory.items()}
+        is_displayed = [displayed.get(key) == path for key, path in zip(past.device_ids, past.paths, strict=True)]
+        found = past.where(is_displayed)
+        self._sparklines.set_past(found, found.device_ids)
+        self._is_history = past.is_history
+        self._fill_rows(self._fleet.summaries.values())
+
+    def _fill_rows(self, summaries: Iterable[DeviceSummary]) -> None:
+        """Build the rows of these devices again, and add their values to the sparklines."""
+        sparklines = self._sparklines
+        for summary in summaries:
+            path = self.displayed_path(summary.device)
+            reading = summary.readings.get(path)
+            if sparklines is not None and reading is not None:
+                sparklines.add(summary.device.id, reading.at, reading.number)
+            self._rows[summary.device.id] = summary.row(path, sparklines)
+
+    # Acts on the selection
+
+    def select(self, device_ids: Iterable[str]) -> None:
+        """Select these devices and no others."""
+        # A page sends JSON, which may be a list of anything.
+        self.selected = list(map(str, device_ids))
+        if not self.is_acting:
+            self.activity = ""
+        self.changed()
+
+    @property
+    def selected_with_value(self) -> list[str]:
+        """The selected devices that have a displayed value."""
+        found = [self._fleet.summaries[key] for key in self.selected if key in self._fleet.summaries]
+        return [one.device.id for one in found if self.displayed_path(one.device) in one.readings]
+
+    def read_selected(self) -> None:
+        """Read the displayed resources from the selected devices.
+
+        Raises:
+            InvalidValue: Too many devices are selected, or none of them has a value.
+        """
+        self._act("Reading", "Read", self._read_value)
+
+    def subscribe_selected(self) -> None:
+        """Subscribe to the displayed resources of the selected devices.
+
+        Raises:
+            InvalidValue: Too many devices are selected, or none of them has a value.
+        """
+        self._act("Subscribing to", "Subscribed to", self._subscribe)
+
+    def _act(self, present: str, past: str, act: Callable[[str, str], Act]) -> None:
+        """Start an act for each selected device with a value, wait for all of them, and report the outcome."""
+        if self.is_acting:
+            return
+        directory = self._fleet.directory
+        paths = {key: self.displayed_path(directory[key]) for key in self.selected_with_value}
+        if not paths:
+            raise InvalidValue("none of the selected devices has a value in the table; select devices with a value")
+        if len(paths) > MOST_DEVICES_AT_ONCE:
+            raise InvalidValue(f"{len(paths):,} devices are selected; select at most {MOST_DEVICES_AT_ONCE} at once")
+        labels = {short_label(path) for path in paths.values()}
+        label = labels.pop() if len(labels) == 1 else "the values"
+        self.is_acting = True
+        subject = f"{label} of {format_count(len(paths), 'device')}"
+        self.activity = f"{present} {subject} …"
+        self.changed()
+
+        def ended(failures: Mapping[str, Exception]) -> None:
+            self.is_acting = False
+            done = len(paths) - len(failures)
+            self.activity = f"{past} {label} of {format_count(done, 'device')}" if done else ""
+            if failures:
+                self.report("selection", f"{present} {subject}", _summary_of(failures, self._fleet.names))
+            else:
+                self.notices.clear("selection")
+            self._changed_ids.update(paths)
+            self._updates.within(0)
+            self.changed()
+
+        def failed(error: Exception) -> None:
+            self.is_acting = False
+            self.activity = ""
+            self.report("selection", f"{present} {subject}", error)
+            self.changed()
+
+        def perform() -> dict[str, Exception]:
+            started = {key: act(key, path) for key, path in paths.items()}
+            outcomes = {key: outcome() for key, outcome in started.items()}
+            return {key: error for key, error in outcomes.items() if error is not None}
+
+        self.run(perform, ended, failed)
+
+    def _read_value(self, device_id: str, path: str) -> Act:
+        try:
+            return self.client.requests.begin_read(device_id, path).exception
+        except MirrorError as error:
+            return _failed_with(error)
+
+    def _subscribe(self, device_id: str, path: str) -> Act:
+        try:
+            self.client.subscribe(device_id, path)
+        except MirrorError as error:
+            return _failed_with(error)
+        return lambda: None
 
     # Events
 
@@ -263,6 +538,8 @@ class FleetModel(Model):
         if self._all.is_due:
             self.load()
         # Not during a read of the whole fleet, whose older values would replace the newer ones.
+        elif self._past.is_due and self._past_of:
+            self._load_past()
         elif self._updates.is_due and not self._all.is_running and self._changed_ids:
             count = min(DEVICES_PER_READ, len(self._changed_ids))
             self._reload_devices([self._changed_ids.pop() for _ in range(count)])
@@ -285,9 +562,15 @@ class FleetModel(Model):
 
     def _accept_all(self, fleet: _Fleet) -> None:
         self._fleet = fleet
+        if self._sparklines is not None and self.taken_at is not None:
+            self._sparklines.advance(milliseconds(self.taken_at))
+        self._resources = _resources_of(fleet.summaries.values())
+        self._main_paths = _main_paths_of(fleet.summaries.values())
         # Sort only here, so that rows do not move under the mouse with each event.
         ranked = sorted(fleet.summaries.values(), key=lambda one: (DEVICE_STATUSES.index(one.status), one.name))
-        self._rows = {one.device.id: one.row for one in ranked}
+        self._rows = {one.device.id: {} for one in ranked}
+        self.selected = [key for key in self.selected if key in self._rows]
+        self._show_values()
 
     def _accept_updates(self, summaries: Mapping[str, DeviceSummary] | None) -> None:
         if summaries is None:
@@ -296,16 +579,18 @@ class FleetModel(Model):
             return
         listed = {device_id: summary for device_id, summary in summaries.items() if device_id in self._rows}
         self._fleet.summaries.update(listed)
-        self._rows.update({device_id: summary.row for device_id, summary in listed.items()})
+        self._fill_rows(listed.values())
 
     def _read_all(self) -> _Fleet:
         directory = {device.id: device for device in self.client.devices.list()}
         names = display_names({device_id: device.endpoint_name for device_id, device in directory.items()})
         state = self.client.fleet.snapshot(raw=True)
         metadata = {name: state.attrs["mirror"][name] for name in ("taken_at", "complete", "server")}
-        return _Fleet(
-            directory, names, self._summarize(state, directory, names), metadata | {"devices": len(directory)}
-        )
+        ahead = datetime.fromisoformat(metadata["taken_at"]) - utc_now()
+        summaries = self._summarize(state, directory, names)
+        # To the second, since the time of the response is part of it.
+        ahead_ms = round(ahead.total_seconds()) * 1000
+        return _Fleet(directory, names, summaries, metadata | {"devices": len(directory)}, ahead_ms)
 
     def _summarize(
         self, state: pd.DataFrame, devices: Mapping[str, Device], names: Mapping[str, str]
@@ -319,9 +604,73 @@ class FleetModel(Model):
         resources = Counter(state["device_id"])
         reported = state.dropna(subset=["reported_at"]).groupby("device_id", observed=True)["reported_at"].max()
         last = {str(device_id): at.to_pydatetime() for device_id, at in reported.items()}
+        readings = _readings_of(state)
         return {
             device_id: DeviceSummary(
-                device, names[device_id], resources[device_id], counts[device_id], last.get(device_id)
+                device,
+                names[device_id],
+                resources[device_id],
+                counts[device_id],
+                last.get(device_id),
+                readings.get(device_id, {}),
             )
             for device_id, device in devices.items()
         }
+
+
+def _readings_of(state: pd.DataFrame) -> dict[str, dict[str, Reading]]:
+    """Return the numbers and booleans of a state table by device and path, except those that never change."""
+    constant = [path for path in state["path"].cat.categories if never_changes(path)]
+    is_boolean = state["reported_bool"].notna()
+    rows = state[(is_boolean | state["reported_num"].notna()) & state["reported_at"].notna()]
+    rows = rows[~rows["path"].isin(constant)]
+    numbers = rows["reported_num"].fillna(rows["reported_bool"].astype("Float64")).astype("float64")
+    at = rows["reported_at"].astype("datetime64[ms, UTC]").astype("int64")
+    units = rows["unit"].astype(object).where(rows["unit"].notna(), "")
+    found: defaultdict[str, dict[str, Reading]] = defaultdict(dict)
+    for device_id, path, *reading in zip(
+        rows["device_id"], rows["path"], numbers.tolist(), is_boolean[rows.index], units, at.tolist(), strict=True
+    ):
+        found[device_id][path] = Reading(*reading)
+    return dict(found)
+
+
+def _resources_of(summaries: Iterable[DeviceSummary]) -> list[FleetResource]:
+    """Return the resources with readings, the most frequent first."""
+    counts = Counter(path for summary in summaries for path in summary.readings)
+    found = [FleetResource(path, label_of(path), count) for path, count in counts.items()]
+    return sorted(found, key=lambda one: (-one.devices, one.label, one.path))
+
+
+def _main_paths_of(summaries: Iterable[DeviceSummary]) -> dict[str, str]:
+    """Return the main resource of each type of devices."""
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for summary in summaries:
+        counts[summary.device.endpoint_type or ""].update(summary.readings.keys())
+    return {
+        kind: min(counted, key=lambda path: (-counted[path], not _is_sensor(path), parse_path(path)))
+        for kind, counted in counts.items()
+        if counted
+    }
+
+
+def short_label(path: str) -> str:
+    """Return the name of a resource, without an end that adds nothing to the name of its object."""
+    return label_of(path).removesuffix(_OBVIOUS)
+
+
+def _is_sensor(path: str) -> bool:
+    parts = parse_path(path)
+    return parts.object_id >= _FIRST_SENSOR_OBJECT and parts.resource_id == _SENSOR_VALUE
+
+
+def _failed_with(error: MirrorError) -> Act:
+    return lambda: error
+
+
+def _summary_of(failures: Mapping[str, Exception], names: Mapping[str, str]) -> Exception:
+    """Return the failures of several devices as one error."""
+    reasons = [f"{names.get(device_id, device_id)}: {error}" for device_id, error in failures.items()]
+    more = len(reasons) - _FAILURES_NAMED
+    text = "; ".join(reasons[:_FAILURES_NAMED]) + (f"; and {format_count(more, 'more device')}" if more > 0 else "")
+    return MirrorError(f"failed for {format_count(len(reasons), 'device')}. {text}")

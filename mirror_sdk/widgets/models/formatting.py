@@ -4,15 +4,32 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from mirror_sdk._formatting import visible
 from mirror_sdk.values import Value
 from mirror_sdk.values.display import display_value
+from mirror_sdk.wire.object_definitions import display_unit
 
 MAX_VALUE_LENGTH = 60
+SENSIBLE_DIGITS = 6
 
 
 def format_value(value: Value, unit: str = "") -> str:
     """Return a value with its unit as people write it, shortened to fit a row."""
     return display_value(value, unit, MAX_VALUE_LENGTH)
+
+
+def short_value(value: Value, unit: str = "") -> str:
+    """Return a value like :func:`format_value`, but a number with at most 6 significant digits.
+
+    >>> from mirror_sdk.values import decode
+    >>> short_value(decode(b"18.2433702988812", "text/plain", "/3305/0/5800"), "W")
+    '18.2434 W'
+    """
+    number = value.python
+    if not isinstance(number, float) or float(f"{number:.{SENSIBLE_DIGITS}g}") == number:
+        return format_value(value, unit)
+    text = f"{number:.{SENSIBLE_DIGITS}g}"
+    return f"{text} {visible(display_unit(unit))}".rstrip()
 
 
 def format_time(at: datetime) -> str:

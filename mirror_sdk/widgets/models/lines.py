@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import accumulate, pairwise
-from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from mirror_sdk._visible import visible
-from mirror_sdk.frames.legend import label_of
-from mirror_sdk.object_table import lookup
-from mirror_sdk.wire.declarations import NUMBERS, display_unit
+import numpy as np
+import numpy.typing as npt
+
+from mirror_sdk._formatting import visible
+from mirror_sdk.frames.plot_legend import label_of
+from mirror_sdk.wire.object_definitions import display_unit
 
 SILENT_RHYTHMS = 10
 """A line has a break if its resource was silent for more than this many times its usual interval."""
 INTERVALS_JUDGED = 100
 FEWEST_INTERVALS = 5
+_MAIN_RESOURCE = "Sensor Value"
 
 
 class SeriesKey(NamedTuple):
@@ -27,6 +29,9 @@ class SeriesKey(NamedTuple):
 
     device_id: str
     path: str
+
+
+Numbers: TypeAlias = npt.NDArray[np.float64]
 
 
 class Point(NamedTuple):
@@ -41,13 +46,36 @@ class Point(NamedTuple):
 class Series:
     """A line of the plot. Texts come from devices and may contain anything. Points are ordered by time.
 
-    ``unit`` is the code of the unit, empty if it is unknown.
+    Attributes:
+        key: The resource.
+        name: The name of the line.
+        unit: The code of the unit; empty if it is unknown.
+        at: The times in milliseconds since 1970.
+        numbers: The number at each time.
+        is_connected: Whether the line is connected to each point, rather than broken before it.
     """
 
     key: SeriesKey
     name: str
     unit: str
-    points: Sequence[Point]
+    at: Numbers
+    numbers: Numbers
+    is_connected: npt.NDArray[np.bool_]
+
+    @property
+    def points(self) -> list[Point]:
+        """The points."""
+        columns = self.at.tolist(), self.numbers.tolist(), self.is_connected.tolist()
+        return [
+            Point(datetime.fromtimestamp(at / 1000, UTC), number, is_connected)
+            for at, number, is_connected in zip(*columns, strict=True)
+        ]
+
+    @property
+    def with_breaks(self) -> tuple[Numbers, Numbers]:
+        """The times and the numbers; a break is a ``NaN`` at the time of the point after it."""
+        breaks = np.flatnonzero(~self.is_connected[1:]) + 1
+        return np.insert(self.at, breaks, self.at[breaks]), np.insert(self.numbers, breaks, np.nan)
 
     @property
     def unit_text(self) -> str:
@@ -55,25 +83,37 @@ class Series:
         return visible(display_unit(self.unit))
 
     @property
-    def axis(self) -> str:
-        """The axis of the line: its unit, or its object if there is none, since such values cannot be compared."""
-        object_name = label_of(self.key.path).partition(" · ")[0]
-        definition = lookup(self.key.path)
-        is_unknown = not self.unit and (definition is None or definition.type in NUMBERS)
-        return self.unit_text or (f"{object_name}, unit unknown" if is_unknown else object_name)
+    def panel(self) -> str:
+        """The panel of the line, which has lines of one quantity in one unit.
+
+        The quantity is the object, such as Temperature. Values without a unit cannot be compared with those of another
+        resource, so each such resource has a panel.
+        """
+        label = label_of(self.key.path)
+        return f"{label.partition(' · ')[0]} {self.unit_text}" if self.unit_text else label
 
 
-def broken_by_silence(points: Iterable[Point]) -> list[Point]:
-    """Return the points ordered by time, with breaks where the resource was silent for unusually long."""
-    line = sorted(points, key=_at)
-    intervals = [(after.at - before.at).total_seconds() for before, after in pairwise(line)]
+def panel_title(lines: Sequence[Series]) -> str:
+    """Return the title of a panel with these lines: the object and, if they have only one, the resource."""
+    labels = {label_of(line.key.path) for line in lines}
+    if len(labels) == 1:
+        (label,) = labels
+        return short_name(label)
+    return label_of(lines[0].key.path).partition(" · ")[0]
+
+
+def short_name(name: str) -> str:
+    """Return the name of a line or a resource without "Sensor Value", the main resource of every sensor."""
+    return name.replace(f" · {_MAIN_RESOURCE}", "")
+
+
+def after_silence(at: Numbers) -> npt.NDArray[np.bool_]:
+    """Return at which times, ordered and in milliseconds, a resource had been silent for unusually long."""
+    intervals = np.diff(at)
     if len(intervals) < FEWEST_INTERVALS:
-        return line
-    longest_seconds = median(intervals[-INTERVALS_JUDGED:]) * SILENT_RHYTHMS
-    return line[:1] + [
-        point._replace(is_connected=False) if 0 < longest_seconds < interval else point
-        for point, interval in zip(line[1:], intervals, strict=True)
-    ]
+        return np.zeros(len(at), dtype=bool)
+    longest = np.median(intervals[-INTERVALS_JUDGED:]) * SILENT_RHYTHMS
+    return np.concatenate([[False], (longest > 0) & (longest < intervals)])
 
 
 def thinned(points: Sequence[Point], most: int) -> list[Point]:

@@ -20,7 +20,7 @@ DIRECTORY_EVENTS = {EventKind.REGISTRATION, EventKind.DEREGISTRATION, EventKind.
 """The events after which the directory may have changed."""
 
 Row = Mapping[str, Any]
-"""A row of a grid, see :meth:`mirror_sdk.widgets.grid.Grid.show`."""
+"""A row of a grid, see :meth:`mirror_sdk.widgets.published.PublishedRows.show`."""
 
 
 class Run(Protocol):

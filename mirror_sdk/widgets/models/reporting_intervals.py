@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pandas as pd
 
-from mirror_sdk.frames.stale import is_sent, silent_rows
+from mirror_sdk.frames.staleness import is_sent, silent_rows
 from mirror_sdk.wire.directory import Device
 
 PAUSES_NEEDED = 3
@@ -30,7 +30,7 @@ class ReportingIntervals:
 
     Args:
         stale_after_seconds: A resource that is silent for no longer than this is never stale; see
-            :func:`mirror_sdk.frames.stale.silent_rows`.
+            :func:`mirror_sdk.frames.staleness.silent_rows`.
 
     Raises:
         ValueError: ``stale_after_seconds`` is not above 0.

@@ -6,13 +6,6 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 SHORTEST, LONGEST = timedelta(milliseconds=10), timedelta(days=3660)
-WINDOWS: dict[str, timedelta | None] = {
-    "1 min": timedelta(minutes=1),
-    "5 min": timedelta(minutes=5),
-    "1 h": timedelta(hours=1),
-    "All": None,
-}
-"""The lengths of a window that follows the newest events; ``None`` for all events."""
 
 
 class Interval(NamedTuple):

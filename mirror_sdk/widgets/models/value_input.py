@@ -8,7 +8,7 @@ from mirror_sdk import _arguments
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import Event
-from mirror_sdk.object_table import lookup
+from mirror_sdk.object_definitions import lookup
 from mirror_sdk.resource import Resource
 from mirror_sdk.values import PythonValue
 from mirror_sdk.widgets.models.formatting import format_time, format_value
@@ -186,7 +186,7 @@ class ValueInput:
 
 
 def path_text(path: str) -> str:
-    """Return a path with its name in the object table."""
+    """Return a path with its name in the object definitions."""
     definition = lookup(path)
     return f"{path} · {definition.label}" if definition else path
 

@@ -9,29 +9,35 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from datetime import UTC, datetime, timedelta
+from itertools import chain, count, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from mirror_sdk._arguments import closest
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._visible import display_names, visible
+from mirror_sdk._formatting import display_names, visible
+from mirror_sdk.arrow_tables.units import names_unit
 from mirror_sdk.device import DeviceList
 from mirror_sdk.events import Event, EventKind, event_filter, utc_now
 from mirror_sdk.frames import events_frame
-from mirror_sdk.frames.legend import label_of, line_names
-from mirror_sdk.values import ValueKind
-from mirror_sdk.widgets.models.earlier_events import EarlierEvents, read_earlier_events
+from mirror_sdk.frames.csv_file import write_csv
+from mirror_sdk.frames.plot_legend import label_of, line_names
+from mirror_sdk.object_definitions import never_changes
+from mirror_sdk.values import Value, ValueKind
+from mirror_sdk.widgets.models.chart_parts import ChartBuilder, ChartParts
+from mirror_sdk.widgets.models.earlier_events import HISTORY_READ, EarlierEvents, read_earlier_events, read_writes
 from mirror_sdk.widgets.models.event_units import EventUnits
-from mirror_sdk.widgets.models.formatting import format_count, format_value
-from mirror_sdk.widgets.models.lines import Point, Series, SeriesKey, broken_by_silence
+from mirror_sdk.widgets.models.formatting import format_count, format_value, short_value
+from mirror_sdk.widgets.models.lines import Series, SeriesKey, short_name
 from mirror_sdk.widgets.models.model import Model, Row, Run, run_now
 from mirror_sdk.widgets.models.periodic_read import PeriodicRead
 from mirror_sdk.widgets.models.recording_model import RecordingModel
-from mirror_sdk.widgets.models.time_window import WINDOWS, Interval, TimeWindow
-from mirror_sdk.wire.declarations import display_unit
+from mirror_sdk.widgets.models.time_window import Interval, TimeWindow
+from mirror_sdk.widgets.models.timeline import CompletedWrite, Threshold, is_state, number_of
 from mirror_sdk.wire.log_entries import count_missing
+from mirror_sdk.wire.object_definitions import display_unit
 from mirror_sdk.wire.paths import check_pattern
 
 if TYPE_CHECKING:
@@ -41,15 +47,13 @@ if TYPE_CHECKING:
 
 MAX_EVENTS = 10_000
 MAX_ROWS = 500
-SERIES_PLOTTED = 6
+SERIES_PLOTTED = 8
+SERIES_CHOSEN = 20
+"""At most so many are plotted: by default, and if the user chooses them."""
 SERIES_LISTED = 500
+WRITES_READ_SECONDS = 10.0
+FOLLOWED_BY_DEFAULT = timedelta(hours=1)
 RATE_SECONDS = 10
-# Near the largest float, the range of an axis of matplotlib overflows.
-LARGEST_PLOTTED = 1e100
-
-_NUMBERS = frozenset({bool, int, float})
-_BREAKS = frozenset({EventKind.GAP, EventKind.DEREGISTRATION, EventKind.EXPIRED})
-"""The events that break lines, because values after them may be missing."""
 
 
 class WatcherModel(Model):
@@ -65,6 +69,8 @@ class WatcherModel(Model):
         recording: A recording whose events are shown before those of the log.
         await_live: Returns when live events are received. The log is read after that, so that no event is missed.
         max_events: The maximum number of stored events, of the recording and of the log each.
+        thresholds: Levels for the lines of paths or path patterns: one, or several in a list.
+        now: Returns the time up to which the plot follows; by default it follows the newest events.
         clock: Returns seconds; used for the rate.
 
     Raises:
@@ -74,7 +80,8 @@ class WatcherModel(Model):
     Attributes:
         recording: The recording of the chosen events.
         window: The time interval of the plot.
-        plotted: The series chosen for the plot; if empty, the first series with numbers are plotted.
+        plotted: The series chosen for the plot; if empty, the first ones are plotted.
+        thresholds: The levels.
         selected: The highlighted series, if any.
         total: The number of events, including earlier ones.
         before: The number of earlier events.
@@ -93,9 +100,13 @@ class WatcherModel(Model):
         recording: Recording | None = None,
         await_live: Callable[[], object] = lambda: None,
         max_events: int = MAX_EVENTS,
+        thresholds: Mapping[str, float | Sequence[float]] | None = None,
+        now: Callable[[], datetime] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(client, run, clock=clock)
+        self.thresholds = _thresholds(thresholds or {})
+        self._now = now
         self.recording = RecordingModel(self)
         self.window = TimeWindow()
         self.plotted: tuple[SeriesKey, ...] = ()
@@ -107,6 +118,16 @@ class WatcherModel(Model):
         self._has_names = False
         self._directory = PeriodicRead(self, "names", math.inf)
         self._earlier = PeriodicRead(self, "earlier", math.inf)
+        self._write_reads = PeriodicRead(self, "writes", WRITES_READ_SECONDS)
+        self._writes: dict[tuple[str, str, datetime], CompletedWrite] = {}
+        self._history_until: datetime | None = None
+        self._history_read = HISTORY_READ
+        self._is_window_chosen = False
+        self._colors: dict[SeriesKey, int] = {}
+        self._chart = ChartBuilder((), (), max_events)
+        self._charted: object = None
+        self._charted_total = 0
+        self._rebuilds = 0
         self._recorded: tuple[Event, ...] = ()
         self._events: deque[Event] = deque(maxlen=max_events)
         self._read_identities: set[Hashable] = set()
@@ -154,11 +175,13 @@ class WatcherModel(Model):
     def load_earlier(self) -> None:
         """Read the earlier events of the recording or the service's history, and of the log."""
         is_selected, limit = self._is_selected, self._events.maxlen or MAX_EVENTS
-        devices, paths = self.devices, self.paths
+        devices, paths, length = self.devices, self.paths, self._history_read
 
         def read() -> EarlierEvents:
             self._await_live()
-            return read_earlier_events(self.client, self._opened_with, is_selected, limit, devices=devices, paths=paths)
+            return read_earlier_events(
+                self.client, self._opened_with, is_selected, limit, devices=devices, paths=paths, length=length
+            )
 
         self._earlier.start("Reading the earlier events", read, self._accept_earlier)
 
@@ -190,8 +213,10 @@ class WatcherModel(Model):
         self._store([Event(kind=EventKind.GAP, received_at=utc_now())])
 
     def tick(self) -> None:
-        """Update the recording."""
+        """Update the recording, and read new writes."""
         self.recording.tick()
+        if self._history_until is not None and self._write_reads.is_due:
+            self._read_writes(self._history_until)
 
     # User input
 
@@ -218,16 +243,17 @@ class WatcherModel(Model):
         self._is_cleared = True
         self._events.clear()
         self._recorded, self._opened_with = (), None
+        self._writes.clear()
         self._newest.clear()
-        self._rows.clear()
+        self._make_rows_again()
         self.plotted, self.selected = (), None
         self._frozen = None if self._frozen is None else ((), 0)
         self._reset_counts()
         self.changed()
 
     def plot(self, keys: Iterable[SeriesKey]) -> None:
-        """Plot these series, at most the last ones; if empty, the first series with numbers."""
-        self.plotted = tuple(keys)[-SERIES_PLOTTED:]
+        """Plot these series, at most the last ones; if empty, the first ones."""
+        self.plotted = tuple(keys)[-SERIES_CHOSEN:]
         self.selected = None
         self.changed()
 
@@ -240,26 +266,37 @@ class WatcherModel(Model):
     def select(self, key: SeriesKey | None) -> None:
         """Highlight a series, and plot it if it was not plotted; ``None`` for none."""
         if key is not None and key not in self.drawn:
-            self.plot([*self.drawn[-SERIES_PLOTTED + 1 :], key])
+            self.plot([*self.drawn[-SERIES_CHOSEN + 1 :], key])
         self.selected = key
         self.changed()
 
     def select_row(self, row_key: str) -> None:
-        """Highlight the series of a row of the table, if it has numbers."""
+        """Highlight the series of a row of the table, if it can be plotted."""
         row = next((row for row in self._rows.values() if row["key"] == row_key), None)
         if row is not None:
             key = SeriesKey(row["device_id"], row["path"])
             self.select(key if key in self._newest else None)
 
-    def follow(self, length: str) -> None:
-        """Plot the newest events in an interval of this length, one of ``WINDOWS``."""
-        self.window.follow(WINDOWS[length])
+    def follow(self, length: timedelta | None) -> None:
+        """Plot the newest events in an interval of this length; ``None`` for all events."""
+        self._is_window_chosen = True
+        self.window.follow(length)
+        if length is not None:
+            self._need_history(length)
         self.changed()
 
     def stay(self, interval: Interval | None) -> None:
         """Fix the interval of the plot; ``None`` to follow the newest events again."""
+        self._is_window_chosen = True
         self.window.staying = interval
+        if interval is not None and self._now is not None:
+            self._need_history(self._now() - interval.begin)
         self.changed()
+
+    def _need_history(self, length: timedelta) -> None:
+        if self._history_until is not None and length > self._history_read:
+            self._history_read = length
+            self.load_earlier()
 
     # Display
 
@@ -280,60 +317,94 @@ class WatcherModel(Model):
 
     @property
     def series_rows(self) -> list[Row]:
-        """The series that can be plotted: ``key``, ``name``, ``unit``, ``number`` (the newest), ``changed_at``."""
+        """The series that can be plotted: ``key``, ``name``, ``unit``, ``number`` and ``value`` (the newest)."""
         names = self._series_names
-        return [
-            {
-                "key": series_text(key),
-                "name": names[key],
-                "unit": visible(display_unit(self._units.unit_of(event))),
-                "number": _number(event),
-                "changed_at": event.changed_at or event.received_at,
-            }
-            for key, event in self._newest.items()
-        ]
+        rows: list[Row] = []
+        for key, event in self._newest.items():
+            unit = self._units.unit_of(event)
+            newest = short_value(event.value, unit) if event.value is not None else ""
+            rows.append(
+                {
+                    "key": series_text(key),
+                    "name": short_name(names[key]),
+                    "unit": visible(display_unit(unit)),
+                    "number": number_of(event),
+                    "value": newest,
+                    "changed_at": event.changed_at or event.received_at,
+                }
+            )
+        return rows
 
     @property
     def drawn(self) -> tuple[SeriesKey, ...]:
-        """The series of the plot: the chosen ones, or the first with numbers."""
-        return self.plotted or tuple(islice(self._newest, SERIES_PLOTTED))
+        """The series of the plot: the chosen ones, or the first numbers and states.
+
+        Texts that never change, such as a serial number, are only plotted if they are chosen.
+        """
+        if self.plotted:
+            return self.plotted
+        numbers = [key for key, event in self._newest.items() if not is_state(event)]
+        states = [key for key, event in self._newest.items() if is_state(event) and not never_changes(key.path)]
+        return (*numbers[:SERIES_PLOTTED], *states[:SERIES_PLOTTED])
 
     @property
-    def series(self) -> list[Series]:
-        """The lines of the plot, of numbers and booleans (as 0 and 1), ordered by time.
+    def series(self) -> Sequence[Series]:
+        """The lines of the plot, of numbers, ordered by time.
 
         A line has a break after a loss in the log, after its device left, and after a silence of more than ten times
         its usual interval.
         """
-        drawn = self.drawn
-        points: dict[tuple[str | None, str | None], list[Point]] = {key: [] for key in drawn}
-        broken = dict.fromkeys(points, False)
-        for event in self._displayed:
-            if event.kind in _BREAKS:
-                affects_all = event.kind is EventKind.GAP
-                broken |= {key: True for key in points if affects_all or key[0] == event.device_id}
-                continue
-            key = event.device_id, event.path
-            line = points.get(key)
-            number = None if line is None else _number(event)
-            if line is not None and number is not None:
-                line.append(Point(event.changed_at or event.received_at, number, not broken[key]))
-                broken[key] = False
-        names = self._series_names
-        return [
-            Series(
-                key,
-                names[key],
-                self._units.unit_of(self._newest[key]) if key in self._newest else "",
-                broken_by_silence(points[key]),
-            )
-            for key in drawn
-        ]
+        return self.chart.lines
 
-    def interval_of(self, series: Iterable[Series]) -> Interval | None:
-        """Return the displayed interval of these lines; ``None`` if they have no points."""
-        ends = [point.at for line in series for point in (*line.points[:1], *line.points[-1:])]
-        return self.window.of(Interval(min(ends), max(ends))) if ends else None
+    @property
+    def chart(self) -> ChartParts:
+        """The lines, the states, the losses and absences, and the writes of the plot."""
+        drawn = self.drawn
+        states = {key for key in drawn if key in self._newest and is_state(self._newest[key])}
+        choice = drawn, states, self._frozen is None, self._rebuilds
+        total = self._displayed_total
+        unread = total - self._charted_total
+        if choice != self._charted or not 0 <= unread <= len(self._events):
+            most = max(len(self._displayed), self._events.maxlen or MAX_EVENTS)
+            self._charted = choice
+            self._chart = ChartBuilder([key for key in drawn if key not in states], states, most)
+            events: Iterable[Event] = self._displayed
+        else:
+            events = reversed(list(islice(reversed(self._events), unread))) if unread else ()
+        for event in events:
+            self._chart.add(event)
+        self._charted_total = total
+        series_names = self._series_names
+        names = {key: series_names[key] for key in drawn}
+        units = {key: self._units.unit_of(self._newest[key]) for key in drawn if key in self._newest}
+        return self._chart.parts(names, units, self._display_names, list(self._writes.values()))
+
+    def color_of(self, key: SeriesKey) -> int:
+        """Return the number of the color of a series, which it keeps while it is plotted."""
+        drawn = set(self.drawn)
+        self._colors = {one: color for one, color in self._colors.items() if one in drawn}
+        if key not in self._colors:
+            used = set(self._colors.values())
+            self._colors[key] = next(color for color in count() if color not in used)
+        return self._colors[key]
+
+    def interval_of(self, chart: ChartParts) -> Interval | None:
+        """Return the displayed interval; ``None`` if there is nothing to plot."""
+        at = [line.at[index] for line in chart.lines for index in (0, -1) if len(line.at)]
+        ends = [datetime.fromtimestamp(one / 1000, UTC) for one in at]
+        spans = [span for row in chart.states for span in (*row.spans[:1], *row.spans[-1:])]
+        ends += [at for span in spans for at in (span.begin, span.end or span.begin)]
+        if not ends:
+            return self.window.staying
+        return self.window.of(Interval(min(ends), self._followed(max(ends))))
+
+    def _followed(self, newest: datetime) -> datetime:
+        """Return the end of a window that follows: now, or the newest event if that is older than the window."""
+        length = self.window.length
+        if self._now is None or self.is_paused or length is None:
+            return newest
+        now = self._now()
+        return max(newest, now) if now - newest < length else newest
 
     @property
     def rate(self) -> float:
@@ -361,6 +432,11 @@ class WatcherModel(Model):
         if self.total > self._displayed_total:
             phrases.append(f"paused: {self.total - self._displayed_total:,} new")
         return " · ".join(phrases)
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether earlier events are being read."""
+        return self._directory.is_running or self._earlier.is_running
 
     @property
     def empty_text(self) -> str:
@@ -417,6 +493,22 @@ class WatcherModel(Model):
             written.replace(file)
         return file
 
+    def file_content(self, kind: str) -> bytes:
+        """Return the stored events as a file: ``csv`` or ``parquet``.
+
+        Raises:
+            ValueError: There is no such kind of file.
+        """
+        if kind not in {"csv", "parquet"}:
+            raise ValueError(f"kind must be csv or parquet, got {kind!r}")
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / f"events.{kind}"
+            if kind == "csv":
+                write_csv(self.frame, file)
+            else:
+                self.frame.to_parquet(file)
+            return file.read_bytes()
+
     def record(self, folder: str) -> None:
         """Start a recording of the current choice in this folder, or end the running one.
 
@@ -426,6 +518,18 @@ class WatcherModel(Model):
         ids = {name: device_id for device_id, name in self._names.items()}
         devices = [ids.get(device, device) for device in self.devices]
         self.recording.toggle(folder, devices or None, self.paths or None)
+
+    def _read_writes(self, begin: datetime) -> None:
+        devices, paths = self.devices, self.paths
+
+        def accept(found: tuple[Sequence[CompletedWrite], datetime]) -> None:
+            writes, self._history_until = found
+            self._accept_writes(writes)
+
+        self._write_reads.start("Reading the writes", lambda: read_writes(self.client, begin, devices, paths), accept)
+
+    def _accept_writes(self, writes: Iterable[CompletedWrite]) -> None:
+        self._writes |= {(one.device_id, one.path, one.at): one for one in writes}
 
     def _reset_counts(self) -> None:
         self.total = self.before = self.gaps = self.lost = self.overrun = 0
@@ -449,6 +553,7 @@ class WatcherModel(Model):
     def _apply_choice(self) -> None:
         ids = {device_id for device_id, name in self._names.items() if name in self.devices} | set(self.devices)
         self._is_selected = event_filter(self.paths or None, ids if self.devices else None)
+        self._rebuilds += 1
         self._newest.clear()
         self._register(filter(self._is_selected, self._all()))
         self.plotted = tuple(key for key in self.plotted if key in self._newest)
@@ -496,20 +601,31 @@ class WatcherModel(Model):
         self.total += added
         self._recorded = recorded
         self._read_identities = set(map(_identity, earlier.logged))
+        if not self._is_cleared:
+            self._accept_writes(earlier.writes)
+        self._history_until = earlier.history_until
+        self._choose_window()
+        self._write_reads.within(WRITES_READ_SECONDS)
         self._learn_names(logged)
         self._units.learn(chain(recorded, logged))
         self._make_rows_again()
         self._apply_choice()
         self._units.request(self.events)
 
+    def _choose_window(self) -> None:
+        """Follow the last hour, unless the user has chosen a window or the widget shows a recording."""
+        if not self._is_window_chosen and self._now is not None and self._opened_with is None:
+            self.window.follow(FOLLOWED_BY_DEFAULT)
+
     def _make_rows_again(self) -> None:
+        self._rebuilds += 1
         self._rows.clear()
         self.changed()
 
     def _register(self, events: Iterable[Event]) -> None:
-        """Store the newest event of each resource that has numbers."""
+        """Store the newest event of each resource that has numbers or states."""
         for event in events:
-            if _number(event) is not None:
+            if number_of(event) is not None or (is_state(event) and not names_unit(event.path or "")):
                 key = SeriesKey(event.device_id or "", event.path or "")
                 if key in self._newest or len(self._newest) < SERIES_LISTED:
                     self._newest[key] = event
@@ -528,6 +644,10 @@ class WatcherModel(Model):
 
     def _row(self, number: int, event: Event) -> Row:
         is_gap = event.kind is EventKind.GAP
+        unit = self._units.unit_of(event)
+        value, complete = _value_text(event, unit, short_value), _value_text(event, unit, format_value)
+        resource = label_of(event.path) if event.path else ""
+        hints = {"resource": f"{resource}\n{event.path}"} if event.path else {}
         return {
             "key": str(number),
             "number": number,
@@ -535,11 +655,12 @@ class WatcherModel(Model):
             "received_at": event.received_at,
             "event": event.kind.value.replace("_", " "),
             "device": self._display_names.get(event.device_id, event.device_id) if event.device_id else "",
-            "resource": label_of(event.path) if event.path else "",
+            "resource": resource,
             "path": event.path or "",
-            "value": _value_text(event, self._units.unit_of(event)),
+            "value": value,
             "device_id": event.device_id or "",
             "tones": {"event": "bad", "value": "bad"} if is_gap else {},
+            "hints": hints if value == complete else {**hints, "value": complete},
         }
 
 
@@ -561,19 +682,23 @@ def _with_seq(events: Iterable[Event]) -> Iterator[tuple[int, Event]]:
         yield seq, event
 
 
-def _number(event: Event) -> float | None:
-    value = event.value
-    if event.kind is not EventKind.OBSERVATION or value is None or type(value.python) not in _NUMBERS:
-        return None
-    number = cast(float, value.python)
-    return float(number) if abs(number) <= LARGEST_PLOTTED else None
+def _thresholds(levels: Mapping[str, float | Sequence[float]]) -> tuple[Threshold, ...]:
+    found: list[Threshold] = []
+    for pattern, value in levels.items():
+        check_pattern(pattern)
+        several: Sequence[object] = value if isinstance(value, list | tuple) else (value,)
+        for level in several:
+            if isinstance(level, bool) or not isinstance(level, int | float) or not math.isfinite(level):
+                raise TypeError(f"thresholds takes numbers, got {level!r} for {pattern}")
+            found.append(Threshold(pattern, float(level)))
+    return tuple(found)
 
 
-def _value_text(event: Event, unit: str) -> str:
+def _value_text(event: Event, unit: str, formatted: Callable[[Value, str], str]) -> str:
     if event.kind is EventKind.GAP:
         is_counted = count_missing(event.first_seq, event.seq) is not None
         return f"lost: {event.first_seq} to {event.seq}" if is_counted else "lost: an unknown number"
-    value = format_value(event.value, unit) if event.value and event.value.kind is not ValueKind.NONE else ""
+    value = formatted(event.value, unit) if event.value and event.value.kind is not ValueKind.NONE else ""
     if event.kind is not EventKind.ASYNC_RESPONSE:
         return value
     return " ".join(filter(None, [str(event.status), event.category, value, f"of request {event.async_id}"]))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from mirror_sdk._visible import visible
-from mirror_sdk.object_table import ResourceType, lookup
+from mirror_sdk._formatting import visible
+from mirror_sdk.object_definitions import ResourceType, lookup
 from mirror_sdk.values import PythonValue, Value, ValueKind, encode, parse_value, written
-from mirror_sdk.values.typed_input import BYTES_EXAMPLE, LINK_EXAMPLE, TIME_EXAMPLE
-from mirror_sdk.wire.declarations import display_unit
+from mirror_sdk.values.text_input import BYTES_EXAMPLE, LINK_EXAMPLE, TIME_EXAMPLE
+from mirror_sdk.wire.object_definitions import display_unit
 
 Entry: TypeAlias = bool | str | bytes
 """The content of an input: text as typed, for any type of resource, a checkbox, or the bytes of a file."""

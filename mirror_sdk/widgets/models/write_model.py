@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,14 +13,20 @@ import pandas as pd
 
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._protocol.device_request import DeviceRequest
+from mirror_sdk.device_lookup import DeviceLike, DevicesLike
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.frames import requests_frame
 from mirror_sdk.frames.requests import RequestStatus, request_status
-from mirror_sdk.naming import DeviceLike, DevicesLike
 from mirror_sdk.plan import Decision, Plan
 from mirror_sdk.plan.checks import PlannedWrite
-from mirror_sdk.plan.report import DEFAULT_CANARY, DEFAULT_CONCURRENCY, DEFAULT_MAX_FAILURES, check_limits
+from mirror_sdk.plan.report import (
+    DEFAULT_CANARY,
+    DEFAULT_CONCURRENCY,
+    DEFAULT_MAX_FAILURES,
+    check_limits,
+    span_text,
+)
 from mirror_sdk.widgets.models.device_picker import DevicePicker
 from mirror_sdk.widgets.models.formatting import format_count
 from mirror_sdk.widgets.models.model import Model, Row, Run, run_now
@@ -31,6 +37,7 @@ from mirror_sdk.widgets.models.write_rows import WRITE_STATUSES, decision, write
 
 _PREVIEW_WORDS = {Status.TO_WRITE: "to write", Status.SKIPPED: "skipped", Status.REJECTED: "rejected"}
 _END_WORDS = {Status.SUCCESS: "succeeded", Status.FAILED: "failed"}
+_PROBLEMS = (Status.FAILED, Status.UNKNOWN, Status.REJECTED)
 _NOT_COUNTED = {Status.SKIPPED, Status.REJECTED, Status.ASLEEP}
 
 
@@ -55,13 +62,42 @@ class WriteLimits:
 
     @property
     def text(self) -> str:
-        """The limits in words."""
-        phrases = [f"{format_count(self.canary, 'device')} first, which must succeed"] if self.canary else []
+        """The limits in a few words."""
+        canary = f"canary {self.canary:,}" if self.canary else "no canary"
+        failures = "no limit of failures"
         if self.max_failures is not None:
-            phrases.append(f"no more is sent after {format_count(self.max_failures + 1, 'failure')}")
-        waits = "as long as its row says" if self.expiry_seconds is None else f"{self.expiry_seconds:,} s"
-        phrases.append(f"a write waits {waits} for its device")
-        return " · ".join(phrases)
+            failures = f"stop after {format_count(self.max_failures + 1, 'failure')}"
+        return f"{canary}, {failures}".capitalize()
+
+    @property
+    def meaning(self) -> str:
+        """The limits in sentences."""
+        sentences = ["All devices are written to at once."]
+        if self.canary:
+            one = "this write succeeds" if self.canary == 1 else "all of these succeed"
+            sentences = [f"{format_count(self.canary, 'device')} first; the others follow only if {one}."]
+        if self.max_failures is not None:
+            sentences.append(f"No more writes are sent after {format_count(self.max_failures + 1, 'failure')}.")
+        if self.expiry_seconds is None:
+            sentences.append("A write waits for its device as long as its row says.")
+        else:
+            sentences.append(f"A write waits for its device for {span_text(self.expiry_seconds)}.")
+        return " ".join(sentences)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Writes that failed, or are not sent, for the same reason. The texts may come from devices.
+
+    Attributes:
+        status: The status of these writes.
+        reason: The complete reason.
+        devices: The names of their devices.
+    """
+
+    status: Status
+    reason: str
+    devices: Sequence[str]
 
 
 class WriteModel(Model):
@@ -220,6 +256,20 @@ class WriteModel(Model):
         """The number of writes by status."""
         counted = Counter(status for status, _ in self._rows)
         return {status: counted[status] for status in WRITE_STATUSES}
+
+    @property
+    def problems(self) -> list[Problem]:
+        """The writes that failed or are rejected, by reason, the most frequent reason first."""
+        devices: defaultdict[tuple[Status, str], list[str]] = defaultdict(list)
+        for status, row in self._rows:
+            if status in _PROBLEMS:
+                # A reason that names its device is the same for several devices otherwise.
+                reason = row["reason"]
+                named = f"{row['device']} has "
+                reason = f"it has {reason.removeprefix(named)}" if reason.startswith(named) else reason
+                devices[status, reason].append(row["device"])
+        found = [Problem(status, reason, names) for (status, reason), names in devices.items()]
+        return sorted(found, key=lambda one: (_PROBLEMS.index(one.status), -len(one.devices)))
 
     @property
     def progress(self) -> tuple[int, int, Tone]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from mirror_sdk._formatting import display_names, visible
 from mirror_sdk._protocol.accepted_request import AcceptedRequest, UnacceptedRequest
-from mirror_sdk._visible import display_names, visible
 from mirror_sdk.frames.requests import RequestStatus, request_status
-from mirror_sdk.object_table import lookup
+from mirror_sdk.object_definitions import lookup
 from mirror_sdk.plan import Check, Decision, Plan
-from mirror_sdk.plan.checks import NO_EARLIER, PlannedWrite
+from mirror_sdk.plan.checks import PlannedWrite
 from mirror_sdk.plan.report import span_text
+from mirror_sdk.plan.undo import NO_EARLIER
 from mirror_sdk.values import ValueKind
 from mirror_sdk.widgets.models.formatting import MAX_VALUE_LENGTH, format_time, format_value
 from mirror_sdk.widgets.models.model import Row
@@ -114,7 +115,7 @@ def decision(planned: PlannedWrite, include_offline: bool) -> Decision:
 
 def _next_contact(request: AcceptedRequest | UnacceptedRequest) -> str:
     until = request.expires_at if isinstance(request, AcceptedRequest) else None
-    return "takes it at its next contact" + ("" if until is None else f", by {format_time(until)} at the latest")
+    return "receives it at its next contact" + ("" if until is None else f", by {format_time(until)} at the latest")
 
 
 def _failure(request: AcceptedRequest | UnacceptedRequest) -> str:
@@ -128,7 +129,7 @@ def _reason(planned: PlannedWrite) -> str:
     reason = planned.reason
     match planned.check:
         case Check.OFFLINE:
-            # The reason of the plan mentions an argument of apply().
+            # The reason in the plan mentions an argument of apply().
             return "the device is not registered"
         case Check.ALREADY_SO:
             return f"it has this value, {reason}"

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import NamedTuple
 
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 from mirror_server.extensions.apply import store
 from mirror_server.extensions.apply.store import Matched, RulesToApply
 from mirror_server.hooks import extends
@@ -125,11 +125,13 @@ class RuleApplier:
                 # Applications whose rules are being applied take turns.
                 app_id = self._apply_batch(app_id or "")
             except StorageFailed as error:
-                message = "presubscription rules are applied when the database responds, or after the next start: %s"
+                message = (
+                    "cannot apply presubscription rules: %s; retrying when the database responds or the server restarts"
+                )
                 _log.warning(message, error)
                 app_id = None
             except Exception as error:
-                _log.error("presubscription rules were not applied; the next start retries this", exc_info=error)
+                _log.error("applying presubscription rules failed; the next start retries it", exc_info=error)
                 app_id = None
 
     def _is_over(self, *, found_none: bool) -> bool:
@@ -152,7 +154,7 @@ class RuleApplier:
         """Apply the rules of the next application after this one to a batch of resources.
 
         Returns:
-            The application; ``None`` if no rules are left to apply.
+            The application, or ``None`` if no rules are left to apply.
         """
         with self._database.read() as session:
             pending = store.next_to_apply(session, after)

@@ -17,7 +17,7 @@ from flask import Response, request
 from mirror_sdk.wire.device_requests import QUEUE_LIMIT
 from mirror_server.clock import Timer
 from mirror_server.core.commands import Command
-from mirror_server.core.instants import after_seconds
+from mirror_server.core.timestamps import after_seconds
 from mirror_server.hooks import Handling, extends
 from mirror_server.service.commands import CommandSubmission
 from mirror_server.store.commands import CommandContext

@@ -20,7 +20,7 @@ from mirror_sdk.wire.legacy_calls import NOTIFICATION_RULES, NUMBER_PATTERN
 from mirror_server.core.commands import Command, CommandRequest
 from mirror_server.core.errors import ApiError, unknown_device
 from mirror_server.extensions.compat.delayed_requests import DelayedRequests
-from mirror_server.extensions.descriptions import OF_ACCEPTED
+from mirror_server.extensions.openapi_parameters import OF_ACCEPTED
 from mirror_server.hooks import Handling
 from mirror_server.service.commands import CommandSubmission
 from mirror_server.service.keys import Scope
@@ -239,7 +239,7 @@ def _check_older(*, is_cacheable: bool = True) -> None:
 
 
 def _read_rules() -> str:
-    """Return the notification rules in the query in the format for the device; empty if there are none."""
+    """Return the notification rules in the query in the format for the device. Empty if there are none."""
     rules = [(name, query_text(name)) for name in NOTIFICATION_RULES]
     for name, value in rules:
         if value is not None and not _NUMBER.fullmatch(value):
@@ -258,7 +258,7 @@ def _read_content_type() -> str | None:
 
 
 def _json_to_plain_text(payload: bytes, content_type: str) -> tuple[bytes, str]:
-    """Convert a text, number or boolean in JSON to plain text, because devices do not support JSON for these.
+    """Convert a string, number or boolean in JSON to plain text, because devices do not support JSON for these.
 
     Some programs send every value as JSON, and some declare JSON for every text. So a body that is not JSON is plain
     text. An object, a list or null is not converted.

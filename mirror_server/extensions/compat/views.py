@@ -49,7 +49,7 @@ def list_rest_versions() -> Response:
 @requires(Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
 @described("Operation", ResponseSpec(200, "Quotas and counts.", json_of(Limits, "no quotas")))
 def get_limits() -> Response:
-    """Get the quotas of an application. They are never reached, because there are none."""
+    """Get the quotas of an application. No application reaches them, because this server has none."""
     database, application = services().database, app_id()
 
     def read() -> Response:

@@ -20,8 +20,8 @@ from uvicorn.server import ServerState
 from mirror_server.config import Settings
 from mirror_server.core.errors import ApiError
 from mirror_server.extensions.connections.settings import ConnectionSettings
-from mirror_server.web.asgi import WSGIResponse
 from mirror_server.web.serve import Upgrade
+from mirror_server.web.wsgi_adapter import WSGIResponse
 
 _LINGER_SECONDS = 2
 _MOST_PIPELINED = 16
@@ -174,7 +174,7 @@ class BoundedConnection(HttpToolsProtocol):
         elif not self._in_head and (self._in_message or self._is_responding()):
             self._stop_timer()
         elif self._timer is None:
-            slow = ApiError(408, "the request did not arrive in time; send it at once")
+            slow = ApiError(408, "the request did not arrive in time; send it without pauses")
             self._timer = self.loop.call_later(self._settings.request_timeout_seconds, self._reject, slow)
 
     def _is_responding(self) -> bool:
@@ -331,7 +331,7 @@ class BoundedConnection(HttpToolsProtocol):
         super().resume_writing()
 
     def _note_stalled(self) -> None:
-        _log.info("a connection was closed: its client did not read what was sent")
+        _log.info("a connection was closed because its client did not read the response")
         self.transport.abort()
 
     def _stop_timers(self) -> None:

@@ -18,7 +18,7 @@ from mirror_server.extensions.connections.open_files import allow_connections
 from mirror_server.extensions.connections.settings import ConnectionSettings
 from mirror_server.extensions.connections.trusted_proxies import TrustedProxies
 from mirror_server.hooks import extends
-from mirror_server.web.bridge import Bridge
+from mirror_server.web.asgi_bridge import ASGIBridge
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -42,7 +42,7 @@ class ConnectionLimits:
         return self._proxies.client_of(environ)
 
     @extends
-    def configure_server(self, config: uvicorn.Config, bridge: Bridge) -> None:
+    def configure_server(self, config: uvicorn.Config, bridge: ASGIBridge) -> None:
         """Limit connections, after raising the system's limit of open files.
 
         Raises:

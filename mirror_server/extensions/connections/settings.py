@@ -25,8 +25,8 @@ class ConnectionSettings:
 
     trusted_proxies: tuple[Proxy, ...] = setting(
         (),
-        "A proxy whose X-Forwarded-For is trusted: its address or network, or 'unix' for one that connects by a"
-        " socket file. Can be repeated. By default the header is ignored.",
+        "A proxy whose X-Forwarded-For the server trusts: its address or network, or 'unix' for one that connects"
+        " through a Unix socket. Can be repeated. By default the server ignores the header.",
         option="--trust-proxy",
         type=_read_proxy,
         multiple=True,
@@ -34,21 +34,22 @@ class ConnectionSettings:
     )
     max_connections: int = setting(
         25_000,
-        "Maximum number of open connections. One more gets 503 and is closed.",
+        "Maximum number of open connections. The server responds to one more with 503 and closes it.",
         type=click.IntRange(min=1),
     )
     max_head_bytes: int = setting(
         64 * 1024,
-        "Maximum size of request line and headers. Larger ones are rejected with 414 or 431.",
+        "Maximum size in bytes of the request line and headers. The server rejects larger ones with 414 or 431.",
         type=click.IntRange(min=1000),
     )
     max_headers: int = setting(
         100,
-        "Maximum number of headers of a request. More are rejected with 431.",
+        "Maximum number of headers of a request. The server rejects more with 431.",
         type=click.IntRange(min=10),
     )
     idle_timeout_seconds: float = setting(
         20,
-        "Seconds after which a connection without a request is closed.",
+        "Seconds after which the server closes a connection without a request. A proxy that reuses connections should"
+        " close them earlier.",
         type=SECONDS,
     )

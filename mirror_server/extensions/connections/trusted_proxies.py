@@ -26,7 +26,7 @@ class TrustedProxies:
     """Determines the client of a request that proxies may have forwarded.
 
     Args:
-        proxies: The networks of trusted proxies, and :data:`UNIX` for a proxy that connects by a socket file.
+        proxies: The networks of trusted proxies, and :data:`UNIX` for a proxy that connects through a Unix socket.
     """
 
     def __init__(self, proxies: tuple[Proxy, ...]) -> None:

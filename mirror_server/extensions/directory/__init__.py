@@ -1,15 +1,4 @@
-"""The directory: filters, names, descriptions and custom attributes of devices, saved queries, device events.
-
-List the devices of a room::
-
-    curl -H "Authorization: Bearer $API_KEY" "$API_HOST/v3/devices?filter=custom_attributes__room%3DB12"
-
-``--keep-device-events`` and ``--max-device-events`` limit the age and the number of device events: registrations, their
-updates and ends (``/v3/device-events``). All applications share the descriptions of devices and the saved filters.
-
-Fixed limits: 100 filters with 1000 values in a request, of which 10 by name, description, etag or attributes; 1000
-saved filters; five custom attributes per device.
-"""
+"""The directory: filters, names, descriptions and custom attributes of devices, saved queries, device events."""
 
 # Start reading with ``service``, then ``filters``.
 
@@ -36,12 +25,6 @@ if TYPE_CHECKING:
 def settings() -> type:
     """Return the settings for device events."""
     return DirectorySettings
-
-
-@extends
-def help_topics() -> dict[str, str]:
-    """Add the topic of the directory."""
-    return {"directory": __name__}
 
 
 @extends
@@ -81,7 +64,7 @@ def blueprints() -> list[Blueprint]:
 @extends
 def describe_devices(session: Session, devices: Sequence[DeviceRow]) -> Mapping[str, Mapping[str, Any]]:
     """Return the names, descriptions and attributes that users have set."""
-    from mirror_server.extensions.directory.described import members
+    from mirror_server.extensions.directory.editable_members import members
     from mirror_server.extensions.directory.store import descriptions
 
     by_id = descriptions.of_devices(session, [device.device_id for device in devices])

@@ -28,8 +28,13 @@ _READ_ONLY_BECAUSE = {
     "state": "a device registers and deregisters itself",
     "queue_mode": "a device sets its queue mode itself when it registers",
 }
-_DESCRIBED = ResponseSpec(200, "The device as it is now.", json_of(Device, "with what people say of it"))
-_DESCRIPTION = json_of(DeviceUpdate, "what people say of it", "nothing any more", "a whole device sent back")
+_DESCRIBED = ResponseSpec(200, "The device as it is now.", json_of(Device, "with its description and attributes"))
+_DESCRIPTION = json_of(
+    DeviceUpdate,
+    "a description and attributes",
+    "without description and attributes",
+    "a complete device, as it was read",
+)
 
 routes = Blueprint("device_directory", __name__)
 
@@ -83,8 +88,8 @@ def get_device_connection(device_id: str) -> Response:
 def get_device_contacts(device_id: str) -> Response:
     """Get the recent contacts of a device that this application was notified of.
 
-    They are the ones shortly before its last contact, from the application's notification log. No entry counts as read
-    because of this request.
+    The times are shortly before the last contact of the device. They come from the notification log of the application.
+    This request does not mark any entry as read.
     """
     contacts = services().part(DirectoryService).contacts(app_id(), device_id)
     content = {"object": "device-contacts", "device_id": device_id, "heard_at": [timestamp(at) for at in contacts]}

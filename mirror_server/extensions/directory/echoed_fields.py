@@ -10,7 +10,7 @@ from flask import request
 from pydantic import BaseModel
 
 from mirror_server.core.errors import ApiError
-from mirror_server.extensions.instants import read_instant
+from mirror_server.extensions.time_parameters import read_instant
 from mirror_server.views.requests import check_body, read_json
 
 M = TypeVar("M", bound=BaseModel)
@@ -52,7 +52,10 @@ def reject_if_match() -> None:
         ApiError: The request has this header (400).
     """
     if "If-Match" in request.headers:
-        message = "not supported here; send the `etag` that you read in the body: if it has changed, nothing is changed"
+        message = (
+            "not supported here; send the `etag` that you read in the body instead. If the object has changed since,"
+            " nothing is changed"
+        )
         raise ApiError.of_field("If-Match", message)
 
 
@@ -65,7 +68,7 @@ def require_unchanged(sent: Mapping[str, Any], current: Mapping[str, Any], reaso
         reasons: Why a member is read-only, for those where this is not obvious.
 
     Raises:
-        ApiError: One of them has another value (400).
+        ApiError: A field has another value than the object (400).
     """
     for name, value in sent.items():
         if value is not None and not _is_same(name, value, current[name]):

@@ -10,10 +10,10 @@ from urllib.parse import parse_qsl
 
 from mirror_sdk.wire.directory import ATTRIBUTE_FILTER, FILTER_OPERATORS, STATES, UNSUPPORTED_FIELDS
 from mirror_server.core.errors import ApiError
-from mirror_server.core.instants import Instant
-from mirror_server.extensions.descriptions import FLAG
+from mirror_server.core.timestamps import Instant
 from mirror_server.extensions.directory.store import descriptions
-from mirror_server.extensions.instants import read_instant
+from mirror_server.extensions.openapi_parameters import FLAG
+from mirror_server.extensions.time_parameters import read_instant
 from mirror_server.hooks import SERVER, Extensions, extends, require_distinct
 from mirror_server.store.conditions import Condition, is_subquery
 from mirror_server.views.description import INSTANT, TEXT, Parameter, Schema, words
@@ -79,7 +79,7 @@ def read_truth(name: str, text: str) -> int:
         ApiError: The text is neither (400).
     """
     if text.lower() not in _TRUTHS:
-        raise ApiError.of_field(name, f"{text!r} is neither True nor False")
+        raise ApiError.of_field(name, f"{text!r} is neither True nor False; send one of them")
     return _TRUTHS[text.lower()]
 
 

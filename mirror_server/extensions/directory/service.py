@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from mirror_sdk.wire.device_queries import MAX_QUERIES
 from mirror_server.clock import Clock
 from mirror_server.core.errors import ApiError
-from mirror_server.core.instants import Instant, after_seconds
+from mirror_server.core.timestamps import Instant, after_seconds
 from mirror_server.devices.backends import DeviceBackends
-from mirror_server.devices.link import ConnectionStatus
+from mirror_server.devices.interface import ConnectionStatus
 from mirror_server.extensions.directory.settings import DirectorySettings
 from mirror_server.extensions.directory.store import contacts, descriptions, device_events, device_queries
 from mirror_server.extensions.directory.store.descriptions import Description
@@ -20,7 +20,7 @@ from mirror_server.extensions.directory.store.device_events import DeviceEventRo
 from mirror_server.extensions.directory.store.device_queries import DeviceQueryRow
 from mirror_server.hooks import extends
 from mirror_server.service.devices import DeviceService, DirectoryEntry, require_device
-from mirror_server.store.changes import RegistrationChange
+from mirror_server.store.change_listeners import RegistrationChange
 from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow

@@ -16,7 +16,7 @@ class DirectorySettings:
 
     keep_device_events_seconds: float = setting(
         30 * 24 * 3600,
-        "How long device events are stored (registrations, their updates and ends): 30d, 12h.",
+        "How long the server stores device events (registrations, their updates and ends), such as 30d or 12h.",
         option="--keep-device-events",
         metavar="TIME",
         default="30d",
@@ -24,6 +24,6 @@ class DirectorySettings:
     )
     max_device_events: int = setting(
         1_000_000,
-        "Maximum number of device events. The oldest are deleted first, once an hour.",
+        "Maximum number of stored device events. The server deletes the oldest once an hour.",
         type=click.IntRange(min=1000),
     )

@@ -18,7 +18,6 @@ from mirror_sdk.wire.device_queries import (
     DeviceQueryUpdate,
 )
 from mirror_server.core.errors import ApiError
-from mirror_server.extensions.descriptions import list_parameters
 from mirror_server.extensions.directory.echoed_fields import read_echoed, reject_if_match, require_unchanged
 from mirror_server.extensions.directory.filters import (
     DeviceFilters,
@@ -32,6 +31,7 @@ from mirror_server.extensions.directory.service import DirectoryService
 from mirror_server.extensions.directory.settings import DirectorySettings
 from mirror_server.extensions.directory.store.device_events import KINDS, DeviceEventRow
 from mirror_server.extensions.directory.store.device_queries import DeviceQueryRow
+from mirror_server.extensions.openapi_parameters import list_parameters
 from mirror_server.service.keys import Scope
 from mirror_server.views.description import TEXT, ResponseSpec, described, json_of
 from mirror_server.views.requests import PAGING, query_paging, requires, services
@@ -94,7 +94,7 @@ _OF_EVENTS = Fields(
 
 _QUERY_LIST = (*list_parameters("queries", "query"), *filter_parameters("queries", "name%3DLights", _OF_QUERIES))
 _QUERY = json_of(DeviceQuery, "lights that are registered")
-_QUERY_UPDATE = json_of(DeviceQueryUpdate, "another name", "a whole query sent back")
+_QUERY_UPDATE = json_of(DeviceQueryUpdate, "another name", "a complete saved query, as it was read")
 _CHANGED_QUERY = ResponseSpec(200, "The query as it is now.", _QUERY)
 _EVENT_LIST = (
     *list_parameters("events", "event", TEXT | {"pattern": EVENT_ID_PATTERN}),

@@ -56,7 +56,7 @@ def name_of_rewrite(name: str) -> str:
 
 
 def part_prefix(name: str) -> str:
-    """Return the common part of the names of a file and of those that replace it."""
+    """Return the part of a file's name that the names of its replacements also have."""
     return _begin_of(name, 4)
 
 
@@ -87,7 +87,7 @@ class Archive:
         """Make the folder if it does not exist.
 
         Raises:
-            OSError: It cannot be made or written to.
+            OSError: The folder cannot be created or written to.
         """
         if not self._is_local:
             self._files.makedirs(self._root, exist_ok=True)
@@ -116,8 +116,8 @@ class Archive:
         """Open a file for pyarrow.
 
         Raises:
-            FileNotFoundError: It does not exist.
-            OSError: It cannot be read.
+            FileNotFoundError: The file does not exist.
+            OSError: The file cannot be read.
         """
         if self._is_local:
             return pa.OSFile(self._path(name))
@@ -129,7 +129,7 @@ class Archive:
         """Write a file. Afterwards it exists under its name, durably, or nothing has changed.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The file cannot be written.
         """
         if not self._is_local:
             # Object stores show a file only when it is complete.
@@ -166,7 +166,7 @@ class Archive:
         """Delete a file, if it exists.
 
         Raises:
-            OSError: It cannot be deleted.
+            OSError: The file cannot be deleted.
         """
         with suppress(FileNotFoundError):
             self._files.rm_file(self._path(name))

@@ -22,14 +22,14 @@ _SERVER_SECONDS = 20
 _RETRY_SECONDS = 0.1
 
 _LEFT_BY_SERVER = (
-    f"this device's archived history is no longer returned, but no server deleted it within {_SERVER_SECONDS} seconds;"
-    " start a server with --keep-history, or check its log for parts that it cannot read, and run this again until it"
-    " says that nothing is stored"
+    f"the archived history of this device is hidden, but no server deleted it within {_SERVER_SECONDS} seconds. If no"
+    " server is running, start one with --keep-history; otherwise check its log for parts that it cannot read. Run this"
+    " command again until it says that nothing is stored"
 )
 _UNREADABLE = (
-    "this device's archived history is no longer returned, and its readable parts are deleted; a part cannot be read"
-    " ({reason}): 'mirror-server check' names it; restore it from a backup, and run this again until it says that"
-    " nothing is stored"
+    "the archived history of this device is hidden, and its readable parts are deleted, but a part cannot be read"
+    " ({reason}). Restore this part, which 'mirror-server check' names, from a backup. Run this command again until it"
+    " says that nothing is stored"
 )
 
 
@@ -38,7 +38,7 @@ class ArchivedHistory:
 
     Args:
         database: Where the history is.
-        location: The value of ``--history-archive``; ``None`` without an archive.
+        location: The value of ``--history-archive``, or ``None`` without an archive.
 
     Raises:
         CannotServe: There are segments or files, and a package that reads them is not installed.
@@ -57,15 +57,16 @@ class ArchivedHistory:
             return
         if files and location is None:
             raise click.ClickException(
-                f"the history of this database has files in an archive ({len(files):,}); name it with --history-archive"
+                f"the history of this database has files in an archive ({len(files):,}); pass its location with"
+                " --history-archive"
             )
         try:
-            from mirror_server.extensions.history import checking, erasing  # noqa: PLC0415 - needs an extra
+            from mirror_server.extensions.history import consistency, eraser  # noqa: PLC0415 - needs an extra
             from mirror_server.extensions.history.archive import Archive  # noqa: PLC0415
         except ImportError as error:
             cure = "pip install 'device-state-mirror[history]'"
             raise CannotServe(f"cannot read the history of this database: {error}; {cure}") from error
-        self._checking, self._erasing = checking, erasing
+        self._consistency, self._eraser = consistency, eraser
         try:
             self._archive = None if location is None else Archive(location)
         except ValueError as error:
@@ -74,7 +75,7 @@ class ArchivedHistory:
     def erasure(self, device_id: str) -> Erasure:
         """Return the operation that erases a device from segments and files."""
         # Counted before: afterwards its rows are not returned, and rows compacted in between would be counted nowhere.
-        count = 0 if self._is_empty else self._erasing.count_rows(self._database, self._archive, device_id)
+        count = 0 if self._is_empty else self._eraser.count_rows(self._database, self._archive, device_id)
         return Erasure({"history": count}, self._is_current, self._delete_erased)
 
     def _is_current(self, session: Session) -> bool:
@@ -82,7 +83,7 @@ class ArchivedHistory:
 
     def violations(self) -> list[Violation]:
         """Read all segments and files, and return what is wrong."""
-        return [] if self._is_empty else list(self._checking.violations(self._database, self._archive))
+        return [] if self._is_empty else list(self._consistency.violations(self._database, self._archive))
 
     def _delete_erased(self, is_alone: bool) -> str | None:
         """Delete erased rows, or wait until the server has done that; return the reason if that failed.
@@ -103,7 +104,7 @@ class ArchivedHistory:
         import pyarrow as pa  # noqa: PLC0415 - needs an extra, and takes long to import
 
         try:
-            self._erasing.Erasing(self._database, self._archive).erase()
+            self._eraser.HistoryEraser(self._database, self._archive).erase()
         except (OSError, pa.ArrowException) as error:
             return _UNREADABLE.format(reason=str(error).partition("\n")[0])
         return None

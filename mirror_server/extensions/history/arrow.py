@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.history import AFTER_KEY, COLUMNS
 from mirror_sdk.wire.snapshot import Compression
-from mirror_server.extensions.arrow import WORD, StreamChunks, to_values
+from mirror_server.extensions.arrow_columns import WORD, StreamChunks, to_values
 from mirror_server.extensions.history import columns
 from mirror_server.extensions.history.columns import position
 from mirror_server.extensions.history.selection import Position
@@ -41,7 +41,7 @@ class HistoryPage:
     Args:
         query: The rows.
         app_id: The application that reads them.
-        limit: The maximum number of rows; ``None`` for all.
+        limit: The maximum number of rows, or ``None`` for all.
 
     Attributes:
         query: The rows.

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirror_sdk.wire.history import COLUMNS
-from mirror_server.core.instants import Instant
-from mirror_server.extensions.arrow import INSTANT, TYPES, WORD, to_array
+from mirror_server.core.timestamps import Instant
+from mirror_server.extensions.arrow_columns import INSTANT, TYPES, WORD, to_array
 from mirror_server.extensions.history.selection import Position
 from mirror_server.extensions.history.store.history import KINDS, PLAIN_TEXT, TAIL_COLUMNS, StoredHistoryRow
 
@@ -107,7 +107,7 @@ def used_words(column: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def ranks(column: pa.DictionaryArray) -> Integers:
-    """Return the rank of each row's word among those of the column; 0 without a word."""
+    """Return the rank of each row's word among those of the column, or 0 without a word."""
     ranks_of_words = np.zeros(len(column.dictionary) + 1, np.int64)
     if len(column.dictionary):
         dense = pc.rank(column.dictionary, sort_keys="ascending", tiebreaker="dense")
@@ -122,7 +122,7 @@ def in_order(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _sort_order(batch: pa.RecordBatch) -> Integers | None:
-    """Return the indices that sort the rows; ``None`` if they are sorted."""
+    """Return the indices that sort the rows, or ``None`` if they are sorted."""
     series = _series_of(batch)
     changed_at, revision = numbers(batch.column("changed_at")), numbers(batch.column("revision"))
     first = int(changed_at.min(initial=0))

@@ -14,11 +14,11 @@ from itertools import groupby
 import numpy as np
 import pyarrow as pa
 
-from mirror_server.core.instants import Instant
-from mirror_server.extensions.history.as_of import is_needed, of_mirror, state_rows
+from mirror_server.core.timestamps import Instant
 from mirror_server.extensions.history.columns import NO_ROWS, concat, in_order, numbers, tail_batch, value_sizes
 from mirror_server.extensions.history.parquet import QUICK, bounds, encoded, regroup
-from mirror_server.extensions.history.reading import HistoryTransaction, merged, runs_of, sources
+from mirror_server.extensions.history.point_in_time import is_needed, of_mirror, state_rows
+from mirror_server.extensions.history.row_reader import HistoryTransaction, merged, runs_of, sources
 from mirror_server.extensions.history.store import history, segments
 from mirror_server.extensions.history.store.segments import ROWS, STATE, Block
 from mirror_server.store.database import Database
@@ -47,10 +47,10 @@ def store_segment(
     Args:
         database: The database that stores it.
         batches: The sorted rows.
-        state: Instant and revision of a checkpoint; ``None`` for rows of events.
+        state: Instant and revision of a checkpoint, or ``None`` for rows of events.
 
     Raises:
-        StorageFailed: It cannot be stored.
+        StorageFailed: The segment cannot be stored.
     """
     with database.read() as session:
         segment_id = segments.next_segment_id(session)
@@ -87,7 +87,7 @@ class Compaction:
         self._rows = rows
         self._ahead_since: Instant | None = None
 
-    def begin(self, now: Instant, sure_now: Instant) -> bool:
+    def begin(self, now: Instant, steady_now: Instant) -> bool:
         """Make the first checkpoint of a history; return false if there is one.
 
         If all checkpoints are in the future for an hour, the clock was ahead when they were made, and the history is
@@ -95,7 +95,7 @@ class Compaction:
 
         Args:
             now: The present.
-            sure_now: The present without recent jumps of the clock.
+            steady_now: The present without recent jumps of the clock.
         """
         with self._database.read() as session:
             is_enabled = history.state(session).is_enabled
@@ -106,9 +106,9 @@ class Compaction:
             is_ahead = history.state(session).is_enabled and _is_clock_ahead(session, now)
         if not is_ahead:
             self._ahead_since = None
-        elif self._ahead_since is None or sure_now < self._ahead_since:
-            self._ahead_since = sure_now
-        elif sure_now >= self._ahead_since + _HOUR:
+        elif self._ahead_since is None or steady_now < self._ahead_since:
+            self._ahead_since = steady_now
+        elif steady_now >= self._ahead_since + _HOUR:
             self._database.submit_durable(partial(_restart, now=now)).result()
         with self._database.read() as session:
             if not is_needed(session):
@@ -179,7 +179,7 @@ class Compaction:
         return first_at is not None and (count >= self._rows or first_at < over_at or size >= _BYTES_OF_A_SEGMENT)
 
     def _oldest(self, session: Session, compacted_revision: int) -> pa.RecordBatch:
-        """Return the first rows of the tail that are not compacted, for one segment and of one day, by revision."""
+        """Return the first rows of the tail that are not compacted, for a segment of one day, by revision."""
         found: list[pa.RecordBatch] = []
         count = size = 0
         for batch in history.stored_tail(session, compacted_revision, _ROWS_AT_A_TIME):

@@ -9,11 +9,11 @@ from mirror_sdk.wire.history import BEFORE_HISTORY, NO_HISTORY, YET_TO_COME
 from mirror_sdk.wire.model import write_timestamp
 from mirror_server.clock import Clock
 from mirror_server.core.errors import ApiError
-from mirror_server.core.instants import Instant, to_datetime
+from mirror_server.core.timestamps import Instant, to_datetime
 from mirror_server.extensions.history.selection import HistorySelection, TooOld
 from mirror_server.extensions.history.store import history
 from mirror_server.hooks import Measurement, extends
-from mirror_server.service.long_reads import Slots
+from mirror_server.service.slow_reads import Slots
 from mirror_server.store.database import Database
 
 if TYPE_CHECKING:
@@ -24,13 +24,13 @@ class HistoryQueries:
     """Opens queries for applications. Their number is limited, because each delays the cleanup of the database's log.
 
     Args:
-        history: The history; ``None`` if it is disabled.
+        history: The history, or ``None`` if it is disabled.
         database: The database, which may have an earlier history.
         clock: Domain time.
         slots: The slots of downloads.
 
     Attributes:
-        history: The history; ``None`` if it is disabled.
+        history: The history, or ``None`` if it is disabled.
     """
 
     def __init__(self, history: HistoryService | None, database: Database, clock: Clock, slots: Slots) -> None:
@@ -52,8 +52,10 @@ class HistoryQueries:
         rows = {("tail",): found.tail_rows, ("segments",): found.segment_rows, ("archive",): found.archive_rows}
         sizes = {("segments",): found.segment_bytes, ("archive",): found.archive_bytes}
         return [
-            Measurement("mirror_history_rows", "Rows of the history by place.", rows, ("place",)),
-            Measurement("mirror_history_bytes", "Size of the compressed history by place.", sizes, ("place",)),
+            Measurement("mirror_history_rows", "Rows of the history by storage location.", rows, ("place",)),
+            Measurement(
+                "mirror_history_bytes", "Compressed bytes of the history by storage location.", sizes, ("place",)
+            ),
         ]
 
     def open_history(self, app_id: str, selection: HistorySelection) -> OpenQuery:
@@ -85,7 +87,7 @@ class HistoryQueries:
 
     def _open(self, app_id: str, field: str, selection: HistorySelection, instant: Instant | None = None) -> OpenQuery:
         if self.history is None:
-            message = "this server keeps no history; its operator can enable it with --keep-history"
+            message = "this server stores no history; its operator can enable it with --keep-history"
             raise ApiError(404, message, reason=NO_HISTORY)
         api_error = self._slots.acquire(app_id)
         if api_error is not None:

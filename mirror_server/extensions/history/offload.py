@@ -11,14 +11,14 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from mirror_server.core.instants import Instant, to_datetime
+from mirror_server.core.timestamps import Instant, to_datetime
 from mirror_server.extensions.history.archive import OTHER_DAY, Archive, name_of_file
-from mirror_server.extensions.history.as_of import state_rows
 from mirror_server.extensions.history.columns import filter_rows, numbers
 from mirror_server.extensions.history.compaction import DAY, day_of, store_segment
-from mirror_server.extensions.history.filters import age_starts_at
 from mirror_server.extensions.history.parquet import SMALL, ParquetRows, bounds, encoded, regroup
-from mirror_server.extensions.history.reading import HistoryTransaction, Run, merged, runs_of, sources
+from mirror_server.extensions.history.point_in_time import state_rows
+from mirror_server.extensions.history.row_filters import age_starts_at
+from mirror_server.extensions.history.row_reader import HistoryTransaction, Run, merged, runs_of, sources
 from mirror_server.extensions.history.store import segments
 from mirror_server.extensions.history.store.segments import ROWS, ArchivedFile, Block, Bounds
 from mirror_server.store.database import Database
@@ -54,7 +54,7 @@ class Offload:
         """Make the archive if it has no files, so that an archive that is not writable is reported early.
 
         Raises:
-            OSError: It cannot be made or written to.
+            OSError: The archive cannot be created or written to.
         """
         with self._database.read() as session:
             is_new = not segments.files(session)
@@ -130,7 +130,7 @@ class Offload:
                     yield ArchivedFile(name, day_name, self._archive.size(name), bounds(rows_of_file))
 
 
-class Trimming:
+class Trimmer:
     """Deletes rows after the retention period. The state after them remains as the oldest checkpoint.
 
     Args:
@@ -152,7 +152,7 @@ class Trimming:
         """Delete the rows before the retention period, all of which must be compacted.
 
         Returns:
-            The names of files that are not valid any more; ``None`` if there was nothing to delete.
+            The names of files that are not valid any more, or ``None`` if there was nothing to delete.
         """
         base_at = self.base_at(now)
         oldest_at = segments.oldest_state_at(reading.session)

@@ -1,7 +1,7 @@
 """The history as Parquet: the contents of segments and of the archive's files.
 
 pandas, DuckDB, Dask, Spark and Polars read the files directly, so only common encodings are used. A value is in
-``value`` if it is a text, otherwise in ``value_binary``. Times are UTC, in milliseconds. ``status`` is a word.
+``value`` if it is a string, otherwise in ``value_binary``. Times are UTC, in milliseconds. ``status`` is a word.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirror_sdk.wire.device_object import DesiredStatus
-from mirror_server.extensions.arrow import WORD, to_array
+from mirror_server.extensions.arrow_columns import WORD, to_array
 from mirror_server.extensions.history.columns import (
     SCHEMA,
     Flags,
@@ -98,8 +98,8 @@ class ParquetRows:
         source: The bytes, or a file of pyarrow.
 
     Raises:
-        OSError: They cannot be read.
-        pyarrow.ArrowInvalid: They are not such a file, or damaged.
+        OSError: The bytes cannot be read.
+        pyarrow.ArrowInvalid: The bytes are not a file of the history, or are damaged.
     """
 
     def __init__(self, source: Any) -> None:
@@ -110,7 +110,7 @@ class ParquetRows:
             raise pa.ArrowInvalid(f"it is not a history file: the column {error} is missing") from error
         if not self._file.schema_arrow.equals(STORED_SCHEMA):
             self._file.close(force=True)
-            raise pa.ArrowInvalid("it is not a history file: it has other columns")
+            raise pa.ArrowInvalid("it is not a history file: its columns are different")
         self.groups = range(self._file.num_row_groups)
 
     def __enter__(self) -> Self:
@@ -129,7 +129,7 @@ class ParquetRows:
         return "" if found.null_count else found.min, found.max
 
     def paths(self, group: int) -> tuple[str, str] | None:
-        """Return the least and greatest path of a group; ``None`` if rows have none."""
+        """Return the least and greatest path of a group, or ``None`` if rows have none."""
         found = self._statistics(group, "path")
         return None if found is None or found.null_count or not found.has_min_max else (found.min, found.max)
 
@@ -160,7 +160,7 @@ def _footer_at(end: bytes, size: int) -> int:
     """Return where the footer of a file starts, from its last bytes and its size.
 
     Raises:
-        pyarrow.ArrowInvalid: It is not a Parquet file, or truncated.
+        pyarrow.ArrowInvalid: The bytes are not a Parquet file, or are truncated.
     """
     begin = size - _END_BYTES - int.from_bytes(end[:4], "little")
     if not end.endswith(b"PAR1") or begin < 0:

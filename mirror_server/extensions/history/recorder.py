@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_server.clock import Clock, Timer
-from mirror_server.core.instants import after_seconds
+from mirror_server.core.timestamps import after_seconds
 from mirror_server.extensions.history.store import history
 from mirror_server.extensions.history.store.history import StoredHistoryRow
 from mirror_server.hooks import extends
-from mirror_server.store.changes import FinishedWrite, RegistrationChange, ReportedChange
+from mirror_server.store.change_listeners import FinishedWrite, RegistrationChange, ReportedChange
 from mirror_server.store.database import Database
 from mirror_server.store.session import EXTENSIONS, Row, Session
 

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field, TypeAdapter
 from mirror_sdk.wire.device_object import Revision
 from mirror_sdk.wire.paths import parse_path
 from mirror_server.core.errors import ApiError
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 from mirror_server.store.conditions import Condition
 
 _CURE = "send the cursor of the previous response, or leave it out"
@@ -122,5 +122,5 @@ def read_cursor(text: str, selection: HistorySelection) -> tuple[PagedRequest, P
     except (binascii.Error, ValueError):
         raise ApiError.of_field("after", f"this is not a cursor; {_CURE}") from None
     if pages.request != request_of(selection):
-        raise ApiError.of_field("after", f"this cursor is of a request with other parameters; {_CURE}")
+        raise ApiError.of_field("after", f"this cursor belongs to a request with other parameters; {_CURE}")
     return pages, position

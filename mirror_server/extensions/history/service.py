@@ -8,10 +8,10 @@ from contextlib import ExitStack, contextmanager
 import pyarrow as pa
 
 from mirror_server.clock import Clock
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 from mirror_server.extensions.history.archive import Archive
-from mirror_server.extensions.history.as_of import oldest_at, rows_up_to, states
-from mirror_server.extensions.history.reading import HistoryTransaction, merged
+from mirror_server.extensions.history.point_in_time import oldest_at, rows_up_to, states
+from mirror_server.extensions.history.row_reader import HistoryTransaction, merged
 from mirror_server.extensions.history.selection import HistorySelection, TooOld
 from mirror_server.extensions.history.store import history
 from mirror_server.store.database import Database
@@ -70,7 +70,7 @@ class HistoryService:
     Args:
         database: The database of the history.
         clock: Domain time.
-        archive: The archive with older days; ``None`` without an archive.
+        archive: The archive with older days, or ``None`` without an archive.
     """
 
     def __init__(self, database: Database, clock: Clock, archive: Archive | None = None) -> None:
@@ -90,7 +90,7 @@ class HistoryService:
 
         Args:
             selection: The rows. For the state at an instant, the devices and paths.
-            instant: The instant; ``None`` for rows.
+            instant: The instant, or ``None`` for rows.
             release: Called when the query is closed or cannot be opened.
 
         Raises:

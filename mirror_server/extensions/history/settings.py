@@ -22,8 +22,8 @@ class HistorySettings:
     )
     history_archive: str | None = setting(
         None,
-        "Archive completed days of the history as Parquet files in this folder, or at a URL that fsspec opens."
-        " 'check' and 'erase' include the archive.",
+        "Folder, or URL that fsspec opens, in which the server archives completed days of the history as Parquet files."
+        " Pass the same one to 'run', 'check' and 'erase'.",
         metavar="FOLDER",
         commands=(*SERVE, "check", "erase"),
     )

@@ -18,8 +18,8 @@ from mirror_sdk.wire.history import MAX_DEVICES, MAX_ROWS
 from mirror_sdk.wire.routes import HISTORY
 from mirror_sdk.wire.snapshot import ARROW, NDJSON, Compression
 from mirror_server.core.errors import ApiError
-from mirror_server.core.instants import Instant
 from mirror_server.core.messages import encode
+from mirror_server.core.timestamps import Instant
 from mirror_server.extensions.downloads import (
     COMPRESSION,
     PATTERNS,
@@ -38,9 +38,9 @@ from mirror_server.extensions.history.selection import (
     request_of,
     write_cursor,
 )
-from mirror_server.extensions.instants import query_instant
+from mirror_server.extensions.time_parameters import query_instant
 from mirror_server.service.keys import Scope
-from mirror_server.service.long_reads import is_long_read
+from mirror_server.service.slow_reads import is_slow_read
 from mirror_server.store.conditions import Condition
 from mirror_server.views.description import (
     INSTANT,
@@ -143,12 +143,12 @@ def get_history() -> Response:
     """Return the history: every reported value, every completed write and every registration.
 
     The header ``Accept`` selects NDJSON, with a row per line, or an Arrow IPC stream. The default is NDJSON. All pages
-    show the history as known when the first page was started. The last line, or the metadata ``mirror.end`` of the last
-    batch, has the number of rows. A response without it is incomplete; continue it with its last ``after``.
+    show the history as it was at the time of the first request. The last line, or the metadata ``mirror.end`` of the
+    last batch, has the number of rows. A response without it is incomplete. To continue, pass its last ``after``.
 
-    Rows without a path, which are registrations and gaps, are returned for every ``path``. Without them, an unchanged
-    value looks the same as one that could not be received. The number of rows is known only at the end, so there is no
-    ``Mirror-Total``.
+    Rows without a path, which are registrations and gaps, are returned for every ``path``. Without them, you could not
+    distinguish an unchanged value from one that could not be received. The number of rows is known only
+    at the end, so there is no ``Mirror-Total``.
 
     If the operator keeps no history, the response is 404. If an instant is before the oldest data, it is 400 with
     ``oldest_at``. Any other parameter is a filter, as in ``GET /v3/devices``.
@@ -184,7 +184,7 @@ def _download(
     def download(query: OpenQuery) -> Response:
         return Download(response(query), is_admitted=is_admitted, release=query.close, content_type=form, headers={})
 
-    is_long = is_long_read(conditions, rows=services().devices.estimated_count())
+    is_long = is_slow_read(conditions, rows=services().devices.estimated_count())
     return when_read(opening, download, is_long=is_long, discard=lambda query: query.close())
 
 

@@ -22,7 +22,7 @@ from werkzeug.wsgi import get_path_info
 from mirror_server.extensions.logs.lines import Details, LogLine, colored_line, console_line, json_line, line_of
 from mirror_server.extensions.logs.settings import LogFormat
 from mirror_server.hooks import Measurement, extends
-from mirror_server.views.requests import noted, request_id
+from mirror_server.views.requests import log_details, request_id
 
 if TYPE_CHECKING:
     from flask import Response
@@ -231,7 +231,7 @@ class RequestLog:
                     "status": response.status_code,
                     "duration_ms": round(seconds * 1000, 2),
                     "request_id": request_id(environ),
-                    **noted(environ),
+                    **log_details(environ),
                 }
             )
 
@@ -264,7 +264,7 @@ def _may_block(stream: TextIO) -> bool:
 
 
 def _nonblocking_copy(stream: TextIO) -> FileIO | socket.socket | None:
-    """Return the stream's pipe or socket opened for non-blocking writes; ``None`` if that is not possible."""
+    """Return the stream's pipe or socket opened for non-blocking writes, or ``None`` if that is not possible."""
     number = stream.fileno()
     try:
         if stat.S_ISSOCK(os.fstat(number).st_mode):

@@ -24,7 +24,7 @@ class LogSettings:
     )
     access_log: bool = setting(
         True,
-        "Log a line per request. Failures are logged in both cases.",
+        "Log a line per request. The server logs failures in both cases.",
         option="--access-log/--no-access-log",
         commands=("run",),
     )

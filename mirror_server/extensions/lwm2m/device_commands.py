@@ -8,11 +8,11 @@ from contextlib import closing, contextmanager
 
 import click
 
-from mirror_sdk._visible import visible
+from mirror_sdk._formatting import visible
 from mirror_server.cli import main
 from mirror_server.clock import wall_time
 from mirror_server.config import database_option
-from mirror_server.core.instants import to_datetime
+from mirror_server.core.timestamps import to_datetime
 from mirror_server.extensions.lwm2m import device_keys
 from mirror_server.extensions.lwm2m.device_keys import DeviceKey, InvalidDeviceKey
 from mirror_server.extensions.lwm2m.settings import COAPS_PORT, exposed_files
@@ -47,7 +47,7 @@ def add_device(endpoint_name: str, identity: str | None, database_url: str) -> N
 @devices.command("list")
 @database_option
 def list_devices(database_url: str) -> None:
-    """List the devices with a key: endpoint name, identity, creation time. The keys are not shown."""
+    """List the endpoint name, identity and creation time of each device with a key. The keys are not shown."""
     with closing(open_database(database_url, must_exist=True)) as database, database.read() as session:
         for key in device_keys.list_all(session):
             created_at = f"{to_datetime(key.created_at):%Y-%m-%dT%H:%MZ}"
@@ -74,14 +74,17 @@ def revoke_device(endpoint_name: str, database_url: str) -> None:
 def rename_device(endpoint_name: str, new_name: str, database_url: str) -> None:
     """Let the device that registered as OLD register only as NEW. Its identity and key stay.
 
-    In the mirror it is the same device with the name NEW and the same device id, unless a device NEW exists already.
+    The device keeps its id in the mirror and gets the name NEW, unless another device already has that name.
     Presubscription rules belong to the applications and do not change: a rule for OLD does not apply to NEW.
     """
     with _click_errors(), closing(open_database(database_url, must_exist=True)) as database:
         is_followed = device_keys.rename(database, endpoint_name, new_name)
     click.echo(f"renamed {visible(endpoint_name)} to {visible(new_name)}")
     if not is_followed:
-        click.echo("No device was renamed in the mirror: it has none with the old name, or one with the new name too.")
+        click.echo(
+            "Only the key was renamed: the mirror has no device with the old name, or already has one with the new"
+            " name."
+        )
 
 
 @contextmanager
@@ -98,7 +101,8 @@ def _reject_exposed(database_url: str) -> None:
     if exposed:
         files = shlex.join(map(str, exposed))
         raise click.ClickException(
-            f"other users can access the database, which stores device keys in plain form; first: chmod 600 {files}"
+            f"other users can access the database, which stores device keys unencrypted; run this"
+            f" first: chmod 600 {files}"
         )
 
 

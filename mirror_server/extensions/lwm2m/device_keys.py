@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 from mirror_server.store import devices
 from mirror_server.store.backend import StorageFailed
 from mirror_server.store.database import Database
@@ -32,7 +32,7 @@ _SELECT = "SELECT endpoint_name, identity, secret, created_at FROM device_keys"
 
 
 class InvalidDeviceKey(Exception):
-    """The key cannot be created or found. The message has the reason and the cure."""
+    """The key cannot be created or found. The message has the reason and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def add(database: Database, endpoint_name: str, identity: str | None, at: Instan
     Args:
         database: The database with the keys.
         endpoint_name: The only name that the device may register.
-        identity: Its name in the handshake; ``None`` for its endpoint name.
+        identity: Its name in the handshake, or ``None`` for its endpoint name.
         at: The current time, by the system clock.
 
     Raises:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from mirror_server.clock import Clock
-from mirror_server.devices.link import (
+from mirror_server.devices.interface import (
     CancelObservation,
     Content,
     DeviceCommand,
@@ -22,9 +22,7 @@ from mirror_server.devices.link import (
     Write,
     WriteAttributes,
 )
-from mirror_server.extensions.lwm2m.payloads import BadPayload, ReportedPayload, content_type, contents, is_doubtful
-from mirror_server.extensions.lwm2m.registry import ObservedResource, RegisteredDevice, Registry
-from mirror_server.extensions.lwm2m.requests import (
+from mirror_server.extensions.lwm2m.coap_commands import (
     NotSendable,
     accepts,
     attribute_options,
@@ -33,6 +31,8 @@ from mirror_server.extensions.lwm2m.requests import (
     outcome,
     writes,
 )
+from mirror_server.extensions.lwm2m.device_registry import DeviceRegistry, ObservedResource, RegisteredDevice
+from mirror_server.extensions.lwm2m.payloads import BadPayload, ReportedPayload, content_type, contents, is_doubtful
 from mirror_server.extensions.lwm2m.transport_api import Request, Response
 
 if TYPE_CHECKING:  # the sockets need an extra
@@ -58,7 +58,7 @@ class DeviceSession:
     def __init__(
         self,
         endpoint: CoapEndpoint,
-        registry: Registry,
+        registry: DeviceRegistry,
         clock: Clock,
         note_unreadable: Callable[[RegisteredDevice, str, BadPayload], None],
     ) -> None:
@@ -71,8 +71,8 @@ class DeviceSession:
         """Send a command to a device.
 
         Raises:
-            NoResponse: It did not respond in time.
-            Unreachable: Nothing can be sent to it.
+            NoResponse: The device did not respond in time.
+            Unreachable: Nothing can be sent to the device.
         """
         try:
             match command:
@@ -94,8 +94,8 @@ class DeviceSession:
         """Return the values of a resource or an object instance; an empty list if the device returns none.
 
         Raises:
-            NoResponse: It did not respond in time.
-            Unreachable: Nothing can be sent to it.
+            NoResponse: The device did not respond in time.
+            Unreachable: Nothing can be sent to the device.
         """
         response = await self._get(device, path, None)
         return self._values(device, path, response) or [] if response.is_success else []
@@ -106,8 +106,8 @@ class DeviceSession:
         The list is empty if the device returns none.
 
         Raises:
-            NoResponse: It did not respond in time.
-            Unreachable: Nothing can be sent to it.
+            NoResponse: The device did not respond in time.
+            Unreachable: Nothing can be sent to the device.
         """
         device, path = observed.device, observed.path
         request = _request(device, path, _accepts(device, path, None)[0])
@@ -119,8 +119,8 @@ class DeviceSession:
         """Discover the resources of an object or an object instance. The payload of the response has the links.
 
         Raises:
-            NoResponse: It did not respond in time.
-            Unreachable: Nothing can be sent to it.
+            NoResponse: The device did not respond in time.
+            Unreachable: Nothing can be sent to the device.
         """
         response = await self.endpoint.request(device.peer, Request("GET", device.prefix + path, accept=_LINKS))
         _note_failure(device, "discover", path, response)
@@ -169,7 +169,9 @@ class DeviceSession:
         _remember_read(device, path, number, response)
         _note_failure(device, "observe", path, response)
         if response.is_success and not is_observed:
-            _log.warning("device %s: responded to observe %s without an observation", device.device_id, path)
+            _log.warning(
+                "device %s: accepted the request to observe %s, but did not start to observe it", device.device_id, path
+            )
             return DeviceResponse(Outcome.METHOD_NOT_ALLOWED)
         if sequence is not None:
             # Notifications with higher numbers are newer.
@@ -240,7 +242,7 @@ class DeviceSession:
         return DeviceResponse(Outcome.DONE, _as_reported(path, response), instance_values=instance_values)
 
     def _values(self, device: RegisteredDevice, path: str, response: Response) -> list[ReportedPayload] | None:
-        """Return the values in a response; ``None`` if it cannot be decoded."""
+        """Return the values in a response, or ``None`` if it cannot be decoded."""
         max_age_seconds = response.max_age_seconds
         try:
             return contents(response.payload, response.content_format, path, self._clock.now(), max_age_seconds)

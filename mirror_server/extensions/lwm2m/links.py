@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from mirror_sdk.object_table import ResourceType, lookup
+from mirror_sdk.object_definitions import ResourceType, lookup
 from mirror_sdk.wire.link_format import InvalidLinkFormat, Link, parse_links
 from mirror_sdk.wire.paths import PathParts, parse_path
-from mirror_server.devices.link import Content
+from mirror_server.devices.interface import Content
 from mirror_server.store.resources import AnnouncedResource
 
 MAX_LINKS = 3000
@@ -32,7 +32,7 @@ _HIGHEST = 65535
 
 
 class BadLinks(ValueError):
-    """The links are not valid. The message has the reason and the cure."""
+    """The links are not valid. The message has the reason and the fix."""
 
 
 class TooManyLinks(BadLinks):
@@ -101,7 +101,7 @@ def read_links(
         max_bytes: The maximum length.
 
     Raises:
-        BadLinks: They are not valid links, have an invalid path, or contradict each other.
+        BadLinks: The links are not valid, have an invalid path, or contradict each other.
         TooManyLinks: There are too many, or they are too long.
     """
     links = _parsed(payload, max_links, max_bytes)
@@ -131,7 +131,7 @@ def with_discovered(
     Args:
         stored: The stored resources of the device, by path.
         path: The discovered path.
-        links: The links of the response; ``None`` if the device returned none.
+        links: The links of the response, or ``None`` if the device returned none.
     """
     if links is not None:
         outside = {each: resource for each, resource in stored.items() if not is_within(each, path)}
@@ -148,7 +148,7 @@ def hash_of(links: bytes) -> bytes:
 
 
 def is_opaque(path: str) -> bool:
-    """Whether the object table declares a resource as bytes."""
+    """Whether the object definitions declare a resource as bytes."""
     definition = lookup(path)
     return definition is not None and definition.type is ResourceType.OPAQUE
 
@@ -219,7 +219,7 @@ def _below(prefix: str, links: Iterable[Link]) -> Iterator[_LWM2MLink]:
             try:
                 parts = parse_path(path)
             except ValueError as exc:
-                # The path may be long, so only the cure is quoted.
+                # The path may be long, so only the fix is quoted.
                 cure = str(exc).rpartition("; ")[2]
                 raise BadLinks(f"link {reprlib.repr(link.target)}: {cure}") from exc
             if parts.object_id not in _KEYS:

@@ -1,7 +1,7 @@
 """The values in payloads of devices, in the form that the mirror stores.
 
-Numbers in text remain unchanged. Values in TLV, SenML or CBOR are converted to text of the type that the object table
-declares, so that equal values are stored equally.
+Numbers in text remain unchanged. Values in TLV, SenML or CBOR are converted to text of the type that the object
+definitions declare, so that equal values are stored equally.
 
 Source: LwM2M core 1.0 (6.4) and 1.1 (7.4); RFC 8428.
 """
@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from mirror_sdk.object_table import ResourceType, lookup
+from mirror_sdk.object_definitions import ResourceType, lookup
 from mirror_sdk.values import JSON, LINK_FORMAT, LWM2M_TLV, OCTET_STREAM, TEXT_PLAIN, decode
-from mirror_sdk.values.codec import Part, UnreadablePayload
+from mirror_sdk.values.codec import PayloadPart, UnreadablePayload
 from mirror_sdk.values.content_types import CONTENT_FORMATS, media_type
-from mirror_sdk.values.data_types import is_integer_for_float
-from mirror_sdk.values.payloads import split
-from mirror_sdk.values.single_values import write_text
+from mirror_sdk.values.decoding import split
+from mirror_sdk.values.lwm2m_types import is_integer_for_float
+from mirror_sdk.values.single_value_formats import write_text
 from mirror_sdk.wire.paths import is_resource
-from mirror_server.core.instants import Instant
-from mirror_server.devices.link import Content
+from mirror_server.core.timestamps import Instant
+from mirror_server.devices.interface import Content
 from mirror_server.extensions.lwm2m.links import is_opaque
 
 _STORED_AS_SENT = frozenset({TEXT_PLAIN, OCTET_STREAM, JSON, LINK_FORMAT})
@@ -37,7 +37,7 @@ class BadPayload(ValueError):
 
 
 class ReportedPayload(NamedTuple):
-    """The value of a resource. ``changed_at`` is the time in the payload; ``None`` if it is missing or not past."""
+    """The value of a resource. ``changed_at`` is the time in the payload, or ``None`` if it is missing or not past."""
 
     path: str
     content: Content
@@ -45,7 +45,7 @@ class ReportedPayload(NamedTuple):
 
 
 def content_type(content_format: int | None, path: str) -> str:
-    """Return the content type of a number. Without a number it is text, or bytes if the object table declares them.
+    """Return the content type of a number. Without a number it is text, or bytes if the resource is declared as bytes.
 
     Raises:
         BadPayload: The number is unknown.
@@ -76,8 +76,8 @@ def contents(
         max_age_seconds: The freshness of the values.
 
     Raises:
-        BadPayload: The format is unknown; the payload has other resources, or more than :data:`MAX_VALUES` values; or
-            it cannot be decoded, and the request was not for one resource.
+        BadPayload: The format is unknown, or the payload has other resources or more than :data:`MAX_VALUES` values.
+            Also if it cannot be decoded, and the request was not for one resource.
     """
     response_type = content_type(content_format, path)
     as_reported = [ReportedPayload(path, Content(payload, response_type, max_age_seconds))]
@@ -122,7 +122,7 @@ def written_values(path: str, content: Content) -> list[tuple[str, Content]]:
     return list({each.path: each.content for each in values}.items())
 
 
-def _check(path: str, parts: Sequence[Part]) -> None:
+def _check(path: str, parts: Sequence[PayloadPart]) -> None:
     if sum(part.value_count for part in parts) > MAX_VALUES:
         raise BadPayload(f"the payload has too many values; the maximum is {MAX_VALUES}")
     below = path if path.endswith("/") else f"{path}/"
@@ -131,7 +131,7 @@ def _check(path: str, parts: Sequence[Part]) -> None:
             raise BadPayload(f"the payload has a value of {part.path}, but {path} was requested")
 
 
-def _content(part: Part, max_age_seconds: int | None) -> Content:
+def _content(part: PayloadPart, max_age_seconds: int | None) -> Content:
     """Return a value as text or bytes if these decode to the same value, otherwise unchanged."""
     as_reported = Content(part.raw, part.content_type, max_age_seconds)
     if part.value_count > 1:
@@ -158,5 +158,5 @@ def _milliseconds(seconds: float | None, received_at: Instant) -> float:
 
 
 def _past(at: float, received_at: Instant) -> Instant | None:
-    """Return the instant of a change; ``None`` for now and for invalid times (in the future, or before 1970)."""
+    """Return the instant of a change, or ``None`` for now and for invalid times (in the future, or before 1970)."""
     return round(at) if 0 <= at < received_at else None

@@ -55,47 +55,50 @@ class LwM2MSettings:
 
     coap: ListenAddress | None = setting(
         None,
-        "Address for real devices by CoAP, with LwM2M 1.0 or 1.1: 127.0.0.1:5683, [::1]:5683. The default port is"
-        " 5683; 0 selects a free one.",
+        "Address on which real devices connect by CoAP (LwM2M 1.0 or 1.1), such as 127.0.0.1:5683 or [::1]:5683. The"
+        " default port is 5683; 0 selects a free one.",
         type=_read_address(COAP_PORT),
         metavar="HOST:PORT",
         commands=(*SERVE, "demo"),
     )
     coaps: ListenAddress | None = setting(
         None,
-        "Address for real devices by CoAP over DTLS, each with its pre-shared key from 'devices add'.",
+        "Address on which real devices connect by CoAP over DTLS. Each needs a pre-shared key from 'mirror-server"
+        " devices add'. The default port is 5684.",
         type=_read_address(COAPS_PORT),
         metavar="HOST:PORT",
     )
     coap_insecure: bool = setting(
         False,
-        "Allow --coap on addresses beyond this machine, although anyone there can then impersonate any device and"
-        " read messages.",
+        "Allow --coap on addresses that other machines can reach. Anyone there can then impersonate any device and read"
+        " messages, so use it only in a trusted network.",
         is_flag=True,
     )
     coap_awake_seconds: float = setting(
         93,
-        "Seconds for which a device in queue mode can be reached after its last message. Later requests wait for it.",
+        "Seconds after its last message during which a device in queue mode is assumed to be awake. Later requests wait"
+        " for its next contact.",
         type=SECONDS,
     )
     max_coap_devices: int = setting(
         100_000,
-        "Maximum number of registered real devices. One more gets 5.03.",
+        "Maximum number of registered real devices. The server rejects one more with 5.03.",
         type=click.IntRange(min=1),
     )
     max_coap_links: int = setting(
         1000,
-        "Maximum number of links in a registration. More are rejected with 4.13.",
+        "Maximum number of links (objects and instances) in a registration. The server rejects more with 4.13.",
         type=click.IntRange(min=1),
     )
     max_coap_payload_bytes: int = setting(
         64 * 1024,
-        "Maximum size of a payload from a real device, all blocks together. A larger one is rejected with 4.13.",
+        "Maximum size in bytes of a payload from a real device, all blocks together. The server rejects a larger one"
+        " with 4.13.",
         type=click.IntRange(min=1024),
     )
     coap_registrations_per_minute: int = setting(
         600,
-        "Maximum number of registrations per minute from one address and port. More are rejected with 4.29.",
+        "Maximum number of registrations per minute from one address and port. The server rejects more with 4.29.",
         type=click.IntRange(min=1),
     )
 
@@ -112,7 +115,7 @@ def check_listening(settings: Settings) -> None:
         raise CannotListen(reason)
     if settings.of(LwM2MSettings).coaps is not None and (exposed := exposed_files(settings.database_url)):
         files = shlex.join(map(str, exposed))
-        _log.warning("others than the owner can read the keys of devices; chmod 600 %s", files)
+        _log.warning("other users can read the keys of devices; run: chmod 600 %s", files)
 
 
 def exposed_files(database_url: str) -> list[Path]:

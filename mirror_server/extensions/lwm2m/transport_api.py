@@ -125,7 +125,7 @@ class Unreachable(Exception):
 
 
 class CannotListen(CannotServe):
-    """The sockets cannot be opened, or CoAP or DTLS is not installed. The message has the reason and the cure."""
+    """The sockets cannot be opened, or CoAP or DTLS is not installed. The message has the reason and the fix."""
 
 
 @dataclass(slots=True)

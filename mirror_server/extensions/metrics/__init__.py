@@ -1,18 +1,4 @@
-"""Metrics for Prometheus at ``GET /metrics``: requests, queues, logs, webhooks, and metrics of other extensions.
-
-Read them with a key that has the scope ``admin``::
-
-    curl -H "Authorization: Bearer $ADMIN_KEY" "$API_HOST/metrics"
-
-They contain:
-
-- Requests and their durations by route. Durations include the wait for a device if ``Prefer: wait`` requested it.
-- Pending device requests, open polls (including streams and websockets), connections, and unread bytes of clients.
-- Size of the notification logs and of the history (``mirror_history_rows``, ``mirror_history_bytes``).
-- Webhooks and their failures, and devices by state.
-- Real devices (``mirror_lwm2m_...``, ``mirror_coap_...``): registrations, messages by kind, retransmissions, failed
-  handshakes, sessions.
-"""
+"""Metrics for Prometheus at ``GET /metrics``: requests, queues, logs, webhooks, and metrics of other extensions."""
 
 # Start reading with ``metrics``.
 
@@ -33,12 +19,6 @@ if TYPE_CHECKING:
 def needs() -> list[str]:
     """Return the packages of this extension."""
     return ["prometheus_client"]
-
-
-@extends
-def help_topics() -> dict[str, str]:
-    """Return the help about metrics."""
-    return {"metrics": __name__}
 
 
 @extends

@@ -114,7 +114,7 @@ def own_of(services: Services) -> list[Measurement]:
     return [
         *stored,
         Measurement("mirror_leader", "1 for the process that runs the devices and channels.", leads),
-        Measurement("mirror_on_duty", "The same as mirror_leader, under its earlier name.", leads),
+        Measurement("mirror_on_duty", "The earlier name of mirror_leader.", leads),
         Measurement("mirror_open_polls", "Open long polls, event streams and websockets.", services.log.open_polls),
         Measurement("mirror_store_queue", "Changes that wait to be stored.", services.database.count_waiting()),
     ]
@@ -142,8 +142,8 @@ def counted(session: Session) -> Iterator[Measurement]:
         "SELECT coalesce(sum(length), 0), coalesce(max(length), 0) FROM"
         " (SELECT count(*) AS length FROM commands WHERE finished_at IS NULL GROUP BY device_id) AS queues",
     )
-    yield Measurement("mirror_waiting_device_requests", "Device requests without a response yet.", waiting)
-    yield Measurement("mirror_longest_device_queue", "Waiting requests of the device with most.", longest)
+    yield Measurement("mirror_waiting_device_requests", "Device requests that have no response yet.", waiting)
+    yield Measurement("mirror_longest_device_queue", "Pending requests of the device that has the most.", longest)
     # A restored log leaves out ``:lost`` numbers, which belong to no entries.
     entries, stored_bytes = _row(
         session,

@@ -42,15 +42,16 @@ The last reported and the last desired value of every resource of every device. 
 once with 202. Its response arrives later, as an entry of a notification log.
 
 The interface follows the public API of Arm Pelion / Izuma Device Management (Connect, Notifications, Device Echo).
-Operations, parameters and headers with `x-extension` are not part of that API. A key needs one of the scopes in
-`x-scopes`.
+Operations, parameters and headers with `x-extension` are not part of that API. Neither are members that are described
+as an extension. A key needs one of the scopes in `x-scopes`.
 
-Proxies and browsers must not store responses (`Cache-Control: no-store`), because values can be personal data. Use an
-`ETag` in your own `If-None-Match`; the one of the presubscription rules also in `If-Match`.
+Proxies and browsers must not store responses (`Cache-Control: no-store`), because values can be personal data. Your
+client can store a response, and send its `ETag` in `If-None-Match`. The `ETag` of the presubscription rules can also be
+sent in `If-Match`.
 
-A trailing slash and doubled slashes mean the same path. Times are RFC 3339 in UTC, payloads are base64. Unknown members
-of a body and unknown query parameters are rejected. So are repeated members and parameters, unless the description of a
-parameter allows it.
+The server ignores a trailing slash and doubled slashes in a path. Times are RFC 3339 in UTC, and payloads are base64.
+The server rejects unknown members of a body and unknown query parameters. It also rejects repeated members and
+parameters, unless the description of a parameter allows them.
 """
 _REQUEST_ID = header(
     routes.REQUEST_ID_HEADER,
@@ -95,7 +96,7 @@ class DescribedOperation:
         meaning: The description.
         responses: The responses other than errors.
         path: The path, with its variables in braces.
-        scopes: A key needs one of them; empty if no key is needed.
+        scopes: A key needs one of them. Empty if no key is needed.
         parameters: Query parameters and headers.
         body: The body of the request.
         is_body_optional: Whether the body may be left out.
@@ -126,7 +127,7 @@ _DELIVERY = DescribedOperation(
     " most 24 hours without success.",
     body=json_of(
         NotificationMessage,
-        "a read or write that the device did",
+        "a read or write that the device performed",
         "an observation with all its options",
         "a registration",
     ),

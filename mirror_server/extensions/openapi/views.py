@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import orjson
 from flask import Blueprint, Flask, Response, current_app
 
-from mirror_server.extensions.openapi import core  # noqa: F401 - describes the views of the core
+from mirror_server.extensions.openapi import core_operations  # noqa: F401 - describes the views of the core
 from mirror_server.views.description import Parameter, ResponseSpec, described, object_like
 from mirror_server.views.requests import requires, services
 from mirror_server.views.responses import make_conditional

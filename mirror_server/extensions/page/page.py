@@ -8,7 +8,7 @@ from importlib import resources
 import orjson
 from flask import Blueprint
 
-from mirror_sdk.wire.declarations import (
+from mirror_sdk.wire.object_definitions import (
     DECLARED_OBJECTS,
     DISPLAY_UNITS,
     IN_SENSOR_UNITS,
@@ -18,10 +18,11 @@ from mirror_sdk.wire.declarations import (
 from mirror_server.core.errors import ApiError
 from mirror_server.extensions.page.page_file import TYPES, page_file
 from mirror_server.views.description import ResponseSpec, described, text_of
-from mirror_server.views.requests import requires
+from mirror_server.views.requests import requires, services
 from mirror_server.views.responses import CacheableResponse
 
 _INDEX = "index.html"
+_COMPONENTS = "ui.js"
 _OBJECTS = "objects.json"
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none';"
@@ -43,24 +44,34 @@ def get_page() -> CacheableResponse:
 @requires()
 @described(
     "Operation",
-    ResponseSpec(200, "A script.", text_of("text/javascript", "export const LONGEST = 200;")),
+    ResponseSpec(200, "A script.", text_of("text/javascript", 'import { mountPage } from "./ui.js";')),
     is_extension=True,
 )
 def get_page_file(file: str) -> CacheableResponse:
     """Get a file of the web page."""
-    if file not in _files():
+    content = _declared_objects(_keeps_history()) if file == _OBJECTS else _files().get(file)
+    if content is None:
         raise ApiError(404, f"the page has no file {file!r}; open the page at /")
-    return page_file(file, _files()[file], _POLICY)
+    return page_file(file, content, _POLICY)
 
 
 @cache
 def _files() -> dict[str, bytes]:
     folder = resources.files("mirror_server.extensions.page") / "files"
     files = {file.name: file.read_bytes() for file in folder.iterdir() if file.name.rpartition(".")[2] in TYPES}
-    return files | {_OBJECTS: _declared_objects()}
+    # The page and the widgets of the notebooks have the same components.
+    components = resources.files("mirror_sdk") / "widgets" / "ui" / _COMPONENTS
+    return files | {_COMPONENTS: components.read_bytes()}
 
 
-def _declared_objects() -> bytes:
+def _keeps_history() -> bool:
+    """Return whether the server keeps a history: if not, the page does not request it."""
+    # The setting is found by its name, because its extension may be deleted.
+    return any(getattr(one, "keep_history_seconds", None) is not None for one in services().settings.extensions)
+
+
+@cache
+def _declared_objects(keeps_history: bool) -> bytes:
     """Return the declarations of objects as JSON: the page's source of names, types, units and ranges."""
     objects = {
         object_id: {"name": name, "resources": {one: _declaration(declared) for one, declared in resources.items()}}
@@ -71,6 +82,7 @@ def _declared_objects() -> bytes:
         "units_resource": SENSOR_UNITS,
         "in_those_units": sorted(IN_SENSOR_UNITS),
         "display_units": DISPLAY_UNITS,
+        "keeps_history": keeps_history,
     }
     return orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS)
 

@@ -26,7 +26,7 @@ _CALL = "call"
 """Signals that a call for the leader is stored."""
 
 _CANCELED = "canceled"
-"""Signals that no one waits for the response to a call any more."""
+"""Signals that the response to a call is no longer needed."""
 
 _RESPONSE = "response"
 """Signals that the response to a call is stored."""
@@ -44,8 +44,8 @@ _TRY_AGAIN_SECONDS = 1
 class Call:
     """A request of an application that a process has already authenticated. Its key is not forwarded.
 
-    ``secret_hash`` is the hash of the key's secret, in hexadecimal digits. With it the leader checks whether the key of
-    a parked request is still valid.
+    ``secret_hash`` is the hash of the key's secret, in hexadecimal digits. With it the leader checks whether the key is
+    still valid when it makes a deferred response.
     """
 
     process_id: str
@@ -61,12 +61,12 @@ class Call:
     secret_hash: str = ""
 
     def to_bytes(self) -> bytes:
-        """Serialize it."""
+        """Serialize this object."""
         return orjson.dumps(asdict(self))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Call:
-        """Deserialize it."""
+        """Deserialize an object."""
         return cls(**orjson.loads(data))
 
 
@@ -79,13 +79,13 @@ class Reply:
     body: bytes
 
     def to_bytes(self) -> bytes:
-        """Serialize it."""
+        """Serialize this object."""
         body = base64.b64encode(self.body).decode()
         return orjson.dumps({"status": self.status, "headers": self.headers, "body": body})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Reply:
-        """Deserialize it."""
+        """Deserialize an object."""
         stored = orjson.loads(data)
         return cls(stored["status"], stored["headers"], base64.b64decode(stored["body"]))
 
@@ -98,7 +98,7 @@ class Responder(Protocol):
         ...
 
     def cancel(self, call_id: str) -> None:
-        """Stop processing a call: no one waits for its response any more."""
+        """Stop processing a call, because its response is no longer needed."""
         ...
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ class Forwarder:
         return call_id, future
 
     def forget(self, call_id: str) -> None:
-        """Cancel a call: no one waits for its response any more."""
+        """Cancel a call whose client has disconnected or whose time limit has passed."""
         with self._lock:
             entry = self._pending.pop(call_id, None)
         if entry is not None:
@@ -195,7 +195,8 @@ class Forwarder:
                     self._end(call_id, future)
 
     def _resend_all(self, *_: str) -> None:
-        # The leader has not changed: it ignores calls that it is processing, so all calls can be sent again.
+        # The leader is still the same process. It ignores calls that it is processing already, so sending all calls
+        # again cannot execute a call twice.
         with self._lock:
             pending = list(self._pending)
         for call_id in pending:
@@ -237,6 +238,7 @@ class Forwarder:
             return False
         with self._lock:
             self._pending.pop(call_id, None)
+        # The client may have disconnected, which cancelled the future.
         with suppress(InvalidStateError):
             entry[1].set_result(Reply.from_bytes(response))
         self._delete(call_id)

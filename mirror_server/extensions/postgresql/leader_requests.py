@@ -11,7 +11,7 @@ from mirror_sdk.wire.routes import MAX_HOLD_SECONDS, REQUEST_ID_HEADER
 from mirror_server.core.errors import ApiError
 from mirror_server.extensions.postgresql.forwarding import Call, Forwarder, Reply, leader_changed
 from mirror_server.service.keys import sent_secret_hash
-from mirror_server.views.deferred import Deferred
+from mirror_server.views.deferred_responses import DeferredResponse
 from mirror_server.views.requests import CALLER, read_raw_body, request_id
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def forward(forwarder: Forwarder, environ: WSGIEnvironment, *, is_poll: bool) ->
         secret_hash=sent_secret_hash(request.headers.get("Authorization")).hex(),
     )
     call_id, future = forwarder.forward(call)
-    return Deferred(
+    return DeferredResponse(
         future,
         _POLL_TIMEOUT_SECONDS if is_poll else _TIMEOUT_SECONDS,
         render=_response,

@@ -67,7 +67,7 @@ class Leadership:
         self._thread = threading.Thread(target=self._run, name="leadership", daemon=True)
 
     def start(self, services: Services, forwarder: Forwarder) -> None:
-        """Start to listen. Return when this process is the leader, or knows that another one is.
+        """Start to take part in the election. Return when this process knows whether it is the leader.
 
         Raises:
             DatabaseError: The database does not respond.
@@ -101,9 +101,9 @@ class Leadership:
         if is_alone or others != self._options:
             self._election.close()
             raise DatabaseError(
-                f"another process serves the database {self._url} {others}, this one is to do so"
-                f" {self._options}; start all processes with the same --simulate and --clock and all or none with"
-                " --coap, with --coaps and with --keep-history, and with --clock manual one only"
+                f"another process serves the database {self._url} {others}, but this one was started {self._options};"
+                " start all processes with the same --simulate and --clock. Use each of --coap, --coaps and"
+                " --keep-history for all processes or for none. With --clock manual, start only one process"
             )
 
     def _run(self) -> None:
@@ -119,7 +119,7 @@ class Leadership:
                 self._is_closing.wait(_CONNECT_AGAIN_SECONDS)
 
     def _participate(self) -> None:
-        # Before the state is read, so that no message is missed between.
+        # Listen before the state is read, so that no message in between is missed.
         self._election.listen()
         if self._holds_lock:
             self._lead()
@@ -127,12 +127,12 @@ class Leadership:
         self._forwarder.recover()
         while not self._is_closing.is_set():
             if not self._holds_lock and time.monotonic() >= self._try_at:
-                self._stand()
+                self._try_to_lead()
             self._has_joined.set()
             for messages in self._election.messages(_POLL_SECONDS):
                 self._receive(messages)
 
-    def _stand(self) -> None:
+    def _try_to_lead(self) -> None:
         """Try to become the leader."""
         self._holds_lock = self._election.try_lock()
         if self._holds_lock:
@@ -157,12 +157,13 @@ class Leadership:
             session.put_setting(LEADER, token)
 
         try:
-            # Exclusive: once it is stored, all transactions of the former leader have ended.
+            # This write runs alone. When it is committed, all transactions of the former leader have ended. Its
+            # later work that is ``by_leader`` fails, because the token differs.
             self._database.write(work)
             self._services.become_leader()
             self._forwarder.announce_leader()
         except BaseException:
-            # Otherwise this process would count as the leader, although it has not become it.
+            # Without this, the token would mark this process as the leader although the start of its work failed.
             self._stop_leading()
             raise
 
@@ -182,20 +183,21 @@ class Leadership:
                     handler(*received[kind])
         except StorageFailed:
             # The connection of these messages is lost too, and everything is read again after the reconnect.
-            _log.debug("the database was lost while messages of another process were handled", exc_info=True)
+            _log.debug("the connection was lost while messages of another process were handled", exc_info=True)
 
     def _interrupted(self, error: Exception) -> None:
         self._election.close()
         self._holds_lock = False
         if not self._is_closing.is_set():
             _log.warning("the database does not respond (%s); retrying until it does", reason_of(error))
-        # The token stays: if no other process becomes the leader, this one continues with it.
+        # The token stays. If no other process becomes the leader meanwhile, this process continues with it.
         self._services.pause_leading()
 
     def _reconnect(self) -> bool:
         if not self._election.reconnect():
             return False
-        # The former leader tries at once.
+        # The former leader tries at once, and the others a moment later. So a short interruption does not move the
+        # leadership to another process.
         self._try_at = time.monotonic() + (0 if self.is_leader else _GRACE_SECONDS)
         _log.warning("the database responds again")
         return True

@@ -5,7 +5,7 @@
 - ``GET /v2/device-requests`` lists the pending requests of the application.
 - ``POST /v3/devices/{id}/echo/acknowledgements`` records that someone has seen a failed write.
 
-Without this extension ``Prefer`` has no effect and ``If-Match`` is rejected. Start reading at ``waits``.
+Without this extension ``Prefer`` has no effect and ``If-Match`` is rejected. Start reading at ``prefer_wait``.
 Source: wire.md 1 and 2.
 """
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 @extends
 def build(services: Services) -> Sequence[object]:
     """Return the services that read the two headers of a device request."""
-    from mirror_server.extensions.requests.conditional import ConditionalWrites
-    from mirror_server.extensions.requests.waits import PendingResponses
+    from mirror_server.extensions.requests.conditional_writes import ConditionalWrites
+    from mirror_server.extensions.requests.prefer_wait import PendingResponses
 
     return [ConditionalWrites(), PendingResponses(services)]
 
@@ -44,6 +44,11 @@ def blueprints() -> list[Blueprint]:
 @extends
 def openapi_additions() -> dict[str, tuple[Sequence[ResponseSpec], Sequence[Parameter]]]:
     """Add the two headers to the description of a device request."""
-    from mirror_server.extensions.requests import conditional, waits
+    from mirror_server.extensions.requests import conditional_writes, prefer_wait
 
-    return {"submit_device_request": ([waits.ENDED, conditional.CHANGED], [conditional.IF_MATCH, waits.PREFER])}
+    return {
+        "submit_device_request": (
+            [prefer_wait.ENDED, conditional_writes.CHANGED],
+            [conditional_writes.IF_MATCH, prefer_wait.PREFER],
+        )
+    }

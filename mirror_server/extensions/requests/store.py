@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mirror_server.core.commands import Command
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 from mirror_server.store.commands import COLUMNS, command_of
 from mirror_server.store.session import Session
 

@@ -12,7 +12,7 @@ from mirror_sdk.wire.directory import DEFAULT_LIMIT, MAX_LIMIT, MIN_LIMIT
 from mirror_server.core.commands import Command
 from mirror_server.core.errors import ApiError
 from mirror_server.extensions.requests import store
-from mirror_server.extensions.requests.conditional import desired_revision_of
+from mirror_server.extensions.requests.conditional_writes import desired_revision_of
 from mirror_server.service.devices import require_device
 from mirror_server.service.keys import Scope
 from mirror_server.store import commands, keys, resources
@@ -37,7 +37,7 @@ _PAGING = (
 _WAITING_PAGE = ResponseSpec(
     200,
     "A page, without the values of writes.",
-    json_of(WaitingRequestPage, "one that waits and one that the device has in hand"),
+    json_of(WaitingRequestPage, "one that is queued, and one that was sent to the device"),
 )
 
 routes = Blueprint("more_device_requests", __name__)
@@ -134,10 +134,11 @@ def _failed(session: Session, device_id: str, path: str, revision: int | None) -
         message = f"the device has no resource {path}; GET /v2/endpoints/{device_id} lists its resources"
         raise ApiError.of_field("resource_path", message, reason="RESOURCE_NOT_FOUND")
     if resource.desired_status != DesiredStatus.FAILURE:
-        status = "none" if resource.desired_status is None else DesiredStatus(resource.desired_status).name.lower()
-        message = (
-            f"the last write of {path} has not failed (its status is {status}), so there is nothing to acknowledge"
-        )
+        if resource.desired_status is None:
+            message = f"{path} was never written, so there is no failed write to acknowledge"
+        else:
+            status = DesiredStatus(resource.desired_status).name.lower()
+            message = f"the status of the last write of {path} is {status}, so there is no failure to acknowledge"
         raise ApiError(409, message, reason=NO_FAILED_WRITE, fields=[("resource_path", message)])
     if revision not in (None, resource.desired_revision):
         message = f"{desired_revision_of(resource)}, not {revision}; read the resource again before you acknowledge it"

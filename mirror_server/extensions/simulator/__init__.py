@@ -1,21 +1,4 @@
-"""Simulated devices: their measurements and responses, and the routes at ``/sim/v1`` that control them.
-
-A server with twelve simulated devices::
-
-    mirror-server run --simulate 12 --seed 1
-
-``--simulate`` sets how many simulated devices the server has, ``--seed`` selects their measurements. Control them with
-``Simulator(client)`` in Python, or ``AsyncSimulator(client)`` with an ``AsyncMirrorClient``. With ``--clock manual``
-their reporting intervals stand still until the simulator advances the clock.
-
-``mirror-server demo`` is a server with simulated devices, a temporary database and a new key. Its other options are
-``--devices``, ``--pace``, which advances a manual clock by itself, ``--stop-with-stdin``, and ``--key``
-(``MIRROR_DEMO_KEY``).
-
-``demo --database FILE`` keeps the state for the next start, and the access key in ``FILE.key`` for you alone. So
-programs and recordings continue after the next start. The key file is rejected if others may use it, or if it is a link
-or anything but a file. Remove it to get a new key.
-"""
+"""Simulated devices: their measurements and responses, and the routes at ``/sim/v1`` that control them."""
 
 # Start reading with ``control``, then ``backend`` and ``device``.
 
@@ -50,12 +33,6 @@ def commands() -> dict[str, Sequence[str]]:
 
 
 @extends
-def help_topics() -> dict[str, str]:
-    """Add this module as a topic of the manual."""
-    return {"simulator": __name__}
-
-
-@extends
 def storage() -> Storage:
     """Add the table of their states."""
     from mirror_server.store.backend import Storage
@@ -81,8 +58,8 @@ def build(services: Services) -> Sequence[object]:
     if chosen.simulate is None:
         return []
     from mirror_server.extensions.simulator.backend import SimulatorBackend
+    from mirror_server.extensions.simulator.clock_pacer import ClockPacer
     from mirror_server.extensions.simulator.control import SimulatorControl
-    from mirror_server.extensions.simulator.pacing import Pacing
     from mirror_server.extensions.simulator.store import StoredSimulation
 
     database, clock, store = services.database, services.clock, StoredSimulation(services.database)
@@ -92,7 +69,7 @@ def build(services: Services) -> Sequence[object]:
     control = SimulatorControl(
         backend=backend, count=chosen.simulate, clock=clock, database=database, advanced=advanced
     )
-    return [control, Pacing(control, chosen.pace)]
+    return [control, ClockPacer(control, chosen.pace)]
 
 
 @extends

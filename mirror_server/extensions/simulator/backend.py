@@ -1,4 +1,4 @@
-"""The simulated devices as a :class:`~mirror_server.devices.link.DeviceBackend`."""
+"""The simulated devices as a :class:`~mirror_server.devices.interface.DeviceBackend`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from itertools import islice
 from mirror_sdk.wire.paths import parse_path
 from mirror_sdk.wire.simulator import ResponseMode
 from mirror_server.clock import Clock
-from mirror_server.devices.link import ConnectionStatus, DeviceCommand, DeviceResponse, Outcome
+from mirror_server.devices.interface import ConnectionStatus, DeviceCommand, DeviceResponse, Outcome
 from mirror_server.extensions.simulator.device import (
     BACKEND,
     RunningResource,
@@ -55,27 +55,27 @@ class SimulatorBackend:
             for each in self._store.last_observed():
                 last_sent[each.device_id][each.path] = LastSent(each.text, each.observed_at)
             for device_id, document in self._store.load().items():
-                running = self._fleet.adopt(SimulatedDevice.from_json(document))
+                running = self._fleet.add(SimulatedDevice.from_json(document))
                 running.recall(last_sent[device_id])
                 self._fleet.resume(turn, running)
             self._add_seeded(turn, self._seed, count - len(self._fleet.running))
 
     def stop(self) -> None:
         """Remove all devices. Their stored state stays."""
-        self._fleet.retire()
+        self._fleet.remove_all()
 
     def has(self, device_id: str) -> bool:
-        """See :class:`~mirror_server.devices.link.DeviceBackend`."""
+        """See :class:`~mirror_server.devices.interface.DeviceBackend`."""
         return device_id in self._fleet.running
 
     def is_reachable(self, device_id: str) -> bool:
-        """See :class:`~mirror_server.devices.link.DeviceBackend`."""
+        """See :class:`~mirror_server.devices.interface.DeviceBackend`."""
         with self._fleet.reading() as now:
             running = self._fleet.running.get(device_id)
             return running is not None and running.reachable(now)
 
     def send(self, device_id: str, command: DeviceCommand, on_response: Callable[[DeviceResponse], None]) -> None:
-        """See :class:`~mirror_server.devices.link.DeviceBackend`.
+        """See :class:`~mirror_server.devices.interface.DeviceBackend`.
 
         A device without latency has responded on return, unless another thread is calling the service: that thread
         then passes on the response.
@@ -95,11 +95,11 @@ class SimulatorBackend:
         *,
         also_sent: bool,  # noqa: ARG002
     ) -> None:
-        """See :class:`~mirror_server.devices.link.DeviceBackend`; a simulated device has the command at once."""
+        """See :class:`~mirror_server.devices.interface.DeviceBackend`; a simulated device has the command at once."""
         cancelled(True)
 
     def describe(self, device_id: str) -> ConnectionStatus | None:
-        """See :class:`~mirror_server.devices.link.DeviceBackend`."""
+        """See :class:`~mirror_server.devices.interface.DeviceBackend`."""
         with self._fleet.reading():
             return ConnectionStatus("simulated") if device_id in self._fleet.running else None
 
@@ -122,7 +122,7 @@ class SimulatorBackend:
             _check_path(resource.path)
             _check_flags(resource, f"resources.{index}.executable")
         if len({resource.path for resource in resources}) < len(resources):
-            raise SimulatorError("resources", "duplicate path; every resource needs a path of its own")
+            raise SimulatorError("resources", "duplicate path; use a different path for each resource")
         with self._fleet.turn() as turn:
             if endpoint_name in self._endpoint_names():
                 raise SimulatorError(
@@ -231,7 +231,7 @@ class SimulatorBackend:
 
         Raises:
             UnknownSimulatedDevice: There is no such device.
-            SimulatorError: It is offline.
+            SimulatorError: The device is offline.
         """
         with self._fleet.turn() as turn:
             self._fleet.register(turn, self._online_device(device_id))
@@ -241,7 +241,7 @@ class SimulatorBackend:
 
         Raises:
             UnknownSimulatedDevice: There is no such device.
-            SimulatorError: It is offline or not registered.
+            SimulatorError: The device is offline or not registered.
         """
         with self._fleet.turn() as turn:
             self._fleet.update(turn, self._registered_device(device_id))
@@ -251,7 +251,7 @@ class SimulatorBackend:
 
         Raises:
             UnknownSimulatedDevice: There is no such device.
-            SimulatorError: It is offline or not registered.
+            SimulatorError: The device is offline or not registered.
         """
         with self._fleet.turn() as turn:
             self._fleet.deregister(turn, self._registered_device(device_id))
@@ -265,7 +265,7 @@ class SimulatorBackend:
         return [device.device_id for device in added]
 
     def _register_new(self, turn: Turn, device: SimulatedDevice) -> None:
-        running = self._fleet.adopt(device)
+        running = self._fleet.add(device)
         running.note_baseline(turn.now)
         self._fleet.register(turn, running)
 

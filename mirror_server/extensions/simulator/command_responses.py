@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import parse_qsl
 
-from mirror_server.core.instants import Instant
-from mirror_server.devices.link import (
+from mirror_server.core.timestamps import Instant
+from mirror_server.devices.interface import (
     CancelObservation,
     Content,
     DeviceCommand,

@@ -10,7 +10,7 @@ from typing import TypeVar
 from mirror_sdk.wire.simulator import SimulatorDevicePatch, SimulatorNewDevice, SimulatorResourceBody
 from mirror_server.clock import Clock, ManualClock
 from mirror_server.core.errors import ApiError
-from mirror_server.core.instants import from_datetime
+from mirror_server.core.timestamps import from_datetime
 from mirror_server.extensions.simulator.backend import SimulatorBackend
 from mirror_server.extensions.simulator.device import (
     BACKEND,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mirror_sdk._visible import visible
+from mirror_sdk._formatting import visible
 from mirror_server.cli import main
 from mirror_server.cli.run import port_option, serve_until_stopped
 from mirror_server.clock import wall_time
@@ -61,7 +61,7 @@ def _check_key(_context: click.Context, _parameter: click.Parameter, key: str | 
     callback=_check_key,
     envvar="MIRROR_DEMO_KEY",
     show_envvar=True,
-    help="Use this access key instead of a new or stored one. It is not printed.",
+    help="Use this access key instead of a new or stored one. The command does not print it.",
 )
 @click.option(
     "--stop-with-stdin",
@@ -132,7 +132,7 @@ def _announce_demo(chosen_key: str | None, database_url: str | None, url: str, s
     key, note, problem = _demo_key(services.database, database_url)
     click.echo(f"export API_HOST={url}")
     click.echo(f"export API_KEY={key}")
-    left_out = [f"Without the extension {name}: {why}" for name, why in services.extensions.left_out.items()]
+    left_out = [f"The extension {name} is not loaded: {why}" for name, why in services.extensions.left_out.items()]
     for line in (*services.announcements(url, key), *left_out):
         click.echo(f"# {line}")
     if note:

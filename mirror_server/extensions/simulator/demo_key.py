@@ -14,7 +14,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import NamedTuple
 
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
 from mirror_server.store import keys as stored_keys
@@ -23,7 +23,7 @@ from mirror_server.store.database import Database
 NAME = "mirror-server demo"
 _OVERLAP_SECONDS = 24 * 3600
 _MOST_BYTES = 200
-_ANOTHER = "remove it, and the demo makes another key"
+_ANOTHER = "remove it, and the demo creates a new key"
 # A link may lead to a file of another user. To open a named pipe would wait for its writer. Windows has neither flag.
 _NEITHER_FOLLOW_NOR_WAIT = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
@@ -32,7 +32,7 @@ class KeyFileError(Exception):
     """The key file cannot be used. The message says why and what to do."""
 
 
-class _Standing(Enum):
+class _KeyStatus(Enum):
     """The state of a key in a database."""
 
     UNKNOWN = auto()
@@ -67,12 +67,12 @@ def stored_key(database: Database, database_path: Path, at: Instant) -> DemoKey:
     stored = _read(file)
     if stored is None:
         return _store(file, reissued(database, at))
-    match _standing(database, stored):
-        case _Standing.UNKNOWN:
+    match _key_status(database, stored):
+        case _KeyStatus.UNKNOWN:
             keys.store_key(database, stored, NAME, tuple(Scope), at)
-        case _Standing.REVOKED:
+        case _KeyStatus.REVOKED:
             return _store(file, keys.create(database, NAME, tuple(Scope), at), f"the key in {file} was revoked")
-        case _Standing.RENEWED:
+        case _KeyStatus.RENEWED:
             renewed = keys.renew(database, keys.parse_key(stored)[0], _OVERLAP_SECONDS, at)
             return _store(file, renewed, f"the key in {file} was renewed elsewhere")
     return DemoKey(stored, note=_stored_note(file))
@@ -90,7 +90,7 @@ def reissued(database: Database, at: Instant) -> str:
     return key
 
 
-def _standing(database: Database, key: str) -> _Standing:
+def _key_status(database: Database, key: str) -> _KeyStatus:
     """Return the state of a key. A key that is only valid for an overlap has been renewed.
 
     Raises:
@@ -100,10 +100,10 @@ def _standing(database: Database, key: str) -> _Standing:
     with database.read() as session:
         found = stored_keys.find(session, key_id)
     if found is None:
-        return _Standing.UNKNOWN
+        return _KeyStatus.UNKNOWN
     if found.revoked_at is not None:
-        return _Standing.REVOKED
-    return _Standing.IN_USE if hmac.compare_digest(found.secret_hash, keys.hash_of(secret)) else _Standing.RENEWED
+        return _KeyStatus.REVOKED
+    return _KeyStatus.IN_USE if hmac.compare_digest(found.secret_hash, keys.hash_of(secret)) else _KeyStatus.RENEWED
 
 
 def key_file(database_path: Path) -> Path:
@@ -120,8 +120,9 @@ def _store(file: Path, key: str, reason: str = "") -> DemoKey:
     try:
         _write(file, key)
     except OSError as error:
-        return DemoKey(key, problem=f"cannot keep the key in {file} ({error.strerror}): the next start makes another")
-    return DemoKey(key, note=_stored_note(file), problem=f"{reason}; a new one is kept there now" if reason else "")
+        problem = f"cannot store the key in {file} ({error.strerror}); the next start creates a new key"
+        return DemoKey(key, problem=problem)
+    return DemoKey(key, note=_stored_note(file), problem=f"{reason}; the file now contains a new key" if reason else "")
 
 
 def _write(file: Path, key: str) -> None:
@@ -140,7 +141,7 @@ def _write(file: Path, key: str) -> None:
 
 
 def _read(file: Path) -> str | None:
-    """Return the key in the file; ``None`` if it does not exist."""
+    """Return the key in the file, or ``None`` if it does not exist."""
     try:
         descriptor = os.open(file, os.O_RDONLY | _NEITHER_FOLLOW_NOR_WAIT)
     except FileNotFoundError:
@@ -150,25 +151,25 @@ def _read(file: Path) -> str | None:
         raise KeyFileError(f"cannot read the key of this demo in {file}: {reason}; {_ANOTHER}") from error
     try:
         if reason := distrusted(os.fstat(descriptor)):
-            raise KeyFileError(f"the key of this demo in {file} is not to be trusted: {reason}; or {_ANOTHER}")
+            raise KeyFileError(f"others may have read the key of this demo in {file}: {reason}; or {_ANOTHER}")
         key = os.read(descriptor, _MOST_BYTES).decode("ascii", "replace").strip()
     finally:
         os.close(descriptor)
     try:
         keys.parse_key(key)
     except ValueError as error:
-        raise KeyFileError(f"{file} does not hold the key of this demo: {error}; {_ANOTHER}") from None
+        raise KeyFileError(f"{file} does not contain the key of this demo: {error}; {_ANOTHER}") from None
     return key
 
 
 def distrusted(status: os.stat_result) -> str:
-    """Return why other users may have read a file, and the cure; an empty text if they cannot."""
+    """Return why other users may have read a file, and the fix; an empty text if they cannot."""
     if not stat.S_ISREG(status.st_mode):
-        return "it is not a file; move it away"
+        return "it is not a regular file; move it"
     if os.name != "posix":
         return ""
     if status.st_uid != os.geteuid():
-        return "it belongs to another user; make it your own with chown"
+        return "it belongs to another user; take ownership with chown"
     if status.st_mode & 0o077:
-        return "others may use it; if no one has, chmod 600 makes it readable for you only"
+        return "other users can read it; if none of them has, make it private with chmod 600"
     return ""

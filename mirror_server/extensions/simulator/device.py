@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter
 
 from mirror_sdk.wire.simulator import ResponseMode
-from mirror_server.core.instants import Instant, after_seconds
-from mirror_server.devices.link import Registration
+from mirror_server.core.timestamps import Instant, after_seconds
+from mirror_server.devices.interface import Registration
 from mirror_server.extensions.simulator.kinds import KINDS, KINDS_BY_NAME, SERIAL_NUMBER_PATH, DeviceKind, ResourceRule
 from mirror_server.extensions.simulator.models import Setting, draw, heated_temperature, room_celsius
 from mirror_server.store.resources import AnnouncedResource
@@ -138,7 +138,7 @@ class SimulatedDevice:
     resources: dict[str, RunningResource] = field(default_factory=dict)
 
     def rule(self, path: str) -> ResourceRule | None:
-        """Return the rule of the device's kind for a resource; ``None`` for a device or resource that was added."""
+        """Return the rule of the device's kind for a resource, or ``None`` for a device or resource that was added."""
         return KINDS_BY_NAME[self.kind].rules.get(path) if self.kind else None
 
     def modeled(self, path: str) -> ResourceRule | None:
@@ -151,7 +151,7 @@ class SimulatedDevice:
         resource, rule = self.resources[path], self.modeled(path)
         if rule is None or rule.model is None:
             return SensorReading(resource.value or "", resource.value_at)
-        measured_at = self._last_beat(now, rule)
+        measured_at = self._last_measured_at(now, rule)
         setting = self._setting(rule) if rule.set_point else None
         if setting is None:
             return SensorReading(rule.model(self.key, measured_at), measured_at)
@@ -163,11 +163,11 @@ class SimulatedDevice:
         rules = KINDS_BY_NAME[self.kind].rules.values() if self.kind else ()
         room = next((rule for rule in rules if rule.set_point == path), None)
         if room is not None and value != resource.value:
-            self.room_celsius = room_celsius(self.key, self._last_beat(now, room), self._setting(room))
+            self.room_celsius = room_celsius(self.key, self._last_measured_at(now, room), self._setting(room))
         resource.set(value, now)
 
     def _setting(self, room: ResourceRule) -> Setting | None:
-        """Return the setting of a room's set-point; ``None`` if it follows its model or its value is invalid."""
+        """Return the setting of a room's set-point, or ``None`` if it follows its model or its value is invalid."""
         resource, rule = self.resources.get(room.set_point), self.rule(room.set_point)
         if resource is None or rule is None or resource.value is None or self.room_celsius is None:
             return None
@@ -175,11 +175,11 @@ class SimulatedDevice:
             return None
         return Setting(float(resource.value), resource.value_at, self.room_celsius)
 
-    def _last_beat(self, now: Instant, rule: ResourceRule) -> Instant:
+    def _last_measured_at(self, now: Instant, rule: ResourceRule) -> Instant:
         """Return the time of the last measurement of a resource."""
-        return self.next_beat_after(now, rule.period_seconds) - rule.period_seconds * 1000
+        return self.next_period_after(now, rule.period_seconds) - rule.period_seconds * 1000
 
-    def next_beat_after(self, now: Instant, period_seconds: int) -> Instant:
+    def next_period_after(self, now: Instant, period_seconds: int) -> Instant:
         """Return the next instant of a period. Each device has a phase of its own."""
         period = period_seconds * 1000
         phase = int(draw(self.key, "phase") * CONTACT_SECONDS) * 1000
@@ -190,7 +190,7 @@ class SimulatedDevice:
         """The instant at which the registration update is due."""
         return after_seconds(self.renewed_at, UPDATE_SECONDS)
 
-    def lapsed(self, now: Instant) -> bool:
+    def is_registration_expired(self, now: Instant) -> bool:
         """Whether the registration has expired, so that a new one is needed."""
         return now >= after_seconds(self.renewed_at, LIFETIME_SECONDS)
 

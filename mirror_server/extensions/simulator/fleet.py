@@ -13,8 +13,8 @@ from functools import partial
 from typing import Protocol
 
 from mirror_server.clock import Clock
-from mirror_server.core.instants import Instant, after_seconds
-from mirror_server.devices.link import DeviceCommand, DeviceResponse, Observation, Observe, Outcome
+from mirror_server.core.timestamps import Instant, after_seconds
+from mirror_server.devices.interface import DeviceCommand, DeviceResponse, Observation, Observe, Outcome
 from mirror_server.extensions.simulator.command_responses import changes_device, respond
 from mirror_server.extensions.simulator.device import SimulatedDevice
 from mirror_server.extensions.simulator.running_device import RunningDevice
@@ -123,7 +123,7 @@ class Turn:
 
 
 class SimulatedFleet:
-    """The running devices. All methods are called within a :meth:`turn`, or for reading only within :meth:`reading`."""
+    """The running devices. Call the methods within a :meth:`turn`, or within :meth:`reading` if you only read."""
 
     def __init__(self, *, events: DeviceService, store: SimulatorStore, clock: Clock) -> None:
         self.running: dict[str, RunningDevice] = {}
@@ -142,7 +142,7 @@ class SimulatedFleet:
 
     @contextmanager
     def turn(self, *, wait: bool = True) -> Iterator[Turn]:
-        """Hold the lock for decisions. Afterwards store the devices, and call the service without the lock.
+        """Acquire the lock for decisions. At the end, store the devices, and call the service without the lock.
 
         Args:
             wait: Whether to wait until all calls are made, even by another thread. A thread of the service must not
@@ -152,23 +152,23 @@ class SimulatedFleet:
             turn = Turn(now)
             yield turn
             for running in turn.changed.values():
-                self._arm(running, now)
+                self._set_timer(running, now)
             if turn.unsaved:
                 self._store.save({device_id: device.to_json() for device_id, device in turn.unsaved.items()})
             if turn.observations:
                 turn.calls.append(partial(self._events.observed, turn.observations))
-            # Within the lock, so that the calls are in the order of the decisions.
+            # Queue the calls while the lock is held, so that they are in the order of the decisions.
             last_call = self._outbox.add(turn.calls)
         self._outbox.drain()
         if wait:
             self._outbox.wait_until_called(last_call)
 
-    def adopt(self, device: SimulatedDevice) -> RunningDevice:
+    def add(self, device: SimulatedDevice) -> RunningDevice:
         """Add a device."""
         running = self.running[device.device_id] = RunningDevice(device)
         return running
 
-    def retire(self) -> None:
+    def remove_all(self) -> None:
         """Remove all devices, because another process runs them now."""
         with self._lock:
             for running in self.running.values():
@@ -179,15 +179,15 @@ class SimulatedFleet:
             self.running.clear()
 
     def resume(self, turn: Turn, running: RunningDevice) -> None:
-        """Continue with a device: do everything that is due."""
+        """Continue with a device, and perform all actions that are due."""
         turn.mark_changed(running)
         if running.connected:
-            self._live(turn, running, contact=running.contact_due(turn.now))
+            self._perform_due(turn, running, contact=running.contact_due(turn.now))
 
     def come_online(self, turn: Turn, running: RunningDevice) -> None:
         """Let a device that is online again make contact, or register if its registration has expired."""
         if running.connected:
-            self._live(turn, running, contact=True)
+            self._perform_due(turn, running, contact=True)
 
     def register(self, turn: Turn, running: RunningDevice) -> None:
         """Make a full registration of the device."""
@@ -265,9 +265,9 @@ class SimulatedFleet:
         turn.save(running)
         turn.calls.append(partial(self._events.contact, running.device.device_id))
 
-    def _live(self, turn: Turn, running: RunningDevice, *, contact: bool) -> None:
-        """Do what is due. In queue mode the device reports only together with a contact."""
-        if running.device.lapsed(turn.now):
+    def _perform_due(self, turn: Turn, running: RunningDevice, *, contact: bool) -> None:
+        """Perform all actions that are due. In queue mode the device reports only together with a contact."""
+        if running.device.is_registration_expired(turn.now):
             self.register(turn, running)
             return
         if running.update_due(turn.now):
@@ -277,10 +277,10 @@ class SimulatedFleet:
         if contact or not running.device.queue_mode:
             self.report(turn, running)
 
-    def _arm(self, running: RunningDevice, now: Instant) -> None:
-        """Set the timer of a device to the next due instant, if it is not earlier.
+    def _set_timer(self, running: RunningDevice, now: Instant) -> None:
+        """Set the timer of a device to its next due instant, unless the timer is earlier.
 
-        An earlier timer stays, because its action may be due at this instant and not done yet.
+        An earlier timer stays, because its action may be due at this instant and not performed yet.
         """
         due_at = running.next_due_at(now)
         timer = running.timer

@@ -1,7 +1,7 @@
 """The measured values of simulated devices over time: pure functions of a device's key, and an instant.
 
-Nothing is remembered between two calls: chance is a hash of the key, the name of the quantity and a step of time, so a
-simulator that is restarted goes on with the same curves. Days and hours are those of UTC.
+The models have no state. Each random number is a hash of the key, the name of the quantity and a time step, so a
+restarted simulator continues the same curves. Days and hours are in UTC.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 
 Model: TypeAlias = Callable[[str, Instant], str]
 """Returns the text of a value for a device's key and an instant."""
@@ -34,7 +34,7 @@ _ROOM_SETTLES = 30 * _MINUTE
 
 
 def draw(key: str, name: str, step: int = 0) -> float:
-    """Chance without a memory: a number from 0 to below 1 that always is the same for the same arguments."""
+    """Return a random number from 0 to below 1, which is always the same for the same arguments."""
     digest = hashlib.blake2b(f"{key}/{name}/{step}".encode(), digest_size=8).digest()
     # The upper 53 bits, which a float represents exactly.
     return (int.from_bytes(digest, "big") >> 11) / 2**53

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from mirror_server.clock import Timer
-from mirror_server.core.instants import Instant, after_seconds
-from mirror_server.devices.link import Content, DeviceResponse, Observation
+from mirror_server.core.timestamps import Instant, after_seconds
+from mirror_server.devices.interface import Content, DeviceResponse, Observation
 from mirror_server.extensions.simulator.device import CONTACT_SECONDS, RunningResource, SensorReading, SimulatedDevice
 
 AWAKE_SECONDS = 10
@@ -53,7 +53,7 @@ class RunningDevice:
     @property
     def contact_due_at(self) -> Instant:
         """The next contact of a device in queue mode."""
-        return self.device.next_beat_after(self.device.awoken_at, CONTACT_SECONDS)
+        return self.device.next_period_after(self.device.awoken_at, CONTACT_SECONDS)
 
     def wake(self, now: Instant) -> None:
         """Record a contact: the device is reachable for a while, and its next contact is one interval later."""
@@ -121,7 +121,7 @@ class RunningDevice:
         return Observation(self.device.device_id, path, Content(reading.text.encode()), reading.measured_at)
 
     def next_due_at(self, now: Instant) -> Instant | None:
-        """Return the instant of the device's next action by itself; ``None`` while it is not connected."""
+        """Return the instant of the device's next action by itself, or ``None`` while it is not connected."""
         if not self.connected:
             return None
         update_due_at = _counted(self.device.renewed_at, self.device.update_due_at, now)
@@ -139,7 +139,7 @@ class RunningDevice:
         if path in self.delayed:
             dues.append(earliest_at)
         elif rule is not None:
-            dues.append(max(earliest_at, self.device.next_beat_after(now, rule.period_seconds)))
+            dues.append(max(earliest_at, self.device.next_period_after(now, rule.period_seconds)))
         if resource.pmax_seconds is not None and sent:
             dues.append(_counted(sent.sent_at, after_seconds(sent.sent_at, resource.pmax_seconds), now))
         return dues

@@ -15,7 +15,8 @@ class SimulatorSettings:
 
     simulate: int | None = setting(
         None,
-        "Number of simulated devices. Also adds the routes that control them. By default there are none.",
+        "Number of simulated devices. The option also adds the routes that control them. By default the server has"
+        " neither.",
         type=click.IntRange(min=0),
         metavar="N",
     )
@@ -27,7 +28,8 @@ class SimulatorSettings:
     )
     pace: float = setting(
         0,
-        "Seconds by which a manual clock advances by itself each second.",
+        "Seconds by which a manual clock advances by itself each second. With 0 it stands still until the simulator"
+        " advances it.",
         type=click.FloatRange(min=0),
         commands=("demo",),
     )

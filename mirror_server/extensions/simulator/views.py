@@ -21,7 +21,7 @@ from mirror_server.core.errors import ApiError
 from mirror_server.extensions.simulator.control import SimulatorControl
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
-from mirror_server.views.deferred import Deferred
+from mirror_server.views.deferred_responses import DeferredResponse
 from mirror_server.views.description import ResponseSpec, described, json_of
 from mirror_server.views.requests import leader_only, read_body, read_path, requires, services
 from mirror_server.views.responses import empty_response, json_response, when_read
@@ -62,7 +62,7 @@ def list_simulated_devices() -> Response:
 @described(
     "Simulator",
     ResponseSpec(201, "The device was added.", json_of(SimulatorDeviceAdded, "201")),
-    body=json_of(SimulatorNewDevice, "with resources", "a name alone"),
+    body=json_of(SimulatorNewDevice, "with resources", "only a name"),
     errors=(409,),
     is_extension=True,
 )
@@ -78,7 +78,7 @@ def add_simulated_device() -> Response:
 @described(
     "Simulator",
     ResponseSpec(204, "Done."),
-    body=json_of(SimulatorDevicePatch, "goes offline", "rejects", "takes its time"),
+    body=json_of(SimulatorDevicePatch, "goes offline", "rejects", "a device that responds slowly"),
     is_extension=True,
 )
 def set_behavior(device_id: str) -> Response:
@@ -153,7 +153,7 @@ def get_clock() -> Response:
 @leader_only()
 @described(
     "Simulator",
-    ResponseSpec(200, "The clock after everything due is done.", _CLOCK),
+    ResponseSpec(200, "The time, after all actions that were due.", _CLOCK),
     body=json_of(SimulatorAdvance, "an hour"),
     errors=(409,),
     is_extension=True,
@@ -169,7 +169,7 @@ def _control() -> SimulatorControl:
     try:
         return services().part(SimulatorControl)
     except LookupError:
-        message = "this server has no simulated devices; start it with --simulate N (0 will do)"
+        message = "this server has no simulated devices; start it with --simulate N (0 is enough)"
         raise ApiError(404, message) from None
 
 
@@ -181,7 +181,7 @@ def _run(act: Callable[[SimulatorControl], T], render: Callable[[T], Response]) 
     """Run an operation on the devices, and respond when all effects are on disk."""
 
     def expired() -> Response:
-        message = f"not done within {_TIMEOUT_SECONDS} s, and continues; check the devices before you repeat it, and"
-        raise ApiError(503, f"{message} advance the clock by less at a time")
+        message = f"the operation takes longer than {_TIMEOUT_SECONDS} s and continues; check the devices before you"
+        raise ApiError(503, f"{message} repeat it. Advance the clock by less at a time")
 
-    return Deferred(_control().run(act), _TIMEOUT_SECONDS, render=render, expired=expired)
+    return DeferredResponse(_control().run(act), _TIMEOUT_SECONDS, render=render, expired=expired)

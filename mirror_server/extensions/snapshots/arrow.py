@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from mirror_sdk.wire.snapshot import Compression, streamed_columns
-from mirror_server.extensions.arrow import TYPES, StreamChunks, to_array, to_lists
+from mirror_server.extensions.arrow_columns import TYPES, StreamChunks, to_array, to_lists
 from mirror_server.extensions.snapshots.service import EncodedPage, Snapshot
 from mirror_server.extensions.snapshots.store import STREAMED_REPORTED_COLUMNS, SnapshotPage
 from mirror_server.service.devices import LruCache
@@ -65,8 +65,8 @@ def arrow_stream(
             yield chunk
             size += len(chunk)
             content = content + chunk if size <= _MAX_CACHED_PAGE_BYTES else b""
-        # Not cached: changes since a revision, because each client requests them only once; and pages with a revision
-        # that is not complete yet: a change with a smaller number may be stored later, without changing the page key.
+        # Changes since a revision are not cached, because each client requests them only once. Nor are pages whose
+        # revision is not complete yet. A change with a smaller number may be stored later, without a new key.
         if content and snapshot.selection.changed_after is None and page.revision <= snapshot.revision:
             cache.put(key, EncodedPage(page, content))
     yield stream.tail(end)

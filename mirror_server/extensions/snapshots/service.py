@@ -10,11 +10,11 @@ from functools import partial
 from mirror_sdk.wire.snapshot import REVISION_BEYOND_MIRROR
 from mirror_server.clock import Clock
 from mirror_server.core.errors import ApiError
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 from mirror_server.extensions.snapshots import store
 from mirror_server.extensions.snapshots.store import SnapshotPage
 from mirror_server.service.devices import LruCache
-from mirror_server.service.long_reads import Slots
+from mirror_server.service.slow_reads import Slots
 from mirror_server.store import devices, logs
 from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database

@@ -31,8 +31,8 @@ class SnapshotPage:
     """A page of devices by id: those of a selection after ``after``, up to ``last``.
 
     ``revision`` is the highest revision of the devices. Two equal pages of one selection have the same content if one
-    of their sessions sees all changes up to that revision. A later change of a device, or a device that newly matches
-    the selection, raises it. A device that no longer matches changes the number of devices or the last one.
+    of their sessions sees all changes up to that revision. The revision rises if a device changes or newly matches the
+    selection. If a device no longer matches, the number of devices or the last device is different.
     """
 
     after: str

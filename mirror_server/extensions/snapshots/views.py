@@ -23,7 +23,7 @@ from mirror_sdk.wire.snapshot import (
     DeviceRanges,
 )
 from mirror_server.core.errors import ApiError
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 from mirror_server.extensions.downloads import (
     COMPRESSION,
     PATTERNS,
@@ -33,12 +33,12 @@ from mirror_server.extensions.downloads import (
     query_compression,
     query_patterns,
 )
-from mirror_server.extensions.instants import query_instant
-from mirror_server.extensions.snapshots.example import FORMS
+from mirror_server.extensions.snapshots.openapi_examples import FORMS
 from mirror_server.extensions.snapshots.service import EncodedPage, Snapshot, SnapshotSelection, SnapshotService
+from mirror_server.extensions.time_parameters import query_instant
 from mirror_server.service.devices import LruCache
 from mirror_server.service.keys import Scope
-from mirror_server.service.long_reads import is_long_read
+from mirror_server.service.slow_reads import is_slow_read
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import RESOURCE_COLUMNS, ResourceRow
 from mirror_server.store.session import Row
@@ -163,7 +163,7 @@ def _when_open(selection: SnapshotSelection, response: Callable[[Snapshot], Resp
     """Respond with a snapshot. Opening it counts its devices, which can take long."""
     server = services()
     opening = partial(server.part(SnapshotService).open, app_id(), selection)
-    is_long = is_long_read(selection.conditions, rows=server.devices.estimated_count(), counts=True)
+    is_long = is_slow_read(selection.conditions, rows=server.devices.estimated_count(), counts=True)
     return when_read(opening, response, is_long=is_long, discard=Snapshot.close)
 
 

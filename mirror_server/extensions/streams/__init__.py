@@ -1,52 +1,6 @@
-"""Event streams and websockets: the notification log over one open connection.
+"""Event streams and websockets: the notification log over one open connection."""
 
-Watch the log in a shell::
-
-    curl -N -H "Authorization: Bearer $API_KEY" "$API_HOST/v2/notification/events"
-
-``GET /v2/notification/events`` streams the log as server-sent events. A client that reconnects with ``Last-Event-ID``
-misses nothing.
-
-If a proxy cuts long polls, use a websocket: ``PUT /v2/notification/websocket`` registers the channel, and
-``GET /v2/notification/websocket-connect`` opens it.
-
-Websockets
-----------
-
-The key is in ``Authorization`` or, for browsers, in the protocols: ``Sec-WebSocket-Protocol: wss, pelion_<key>``.
-
-Each text frame is a message in the format of a poll, or of the ``serialization`` of the ``PUT``. After each message the
-server sends a ping. When the client's pong arrives, which libraries send automatically, the position moves. Messages
-without a pong are sent again to the next websocket. So nothing is lost, and the last messages can arrive twice.
-
-The library sends the pong when a message arrives, not when the program reads it. Before you close a websocket, process
-the messages that the library still holds, or read with ``after=`` (below).
-
-A websocket counts as an open poll; ``mirror_open_websockets`` in ``/metrics`` counts websockets alone. It can be open
-at any of several processes. The server closes it with these codes:
-
-- 1001: another websocket of the key opened, the channel was deleted, or the server stops.
-- 1008: the key is missing, wrong or revoked, or lacks a scope.
-- 1009: the client sent more than 64 KiB at once. Smaller messages of a client are ignored.
-- 1011: there is no channel, a pong did not arrive within ``--websocket-pong-seconds``, or the server failed.
-
-A channel that had no websocket for 24 hours is removed.
-
-Websockets with a position
---------------------------
-
-``GET /v2/notification/websocket-connect?after=SEQ``, an extension, needs no channel. As with such a poll, the reader
-keeps its own position, and any number of readers can use one key. ``client.notifications.use_websocket()`` of the
-Python package reads this way.
-
-Proxies
--------
-
-A proxy has to forward ``Upgrade`` (nginx: ``proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection
-"upgrade";``). Its idle timeout has to be longer than ``--websocket-ping-seconds``.
-"""
-
-# Start reading with ``event_stream``, then ``websockets``.
+# Start reading with ``event_stream``, then ``websocket_channels``.
 
 from __future__ import annotations
 
@@ -65,19 +19,13 @@ if TYPE_CHECKING:
 
     from mirror_server.server import Services
     from mirror_server.store.backend import Storage
-    from mirror_server.web.bridge import Bridge
+    from mirror_server.web.asgi_bridge import ASGIBridge
 
 
 @extends
 def settings() -> type:
     """Return the settings of websockets."""
     return StreamSettings
-
-
-@extends
-def help_topics() -> dict[str, str]:
-    """Return the help about streams and websockets."""
-    return {"streams": __name__}
 
 
 @extends
@@ -95,9 +43,9 @@ def storage() -> Storage:
 @extends
 def build(services: Services) -> Sequence[object]:
     """Return the websocket channels of a server."""
-    from mirror_server.extensions.streams.websockets import SOCKET, Websockets
+    from mirror_server.extensions.streams.websocket_channels import SOCKET, WebsocketChannels
 
-    websockets = Websockets(
+    websockets = WebsocketChannels(
         services.database, services.clock, services.log, services.channels, is_alive=services.coordinator.is_alive
     )
     services.database.on(SOCKET, websockets.refresh)
@@ -113,7 +61,7 @@ def blueprints() -> list[Blueprint]:
 
 
 @extends
-def configure_server(config: uvicorn.Config, bridge: Bridge, services: Services) -> None:
+def configure_server(config: uvicorn.Config, bridge: ASGIBridge, services: Services) -> None:
     """Enable upgrades of connections to websockets."""
     from mirror_server.extensions.streams.websocket_upgrade import UpgradableConnection, WebsocketUpgrade
 

@@ -18,8 +18,8 @@ from mirror_server.core.errors import ApiError
 from mirror_server.core.messages import CURSOR_EXTRAS, LogEntry, entry_json
 from mirror_server.notifications.log import EntryWaiter, NotificationLog
 from mirror_server.store.backend import StorageFailed
-from mirror_server.views.deferred import Streamed, until_done, wait_for
-from mirror_server.web.asgi import ResponseReader
+from mirror_server.views.deferred_responses import StreamedResponse, until_done, wait_for
+from mirror_server.web.wsgi_adapter import ResponseReader
 
 HEARTBEAT_SECONDS = 15
 HEARTBEAT = b": still here\n\n"
@@ -40,11 +40,11 @@ EXAMPLE = (
 _UNBUFFERED = {"X-Accel-Buffering": "no"}
 
 
-class EventStream(Streamed):
+class EventStream(StreamedResponse):
     """A response that does not end by itself.
 
-    Under a server that has to block a thread for it, it ends after a minute. The client then reconnects by itself, with
-    its position. If the log no longer exists, ``is_over`` is set.
+    If the server has to block a thread for the stream, the stream ends after a minute. The client then reconnects by
+    itself, with its position. If the log no longer exists, ``is_over`` is set.
 
     Args:
         log: The log to stream.
@@ -71,7 +71,7 @@ class EventStream(Streamed):
         return self._log.entry_waiter(self._app_id)
 
     def next_events(self) -> bytes:
-        """Return the next events, up to a limit; empty if there are none."""
+        """Return the next events, up to a limit. Empty if there are none."""
         try:
             page = self._log.read(self._app_id, self._after, _MAX_EVENTS)
         except ApiError:

@@ -13,11 +13,12 @@ class StreamSettings:
 
     websocket_ping_seconds: float = setting(
         20,
-        "Seconds after which the client of an idle websocket gets a ping. Set less than the idle timeout of proxies.",
+        "Seconds after which the server sends a ping on an idle websocket. Set less than the idle timeout of your"
+        " proxies.",
         type=SECONDS,
     )
     websocket_pong_seconds: float = setting(
         20,
-        "Seconds in which a client has to respond to a ping, or its websocket is closed.",
+        "Seconds in which a client has to respond to a ping. Otherwise the server closes its websocket.",
         type=SECONDS,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 from mirror_server.store.session import Session
 
 
@@ -18,7 +18,7 @@ class WebsocketRow:
 
 
 def find(session: Session, app_id: str) -> WebsocketRow | None:
-    """Return the websocket channel of an application; ``None`` if there is none."""
+    """Return the websocket channel of an application, or ``None`` if there is none."""
     row = session.row(
         "SELECT registration, connection, process_id FROM websockets WHERE app_id = :app_id", app_id=app_id
     )

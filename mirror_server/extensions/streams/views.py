@@ -9,13 +9,13 @@ from werkzeug.routing import WebsocketMismatch
 
 from mirror_sdk.wire.channel import WebsocketChannel, WebsocketRegistration
 from mirror_server.core.errors import ApiError
-from mirror_server.extensions.descriptions import POSITION
+from mirror_server.extensions.openapi_parameters import POSITION
 from mirror_server.extensions.streams.event_stream import EXAMPLE, EventStream
-from mirror_server.extensions.streams.sockets import ReaderSocket, StreamSocket, reader_frame
-from mirror_server.extensions.streams.websockets import Websockets
+from mirror_server.extensions.streams.reader_websockets import ReaderSocket, StreamSocket, reader_frame
+from mirror_server.extensions.streams.websocket_channels import WebsocketChannels
 from mirror_server.notifications.log import NotificationLog, beyond_log
 from mirror_server.views import serialize
-from mirror_server.views.deferred import PARK, Streamed
+from mirror_server.views.deferred_responses import DEFER, StreamedResponse
 from mirror_server.views.description import Parameter, ResponseSpec, described, header, integer, json_of, text_of
 from mirror_server.views.notifications import ANY_USE, read_after
 from mirror_server.views.requests import app_id, read_body, read_integer, requires, services, without_head
@@ -40,7 +40,7 @@ OPEN = "mirror.open_websocket"
 """Key of the WSGI environment of a websocket handshake, to which the view responds with :class:`OpenedWebsocket`."""
 
 
-class OpenedWebsocket(Streamed):
+class OpenedWebsocket(StreamedResponse):
     """The response to a handshake, sent when the server opens the websocket.
 
     Args:
@@ -108,16 +108,15 @@ def put_websocket() -> Response:
     application, server = app_id(), services()
     if not server.accepts_upgrades:
         message = (
-            "this server does not support websockets, so no one could read the channel: its operator has to run it by"
-            " 'mirror-server run'; or poll (GET /v2/notification/pull), or register a webhook"
-            " (PUT /v2/notification/callback)"
+            "this server does not support websockets, because it was not started by 'mirror-server run'; poll instead"
+            " (GET /v2/notification/pull), or register a webhook (PUT /v2/notification/callback)"
         )
         raise ApiError(400, message)
 
     def response(is_new: bool) -> Response:
-        return _websocket_channel(server.part(Websockets), application, 201 if is_new else 200)
+        return _websocket_channel(server.part(WebsocketChannels), application, 201 if is_new else 200)
 
-    return when_stored(server.part(Websockets).register(application, registration), response)
+    return when_stored(server.part(WebsocketChannels).register(application, registration), response)
 
 
 @routes.get("/v2/notification/websocket")
@@ -125,7 +124,7 @@ def put_websocket() -> Response:
 @described("Notifications", ResponseSpec(200, "The channel.", _OPEN_WEBSOCKET), errors=(404,))
 def get_websocket() -> Response:
     """Get the state of the websocket channel: whether it is connected, and the number of entries to deliver."""
-    return _websocket_channel(services().part(Websockets), app_id())
+    return _websocket_channel(services().part(WebsocketChannels), app_id())
 
 
 @routes.delete("/v2/notification/websocket")
@@ -133,7 +132,7 @@ def get_websocket() -> Response:
 @described("Notifications", ResponseSpec(204, "The websocket channel was deleted."), errors=(404,))
 def delete_websocket() -> Response:
     """Delete the websocket channel, and close its websocket with the code 1001."""
-    return when_deleted(services().part(Websockets).delete(app_id()), _no_websocket())
+    return when_deleted(services().part(WebsocketChannels).delete(app_id()), _no_websocket())
 
 
 @routes.get("/v2/notification/websocket-connect")
@@ -172,16 +171,17 @@ def connect_websocket() -> Response:
     after = read_after(server.log)
     if OPEN not in request.environ:
         message = (
-            "this opens a websocket; send 'Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13'"
-            " and a Sec-WebSocket-Key, through proxies that forward them, to a server run by 'mirror-server run'"
+            "this path opens websockets; send 'Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13'"
+            " and a Sec-WebSocket-Key. Proxies in between must forward them, and the server must be started with"
+            " 'mirror-server run'"
         )
         headers = {"Sec-WebSocket-Version": "13"}
         # An app under any other server must not send this header (PEP 3333); waitress would respond with 500.
         raise ApiError(
-            426, message, headers={"Upgrade": "websocket", **headers} if PARK in request.environ else headers
+            426, message, headers={"Upgrade": "websocket", **headers} if DEFER in request.environ else headers
         )
     if after is None:
-        return OpenedWebsocket(server.part(Websockets).connect(application, g.still_admits))
+        return OpenedWebsocket(server.part(WebsocketChannels).connect(application, g.still_admits))
     begin = _checked(server.log, "after", after)
     return OpenedWebsocket(ReaderSocket(server.log, application, begin, is_admitted=g.still_admits, frame_of=_frame_of))
 
@@ -213,7 +213,7 @@ def _checked(log: NotificationLog, name: str, position: int) -> int:
     return position
 
 
-def _websocket_channel(websockets: Websockets, application: str, status: int = 200) -> Response:
+def _websocket_channel(websockets: WebsocketChannels, application: str, status: int = 200) -> Response:
     state = websockets.state(application)
     if state is None:
         raise _no_websocket()

@@ -25,10 +25,10 @@ from websockets.server import ServerProtocol
 
 from mirror_server.config import Settings
 from mirror_server.core.errors import ApiError
+from mirror_server.extensions.streams.reader_websockets import Frame as Message
 from mirror_server.extensions.streams.settings import StreamSettings
-from mirror_server.extensions.streams.sockets import Frame as Message
 from mirror_server.extensions.streams.websocket_serving import CONNECTION
-from mirror_server.web.asgi import AsgiApp
+from mirror_server.web.wsgi_adapter import AsgiApp
 
 _NUMBER_BYTES = 8
 _MAX_FRAME_BYTES = 64 * 1024
@@ -234,15 +234,17 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
         self.on_end()
 
     def _abort_stalled(self) -> None:
-        _log.info("a websocket was closed: its client did not read what was sent")
+        _log.info("a websocket was closed because its client did not read the messages")
         self.transport.abort()
 
 
 def _api_error_of(fault: Exception | None) -> ApiError:
     if isinstance(fault, RequestLineTooLong):
-        return ApiError(414, f"the request line of a websocket may have {MAX_LINE_LENGTH} bytes; send a shorter one")
+        limit = f"at most {MAX_LINE_LENGTH} bytes"
+        return ApiError(414, f"the request line of a websocket may have {limit}; send a shorter one")
     if isinstance(fault, HeaderLineTooLong):
-        return ApiError(431, f"a header may have {MAX_LINE_LENGTH} bytes in a websocket handshake; send shorter ones")
+        limit = f"at most {MAX_LINE_LENGTH} bytes"
+        return ApiError(431, f"a header in a websocket handshake may have {limit}; send shorter ones")
     if isinstance(fault, TooManyHeaders):
         return ApiError(431, f"more than {MAX_NUM_HEADERS} headers in a websocket handshake; send fewer")
     name = fault.name if isinstance(fault, InvalidHeader) else "Upgrade"

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from mirror_server.extensions.streams.sockets import UNEXPECTED, Closing, Frame, StreamSocket, stopping
+from mirror_server.extensions.streams.reader_websockets import UNEXPECTED, Closing, Frame, StreamSocket, stopping
 from mirror_server.notifications.log import EntryWaiter
 from mirror_server.store.backend import StorageFailed, TooMuchWaiting
-from mirror_server.web.asgi import Message, ResponseReader, Send
-from mirror_server.web.bridge import LoopCallQueue
+from mirror_server.web.asgi_bridge import LoopCallQueue
+from mirror_server.web.wsgi_adapter import Message, ResponseReader, Send
 
 CONNECTION = "mirror.websocket"
 """Key of a websocket's ASGI scope with its :class:`WebSocketConnection`."""

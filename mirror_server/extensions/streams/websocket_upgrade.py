@@ -10,15 +10,15 @@ import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mirror_sdk.wire.routes import WEBSOCKET_CONNECT, unversioned
+from mirror_server.extensions.streams.reader_websockets import POLICY, UNEXPECTED, Closing
 from mirror_server.extensions.streams.settings import StreamSettings
-from mirror_server.extensions.streams.sockets import POLICY, UNEXPECTED, Closing
 from mirror_server.extensions.streams.views import OPEN, OpenedWebsocket
 from mirror_server.extensions.streams.websocket_serving import close, serve
 from mirror_server.hooks import Measurement
 from mirror_server.server import Services
-from mirror_server.web.asgi import Message, Receive, Send, WSGIResponse, environ_of
-from mirror_server.web.bridge import Bridge
+from mirror_server.web.asgi_bridge import ASGIBridge
 from mirror_server.web.serve import Upgrade
+from mirror_server.web.wsgi_adapter import Message, Receive, Send, WSGIResponse, environ_of
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -38,14 +38,14 @@ class WebsocketUpgrade:
         bridge: Calls the app, which decides who may open a websocket.
     """
 
-    def __init__(self, services: Services, bridge: Bridge) -> None:
+    def __init__(self, services: Services, bridge: ASGIBridge) -> None:
         self._settings = services.settings
         self._bridge = bridge
         self._open = 0
         services.gauges.append(lambda: [Measurement("mirror_open_websockets", "Websockets of clients.", self._open)])
 
     def __call__(self, connection: HttpToolsProtocol) -> Callable[[bytes], None] | None:
-        """Return a function that upgrades the connection; ``None`` if the head is not a handshake.
+        """Return a function that upgrades the connection, or ``None`` if the head is not a handshake.
 
         Raises:
             ApiError: The handshake is too large or invalid (400, 414 or 431).

@@ -1,18 +1,4 @@
-"""TLS in the server: HTTPS and secure websockets with a certificate from files.
-
-Serve HTTPS and secure websockets::
-
-    mirror-server run --tls-cert server.pem --tls-key server.key
-
-``--tls-cert`` is the file with the certificate chain, ``--tls-key`` the file with its private key. ``SIGHUP`` reloads
-both without interruption (systemd: ``ExecReload=/bin/kill -HUP $MAINPID``). Without TLS the signal ends the server.
-
-When a certificate is loaded that has expired, or expires within 14 days, the log reports it.
-``mirror_tls_certificate_ends_at_seconds`` in ``/metrics`` is the time of its expiry. The Python client trusts a
-certificate authority of your own with ``SSL_CERT_FILE=authority.pem``.
-
-A reverse proxy is better if it renews certificates, serves other services too, or has to limit requests.
-"""
+"""TLS in the server: HTTPS and secure websockets with a certificate from files."""
 
 # Start reading with ``certificate``.
 
@@ -36,12 +22,6 @@ if TYPE_CHECKING:
 def settings() -> type:
     """Return the settings of TLS."""
     return TlsSettings
-
-
-@extends
-def help_topics() -> dict[str, str]:
-    """Return the help about TLS."""
-    return {"tls": __name__}
 
 
 @extends

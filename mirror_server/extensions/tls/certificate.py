@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from mirror_server.clock import wall_time
 from mirror_server.core.errors import CannotServe
-from mirror_server.core.instants import Instant, to_datetime
+from mirror_server.core.timestamps import Instant, to_datetime
 from mirror_server.hooks import Measurement
 
 _SOON = timedelta(days=14)
@@ -39,7 +39,7 @@ class Certificate:
 
     Attributes:
         context: The TLS context. After a reload it applies to new connections.
-        expires_at: Time from which clients reject the certificate or one of its chain; ``None`` if it cannot be read.
+        expires_at: When clients start to reject the certificate or its chain, or ``None`` if that cannot be read.
 
     Raises:
         TlsError: Certificate or key cannot be used.
@@ -142,7 +142,7 @@ def _readable(option: str, path: str) -> Iterator[None]:
 
 
 def _expiry(pem: bytes) -> datetime | None:
-    """Return the expiry in the DER of a certificate; ``None`` if the DER is not as OpenSSL writes it."""
+    """Return the expiry in the DER of a certificate, or ``None`` if the DER is not as OpenSSL writes it."""
     try:
         (_, certificate), *_ = _members(base64.b64decode(pem))
         (_, signed), *_ = _members(certificate)

@@ -23,15 +23,15 @@ class TlsSettings:
 
     tls_cert: str | None = setting(
         None,
-        "Serve HTTPS and secure websockets with this certificate in PEM, followed by intermediate certificates."
-        " SIGHUP reloads it.",
+        "Serve HTTPS and secure websockets with the certificate in this PEM file, followed by intermediate"
+        " certificates. SIGHUP reloads both files.",
         metavar="FILE",
         commands=("run",),
         callback=_both,
     )
     tls_key: str | None = setting(
         None,
-        "Private key of the certificate in PEM, not encrypted.",
+        "PEM file with the private key of the certificate, not encrypted.",
         metavar="FILE",
         commands=("run",),
         callback=_both,

@@ -21,7 +21,7 @@ from mirror_server.core.errors import ApiError, CannotServe
 from mirror_server.hooks import read_settings, setting_classes
 from mirror_server.server import Services
 from mirror_server.store.backend import AlreadyServed, DatabaseError
-from mirror_server.web.app import MirrorApp, create_app
+from mirror_server.web.flask_app import MirrorApp, create_app
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -77,7 +77,7 @@ def _check_process() -> None:
     """
     # A gunicorn worker installs its handler of this signal before it loads the app.
     if "gunicorn.arbiter" in sys.modules and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        message = "this server cannot be made before the processes that serve it; start gunicorn without --preload"
+        message = "the process that creates this server has to serve it; start gunicorn without --preload"
         raise click.ClickException(message)
 
 
@@ -93,7 +93,7 @@ def _services(settings: Settings) -> Services:
             return Services(settings)
         except AlreadyServed as error:
             if time.monotonic() >= end_at:
-                cure = "one process serves a file, so start gunicorn with --workers 1, or name a PostgreSQL database"
+                cure = "only one process can serve a SQLite file; start gunicorn with --workers 1, or use PostgreSQL"
                 raise AlreadyServed(f"{error}: {cure}") from error
         time.sleep(_RETRY_SECONDS)
 
@@ -143,7 +143,7 @@ def _reject(app: MirrorApp, services: Services) -> None:
     """Reject all requests in a forked child: it has neither the threads nor a database connection of its own."""
     # The child must not close what its parent uses.
     atexit.unregister(services.close)
-    message = "this process was forked from the one that made the server, and cannot serve; make the app after the fork"
+    message = "this process was forked after the server was created, so it cannot serve; create the app after the fork"
 
     def reject() -> None:
         raise ApiError(503, message)
@@ -153,7 +153,7 @@ def _reject(app: MirrorApp, services: Services) -> None:
 
 
 def _end_by_signals(app: MirrorApp) -> None:
-    """Make the signals that end the process first end the open polls, so that it does not wait for them."""
+    """End the open polls when a signal ends the process, so that the process does not wait for them."""
     for number in {signal.SIGTERM, signal.SIGINT, getattr(signal, "SIGQUIT", signal.SIGTERM)}:
         previous = signal.getsignal(number)
         if callable(previous):

@@ -44,15 +44,17 @@ T = TypeVar("T")
 
 _RETRY_SECONDS = 0.01
 
-# What a group of work changes stays in memory until it is committed; the 2 MB of the default are 500 pages.
+# The pages that a group of work changes stay in memory until the commit. SQLite's default of 2 MB is only 500 pages,
+# after which it would write them to disk before the commit.
 _WRITER_CACHE_KIB = 32 * 1024
 
-# At 32 MB of the log. A page that changes often is written to the database file once for many changes.
+# A checkpoint at each 32 MB of the log. So a page that changes often is copied to the database file once for many
+# changes.
 _CHECKPOINT_PAGES = 8000
 
 
 _LOST = {
-    "a row points to a device that is not there": "SELECT \"table\" || ' ' || rowid FROM pragma_foreign_key_check",
+    "a row points to a device that does not exist": "SELECT \"table\" || ' ' || rowid FROM pragma_foreign_key_check",
 }
 
 
@@ -121,7 +123,7 @@ class SqliteBackend:
         if must_exist and not path.exists():
             raise DatabaseError(f"there is no database {path}; pass the server's database with --database")
         if must_exist and not path.stat().st_size:
-            raise DatabaseError(f"there is no database in {path}: it is empty; name another file, or restore a backup")
+            raise DatabaseError(f"there is no database in {path}: it is empty; use another file, or restore a backup")
         try:
             reject_other_name(path)
             with suppress(FileExistsError):
@@ -240,20 +242,20 @@ class SqliteBackend:
         """Reject a file that has lost its name, because changes to it are lost when it is closed.
 
         Raises:
-            StorageFailed: It was removed or replaced, or that cannot be checked.
+            StorageFailed: The file was removed or replaced, or this cannot be checked.
         """
         if self._file is not None and self._file != (found := identity_of(self._path)):
-            happened, else_ = "removed", "restore a backup"
+            happened, cure = "removed", "restore a backup"
             if found is not None:
                 # It is probably a copy. Without mark-restored, readers would not notice lost numbers.
-                happened, else_ = (
-                    "replaced by another one",
-                    "restore a backup, or keep the other one by 'mark-restored'",
+                happened, cure = (
+                    "replaced by another file",
+                    "restore a backup, or keep the other file with 'mark-restored'",
                 )
             # Applications get this message too, and must not learn the path.
             raise StorageFailed(
-                f"cannot use its database, whose file was {happened} while it is served; its operator has to put the"
-                f" file back under its name, or to stop the server and {else_}"
+                f"cannot use its database, because the file was {happened} after the server started; the operator has"
+                f" to put the file back, or stop the server and {cure}"
             )
 
     def _connect(self) -> sqlite3.Connection:
@@ -290,15 +292,15 @@ def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_sche
         outdated = schema.outdated(str(path), branches, found)
         if branches[0].name not in found and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             raise DatabaseError(
-                f"cannot use the database {path}: its tables are not a mirror's, so another program may have made it;"
-                " nothing was changed; name another file, or restore a backup"
+                f"cannot use the database {path}: its tables are not those of this server, so another program may have"
+                " created it; nothing was changed; use another file, or restore a backup"
             )
         # New tables of an extension do not disturb a server that runs without it.
         older = [branch.name for branch in outdated if branch.name in found]
         if older and is_served_elsewhere(path):
             raise DatabaseError(
                 f"the database {path} has {_reason_to_stop(older, branches[0].name)}"
-                " ('mirror-server backup' copies it as it is)"
+                " ('mirror-server backup' copies the database without an upgrade)"
             )
         schema.upgrade(partial(_run_script, connection), outdated, found)
         connection.execute("COMMIT")
@@ -307,11 +309,11 @@ def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_sche
 def _reason_to_stop(older: Sequence[str], core: str) -> str:
     """Return why the running server must stop before these branches are upgraded."""
     if core in older:
-        return "the schema of an older version, whose server runs; stop that one first"
+        return "the schema of an older version, and a server of that version is running; stop that server first"
     # The server may have the newest version and run without these extensions, so only a command upgrades their tables.
     return (
-        f"an older schema of {' and '.join(older)}, and a server that may use it runs; stop that one, repeat this"
-        " command, and start it again"
+        f"an older schema of {' and '.join(older)}, which a running server may use; stop that server, repeat this"
+        " command, and start the server again"
     )
 
 

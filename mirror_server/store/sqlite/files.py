@@ -44,7 +44,7 @@ _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 IN_USE = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM})
 
-DAMAGED_CURE = "'mirror-server check' lists the damage; restore a backup, or name another file"
+DAMAGED_CURE = "'mirror-server check' lists the damage; restore a backup, or use another file"
 
 
 _served_here: set[Path] = set()
@@ -66,7 +66,7 @@ class ServingLock:
 
     def __init__(self, database_path: Path) -> None:
         path = database_path.resolve()
-        cure = "name a file in a folder you may write to"
+        cure = "use a file in a folder that you can write to"
         if not path.parent.is_dir():
             # The lock would create the folder, whose name may be mistyped.
             raise DatabaseError(f"cannot open the database {database_path}: there is no such folder; {cure}")
@@ -82,7 +82,7 @@ class ServingLock:
                 self._locks = stack.pop_all()
         except Timeout:
             raise AlreadyServed(
-                f"another process serves the database {database_path}; stop that one first, or name another database"
+                f"another process serves the database {database_path}; stop that process first, or use another database"
             ) from None
         except OSError as error:
             raise DatabaseError(f"cannot open the database {database_path}: {error}; {cure}") from error
@@ -113,12 +113,12 @@ def is_served_elsewhere(database_path: Path) -> bool:
 
 
 def reject_other_name(database_path: Path) -> None:
-    """Reject a file that is used under another one of its names, which are hard links.
+    """Reject a file that is in use under another name, a hard link.
 
     SQLite keeps a log per name, so writes under two names damage the file.
 
     Raises:
-        DatabaseError: It is served under another name, or was and the log of that name still has changes.
+        DatabaseError: The file is served under another name. Or it was, and the log of that name still has changes.
     """
     if not database_path.exists() or database_path.stat().st_nlink == 1:
         return
@@ -127,16 +127,16 @@ def reject_other_name(database_path: Path) -> None:
             os.close(_file_lock(database_path))
         except Timeout:
             raise DatabaseError(
-                f"the database {database_path} is served under another name of the same file, a hard link; use that"
-                " name"
+                f"another process serves the database {database_path} under another name of the same file (a hard"
+                " link); use that name"
             ) from None
     path = database_path.resolve()
     for log in path.parent.glob("*-wal"):
         name = log.with_name(log.name.removesuffix("-wal"))
         if name.name != path.name and log.stat().st_size and name.exists() and name.samefile(path):
             raise DatabaseError(
-                f"changes of the database {path} are in the log of {name.name}, another name of the same file; open it"
-                f" by that name first: mirror-server check --database sqlite:///{name}"
+                f"some changes to the database {path} are in the log of {name.name}, another name of the same file (a"
+                f" hard link); open it by that name first: mirror-server check --database sqlite:///{name}"
             )
 
 
@@ -163,7 +163,7 @@ def _file_lock(path: Path) -> int:
 
 
 def identity_of(path: Path) -> tuple[int, int] | None:
-    """Return an identifier of a file that does not depend on its name; ``None`` if it does not exist.
+    """Return an identifier of a file that does not depend on its name, or ``None`` if it does not exist.
 
     Raises:
         StorageFailed: The file cannot be checked.
@@ -218,7 +218,7 @@ def complaints_of(connection: sqlite3.Connection, check: str) -> list[str]:
 
 
 def code_of(error: BaseException) -> int:
-    """Return the kind of an SQLite error; 0 for any other error."""
+    """Return the kind of an SQLite error, or 0 for any other error."""
     # The lowest byte is the kind of error, the others are details.
     return getattr(error, "sqlite_errorcode", 0) & 0xFF if isinstance(error, sqlite3.Error) else 0
 
@@ -229,24 +229,24 @@ def unopened(path: Path, error: sqlite3.Error | OSError) -> DatabaseError:
 
 
 def _cure(error: sqlite3.Error | OSError) -> str:
-    """Return the cure for a file that cannot be opened. Nothing was changed."""
+    """Return the fix for a file that cannot be opened. Nothing was changed."""
     if code_of(error) in _DAMAGED:
         return DAMAGED_CURE
     if code_of(error) in IN_USE:
-        return "another program holds it; stop that one, or try again when it is done"
+        return "another program has locked it; stop that program, or try again when it has finished"
     if code_of(error) in _NO_ROOM:
-        return "nothing was changed; make room on its disk, and start again"
+        return "nothing was changed; free space on its disk, and start again"
     if isinstance(error, OSError) or code_of(error) in STORAGE_CODES:
-        return "name a file in a folder you may write to"
-    return "nothing was changed; keep the file for a report, and restore a backup"
+        return "use a file in a folder that you can write to"
+    return "nothing was changed; keep the file for a bug report, and restore a backup"
 
 
 def copy(source: Path, path: Path, branches: Sequence[Branch]) -> None:
     """Copy the database in a file, which is only read, into a new file.
 
     Raises:
-        DatabaseError: It is not a database, a damaged one or one of a version that is not known, or the new file
-            exists already or cannot be written.
+        DatabaseError: The source is not a database, is damaged, or has an unsupported version. Or the new file already
+            exists, or cannot be written.
     """
     reject_other_name(source)
     try:
@@ -254,10 +254,11 @@ def copy(source: Path, path: Path, branches: Sequence[Branch]) -> None:
             # Rejects a database of a newer version.
             schema.outdated(str(source), branches, dict(connection.execute(schema.VERSIONS).fetchall()))
             if complaints := complaints_of(connection, "quick_check(1)"):
-                raise DatabaseError(f"{source} is damaged: {complaints[0]}; name another backup")
+                raise DatabaseError(f"{source} is damaged: {complaints[0]}; use another backup")
             copy_of(connection, path)
     except sqlite3.Error as error:
-        raise DatabaseError(f"{source} is not a backup of a mirror: {error}; name one that 'backup' wrote") from error
+        cure = "use a file that 'mirror-server backup' wrote"
+        raise DatabaseError(f"{source} is not a backup of a mirror: {error}; {cure}") from error
 
 
 def copy_of(source: sqlite3.Connection, path: Path) -> None:
@@ -284,8 +285,8 @@ def copy_of(source: sqlite3.Connection, path: Path) -> None:
 
 def _reject_locked(path: Path) -> None:
     if path.exists() or path.is_symlink():
-        raise DatabaseError(f"{path} exists already; name a new file")
+        raise DatabaseError(f"{path} already exists; choose a new file name")
 
 
 def _unwritable(path: Path, error: Exception) -> DatabaseError:
-    return DatabaseError(f"cannot write {path}: {error}; make room, or name a file where you may write")
+    return DatabaseError(f"cannot write {path}: {error}; free disk space, or choose a folder that you can write to")

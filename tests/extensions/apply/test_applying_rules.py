@@ -129,13 +129,13 @@ def test_rules_are_applied_when_the_database_responds_again(
         database.interrupted()
         server.put_rules(key, {}, query=NOW)
     assert all_subscribed(server, key, fleet) == [[]] * 5
-    assert "after the next start: cannot reach its database" in caplog.text
+    assert "cannot apply presubscription rules: cannot reach its database" in caplog.text
     assert "Traceback" not in caplog.text
     database.resumed()
     wait_until(lambda: all_subscribed(server, key, fleet) == [PATHS] * 5)
 
 
-def test_other_rules_end_the_application_of_those_before(server: Any, key: str, fleet: list[str]) -> None:
+def test_new_rules_stop_the_application_of_earlier_rules(server: Any, key: str, fleet: list[str]) -> None:
     for method, body in (("PUT", [{}]), ("PUT", []), ("DELETE", None)):
         server.services.part(RuleApplier).stop()
         server.put_rules(key, {}, query=NOW)
@@ -208,7 +208,7 @@ def test_subscriptions_that_were_rejected_or_timed_out_are_retried(
     assert server.observed(key) == [(device, "21.5")]
 
 
-def test_rules_that_changed_meanwhile_are_left_as_they_are(
+def test_rules_with_an_outdated_etag_are_412_and_not_applied(
     server: Any, key: str, device: str, check_error: Any
 ) -> None:
     answer = server.call(key, "PUT", RULES + NOW, headers={"If-Match": '"other"'}, json=[{}])
@@ -217,7 +217,7 @@ def test_rules_that_changed_meanwhile_are_left_as_they_are(
     assert server.subscribed(key, device) == []
 
 
-def test_apply_is_now_or_absent_and_alone(server: Any, key: str, check_error: Any) -> None:
+def test_invalid_apply_parameter_is_400_with_the_cure(server: Any, key: str, check_error: Any) -> None:
     for query, field, cure in (
         ("apply=now&apply=now", "apply", "send it once"),
         ("apply=later", "apply", "use now"),

@@ -5,14 +5,14 @@ from contextlib import suppress
 from functools import partial
 
 import pytest
-from bridge_requests import Request
+from asgi_requests import Request
 from device_resources import action, setting
 from resource_paths import REBOOT, SWITCH, TEMPERATURE
 
 from mirror_server.config import Settings
 from mirror_server.store import commands
-from mirror_server.views.deferred import PARK
-from mirror_server.web.bridge import Bridge
+from mirror_server.views.deferred_responses import DEFER
+from mirror_server.web.asgi_bridge import ASGIBridge
 from mirror_server.web.serve import _server_of
 
 READ = b'{"method":"GET","uri":"/3303/0/5700"}'
@@ -30,7 +30,7 @@ def light(server, key):
 
 @pytest.fixture
 def bridge(server):
-    return Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2), reading_seconds=0)
+    return ASGIBridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2), reading_seconds=0)
 
 
 def waits(server, key):
@@ -68,7 +68,7 @@ def submit(server, bridge, key, device, body=READ, query=b"", *, ends="sent"):
 
 
 @pytest.mark.parametrize("ends", ["sent", "disconnected", "interrupted"])
-def test_the_device_gets_a_request_after_the_202_that_carries_its_id_was_sent_or_lost(server, bridge, key, light, ends):
+def test_device_gets_a_request_after_its_202_was_sent_or_lost(server, bridge, key, light, ends):
     for number, body in enumerate(BODIES, 1):
         waited = submit(server, bridge, key, light, body, ends=ends)
         assert ends != "sent" or set(waited) == {1}
@@ -76,7 +76,7 @@ def test_the_device_gets_a_request_after_the_202_that_carries_its_id_was_sent_or
         assert list(server.responses(key).values()) == [(200, None)] * number
 
 
-def test_a_request_that_needs_no_id_of_the_service_does_not_wait(server, bridge, key, light):
+def test_request_with_its_own_async_id_is_not_delayed(server, bridge, key, light):
     assert set(submit(server, bridge, key, light, READ, b"async-id=mine")) == {0}
 
 
@@ -98,7 +98,7 @@ def test_request_with_its_own_id_is_delivered_after_its_202(server, key, light):
 
 def test_running_server_releases_requests_after_its_loop_sent_the_202(server, key, light, monkeypatch):
     waited = []
-    monkeypatch.setattr(Bridge, "wait_for_responses", lambda _self, seconds: waited.append(seconds))
+    monkeypatch.setattr(ASGIBridge, "wait_for_responses", lambda _self, seconds: waited.append(seconds))
     _server_of(server.services)
     server.submit(key, light, "mine", "GET", TEMPERATURE)
     assert waits(server, key) == 0
@@ -107,7 +107,7 @@ def test_running_server_releases_requests_after_its_loop_sent_the_202(server, ke
 
 
 def test_delay_lets_the_client_read_its_202_and_does_not_fill_the_queue(server, key, light):
-    bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2), reading_seconds=600)
+    bridge = ASGIBridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2), reading_seconds=600)
     submit_read = partial(submit, server, bridge, key, light)
     submit_read()
     assert (waits(server, key), server.responses(key)) == (1, {})
@@ -130,7 +130,7 @@ def test_rejected_request_delays_no_others(server, bridge, key, light):
 @pytest.fixture
 def left(server, key, light):
     """Submit a read whose 202 is never sent, on a server that does not report it."""
-    environ = {PARK: lambda deferred: None}
+    environ = {DEFER: lambda deferred: None}
     body = {"method": "GET", "uri": TEMPERATURE}
     return partial(server.call, key, "POST", f"/v2/device-requests/{light}", json=body, environ_overrides=environ)
 

@@ -1,11 +1,11 @@
 """The older calls of the public API, and paths without a version. Source: wire.md 9."""
 
 import pytest
-from bridge_requests import check_off_the_loop
+from asgi_requests import check_off_the_loop
 from resource_paths import TEMPERATURE
 
 from mirror_sdk.wire.legacy_calls import Endpoint, Limits
-from mirror_server.service import long_reads
+from mirror_server.service import slow_reads
 
 ENDPOINTS = "/v2/endpoints"
 
@@ -50,7 +50,7 @@ def test_limits_count_log_entries_of_the_key_and_registered_devices(server, key,
     assert limits(server, key)["transaction-count"] == 1
 
 
-def test_a_path_without_a_version_is_the_same_path(server, key, device):
+def test_path_without_a_version_reaches_the_same_view(server, key, device):
     assert server.call(key, "PUT", f"/subscriptions/{device}{TEMPERATURE}").status_code == 200
     assert server.call(key, "GET", f"/v2/subscriptions/{device}{TEMPERATURE}").status_code == 200
     assert server.call(key, "GET", f"/subscriptions/{device}/").text == TEMPERATURE
@@ -80,10 +80,10 @@ def test_description_has_the_paths_without_a_version(server):
     assert set(told) == {path for path in paths if path.startswith(("/v2/subscriptions", "/v2/notification/"))}
 
 
-def test_a_list_has_no_head_and_so_many_are_sent_at_once(server, key, check_error):
+def test_list_rejects_head_and_limits_concurrent_downloads(server, key, check_error):
     server.add_device(key, "d")
     assert server.call(key, "HEAD", ENDPOINTS).status_code == 405
-    open_ones = [server.call(key, "GET", ENDPOINTS) for _ in range(long_reads._MAX_DOWNLOADS // 2)]
+    open_ones = [server.call(key, "GET", ENDPOINTS) for _ in range(slow_reads._MAX_DOWNLOADS // 2)]
     assert check_error(server.call(key, "GET", ENDPOINTS), 429).reason == "TOO_MANY_SNAPSHOTS"
     for one in open_ones:
         one.close()

@@ -6,7 +6,7 @@ import pytest
 from device_resources import action, control, sensor, setting
 
 from mirror_server.store import commands
-from mirror_server.views.deferred import PARK
+from mirror_server.views.deferred_responses import DEFER
 
 TEMPERATURE, SWITCH, REBOOT, LABEL = "/3303/0/5700", "/3311/0/5850", "/3/0/4", "/3341/0/5527"
 
@@ -89,7 +89,7 @@ def test_body_of_an_execution_is_the_argument(server, key, light):
     assert [(each.payload, each.content_type) for each in waiting] == arguments
 
 
-def test_a_write_without_a_value_sets_notification_rules_in_one_order(server, key, light):
+def test_write_without_a_value_sets_notification_rules_in_fixed_order(server, key, light):
     async_id = accepted(call(server, key, "PUT", light, SWITCH, "?pmin=5&pmax=120"))
     assert server.responses(key)[async_id] == (200, None)
     assert server.resource(key, light, SWITCH)["desired"] == {}
@@ -125,7 +125,7 @@ def test_unsupported_option_is_rejected_by_name(server, key, light, check_error,
         check_error(call(server, key, method, light, SWITCH, query, data=data), 400, field)
 
 
-def test_an_option_that_is_false_changes_nothing(server, key, light):
+def test_false_option_has_no_effect(server, key, light):
     for method, path, data in (("GET", SWITCH, None), ("PUT", SWITCH, "1"), ("POST", REBOOT, "")):
         for query in ("?sync=false", "?cacheOnly=False&noResp=false"):
             async_id = accepted(call(server, key, method, light, path, query, data=data))
@@ -184,7 +184,7 @@ def cached(server, key, device):
     return answer.status_code, answer.headers.get("Content-Type"), answer.get_data()
 
 
-def test_a_value_is_in_the_cache_as_long_as_its_device_said(server, key, light):
+def test_cached_value_expires_after_the_max_age_of_the_device(server, key, light):
     call(server, key, "GET", light, TEMPERATURE)
     at = server.now + 60_000
     server.services.database.write(lambda session: session.run("UPDATE resources SET reported_expires_at = :at", at=at))
@@ -194,7 +194,7 @@ def test_a_value_is_in_the_cache_as_long_as_its_device_said(server, key, light):
     assert cached(server, key, light)[0] == 205
 
 
-def test_a_content_type_that_no_header_may_have_is_left_out(server, key, light):
+def test_content_type_with_invalid_header_characters_is_omitted(server, key, light):
     call(server, key, "GET", light, TEMPERATURE)
     for stored, shown in (
         ("a\nSet-Cookie: x", "application/octet-stream"),
@@ -241,7 +241,7 @@ def test_compressed_body_is_rejected_and_head_is_not_allowed(server, key, light,
 def test_older_request_is_delayed_until_its_id_is_sent(server, key, light):
     def count_waiting(method, path, query, data):
         url = f"/v2/endpoints/{light}{path}{query}"
-        environ = {PARK: lambda deferred: None}
+        environ = {DEFER: lambda deferred: None}
         server.call(key, method, url, data=data, environ_overrides=environ)
         assert server.services.database.settle(60)
         return len(server.waiting(key))

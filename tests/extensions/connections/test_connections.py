@@ -17,7 +17,7 @@ from mirror_server.extensions.connections.open_files import allow_connections
 from mirror_server.extensions.connections.settings import ConnectionSettings
 from mirror_server.hooks import read_settings
 from mirror_server.service.keys import Scope
-from mirror_server.web.bridge import Bridge
+from mirror_server.web.asgi_bridge import ASGIBridge
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +33,7 @@ class Listening:
         settings = read_settings(**limits)
         self.state = ServerState()
         self.made = []
-        bridge = Bridge(server.app, settings)
+        bridge = ASGIBridge(server.app, settings)
         config = uvicorn.Config(bridge, lifespan="off", ws="none", log_config=None, access_log=False)
         config.load()
 
@@ -298,7 +298,7 @@ async def one_by_one(served, sent):
     return answers
 
 
-async def test_upgrade_is_not_made_and_its_body_is_a_body(server):
+async def test_upgrade_request_keeps_http_1_and_its_body(server):
     key = server.key().encode()
     last = LISTED % key + b"Connection: close\r\n\r\n"
     upgrade = BODY + b"Authorization: Bearer %b\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n" % key
@@ -356,7 +356,7 @@ async def test_nothing_is_read_after_an_invalid_request(server):
 CHUNKED = b"Host: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n"
 
 
-async def test_trailers_are_no_headers(server):
+async def test_trailers_are_not_read_as_headers(server):
     key = server.key().encode()
     trailers = b"0\r\nAuthorization: Bearer %b\r\nX-Request-ID: %b\r\n\r\n" % (key, b"a" * 32)
 

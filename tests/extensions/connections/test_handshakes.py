@@ -112,7 +112,7 @@ async def test_excess_handshake_ends_the_oldest_and_a_complete_one_succeeds():
         await made.greeted()
 
 
-async def test_a_handshake_has_its_time():
+async def test_tls_handshake_has_a_time_limit():
     async with listening(handshake_seconds=SHORT) as made:
         reader, _ = await made.connect()
         assert await ended(reader)
@@ -121,7 +121,7 @@ async def test_a_handshake_has_its_time():
         assert await made.greeted()
 
 
-async def test_connections_that_are_open_stay_and_those_beyond_are_ended(monkeypatch):
+async def test_open_connections_continue_and_excess_connections_are_closed(monkeypatch):
     monkeypatch.setattr(handshakes, "_MAX_REJECTED_WITH_RESPONSE", 1)
 
     async with listening(max_connections=2) as made:
@@ -148,6 +148,6 @@ async def test_accept_is_retried_if_the_system_has_no_files(monkeypatch):
     assert not failures
 
 
-async def test_the_end_ends_handshakes():
+async def test_closing_the_server_ends_handshakes():
     async with listening() as made:
         made.awaited = [(await made.connect())[0] for _ in range(2)]

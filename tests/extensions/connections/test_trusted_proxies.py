@@ -3,11 +3,11 @@
 import ipaddress
 
 import pytest
-from bridge_requests import scope_of
+from asgi_requests import scope_of
 
 from mirror_server.extensions.connections.settings import UNIX
 from mirror_server.extensions.connections.trusted_proxies import TrustedProxies
-from mirror_server.web.asgi import environ_of
+from mirror_server.web.wsgi_adapter import environ_of
 
 PROXY, OTHER_PROXY, CLIENT, FORGED = "10.0.0.1", "10.0.0.2", "203.0.113.5", "198.51.100.9"
 SITE, OTHER_SITE = "2001:db8:1:2::/64", "2001:db8:1:3::/64"

@@ -3,7 +3,7 @@
 from devices_in_memory import DevicesInMemory
 
 from mirror_sdk.wire.directory import DeviceConnection
-from mirror_server.devices.link import ConnectionStatus
+from mirror_server.devices.interface import ConnectionStatus
 from mirror_server.service.keys import Scope
 
 ADDRESS = "[2001:db8::1]:40000"
@@ -17,7 +17,7 @@ def connection(server, key, device):
     return answer.json
 
 
-def test_device_has_a_connection(server, key):
+def test_registered_device_has_a_connection(server, key):
     device = server.add_device(key, "lamp")
     assert connection(server, key, device) == {
         "object": "device-connection",

@@ -90,7 +90,7 @@ def minutes(server, key, device):
     return [(datetime.fromisoformat(at) - BEGIN).total_seconds() / MINUTE for at in answer.json["heard_at"]]
 
 
-def test_contacts_are_those_of_the_application_and_the_device_the_newest_last(server, key, observed):
+def test_contacts_of_the_device_and_the_application_are_listed_oldest_first(server, key, observed):
     report(server, key, observed)
     assert minutes(server, key, observed) == [0, 1, 2, 3]
     later = server.key(Scope.READ)

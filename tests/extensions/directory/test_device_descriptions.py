@@ -1,4 +1,4 @@
-"""What people say of devices: names, descriptions, custom attributes, and filters by them. Source: wire.md 6 and 9."""
+"""Names, descriptions and custom attributes of devices, and filters by them. Source: wire.md 6 and 9."""
 
 import pytest
 
@@ -123,7 +123,7 @@ def test_member_that_cannot_be_changed_is_400_with_its_name(rejected_as):
         ("color", "red", "unknown field"),
         ("name", "a" * 129, "takes at most 128 characters"),
         ("name", "a\nb", "cannot be shown"),
-        ("name", 1, "must be a text"),
+        ("name", 1, "must be a string"),
         ("description", "a" * 2001, "takes at most 2000 characters"),
         ("description", "a\0b", "U+0000"),
         ("custom_attributes", {str.lower(c): "" for c in "ABCDEF"}, "takes at most 5 entries"),
@@ -142,7 +142,7 @@ def test_invalid_custom_attribute_is_400_with_its_name(rejected_as):
         ({"a" * 129: "x"}, "aaa", "takes at most 128 characters"),
         ({"a": "x" * 129}, "a", "takes at most 128 characters"),
         ({"a\n": "x"}, "a", "is not a valid attribute name; start with a letter"),
-        ({"a": None}, "a", "must be a text"),
+        ({"a": None}, "a", "must be a string"),
         ({"a": "\0"}, "a", "U+0000"),
     ]
     for attribute, name, told in cases:

@@ -5,7 +5,7 @@ from click.testing import CliRunner
 
 from mirror_sdk.wire.device_events import DeviceEventPage
 from mirror_server.cli import main
-from mirror_server.devices.link import NotRegistered
+from mirror_server.devices.interface import NotRegistered
 from mirror_server.extensions.directory.store import device_events
 
 EVENTS = "/v3/device-events"
@@ -22,7 +22,7 @@ def events(server, key):
     return call
 
 
-def test_each_event_of_a_registration_is_there_in_order(server, key, device, events):
+def test_registration_events_are_listed_in_order(server, key, device, events):
     server.advance(key, 1)
     for method in ("PUT", "POST", "DELETE"):
         server.registration(key, device, method)
@@ -58,7 +58,7 @@ def test_each_event_of_a_registration_is_there_in_order(server, key, device, eve
         assert events(place) == found
 
 
-def test_pages_go_on_where_the_last_one_ended(server, key, device, events):
+def test_next_page_starts_after_the_previous_one(server, key, device, events):
     for _ in range(4):
         server.registration(key, device, "PUT")
     found = events()
@@ -69,7 +69,7 @@ def test_pages_go_on_where_the_last_one_ended(server, key, device, events):
     assert events(order="DESC", after=found[1]["id"]) == found[:1]
 
 
-def test_filters(server, key, events):
+def test_device_events_are_filtered(server, key, events):
     a, b = (server.add_device(key, name) for name in "ab")
     server.advance(key, 60)
     server.registration(key, a, "PUT")
@@ -109,7 +109,7 @@ def test_invalid_query_is_400_with_its_name_and_unknown_id_404(server, key, chec
         assert EVENTS in check_error(server.call(key, "GET", f"{EVENTS}/{event_id}"), 404).message
 
 
-def test_old_events_go_after_a_month_or_the_time_of_the_setting(server, key, device, events, new_server):
+def test_old_events_are_deleted_after_a_month_or_the_configured_time(server, key, device, events, new_server):
     server.advance(key, 29 * 86400)
     assert events()[0]["date_time"] == "2026-01-05T08:00:00.000Z"
     server.advance(key, 2 * 86400)

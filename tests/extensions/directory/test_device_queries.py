@@ -68,7 +68,7 @@ def test_invalid_query_is_400_with_its_field(server, key, check_error, save, unc
         ({"name": "a", "query": "color=red"}, "query", "color"),
         ({"name": "a", "query": "state=broken"}, "query", "is not a state"),
         ({"name": "a", "query": "nonsense"}, "query", "unknown filter"),
-        ({"name": "a", "query": {"state": "registered"}}, "query", "must be a text"),
+        ({"name": "a", "query": {"state": "registered"}}, "query", "must be a string"),
         ({"name": "a", "query": "id=a\n"}, "query", "cannot be shown"),
         ({"name": "a", "query": "", "description": "x"}, "description", "remove this member"),
         ({"name": "a", "query": "", "owner": "x"}, "owner", "unknown field"),
@@ -112,7 +112,7 @@ def test_members_of_the_service_and_a_condition_are_400(server, key, check_error
     assert page()["data"] == [saved]
 
 
-def test_pages_and_filters(server, key, save, page, check_error):
+def test_device_queries_are_listed_in_pages_and_filtered(server, key, save, page, check_error):
     saved = []
     for number in range(5):
         saved.append(save(f"q{number}", f"name=n{number}"))
@@ -193,7 +193,7 @@ def test_fields_of_an_extension_filter_as_those_of_the_directory(new_server, ins
     )
 
 
-def test_a_field_of_an_extension_called_like_one_of_the_directory_keeps_it_from_starting(new_server, install):
+def test_device_field_name_conflict_with_the_directory_prevents_the_start(new_server, install):
     install("colors", COLORS.replace('"color"', '"state"'))
     with pytest.raises(CannotServe, match="the server and the extension colors both have the device filter state"):
         new_server()

@@ -3,11 +3,11 @@
 from urllib.parse import quote
 
 import pytest
-from bridge_requests import check_off_the_loop
+from asgi_requests import check_off_the_loop
 
 from mirror_sdk.wire.directory import FILTER_FIELDS, FILTER_OPERATORS, Device, DevicePage
 from mirror_server.config import Settings
-from mirror_server.web.bridge import Bridge
+from mirror_server.web.asgi_bridge import ASGIBridge
 
 DEVICES = "/v3/devices"
 FIRST, SECOND, THIRD = "2026-01-05T08:00:00Z", "2026-01-05T08:01:00Z", "2026-01-05T08:02:00Z"
@@ -47,7 +47,7 @@ def names(server, key):
     return call
 
 
-def test_every_operator_in_both_spellings(names, ids):
+def test_every_filter_operator_works_in_both_spellings(names, ids):
     cases = [
         ("endpoint_name", "a", "a"),
         ("endpoint_name__eq", "a", "a"),
@@ -80,7 +80,7 @@ def test_every_operator_in_both_spellings(names, ids):
         assert names(f"filter={quote(pair, safe='')}") == expected, pair
 
 
-def test_all_filters_hold_together(names):
+def test_all_filters_must_match(names):
     cases = {
         "state=registered&endpoint_type=Lock": "c",
         "filter=state%3Dregistered%26endpoint_type__eq%3DLock": "c",
@@ -186,7 +186,7 @@ def test_unknown_device_is_404_with_its_name(server, key, check_error):
 
 @pytest.mark.anyio
 async def test_loop_serves_others_during_a_slow_query(server, key):
-    bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=100))
+    bridge = ASGIBridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=100))
     paths = [f"{DEVICES}?{query}" for query in ("name__neq=x", "description=by the door", f"etag__gte={quote(FIRST)}")]
     for path in [*paths, "/v3/device-events?event_type=expired"]:
         await check_off_the_loop(server, bridge, key, path)

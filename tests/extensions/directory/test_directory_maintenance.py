@@ -1,4 +1,4 @@
-"""What an operator's commands do with what people say of devices, saved queries and device events."""
+"""The operator's commands with descriptions of devices, saved queries and device events."""
 
 import databases
 import pytest
@@ -23,7 +23,7 @@ def described(server, key):
 
 
 @pytest.mark.sqlite
-def test_erasing_leaves_nothing_that_was_said_of_the_device(server, key, described, tmp_path):
+def test_erase_deletes_descriptions_and_events_of_the_device(server, key, described, tmp_path):
     erased, kept = described
     rows = erased_rows(server.settings.database_url, erased)
     assert (rows["device_descriptions"], rows["device_attributes"], rows["device_events"]) == (1, 1, 2)

@@ -12,7 +12,7 @@ from histories import RecordedRows, StoredHistory
 from mirror_server.extensions.history import compaction, offload, parquet
 
 BOTH = [
-    "test_as_of.py",
+    "test_point_in_time.py",
     "test_category_in_reads.py",
     "test_fleet_reads.py",
     "test_history_when_clocks_jump.py",

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from mirror_server.clock import ManualClock
 from mirror_server.extensions.history.archive import Archive
-from mirror_server.extensions.history.checking import violations
 from mirror_server.extensions.history.columns import tail_batch
-from mirror_server.extensions.history.filters import age_starts_at
-from mirror_server.extensions.history.retention import Retention
+from mirror_server.extensions.history.consistency import violations
+from mirror_server.extensions.history.maintenance import Retention
+from mirror_server.extensions.history.row_filters import age_starts_at
 from mirror_server.extensions.history.selection import HistorySelection, Position
 from mirror_server.extensions.history.service import HistoryService
 from mirror_server.extensions.history.store import history, segments

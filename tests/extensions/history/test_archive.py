@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 from histories import DAY, NOW, PATHS, StoredHistory, expected, found, rows_of
 
-from mirror_server.extensions.history import checking, erasing
+from mirror_server.extensions.history import consistency, eraser
 from mirror_server.extensions.history.archive import Archive
 from mirror_server.extensions.history.compaction import Compaction
-from mirror_server.extensions.history.erasing import Erasing
+from mirror_server.extensions.history.eraser import HistoryEraser
 from mirror_server.extensions.history.offload import Offload
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.service import HistoryService
@@ -132,7 +132,7 @@ def test_failing_archive_leaves_rows_in_database(stored, is_there, caplog, monke
         aside.rename(folder)
     assert found(stored.service) == expected(stored.recorded.rows)
     stored.round()
-    assert "could archive the history again" in caplog.text
+    assert "can archive the history again" in caplog.text
     assert found(stored.service) == expected(stored.recorded.rows)
 
 
@@ -173,16 +173,16 @@ def test_files_of_killed_process_are_deleted(new_history, tmp_path):
 def test_failed_deletion_of_file_keeps_device_recorded_as_erased(stored, monkeypatch):
     """A second erasure reports that nothing is left, so nothing may be."""
     stored.erase("a", "b")
-    eraser = Erasing(stored.recorded.database, stored.archive())
+    history_eraser = HistoryEraser(stored.recorded.database, stored.archive())
     with monkeypatch.context() as patched:
         patched.setattr(Archive, "delete", Mock(side_effect=OSError(errno.EACCES, "refused")))
         for _ in range(2):
             with pytest.raises(OSError, match="refused"):
-                eraser.erase()
+                history_eraser.erase()
             assert set(stored.recorded.database.query(segments.erasures)) == {"a", "b"}
     assert found(stored.service) == expected(stored.recorded.rows)
     assert stored.archived_devices() == {"a", "b"}
-    eraser.erase()
+    history_eraser.erase()
     assert stored.files() == stored.named_files()
     assert stored.archived_devices() == set()
     assert stored.recorded.database.query(segments.erasures) == {}
@@ -195,10 +195,10 @@ def test_erasure_deletes_files_of_killed_process(stored, monkeypatch):
     with monkeypatch.context() as killed:
         killed.setattr(segments, "put_files", lambda _, files: files and 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            Erasing(stored.recorded.database, stored.archive()).erase()
+            HistoryEraser(stored.recorded.database, stored.archive()).erase()
     assert set(stored.files()) - set(stored.named_files())
     stored.erase("b")
-    Erasing(stored.recorded.database, stored.archive()).erase()
+    HistoryEraser(stored.recorded.database, stored.archive()).erase()
     assert "b" not in stored.archived_devices()
     assert stored.files() == stored.named_files()
     assert found(stored.service) == expected(stored.recorded.rows)
@@ -209,7 +209,7 @@ def test_erasure_keeps_trimmed_file_with_open_reader(stored, holds):
     name = stored.named_files()[0]
     stored.recorded.database.write(lambda session: segments.forget_files(session, [name]))
     stored.erase("a")
-    Erasing(stored.recorded.database, stored.archive(), lambda: {name} if holds else ()).erase()
+    HistoryEraser(stored.recorded.database, stored.archive(), lambda: {name} if holds else ()).erase()
     assert (name in stored.files()) == holds
 
 
@@ -233,7 +233,7 @@ def test_file_changed_during_check_is_not_damaged(stored, monkeypatch, change):
     other = HistoryService(stored.recorded.database, stored.clock, stored.archive())
     stored.open()
     changed: list[bool] = []
-    read = checking.batches_of
+    read = consistency.batches_of
 
     def changed_before(*arguments: Any) -> Any:
         if not changed:
@@ -246,7 +246,7 @@ def test_file_changed_during_check_is_not_damaged(stored, monkeypatch, change):
                 stored.retention.round()
         return read(*arguments)
 
-    monkeypatch.setattr(checking, "batches_of", changed_before)
+    monkeypatch.setattr(consistency, "batches_of", changed_before)
     assert stored.violations() == []
     assert changed
     assert stored.violations() == []
@@ -325,7 +325,7 @@ class OfLeader:
     def submit_durable(self, work: Callable[[Session], Any]) -> Any:
         def while_it_leads(session: Session) -> Any:
             if session.setting(LEADER) != self._token:
-                raise NotLeader("another process leads")
+                raise NotLeader("another process is the leader")
             return work(session)
 
         return self._database.submit_durable(while_it_leads)
@@ -340,11 +340,11 @@ def test_former_leader_restores_nothing_erased(stored, monkeypatch, place, then)
         # The gap has no device, so the block stays.
         stored.record(TEXT, BYTES, GAP)
         Compaction(database, 3).compact(stored.now, 0)
-    slow = Erasing(OfLeader(database, token) if then == "leads no more" else database, archive)  # type: ignore[arg-type] # what it needs of one
-    quick = Erasing(database, archive)
+    slow = HistoryEraser(OfLeader(database, token) if then == "leads no more" else database, archive)  # type: ignore[arg-type] # what it needs of one
+    quick = HistoryEraser(database, archive)
     lead(stored, token)
     stored.erase("b")
-    encode, erased = erasing.encoded, []
+    encode, erased = eraser.encoded, []
 
     def encoded(rows: Any, *more: Any) -> bytes:
         content = encode(rows, *more)
@@ -358,7 +358,7 @@ def test_former_leader_restores_nothing_erased(stored, monkeypatch, place, then)
                 lead(stored, own(stored, 3))
         return content
 
-    monkeypatch.setattr(erasing, "encoded", encoded)
+    monkeypatch.setattr(eraser, "encoded", encoded)
     with pytest.raises(NotLeader) if then == "leads no more" else nullcontext():
         slow.erase()
     assert erased
@@ -378,22 +378,22 @@ def test_concurrent_erasures_finish_after_all_is_deleted(new_history, monkeypatc
     """The other one knows of one device alone, and replaces what this one has read to erase two."""
     # The gap has no device, so one row is left.
     stored = with_an_archived_day(new_history(location=location), TEXT, BYTES, GAP)
-    eraser = Erasing(stored.recorded.database, stored.archive())
+    history_eraser = HistoryEraser(stored.recorded.database, stored.archive())
     stored.erase("a", "b")
     of_a = {"a": stored.recorded.database.query(segments.erasures)["a"]}
-    encode = erasing.encoded
+    encode = eraser.encoded
 
     def encoded(rows: Any, *more: Any) -> bytes:
-        monkeypatch.setattr(erasing, "encoded", encode)
+        monkeypatch.setattr(eraser, "encoded", encode)
         content = encode(rows, *more)
         with monkeypatch.context() as patched:
             patched.setattr(segments, "erasures", lambda _: of_a)
-            assert eraser.erase()
+            assert history_eraser.erase()
         return content
 
-    monkeypatch.setattr(erasing, "encoded", encoded)
-    assert eraser.erase()
-    assert erasing.encoded is encode
+    monkeypatch.setattr(eraser, "encoded", encoded)
+    assert history_eraser.erase()
+    assert eraser.encoded is encode
     assert stored.archived_devices() == set()
     assert found(stored.service) == expected(stored.recorded.rows)
 

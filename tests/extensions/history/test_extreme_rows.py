@@ -9,7 +9,7 @@ from histories import DAY, NOW, PATHS, StoredHistory, expected, found, found_at
 from mirror_server.clock import ManualClock
 from mirror_server.extensions.history.columns import SCHEMA, of_rows, value_sizes
 from mirror_server.extensions.history.parquet import ParquetRows, encoded, regroup
-from mirror_server.extensions.history.reading import Source, merged
+from mirror_server.extensions.history.row_reader import Source, merged
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.store.history import StoredHistoryRow
 from mirror_server.store.devices import Condition
@@ -37,7 +37,7 @@ def settled(stored: StoredHistory) -> None:
     is_returned(stored)
 
 
-def test_large_and_binary_values(new_history):
+def test_large_and_binary_values_are_stored_and_returned(new_history):
     stored = new_history()
     values = [b"\xff" * 64_000, b"x" * 64_000, b"", b"\0", "\N{GREEK SMALL LETTER ALPHA}".encode(), b"\xed\xa0\x80"]
     for number, value in enumerate(values * 4):
@@ -46,7 +46,7 @@ def test_large_and_binary_values(new_history):
     settled(stored)
 
 
-def test_clocks_far_off(new_history):
+def test_rows_of_clocks_far_in_the_past_or_future_are_retained_and_deleted(new_history):
     stored = new_history()
     stored.record(*(TEXT._replace(changed_at=at) for at in (0, -1, -(2**62), 4_070_908_800_000, 2**62, NOW)))
     settled(stored)

@@ -13,7 +13,7 @@ from mirror_sdk.wire.snapshot import ARROW, NDJSON
 from mirror_server.extensions.history import arrow as arrow_history
 from mirror_server.extensions.history.store import history
 from mirror_server.extensions.snapshots import service as snapshots
-from mirror_server.service import long_reads
+from mirror_server.service import slow_reads
 from mirror_server.service.keys import Scope
 
 RANGES = f"{SNAPSHOT}/ranges"
@@ -151,14 +151,14 @@ def test_response_is_cut_off_when_key_is_revoked(server, key, devices, in_pieces
 
 
 def test_number_of_concurrent_responses_is_limited(server, key, devices, check_error):
-    most, open_ones, paths = long_reads._MAX_DOWNLOADS, [], (SNAPSHOT, HISTORY)
+    most, open_ones, paths = slow_reads._MAX_DOWNLOADS, [], (SNAPSHOT, HISTORY)
     for one in (key, server.key()):
         open_ones += [get(server, one, path, buffered=False) for path in paths * (most // 4)]
         for path in paths:
             answer = get(server, one, path)
             told = check_error(answer, 429)
             assert (told.reason, answer.headers["Retry-After"]) == ("TOO_MANY_SNAPSHOTS", "2")
-            assert f"{most // 2} snapshots and histories are being sent with this key" in told.message
+            assert f"this key has {most // 2} open snapshots and histories" in told.message
     assert check_error(get(server, server.key(), SNAPSHOT), 429).reason == "TOO_MANY_SNAPSHOTS"
     for one in open_ones[: most // 2]:
         next(iter(one.response))

@@ -207,7 +207,7 @@ def test_time_without_a_running_server_is_a_gap_row(server, key, device, restart
     assert [row for page in pages_of(server, key, "order=DESC", 1) for row in page] == whole
 
 
-def test_batches_are_bounded(server, key, device, monkeypatch):
+def test_arrow_batches_have_a_maximum_size(server, key, device, monkeypatch):
     whole = arrow_of(server, key)
     for rows, size, largest in [(1, 10**9, 1), (10**9, 3, 1), (2, 10**9, 2)]:
         monkeypatch.setattr(arrow_history, "_MOST_ROWS", rows)

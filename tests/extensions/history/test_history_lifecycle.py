@@ -20,10 +20,10 @@ from waits import wait_until
 
 from mirror_server.clock import SystemClock, wall_time
 from mirror_server.config import options_of
-from mirror_server.devices.link import Content, Observation, Registration
+from mirror_server.devices.interface import Content, Observation, Registration
 from mirror_server.extensions.history.history_queries import HistoryQueries
+from mirror_server.extensions.history.maintenance import Retention
 from mirror_server.extensions.history.recorder import HistoryRecorder
-from mirror_server.extensions.history.retention import Retention
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.settings import HistorySettings
 from mirror_server.extensions.history.store import history
@@ -91,10 +91,10 @@ def test_interval_without_extension_is_gap_and_check_passes(url, life):
         lambda session: session.run("DELETE FROM devices WHERE endpoint_name = :name", name="deleted")
     )
     life.stop()
-    assert done(url, "check").splitlines()[-1] == "all is well"
+    assert done(url, "check").splitlines()[-1] == "no problems found"
     life.start()
     life.stop()
-    assert done(url, "check").splitlines()[-1] == "all is well"
+    assert done(url, "check").splitlines()[-1] == "no problems found"
 
 
 def rows_in(database: Database) -> list[StoredHistoryRow]:
@@ -247,7 +247,7 @@ def test_device_is_erased_although_part_of_history_is_unreadable(url, life, tmp_
     content = path.read_bytes()
     for damaged in (content[:-3], None, b"", content.replace(b"device_id", b"devise_id")):
         path.unlink() if damaged is None else path.write_bytes(damaged)
-        error = "restore it from a backup, and run this again"
+        error = "from a backup. Run this command again"
         assert json.loads(assert_fails(url, "erase", first, "--yes", *where, message=error).stdout)["purged"] is False
         assert_fails(url, "check", *where, message="cannot be read")
     path.write_bytes(content)
@@ -258,7 +258,7 @@ def test_device_is_erased_although_part_of_history_is_unreadable(url, life, tmp_
 def test_missing_archive_option_is_error_before_erasure_and_read(url, life, tmp_path):
     services, first, _ = compact_all(life, tmp_path / "archive")
     for command in (["erase", first, "--yes"], ["check"]):
-        assert_fails(url, *command, message="name it with --history-archive")
+        assert_fails(url, *command, message="pass its location with --history-archive")
     assert returned_by(services) == {"first", "second"}
     now = services.clock.now()
     told = life.start().part(HistoryQueries).history
@@ -276,7 +276,7 @@ def test_erase_reports_when_no_server_deletes_rows(url, life, monkeypatch):
     retention = services.part(Retention)
     retention.stop()
     monkeypatch.setattr("mirror_server.extensions.history.archived_history._SERVER_SECONDS", 0.1)
-    erased = assert_fails(url, "erase", first, "--yes", message="and run this again")
+    erased = assert_fails(url, "erase", first, "--yes", message="command again until it says that nothing is stored")
     assert json.loads(erased.stdout)["purged"] is False
     assert returned_by(services) == {"second"}
     retention.start()
@@ -329,7 +329,7 @@ def test_check_finds_inconsistent_history(url, life, damage, error):
     life.stop()
     first, *others = done(url, "check").splitlines()
     assert first.startswith("history: 3 rows, 3 of them not compacted yet, 0 in segments (0.0 MB)")
-    assert others == ["all is well"]
+    assert others == ["no problems found"]
     databases.execute(url, damage)
     assert_fails(url, "check", message=error)
 
@@ -370,9 +370,7 @@ def test_archive_without_history_is_rejected(url, tmp_path):
 
 def test_missing_packages_are_error_with_install_command(url, monkeypatch):
     monkeypatch.setitem(sys.modules, "fsspec", None)
-    told = (
-        r"--keep-history is of the extension history, .*fsspec is missing; pip install 'device-state-mirror\[history\]'"
-    )
+    told = r"--keep-history belongs to .* history, .*fsspec is missing; pip install 'device-state-mirror\[history\]'"
     with pytest.raises(match=told):
         Services(read_settings(database_url=url, keep_history_seconds=60))
 

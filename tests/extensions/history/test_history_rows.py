@@ -8,7 +8,7 @@ from device_resources import sensor, setting
 from histories import tail
 
 from mirror_server.devices.dispatch import Job
-from mirror_server.devices.link import Content, DeviceResponse, Observation, Observe, Outcome
+from mirror_server.devices.interface import Content, DeviceResponse, Observation, Observe, Outcome
 from mirror_server.extensions.history.store.history import StoredHistoryRow
 
 PATH = "/3303/0/5700"
@@ -40,7 +40,7 @@ def test_disabled_history_writes_nothing(new_server: Callable[..., Any]) -> None
     assert rows_of(server) == []
 
 
-def test_registrations_are_rows(server: Any, key: str, device: str) -> None:
+def test_registration_changes_are_history_rows(server: Any, key: str, device: str) -> None:
     server.advance(key, 1)
     server.registration(key, device, "PUT")
     server.registration(key, device, "DELETE")

@@ -12,7 +12,7 @@ import pytest
 from jumping_clocks import Machine
 from resource_paths import HUMIDITY, TEMPERATURE
 
-from mirror_server.extensions.history.retention import Retention
+from mirror_server.extensions.history.maintenance import Retention
 
 HOUR_SECONDS = 3600
 DAY_SECONDS = 24 * HOUR_SECONDS

@@ -55,7 +55,7 @@ def test_rows_match_selection(recorded, service, rows, data):
 
 @settings(max_examples=10, deadline=None, suppress_health_check=REUSED)
 @given(rows=ROWS, size=st.integers(1, 7), descending=st.booleans())
-def test_consecutive_pages(recorded, service, rows, size, descending):
+def test_consecutive_pages_return_each_row_once(recorded, service, rows, size, descending):
     recorded.record(rows, NOW)
     with closing(service.open(HistorySelection())) as first:
         revision = first.revision

@@ -41,7 +41,7 @@ def test_completed_day_is_archived(new_server, tmp_path):
 
 def test_maintenance_runs_by_system_clock(tmp_path, monkeypatch):
     """That clock is not advanced by requests."""
-    monkeypatch.setattr("mirror_server.extensions.history.retention._ROUND_SECONDS", 0.05)
+    monkeypatch.setattr("mirror_server.extensions.history.maintenance._ROUND_SECONDS", 0.05)
     services = Services(read_settings(database_url=f"sqlite:///{tmp_path / 'own.db'}", keep_history_seconds=86_400))
     assert isinstance(services.clock, SystemClock)
     services.start()

@@ -1,7 +1,7 @@
 """Snapshots and histories of clients that take nothing of them."""
 
 import pytest
-from bridge_requests import limited_bridge
+from asgi_requests import limited_bridge
 from unread_responses import check_made_no_further
 
 from mirror_server.extensions.history.store import history

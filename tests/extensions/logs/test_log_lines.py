@@ -109,7 +109,7 @@ def test_line_contains_the_members_of_its_record(told, console, members):
     assert sorted(without_instant(json_line(a_record(told)), "json")) == sorted(expected.items())
 
 
-def test_a_failure_has_its_traceback_with_its_cause_and_no_more():
+def test_log_line_of_an_exception_has_traceback_and_cause():
     for info in (a_failure(), (*a_failure()[:2], None)):
         line = a_record({"exc_info": info, "path": "/x"})
         text = dict(without_instant(json_line(line), "json"))["exception"]
@@ -124,7 +124,7 @@ COLORS = (("DEBUG", 32), ("INFO", 32), ("WARNING", 33), ("ERROR", 31), ("CRITICA
 
 
 @pytest.mark.parametrize(("level", "color"), COLORS)
-def test_a_terminal_shows_the_same_in_colours(level, color):
+def test_terminal_log_has_the_same_text_in_color(level, color):
     told = {"levelname": level, "path": "/a\nb", "number": 3}
     instant, line = colored_line(a_record(told)).split(" ", 1)
     assert re.fullmatch(r"\x1b\[2m\S+Z\x1b\[0m", instant)
@@ -134,7 +134,7 @@ def test_a_terminal_shows_the_same_in_colours(level, color):
     assert plain == without_instant(console_line(a_record(told)), "console")
 
 
-def test_a_record_of_a_request_is_made_only_where_others_listen(log_to, monkeypatch, caplog):
+def test_request_log_record_is_created_only_for_additional_handlers(log_to, monkeypatch, caplog):
     stream = StringIO()
     log_to("json", stream)
     with monkeypatch.context() as patched:
@@ -147,7 +147,7 @@ def test_a_record_of_a_request_is_made_only_where_others_listen(log_to, monkeypa
 
 
 @FORMATS
-def test_on_a_terminal_requests_are_in_colours_too(log_to, log_format):
+def test_request_lines_on_a_terminal_are_in_color(log_to, log_format):
     stream = StringIO()
     stream.isatty = lambda: True
     log_to(log_format, stream)

@@ -51,7 +51,7 @@ def test_each_request_is_one_line_of_json(server, key, device, log_lines):
     assert [line["async_id"] for line in log_lines()] == [answer.json["async-response-id"]]
 
 
-def test_a_path_with_a_line_break_is_still_one_line_without_its_query(server, key, log_lines):
+def test_path_with_a_line_break_is_logged_in_one_line_without_its_query(server, key, log_lines):
     server.call(key, "GET", "/v3/devices/a%0Ab?after=secret")
     (line,) = log_lines()
     assert line["path"] == "/v3/devices/a\nb"

@@ -189,7 +189,10 @@ async def test_endless_response_fails_at_the_limit(endpoint, device):
 
 
 async def test_response_with_invalid_or_slow_blocks_fails():
-    invalid = (b"", "not the length that it declares", 60), (bytes(100), "not the length that it declares", 60)
+    invalid = (
+        (b"", "not have the length that it declares", 60),
+        (bytes(100), "not have the length that it declares", 60),
+    )
     for payload, text, seconds in (*invalid, (bytes(16), "within 0.3 s", 0.3)):
         async with endpoint_with_device(tuning=Tuning(response_seconds=seconds)) as (endpoint, device):
             with pytest.raises(NoResponse, match=text):

@@ -16,7 +16,7 @@ from operator_commands import assert_fails, assert_fails_in_one_line
 from ports import free_port
 
 from mirror_server.config import ListenAddress, Settings, options_of
-from mirror_server.extensions.lwm2m.real_devices import RealDevices
+from mirror_server.extensions.lwm2m.backend import LwM2MBackend
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings, check_listening, is_loopback
 from mirror_server.extensions.lwm2m.transport_api import CannotListen
 from mirror_server.hooks import read_settings, setting_classes
@@ -140,10 +140,10 @@ def test_server_prints_coap_url_and_listens_there(tmp_path):
         database_url=f"sqlite:///{tmp_path}/mirror.db", coap=ListenAddress("::", 0), coap_insecure=True
     )
     with closing(Services(settings)) as services:
-        later = "Real devices: as soon as this process leads and their port is free"
+        later = "Real devices: not listening until this process is the leader and the port is free"
         assert services.extensions.hook.device_address() == [later]
         services.start()
-        (url,) = services.part(RealDevices).urls()
+        (url,) = services.part(LwM2MBackend).urls()
         assert services.extensions.hook.device_address() == [f"Real devices: {url}"]
         found = re.fullmatch(r"coap://\[::\]:(\d+)", url)
         assert found
@@ -153,7 +153,7 @@ def test_server_prints_coap_url_and_listens_there(tmp_path):
                 pinging.connect((address, int(found[1])))
                 pinging.send(b"\x40\x00\x12\x34")
                 assert pinging.recv(100) == b"\x70\x00\x12\x34", "the response to a ping is a reset"
-    assert services.part(RealDevices).urls() == []
+    assert services.part(LwM2MBackend).urls() == []
 
 
 @pytest.mark.with_extension("wsgi")

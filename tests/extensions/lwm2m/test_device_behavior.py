@@ -20,7 +20,7 @@ from udp_server import ACK_CREATED, LIMIT_SECONDS, UdpServer, registered, regist
 
 from mirror_sdk.errors import InvalidValue
 from mirror_server.clock import ManualClock, Timer
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 from mirror_server.extensions.lwm2m.coap.limits import Tuning
 from mirror_server.extensions.lwm2m.device.coap_socket import ServerAddress
 from mirror_server.extensions.lwm2m.device.device import LwM2MDevice

@@ -69,7 +69,7 @@ def test_help_works_without_extras():
     words = [sys.executable, "-c", program]
     ended = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=True)
     assert "--queue" in ended.stdout
-    assert "the first contact may come sooner" in " ".join(ended.stdout.split())
+    assert "The first contact may be earlier" in " ".join(ended.stdout.split())
 
 
 def _start(server: socket.socket | int, *words: str) -> subprocess.Popen[str]:

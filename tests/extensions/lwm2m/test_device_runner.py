@@ -18,7 +18,7 @@ from coap_device import until
 from udp_server import UdpServer, set_tuning
 
 from mirror_server.clock import ManualClock
-from mirror_server.core.instants import from_datetime
+from mirror_server.core.timestamps import from_datetime
 from mirror_server.extensions.lwm2m.coap.limits import Tuning
 from mirror_server.extensions.lwm2m.device.device import LwM2MDevice, RegistrationRejected
 from mirror_server.extensions.lwm2m.device.fleet import BackgroundFleet, DeviceFleet, DeviceOptions, DeviceRunner

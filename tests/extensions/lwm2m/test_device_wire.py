@@ -40,7 +40,7 @@ async def test_registration_is_confirmable_post_to_rd_with_links(server):
         assert device.registration_id == "a1"
 
 
-async def test_response_bytes_of_requests(server, device):
+async def test_device_responds_with_the_exact_bytes(server, device):
     for request_, response in (
         # GET /3303/0/5700, Accept (17) text/plain: 2.05, Content-Format absent stands for 0, "21.5".
         ("41 01 0001 aa  b4 33333033 01 30 04 35373030 60", "61 45 00 01 aa c0 ff 32 31 2e 35"),

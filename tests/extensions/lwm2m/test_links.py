@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirror_server.devices.link import Content
+from mirror_server.devices.interface import Content
 from mirror_server.extensions.lwm2m.links import BadLinks, LinkedResource, Links, read_links
 from mirror_server.store.resources import AnnouncedResource
 
@@ -64,10 +64,10 @@ def test_v_attribute_publishes_value():
 
 def test_invalid_links_fail_with_reason_and_cure():
     for payload, reason in (
-        (b"</1", "character 0 begins no link"),
+        (b"</1", "no link begins at character 0:"),
         (b"garbage", "write links like"),
-        (b'</1/0>;x="', "character 9 begins no link"),
-        (b"</1/0></2/0>", "character 6 begins no link"),
+        (b'</1/0>;x="', "no link begins at character 9:"),
+        (b"</1/0></2/0>", "no link begins at character 6:"),
         (b"</1/0\xff>", "not UTF-8"),
         (b"</65536/0>", "0 to 65535"),
         (b"</1/2/3/4/5>", "write it like /3303/0/5700"),

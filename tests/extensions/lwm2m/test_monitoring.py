@@ -76,7 +76,7 @@ def test_rejected_registration_is_counted_and_logged_in_printable_form(real, key
     with pytest.raises(RegistrationRejected, match=r"4\.00"):
         register("sen\nsor\x1b[31m")
     # A previous test may have set a level at which requests are logged, too.
-    (line,) = [record.getMessage() for record in caplog.records if record.name.endswith("registrar")]
+    (line,) = [record.getMessage() for record in caplog.records if record.name.endswith("registration_handler")]
     assert line.startswith("registration from 127.0.0.1:")
     assert line.isprintable()
     assert "rejected: 4.00" in line

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mirror_sdk.values import CBOR as CBOR_TYPE
 from mirror_sdk.values import LWM2M_TLV, SENML_JSON, ValueKind, decode, decode_many, encode
 from mirror_sdk.values.content_types import CONTENT_FORMATS
-from mirror_server.devices.link import Content
+from mirror_server.devices.interface import Content
 from mirror_server.extensions.lwm2m.payloads import EVERYTHING, BadPayload, ReportedPayload, content_type, contents
 
 NOW = 1_700_000_000_000
@@ -58,7 +58,7 @@ def test_device_object_of_the_specification_in_all_formats():
         assert list(with_instances["/3/0/7"]) == ["/3/0/7/0", "/3/0/7/1"]
 
 
-def test_tlv_with_two_object_instances():
+def test_tlv_with_two_object_instances_updates_both():
     # LwM2M core 1.0, 6.4.3.2: the access control object, which the table does not have.
     payload = bytes.fromhex("08000ec10001c101008302417f07c1037f080212c10003c101008702417f0761013601c1037f")
     found = {path: content for path, content, _ in reported(payload, TLV, "/2")}
@@ -175,7 +175,7 @@ def test_value_of_wrong_type_is_unchanged_and_other_values_are_converted():
     assert second == ReportedPayload("/3303/0/5601", Content(b"20.5"))
     value = decode(first.content.payload, first.content.content_type, TEMPERATURE)
     assert value.kind is ValueKind.OPAQUE
-    assert "holds 'vs'" in value.problem
+    assert "contains 'vs'" in value.problem
 
 
 def test_resource_with_instances_is_one_payload():
@@ -212,11 +212,21 @@ def test_invalid_payload_fails_with_reason():
     for payload, number, path, reason in (
         (b"21", TEXT, "/3303/0", "contains the value of one resource"),
         (b"21", CBOR, "/3303/0", "contains the value of one resource"),
-        (b"\xc8", TLV, "/3303/0", "ends too soon"),
+        (b"\xc8", TLV, "/3303/0", "is cut off"),
         (b"\xc1\x00\x01\xc1\x00\x01", TLV, "/3303/0", "twice"),
         (b"nonsense", SENML, "/3303/0", "not JSON"),
-        (b'[{"n":"/3303/0/5700","v":"20.5"}]', SENML, "/3303/0", "holds no value that 'v' can have"),
-        (b'[{"n":"/3303/0/5700","vd":"%"}]', SENML, "/3303/0", "holds no value that 'vd' can have"),
+        (
+            b'[{"n":"/3303/0/5700","v":"20.5"}]',
+            SENML,
+            "/3303/0",
+            "the value of 'v' in the record of /3303/0/5700 is not valid",
+        ),
+        (
+            b'[{"n":"/3303/0/5700","vd":"%"}]',
+            SENML,
+            "/3303/0",
+            "the value of 'vd' in the record of /3303/0/5700 is not valid",
+        ),
         (b'[{"n":"/3303/0","v":1}]', SENML, "/3303/0", "not a resource path"),
         (
             b'[{"n":"/3303/1/5700","v":20.5}]',

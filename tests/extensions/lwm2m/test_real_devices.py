@@ -17,9 +17,9 @@ from devices_on_loopback import connection, find_device, registered, reported, u
 from resource_paths import LEVEL, SWITCH, TEMPERATURE
 
 from mirror_server.config import ListenAddress
+from mirror_server.extensions.lwm2m.backend import LwM2MBackend
 from mirror_server.extensions.lwm2m.device.device import RegistrationRejected
 from mirror_server.extensions.lwm2m.device.resources import DeviceResource
-from mirror_server.extensions.lwm2m.real_devices import RealDevices
 from mirror_server.extensions.lwm2m.settings import LwM2MSettings
 from mirror_server.extensions.lwm2m.transport_api import Response
 from mirror_server.hooks import installed, open_database
@@ -261,7 +261,7 @@ def test_registration_parameters_survive_restart(real, key):
     )
 
     def stored_parameters() -> dict[str, Any]:
-        fleet = until(lambda: real.services.part(RealDevices)._fleet)
+        fleet = until(lambda: real.services.part(LwM2MBackend)._lwm2m_server)
         device = fleet.registry.by_id(find_device(real, key, "bare")["id"])
         return {name: getattr(device, name) for name in (*failing.split(", "), "links_hash", "to_discover", "tokens")}
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirror_server.extensions.lwm2m.registration import (
+from mirror_server.extensions.lwm2m.registration_parameters import (
     RegistrationParameters,
     read_registration,
     read_update,

@@ -8,8 +8,8 @@ from resource_paths import SET_POINT, TEMPERATURE, UNDECLARED
 
 from mirror_sdk.values import decode
 from mirror_sdk.values.content_types import CONTENT_FORMATS
-from mirror_server.devices.link import Content, Outcome
-from mirror_server.extensions.lwm2m.requests import (
+from mirror_server.devices.interface import Content, Outcome
+from mirror_server.extensions.lwm2m.coap_commands import (
     EncodedPayload,
     NotSendable,
     accepts,

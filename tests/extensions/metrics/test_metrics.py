@@ -1,7 +1,7 @@
 """The metrics for Prometheus."""
 
 import pytest
-from bridge_requests import check_off_the_loop
+from asgi_requests import check_off_the_loop
 from operator_commands import done
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -78,7 +78,7 @@ def test_open_polls_and_failing_webhooks_are_counted(server, key, metric):
     assert metric("mirror_webhook_backlog_entries") == len(server.log(key))
 
 
-def test_a_database_that_was_put_back_counts_as_before(server, key, metric):
+def test_restored_database_has_the_same_counter_values(server, key, metric):
     def counted():
         names = ("notification_log_entries", "notification_log_bytes", "webhooks", "webhook_backlog_entries")
         return [metric(f"mirror_{name}") for name in names]
@@ -102,7 +102,7 @@ async def test_loop_serves_others_while_metrics_are_counted(server, key, bridge)
 
 
 @pytest.mark.parametrize("name", ["mirror_devices", "mirror_requests", "python_info"])
-def test_a_metric_of_an_extension_called_like_one_of_the_server_keeps_it_from_starting(install, new_server, name):
+def test_metric_name_conflict_with_the_server_prevents_the_start(install, new_server, name):
     install(
         "greeting",
         f"""

@@ -49,14 +49,14 @@ def contents(document):
         yield code, "application/json", answer["content"]["application/json"]
 
 
-def test_it_is_a_valid_openapi_document(document):
+def test_document_is_valid_openapi(document):
     from openapi_spec_validator import validate  # noqa: PLC0415 - takes seconds, which other tests do without
 
     validate(document)
     assert document["openapi"].startswith("3.1")
 
 
-def test_it_describes_the_routes_of_the_app_and_no_others(shared_server, document):
+def test_document_has_exactly_the_routes_of_the_app(shared_server, document):
     there = {
         (method.lower(), re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule))
         for rule in described_rules(shared_server)
@@ -65,7 +65,7 @@ def test_it_describes_the_routes_of_the_app_and_no_others(shared_server, documen
     assert set(operations(document)) == there
 
 
-def test_it_names_the_scopes_a_key_needs(shared_server, document):
+def test_document_has_the_required_scopes(shared_server, document):
     for (method, path), operation in operations(document).items():
         url = path.format(device_id="nobody", path="1/0/0", file="page.js", query_id="none", event_id="none")
         scopes = set(operation.get("x-scopes", []))
@@ -132,7 +132,7 @@ def test_every_member_has_a_description(document):
             assert "description" in described or f"`{member}`" in schema["description"], (name, member)
 
 
-def test_it_names_every_supported_query_parameter(shared_server, document):
+def test_document_has_every_supported_query_parameter(shared_server, document):
     for rule in described_rules(shared_server):
         known = shared_server.app.view_functions[rule.endpoint].__dict__["known_query"]
         for method in rule.methods - {"HEAD", "OPTIONS"} if known is not None else ():
@@ -145,7 +145,7 @@ def test_it_names_every_supported_query_parameter(shared_server, document):
     ("extension", "path"),
     [each for each in (("snapshots", routes.SNAPSHOT), ("history", routes.HISTORY)) if each[0] in installed()],
 )
-def test_it_lists_the_columns_of_the_arrow_form_as_they_are(document, extension, path):
+def test_document_lists_the_arrow_columns_of_the_schema(document, extension, path):
     schema = importlib.import_module(f"mirror_server.extensions.{extension}.arrow").SCHEMA
     ((*_, content),) = (each for each in contents(document) if each[:2] == (("get", path), ARROW))
     told = content["schema"]["description"]

@@ -2,20 +2,20 @@
 
 import re
 from importlib import resources
+from pathlib import Path
 
-import pytest
-
-from mirror_sdk.object_table import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
-from mirror_sdk.wire.declarations import DISPLAY_UNITS
+from mirror_sdk.object_definitions import IN_SENSOR_UNITS, SENSOR_UNITS, lookup
+from mirror_sdk.wire.object_definitions import DISPLAY_UNITS
 from mirror_server.core.commands import Failure
 
 FILES = {file.name: file.read_text() for file in (resources.files("mirror_server.extensions.page") / "files").iterdir()}
-
+UI = Path(str(resources.files("mirror_sdk") / "widgets" / "ui"))
+SOURCES = {file.name: file.read_text() for file in (UI / "src").rglob("*.ts*")}
 
 TYPES = [
     ("/", "text/html"),
-    ("/page/page.css", "text/css"),
     ("/page/page.js", "text/javascript"),
+    ("/page/ui.js", "text/javascript"),
     ("/page/objects.json", "application/json"),
 ]
 OTHER_FILES = ["/page/nothing.js", "/page/..%2f__init__.py", "/page/__init__.py", "/page/%00", "/page"]
@@ -41,11 +41,11 @@ def test_a_browser_may_load_nothing_from_elsewhere_and_run_nothing_inline(server
     assert server.call(None, "GET", "/").headers["Referrer-Policy"] == "no-referrer"
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_every_address_in_it_is_relative(name):
-    assert not re.search(r"https?:|//[a-z]", FILES[name])
-    assert not re.search(r"(?:src|href)=\"/", FILES[name])
-    assert not re.search(r"[\"'`]/(?:v2|v3|page)", FILES[name])
+def test_every_address_in_it_is_relative():
+    for text in [*FILES.values(), *(file.read_text() for file in (UI / "src" / "page").iterdir())]:
+        assert not re.search(r"https?:", text)
+        assert not re.search(r"(?:src|href)=\"/", text)
+        assert not re.search(r"[\"'`]/(?:v2|v3|page)", text)
 
 
 def test_declarations_of_the_page_equal_those_of_the_client(server):
@@ -61,16 +61,18 @@ def test_declarations_of_the_page_equal_those_of_the_client(server):
             assert definition.range == (tuple(one["range"]) if "range" in one else None)
     assert {"3", "3303", "3311"} <= set(declared["objects"])
     assert declared["display_units"] == DISPLAY_UNITS
+    assert declared["keeps_history"] is False
 
 
 def test_it_knows_why_requests_fail():
-    assert all(f"  {failure.value[1]}: " in FILES["resource.js"] for failure in Failure)
+    why = SOURCES["marks.ts"].split("const WHY: Record<string, string> = {")[1].split("};")[0]
+    assert all(f"  {failure.value[1]}: " in why for failure in Failure)
     # Of reads and executions too.
-    assert "read-only" not in FILES["resource.js"].split("const WHY = {")[1].split("};")[0]
+    assert "read-only" not in why
 
 
 def test_scripts_never_insert_markup():
-    scripts = "".join(text for name, text in FILES.items() if name.endswith(".js"))
+    scripts = "".join([*SOURCES.values(), FILES["page.js"]])
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", scripts)
 
 

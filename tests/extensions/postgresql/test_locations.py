@@ -1,4 +1,4 @@
-"""PostgreSQL databases that cannot be opened: one error with a cure and without a password."""
+"""PostgreSQL databases that cannot be opened: one error with a fix and without a password."""
 
 import sys
 
@@ -38,5 +38,5 @@ def test_missing_driver_is_error_with_install_command(monkeypatch):
 
 def test_database_of_omitted_extension_is_rejected():
     settings = read_settings(database_url=NOT_THERE, without=("postgresql",))
-    with pytest.raises(CannotServe, match=r"user@127.* needs the extension postgresql, .* left out: --without"):
+    with pytest.raises(CannotServe, match=r"user@127.* needs the extension postgresql, .* not loaded: --without"):
         Extensions(settings.without).check(settings)

@@ -57,7 +57,7 @@ def test_acknowledged_failure_has_name_and_time_until_the_next_write(server, key
 def test_only_the_failure_that_was_seen_is_acknowledged(server, key, device):
     seen = desired(server, key, device)["revision"]
     server.submit(key, device, "again", "PUT", READ_ONLY, value="31")
-    cases = [({"revision": seen}, str(seen)), ({"path": LEVEL}, "has not failed"), ({"path": OTHER}, "has not failed")]
+    cases = [({"revision": seen}, str(seen)), ({"path": LEVEL}, "is success"), ({"path": OTHER}, "never written")]
     for members, told in cases:
         answer = acknowledge(server, key, device, **members)
         assert (answer.status_code, answer.json["reason"]) == (409, "NO_FAILED_WRITE")

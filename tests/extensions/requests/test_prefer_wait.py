@@ -7,18 +7,18 @@ from contextlib import contextmanager
 from functools import partial
 
 import pytest
-from bridge_requests import Request
+from asgi_requests import Request
 from device_resources import action, sensor, setting
 from resource_paths import LEVEL, REBOOT, TEMPERATURE
 
 from mirror_sdk.wire.device_requests import DeviceRequestAccepted
 from mirror_server.clock import wall_time
 from mirror_server.config import Settings
-from mirror_server.extensions.requests.waits import PendingResponses
+from mirror_server.extensions.requests.prefer_wait import PendingResponses
 from mirror_server.service import keys
-from mirror_server.views.deferred import PARK, Deferred
-from mirror_server.web.asgi import ResponseReader
-from mirror_server.web.bridge import Bridge
+from mirror_server.views.deferred_responses import DEFER, DeferredResponse
+from mirror_server.web.asgi_bridge import ASGIBridge
+from mirror_server.web.wsgi_adapter import ResponseReader
 
 pytestmark = pytest.mark.anyio
 
@@ -41,13 +41,13 @@ def silent(server, key, device):
 def without_end(future, timeout_seconds, **options):
     """A wait that ends when there is a response, and not before."""
     assert 0 < timeout_seconds <= 10
-    return Deferred(future, 600, **options)
+    return DeferredResponse(future, 600, **options)
 
 
 @pytest.fixture(autouse=True)
 def no_wait_ends_by_itself(monkeypatch):
-    monkeypatch.setattr("mirror_server.extensions.requests.waits.Deferred", without_end)
-    monkeypatch.setattr("mirror_server.web.bridge._LAST_SECONDS", 600)
+    monkeypatch.setattr("mirror_server.extensions.requests.prefer_wait.DeferredResponse", without_end)
+    monkeypatch.setattr("mirror_server.web.asgi_bridge._LAST_SECONDS", 600)
 
 
 class WaitingRequest(Request):
@@ -66,7 +66,7 @@ class WaitingRequest(Request):
             self.seen = self._look()
         await super()._send(message)
 
-    async def parked(self):
+    async def pending(self):
         await self.begin()
         assert not self.task.done()
         return self
@@ -142,7 +142,7 @@ def test_mirror_and_log_have_the_end_before_the_202_is_sent(server, key, device,
     assert asked.seen == "MjEuNQ=="
 
 
-def test_spellings_of_the_preference(server, key, submit):
+def test_prefer_wait_is_read_in_every_spelling(server, key, submit):
     waits = ["wait=10", "wait=99", "WAIT=10", 'wait="10"', "respond-async, wait=10", "wait = 10", "wait=10; of=me"]
     waits += ["a=b,wait=10", "wait=10, wait=0"]
     others = [None, "", "wait=0", "wait", "wait=", "wait=soon", "wait=-1", "wait=1.5", "respond-async", '"', "wait=²"]
@@ -184,15 +184,15 @@ def test_error_comes_at_once_and_is_the_same_as_without_the_preference(server, k
 
 
 async def test_stopping_server_sends_its_202_at_once_but_not_before_it_is_on_disk(server, bridge, key, silent):
-    asked = await WaitingRequest(bridge, key, silent, READ).parked()
+    asked = await WaitingRequest(bridge, key, silent, READ).pending()
     await asyncio.to_thread(server.services.database.settle, 60)
     bridge.stop_waiting()
     assert accepted(await asked.end()) is None
-    again = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2))
+    again = ASGIBridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2))
     with blocked_writer(server) as is_let_on:
-        asked = await WaitingRequest(again, key, silent, READ, async_id="slow").parked()
+        asked = await WaitingRequest(again, key, silent, READ, async_id="slow").pending()
         again.stop_waiting()
-        await asked.parked()
+        await asked.pending()
         is_let_on.set()
         assert accepted(await asked.end(), "slow") is None
     assert server.responses(key) == {}
@@ -200,10 +200,10 @@ async def test_stopping_server_sends_its_202_at_once_but_not_before_it_is_on_dis
 
 
 async def test_repeat_ends_both_waits_and_a_disconnected_client_leaves_no_state(server, bridge, key, silent):
-    first = await WaitingRequest(bridge, key, silent, READ).parked()
+    first = await WaitingRequest(bridge, key, silent, READ).pending()
     again = WaitingRequest(bridge, key, silent, READ)
     assert accepted(await first.end()) is accepted(await again.end()) is None
-    gone = await WaitingRequest(bridge, key, silent, READ, async_id="gone").parked()
+    gone = await WaitingRequest(bridge, key, silent, READ, async_id="gone").pending()
     await gone.leave()
     assert gone.status is None
     assert not server.services.part(PendingResponses)._waiting
@@ -211,16 +211,16 @@ async def test_repeat_ends_both_waits_and_a_disconnected_client_leaves_no_state(
     assert server.responses(key) == dict.fromkeys(("mine", "gone"), (504, "TIMEOUT"))
 
 
-async def test_202_comes_without_a_response_when_the_time_is_over(bridge, key, silent, monkeypatch):
-    monkeypatch.setattr("mirror_server.extensions.requests.waits.Deferred", with_short_time)
+async def test_202_is_sent_without_a_response_after_the_preferred_wait(bridge, key, silent, monkeypatch):
+    monkeypatch.setattr("mirror_server.extensions.requests.prefer_wait.DeferredResponse", with_short_time)
     assert accepted(await WaitingRequest(bridge, key, silent, READ).end()) is None
 
 
 async def test_timeout_of_the_device_is_a_response_unless_the_key_ended_meanwhile(server, bridge, key, silent):
     ended, other = server.key(), server.key()
 
-    asked = await WaitingRequest(bridge, key, silent, READ).parked()
-    without_key = await WaitingRequest(bridge, ended, silent, READ).parked()
+    asked = await WaitingRequest(bridge, key, silent, READ).pending()
+    without_key = await WaitingRequest(bridge, ended, silent, READ).pending()
     await asyncio.to_thread(keys.renew, server.services.database, ended.split("_")[1], 0, wall_time())
     await asyncio.to_thread(server.advance, other, 240)
     await asked.end()
@@ -231,7 +231,7 @@ async def test_timeout_of_the_device_is_a_response_unless_the_key_ended_meanwhil
 async def test_two_applications_may_wait_under_the_same_id(server, bridge, key, other, silent):
     lively = server.add_device(key, "lively")
 
-    waits = await WaitingRequest(bridge, key, silent, READ).parked()
+    waits = await WaitingRequest(bridge, key, silent, READ).pending()
     answered = await WaitingRequest(bridge, other, lively, READ).end()
     assert accepted(answered)["ep"] == lively
     assert not waits.task.done()
@@ -242,7 +242,7 @@ async def test_two_applications_may_wait_under_the_same_id(server, bridge, key, 
 async def test_slow_disk_is_waited_for_longer_than_the_preference(server, bridge, key, device, monkeypatch):
     with blocked_writer(server) as is_let_on:
         short = partial(with_short_time, is_over=is_let_on.set)
-        monkeypatch.setattr("mirror_server.extensions.requests.waits.Deferred", short)
+        monkeypatch.setattr("mirror_server.extensions.requests.prefer_wait.DeferredResponse", short)
         assert accepted(await WaitingRequest(bridge, key, device, READ).end()) is None
     assert server.responses(key) == {"mine": (200, None)}
 
@@ -254,24 +254,24 @@ def with_short_time(future, timeout_seconds, *, expired, is_over=None, **options
     def over():
         answer = expired()
         if is_over is not None:
-            assert isinstance(answer, Deferred)
+            assert isinstance(answer, DeferredResponse)
             is_over()
         return answer
 
-    return Deferred(future, 0.01, expired=over, **options)
+    return DeferredResponse(future, 0.01, expired=over, **options)
 
 
 def test_repeat_that_is_not_stored_yet_waits_for_the_disk_when_its_time_is_over(server, key, device):
-    parked = []
-    asked = {"headers": {"Prefer": "wait=5"}, "json": READ, "environ_overrides": {PARK: parked.append}}
+    deferred = []
+    asked = {"headers": {"Prefer": "wait=5"}, "json": READ, "environ_overrides": {DEFER: deferred.append}}
     path = f"/v2/device-requests/{device}?async-id=mine"
     server.patch(key, device, online=False)
     server.call(key, "POST", path, **asked)
     with blocked_writer(server) as is_let_on:
         server.call(key, "POST", path, **asked, settled=False)
-        (_, repeat) = parked
+        (_, repeat) = deferred
         answer = repeat.current_response()
-        assert isinstance(answer, Deferred)
+        assert isinstance(answer, DeferredResponse)
         assert not answer.future.done()
         is_let_on.set()
         answer.future.result(60)
@@ -280,12 +280,12 @@ def test_repeat_that_is_not_stored_yet_waits_for_the_disk_when_its_time_is_over(
 
 async def test_client_with_much_unread_gets_a_202_without_the_response(server, bridge, key, silent):
     application = key.split("_")[1]
-    asked = await WaitingRequest(bridge, key, silent, READ).parked()
+    asked = await WaitingRequest(bridge, key, silent, READ).pending()
     # The device has it, so the time for its response is over after the advance.
     await asyncio.to_thread(server.services.database.settle, 60)
     with ResponseReader(bridge.backpressure, application, None).counting(1 << 40):
         await asyncio.to_thread(server.advance, key, 120)
-        await asked.parked()
+        await asked.pending()
         assert not server.services.part(PendingResponses)._waiting
     assert accepted(await asked.end()) is None
     assert server.responses(key) == {"mine": (504, "TIMEOUT")}

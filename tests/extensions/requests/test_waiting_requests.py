@@ -51,7 +51,7 @@ def test_request_has_its_state_and_failed_attempts(server, key, device):
         server.advance(key, 121)
 
 
-def test_those_of_one_device_or_one_application_are_listed_alone(server, key, device):
+def test_pending_requests_are_listed_by_device_and_by_application(server, key, device):
     other = server.add_device(key, "other")
     server.patch(key, other, online=False)
     for number, target in enumerate([device, other, device]):

@@ -12,8 +12,8 @@ import pytest
 from service_diary import ServiceDiary
 
 from mirror_server.clock import ManualClock
-from mirror_server.core.instants import Instant, from_datetime
-from mirror_server.devices.link import DeviceCommand, DeviceResponse, Observation, Observe
+from mirror_server.core.timestamps import Instant, from_datetime
+from mirror_server.devices.interface import DeviceCommand, DeviceResponse, Observation, Observe
 from mirror_server.extensions.simulator.backend import SimulatorBackend
 from mirror_server.extensions.simulator.device import SimulatedResource, SimulatedState
 from mirror_server.extensions.simulator.store import LastObserved

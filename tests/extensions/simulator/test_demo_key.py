@@ -63,7 +63,7 @@ def app_of(key: str) -> str:
     return key.split("_")[1]
 
 
-def test_the_second_start_has_the_key_of_the_first_one(demo, tmp_path):
+def test_second_start_reuses_the_key(demo, tmp_path):
     first, second = demo.start(), demo.start()
     assert first == second
     assert demo.admits(first.key)
@@ -133,15 +133,15 @@ def holding(content: str, mode: int = 0o600) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (holding(""), r"does not hold the key of this demo.*remove it"),
-        (holding("ak_short\n"), "does not hold the key"),
-        (holding(f"{ELSEWHERE}\n{ELSEWHERE}"), "does not hold the key"),
-        (holding("x" * 5000), "does not hold the key"),
-        (holding(f"{ELSEWHERE}\n", 0o640), "others may use it; if no one has, chmod 600"),
+        (holding(""), r"does not contain the key of this demo.*remove it"),
+        (holding("ak_short\n"), "does not contain the key"),
+        (holding(f"{ELSEWHERE}\n{ELSEWHERE}"), "does not contain the key"),
+        (holding("x" * 5000), "does not contain the key"),
+        (holding(f"{ELSEWHERE}\n", 0o640), "other users can read it; if none of them has"),
         (lambda path: path.symlink_to(path.with_name("mirror.db")), "it is a link; remove it"),
         (lambda path: path.symlink_to(path.with_name("nothing")), "it is a link; remove it"),
-        (lambda path: os.mkfifo(path, 0o700), "it is not a file"),
-        (lambda path: path.mkdir(0o700), "it is not a file"),
+        (lambda path: os.mkfifo(path, 0o700), "it is not a regular file"),
+        (lambda path: path.mkdir(0o700), "it is not a regular file"),
     ],
 )
 def test_untrusted_key_file_is_rejected_and_unchanged(demo, make, told):
@@ -167,7 +167,7 @@ def test_key_that_cannot_be_stored_is_valid_with_warning(demo, tmp_path):
     path = tmp_path / ("x" * 248)
     key, note, problem = stored_key(demo.database, path, NOW)
     assert (demo.admits(key), note) == (True, "")
-    assert re.search("cannot keep the key in .*the next start makes another", problem)
+    assert re.search("cannot store the key in .*the next start creates a new key", problem)
 
 
 def test_link_to_database_has_same_key(demo, tmp_path):

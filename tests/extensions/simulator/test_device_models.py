@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirror_sdk.object_table import IN_SENSOR_UNITS, lookup
-from mirror_sdk.wire.declarations import NUMBERS
-from mirror_server.core.instants import from_datetime
+from mirror_sdk.object_definitions import IN_SENSOR_UNITS, lookup
+from mirror_sdk.wire.object_definitions import NUMBERS
+from mirror_server.core.timestamps import from_datetime
 from mirror_server.extensions.simulator import models
 from mirror_server.extensions.simulator.kinds import KINDS, integer_within, number_within
 
@@ -43,7 +43,7 @@ instants = st.integers(from_datetime(datetime(2020, 1, 1, tzinfo=UTC)), from_dat
 
 @settings(max_examples=300)
 @given(model=st.sampled_from(list(RANGES)), key=keys, at=instants)
-def test_a_model_is_a_pure_function_whose_text_is_a_plausible_number(model, key, at):
+def test_model_returns_the_same_plausible_number_for_the_same_instant(model, key, at):
     text = model(key, at)
     lowest, highest = RANGES[model]
     assert lowest <= float(text) <= highest
@@ -71,13 +71,13 @@ def test_every_number_of_a_device_has_a_unit():
 
 @settings(max_examples=60)
 @given(st.sampled_from([models.door_openings, models.plug_energy]), keys, instants, st.integers(0, 10 * _DAY))
-def test_a_counter_never_falls(counter, key, at, later):
+def test_counter_never_decreases(counter, key, at, later):
     assert float(counter(key, at)) <= float(counter(key, at + later))
 
 
 @settings(max_examples=60)
 @given(key=keys, at=instants)
-def test_the_room_follows_the_set_point_within_two_hours(key, at):
+def test_room_reaches_its_set_point_within_two_hours(key, at):
     settled = {models.set_point(key, at - minutes * _MINUTE) for minutes in range(0, 121, 20)}
     if len(settled) == 1:
         assert abs(float(models.heated_temperature(key, at)) - float(settled.pop())) <= 0.4
@@ -87,7 +87,7 @@ def _day_of(model, key: str = "7/0", step: int = 10 * _MINUTE) -> list[float]:
     return [float(model(key, at)) for at in range(_FRIDAY, _FRIDAY + _DAY, step)]
 
 
-def test_the_door_opens_twelve_times_on_a_working_day_and_not_at_the_weekend_as_its_counter_says():
+def test_door_opens_twelve_times_on_working_days_only():
     minutes = range(_FRIDAY, _FRIDAY + 3 * _DAY, _MINUTE)
     states = [models.door_open("7/4", at) for at in minutes]
     counted = [int(models.door_openings("7/4", at)) for at in minutes]
@@ -115,7 +115,7 @@ def test_lamp_counter_matches_time_on():
     assert abs(float(models.lamp_on_seconds("7/2", _FRIDAY + _DAY - 1)) / 60 - on_minutes) <= 1
 
 
-def test_devices_differ():
+def test_devices_with_different_keys_have_different_values():
     first, *others = (_day_of(models.indoor_temperature, key) for key in ("7/0", "7/6", "8/0"))
     assert first not in others
 

@@ -3,8 +3,8 @@
 import pytest
 from waits import wait_until
 
+from mirror_server.extensions.simulator.clock_pacer import ClockPacer
 from mirror_server.extensions.simulator.control import SimulatorControl
-from mirror_server.extensions.simulator.pacing import Pacing
 
 
 @pytest.fixture
@@ -14,9 +14,9 @@ def server(simulated_server):
 
 @pytest.fixture
 def pacing(server, monkeypatch):
-    monkeypatch.setattr("mirror_server.extensions.simulator.pacing._TICK_SECONDS", 0.01)
+    monkeypatch.setattr("mirror_server.extensions.simulator.clock_pacer._TICK_SECONDS", 0.01)
     monkeypatch.setattr("mirror_server.store.writer._RETRY_SECONDS", 0.02)
-    started = Pacing(server.services.part(SimulatorControl), pace=60)
+    started = ClockPacer(server.services.part(SimulatorControl), pace=60)
     started.start()
     yield started
     started.close()

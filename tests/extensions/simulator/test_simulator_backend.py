@@ -5,7 +5,7 @@ import re
 import pytest
 from resource_paths import DOOR, TEMPERATURE
 
-from mirror_server.devices.link import Observe, Registration
+from mirror_server.devices.interface import Observe, Registration
 from mirror_server.extensions.simulator.device import SimulatedResource, SimulatedState, SimulatorError
 from mirror_server.extensions.simulator.kinds import KINDS
 from mirror_server.store.resources import AnnouncedResource

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from resource_paths import REBOOT, SET_POINT, SWITCH, TEMPERATURE
 
-from mirror_server.devices.link import (
+from mirror_server.devices.interface import (
     CancelObservation,
     Content,
     Execute,

@@ -6,13 +6,13 @@ import threading
 from dataclasses import replace
 
 import pytest
-from bridge_requests import check_off_the_loop
+from asgi_requests import check_off_the_loop
 from device_resources import action, control, sensor, setting
 from invalid_bodies import WRONG_TYPES
 from resource_paths import SWITCH, TEMPERATURE
 
 from mirror_sdk.wire.simulator import SimulatorClock, SimulatorDeviceList
-from mirror_server.devices.link import ConnectionStatus, Registration
+from mirror_server.devices.interface import ConnectionStatus, Registration
 from mirror_server.extensions.simulator.control import SimulatorControl
 from mirror_server.service.keys import Scope
 from mirror_server.store import maintenance

@@ -6,7 +6,7 @@ from unittest.mock import Mock
 import pytest
 from resource_paths import DOOR, HUMIDITY, TEMPERATURE
 
-from mirror_server.devices.link import (
+from mirror_server.devices.interface import (
     CancelObservation,
     Content,
     Execute,

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from resource_paths import TEMPERATURE
 
-from mirror_server.devices.link import Outcome, Read
+from mirror_server.devices.interface import Outcome, Read
 from mirror_server.extensions.simulator.fleet import Outbox
 
 WAIT_SECONDS = 60

@@ -5,7 +5,7 @@ import json
 import pytest
 from resource_paths import DOOR, SWITCH, TEMPERATURE
 
-from mirror_server.devices.link import Content, Observe, Write, WriteAttributes
+from mirror_server.devices.interface import Content, Observe, Write, WriteAttributes
 
 
 def test_stored_devices_continue_without_messages(world):
@@ -121,7 +121,7 @@ def test_observations_and_their_rules_survive(world):
     assert [at - begin_at for at in world.diary.times("observed")] == [50_000, 150_000]
 
 
-def test_the_registration_update_keeps_its_time(world):
+def test_registration_update_time_survives_a_restart(world):
     world.add()
     world.advance(5 * 3600)
     world.restart(after_seconds=3600)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from resource_paths import SET_POINT, TEMPERATURE
 
-from mirror_server.devices.link import Content, Observe, Outcome, Write
+from mirror_server.devices.interface import Content, Observe, Outcome, Write
 from mirror_server.extensions.simulator import models
 from mirror_server.extensions.simulator.device import SimulatedDevice, seeded_device
 
@@ -53,7 +53,7 @@ def test_room_warms_up_and_cools_down_after_undo(world, room):
     assert abs(celsius(world, room) - float(undone)) <= NOISE
 
 
-def test_a_restart_changes_nothing(world, room):
+def test_room_temperature_survives_a_restart(world, room):
     write(world, room, "28")
     world.advance(1200)
     write(world, room, "6")
@@ -65,7 +65,7 @@ def test_a_restart_changes_nothing(world, room):
     assert abs(celsius(world, room) - 6) <= NOISE
 
 
-def test_one_room_is_not_another(world):
+def test_different_rooms_have_different_temperatures(world):
     world.simulator.start(12)
     first, second = world.id_of("thermostat-01"), world.id_of("thermostat-02")
     before = celsius(world, second)

@@ -4,14 +4,14 @@ import gc
 import itertools
 
 import pytest
-from bridge_requests import Reader, Request, busy, limited_bridge, until
+from asgi_requests import Reader, Request, busy, limited_bridge, until
 
 from mirror_sdk.wire.routes import SNAPSHOT, SNAPSHOT_RANGES, TOTAL_HEADER
 from mirror_server.config import Settings
 from mirror_server.core.errors import ApiError
-from mirror_server.views.deferred import Deferred
-from mirror_server.web.asgi import Unfinished
-from mirror_server.web.bridge import Bridge
+from mirror_server.views.deferred_responses import DeferredResponse
+from mirror_server.web.asgi_bridge import ASGIBridge
+from mirror_server.web.wsgi_adapter import Unfinished
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +24,7 @@ async def bridge(server, bridge):
     """The bridge, at whose end the server makes none any more."""
     yield bridge
     services = server.services
-    await until(lambda: not (services.long_reads._slots.in_use or services.download_slots.in_use))
+    await until(lambda: not (services.slow_reads._slots.in_use or services.download_slots.in_use))
 
 
 @pytest.mark.parametrize("path", [SNAPSHOT, SNAPSHOT_RANGES])
@@ -55,9 +55,9 @@ async def test_disconnected_client_leaves_no_state(server, bridge, key, device, 
         await asked.task
 
 
-async def test_filtered_snapshot_that_no_client_reads_does_not_block_other_long_reads(server):
+async def test_filtered_snapshot_that_no_client_reads_does_not_block_other_slow_reads(server):
     _, key = limited_bridge(server)
-    bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2))
+    bridge = ASGIBridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2))
 
     deaf = Reader(bridge, key, SNAPSHOT, LOOKED_UP)
     await until(lambda: bool(deaf.sent))
@@ -76,7 +76,7 @@ async def test_rejected_snapshot_leaves_no_garbage(server, bridge, key, device):
     try:
         assert (await Request(bridge, key, SNAPSHOT, LOOKED_UP).end()).status == 429
         gc.collect()
-        assert not [each for each in gc.garbage if isinstance(each, (Unfinished, Deferred, ApiError))]
+        assert not [each for each in gc.garbage if isinstance(each, (Unfinished, DeferredResponse, ApiError))]
     finally:
         gc.set_debug(0)
         gc.enable()

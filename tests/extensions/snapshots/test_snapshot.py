@@ -10,11 +10,11 @@ from resource_paths import TEMPERATURE
 
 from mirror_sdk.wire.errors import ERROR_TYPES
 from mirror_sdk.wire.snapshot import ARROW, COMPRESSIONS, DeviceRanges
-from mirror_server.core.instants import from_datetime
+from mirror_server.core.timestamps import from_datetime
 from mirror_server.extensions.downloads import Download
 from mirror_server.extensions.snapshots import arrow as stream
 from mirror_server.extensions.snapshots.service import SnapshotService
-from mirror_server.service import long_reads
+from mirror_server.service import slow_reads
 from mirror_server.service.devices import LruCache
 from mirror_server.store import devices
 
@@ -39,7 +39,7 @@ def device_objects(server, key, ids):
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_a_line_or_an_arrow_row_is_a_device_object_and_the_last_one_counts_them(server, key, ids, compression):
+def test_snapshot_has_one_row_per_device_and_a_final_count(server, key, ids, compression):
     server.submit(key, ids[1], "write", "PUT", LIGHT["path"], value="1")
     expected = device_objects(server, key, ids)
     lines, end = lines_of(server, key)
@@ -58,7 +58,7 @@ def test_values_are_compressed_only_on_request(server, key):
         assert (b"x" * 1000 in content) == (query in {"", "?compression=none"}), query
 
 
-def test_an_empty_mirror_is_a_snapshot_too(server, key):
+def test_snapshot_of_an_empty_mirror_has_only_the_final_count(server, key):
     assert lines_of(server, key)[0] == arrow_of(server, key)[0] == []
     assert [(one.after, one.last, one.device_count) for one in ranges_of(server, key).data] == [(None, None, 0)]
 
@@ -216,7 +216,7 @@ def test_ranges_include_later_devices_and_only_the_selection(server, key, ids):
 
 def test_too_many_ranges_are_rejected_with_a_possible_size(server, key, ids, monkeypatch):
     monkeypatch.setattr("mirror_server.extensions.snapshots.views.MAX_RANGES", 2)
-    for _ in range(2 * long_reads._MAX_DOWNLOADS):
+    for _ in range(2 * slow_reads._MAX_DOWNLOADS):
         answer = server.call(key, "GET", f"{RANGES}?devices_per_range=1")
         assert (answer.status_code, answer.json["fields"][0]["name"]) == (400, "devices_per_range")
     assert "at least 2" in answer.json["message"]
@@ -224,7 +224,7 @@ def test_too_many_ranges_are_rejected_with_a_possible_size(server, key, ids, mon
 
 
 @pytest.mark.with_extension("requests")
-def test_it_contains_the_acknowledgement_of_a_failed_write(server, key):
+def test_device_object_contains_the_acknowledgement_of_a_failed_write(server, key):
     device_id = server.add_device(key, "a", sensor(TEMPERATURE))
     server.submit(key, device_id, "failed", "PUT", TEMPERATURE, value="30")
     _, end = lines_of(server, key)
@@ -256,13 +256,13 @@ def test_times_close_to_the_end_of_the_year_9999_are_formatted(server, key, ids)
     assert "9998-12-31T00:00:00.000Z" in str(row)
 
 
-def test_it_has_no_head_and_no_other_form(server, key):
+def test_openapi_route_rejects_head_and_other_formats(server, key):
     for path in (SNAPSHOT, RANGES):
         assert server.call(key, "HEAD", path).status_code == 405
     assert server.call(key, "GET", SNAPSHOT, headers={"Accept": "text/csv"}).json["type"] == ERROR_TYPES[406]
 
 
-def test_a_download_of_an_ended_key_breaks_off():
+def test_download_ends_when_its_key_is_revoked():
     chunks, is_admitted = iter((b"first", b"second")), Mock(side_effect=[True, False])
     download = Download(chunks, is_admitted=is_admitted, release=Mock(), content_type="text/plain", headers={})
     assert [download.next_chunk() for _ in range(2)] == [b"first", None]

@@ -8,7 +8,7 @@ from tests.server.webhook.test_webhook_start import arrived, register
 WEBSOCKET = "/v2/notification/websocket"
 
 
-def test_a_key_has_a_websocket_or_another_type_of_channel(server, key, endpoint):
+def test_websocket_and_other_channel_types_exclude_each_other(server, key, endpoint):
     channels = {PULL: "LONG_POLLING", CALLBACK: "CALLBACK", WEBSOCKET: "WEBSOCKET"}
     check_one_type_of_channel(server, key, endpoint, channels)
 

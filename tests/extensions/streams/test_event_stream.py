@@ -12,7 +12,7 @@ from tests.server.interface.test_immediate_poll_responses import Poll, check_unr
 EVENTS = "/v2/notification/events"
 
 
-def test_a_gap_is_an_event_of_its_own(server, key):
+def test_gap_is_sent_as_a_separate_event(server, key):
     device = server.add_device(key, "sensor-1")
     server.submit(key, device, "old", "GET", TEMPERATURE)
     server.advance(key, 25 * 3600)
@@ -26,7 +26,7 @@ def test_a_gap_is_an_event_of_its_own(server, key):
     assert '"id":"old"' not in text
 
 
-def test_a_plain_wsgi_server_gets_a_stream_that_ends(server, key, monkeypatch):
+def test_stream_under_a_plain_wsgi_server_ends_after_its_time_limit(server, key, monkeypatch):
     monkeypatch.setattr(event_stream, "_LONGEST_SECONDS", 0.05)
     monkeypatch.setattr(event_stream, "HEARTBEAT_SECONDS", 0.01)
     server.add_device(key, "sensor-1")
@@ -54,7 +54,7 @@ def test_stream_starts_after_the_last_event_of_its_client_or_at_the_end(server, 
     check_error(server.call(key, "GET", EVENTS, headers={"Last-Event-ID": "x"}), 400, "Last-Event-ID")
 
 
-def test_many_events_are_sent_in_parts(server, key, monkeypatch):
+def test_many_events_are_sent_in_several_chunks(server, key, monkeypatch):
     monkeypatch.setattr(event_stream, "_MAX_EVENTS", 2)
     for number in range(5):
         server.add_device(key, f"sensor-{number}")

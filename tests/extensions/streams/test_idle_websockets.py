@@ -5,10 +5,10 @@ from concurrent.futures import Future
 
 import pytest
 
-from mirror_server.extensions.streams.sockets import Closing, Frame
+from mirror_server.extensions.streams.reader_websockets import Closing, Frame
 from mirror_server.extensions.streams.websocket_serving import CONNECTION, serve
-from mirror_server.web.asgi import Backpressure, ResponseReader
-from mirror_server.web.bridge import LoopCallQueue
+from mirror_server.web.asgi_bridge import LoopCallQueue
+from mirror_server.web.wsgi_adapter import Backpressure, ResponseReader
 
 MAX_READS = 100
 

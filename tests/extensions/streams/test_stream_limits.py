@@ -3,14 +3,14 @@
 from functools import partial
 
 import pytest
-from bridge_requests import Request, append, assert_429, limited_bridge, until
+from asgi_requests import Request, append, assert_429, limited_bridge, until
 from unread_responses import check_made_no_further
 
 from mirror_server.config import Settings
 from mirror_server.extensions.streams.event_stream import HEARTBEAT
 from mirror_server.store import maintenance
-from mirror_server.web.asgi import ResponseReader
-from mirror_server.web.bridge import Bridge
+from mirror_server.web.asgi_bridge import ASGIBridge
+from mirror_server.web.wsgi_adapter import ResponseReader
 
 EVENTS = "/v2/notification/events"
 STREAM = (EVENTS, b"")
@@ -21,7 +21,7 @@ MOST = 2
 @pytest.mark.anyio
 @pytest.mark.parametrize(("kind", "status"), [(POLL, None), (STREAM, 200)])
 async def test_streams_and_polls_share_the_slots(server, kind, status):
-    bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=MOST))
+    bridge = ASGIBridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=MOST))
     held = [await Request(bridge, server.key(), *each).begin() for each in (POLL, STREAM)]
     assert [each.status for each in held] == [None, 200]
     assert_429(await Request(bridge, server.key(), *kind).begin(), "TOO_MANY_POLLS")
@@ -32,9 +32,7 @@ async def test_streams_and_polls_share_the_slots(server, kind, status):
         await each.leave()
 
 
-@pytest.mark.parametrize(
-    ("share", "told"), [(1.0, ""), (0.5, "2 polls, streams and websockets are open with this key")]
-)
+@pytest.mark.parametrize(("share", "told"), [(1.0, ""), (0.5, "this key has 2 open polls, streams and websockets")])
 def test_excess_stream_that_blocks_a_thread_is_429(new_server, open_poll, check_error, share, told):
     small = new_server(max_blocking_polls=round(MOST / share), poll_share=share)
     key = small.key()

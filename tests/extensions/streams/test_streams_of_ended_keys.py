@@ -6,8 +6,8 @@ import pytest
 from operator_commands import done
 
 from mirror_server.extensions.streams import event_stream
-from mirror_server.extensions.streams.sockets import Closing, ReaderSocket
-from mirror_server.extensions.streams.websockets import Websockets
+from mirror_server.extensions.streams.reader_websockets import Closing, ReaderSocket
+from mirror_server.extensions.streams.websocket_channels import WebsocketChannels
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def app_id(key):
     return key.split("_")[1]
 
 
-def test_a_stream_ends_with_the_key_it_was_opened_with(server, key, app_id, monkeypatch):
+def test_stream_ends_when_its_key_is_revoked(server, key, app_id, monkeypatch):
     monkeypatch.setattr(event_stream, "HEARTBEAT_SECONDS", 0)
     headers = {"Authorization": f"Bearer {key}"}
     stream = iter(server.app.test_client().get("/v2/notification/events", headers=headers, buffered=False).response)
@@ -24,7 +24,7 @@ def test_a_stream_ends_with_the_key_it_was_opened_with(server, key, app_id, monk
     assert b"".join(stream).replace(b": still here\n\n", b"") == b""
 
 
-def test_a_websocket_or_stream_of_an_ended_key_is_sent_nothing_more(server, key, app_id):
+def test_revoked_key_receives_nothing_over_websocket_or_stream(server, key, app_id):
     services, is_ended = server.services, threading.Event()
     assert server.call(key, "PUT", "/v2/notification/websocket").status_code == 201
 
@@ -33,7 +33,7 @@ def test_a_websocket_or_stream_of_an_ended_key_is_sent_nothing_more(server, key,
 
     reader = ReaderSocket(services.log, app_id, 0, is_admitted=is_admitted, frame_of=lambda page: page)
     stream = event_stream.EventStream(services.log, app_id, 0, is_admitted)
-    sockets = [services.part(Websockets).connect(app_id, is_admitted), reader]
+    sockets = [services.part(WebsocketChannels).connect(app_id, is_admitted), reader]
     for socket in sockets:
         socket.connect(lambda: None).result(60)
     server.add_device(key, "sensor-1")

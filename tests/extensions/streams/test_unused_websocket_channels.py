@@ -2,8 +2,8 @@
 
 import pytest
 
-from mirror_server.extensions.streams.sockets import Closing
-from mirror_server.extensions.streams.websockets import Websockets
+from mirror_server.extensions.streams.reader_websockets import Closing
+from mirror_server.extensions.streams.websocket_channels import WebsocketChannels
 
 CHANNEL = "/v2/notification/websocket"
 PULL = "/v2/notification/pull"
@@ -29,7 +29,7 @@ def connect(server):
     """Connects a channel as a websocket does; gives it."""
 
     def begin(key):
-        socket = server.services.part(Websockets).connect(key.split("_")[1], lambda: True)
+        socket = server.services.part(WebsocketChannels).connect(key.split("_")[1], lambda: True)
         socket.connect(lambda: None).result(60)
         return socket
 
@@ -61,7 +61,7 @@ def test_unused_channel_is_stored_for_a_day_after_its_last_registration(server, 
     assert device.encode() in connect(key).next_frame(None).text
 
 
-def test_a_channel_with_a_websocket_stays_and_goes_a_day_after_the_last_one_ends(server, key, connect):
+def test_websocket_channel_is_removed_a_day_after_its_last_websocket_closes(server, key, connect):
     register(server, key)
     replaced, socket = connect(key), connect(key)
     close(server, replaced)
@@ -75,7 +75,7 @@ def test_a_channel_with_a_websocket_stays_and_goes_a_day_after_the_last_one_ends
     assert state(server, key) is None
 
 
-def test_a_websocket_that_a_restart_ended_counts_until_then(server, key, connect):
+def test_websocket_closed_by_a_restart_counts_until_the_restart(server, key, connect):
     register(server, key)
     connect(key)
     server.advance(key, 2 * DAY)
@@ -93,7 +93,7 @@ def test_channels_that_expired_while_the_server_was_down_are_removed_at_its_star
     assert state(server, key) is None
 
 
-def test_the_channels_of_others_stay(server, key, other):
+def test_channels_of_other_keys_remain(server, key, other):
     register(server, key)
     server.advance(key, HOUR)
     register(server, other)

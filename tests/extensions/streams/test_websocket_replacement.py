@@ -8,8 +8,8 @@ import threading
 from waits import PATIENCE_SECONDS
 
 from mirror_sdk.wire.channel import WebsocketRegistration
-from mirror_server.extensions.streams.sockets import Closing
-from mirror_server.extensions.streams.websockets import Websockets
+from mirror_server.extensions.streams.reader_websockets import Closing
+from mirror_server.extensions.streams.websocket_channels import WebsocketChannels
 
 APPLICATION = "app"
 
@@ -26,7 +26,7 @@ REPLACED = (1001, "another connection of this channel was opened")
 
 
 def connect(services):
-    socket = services.part(Websockets).connect(APPLICATION, lambda: True)
+    socket = services.part(WebsocketChannels).connect(APPLICATION, lambda: True)
     return socket, socket.connect(lambda: None)
 
 
@@ -38,10 +38,10 @@ def connected(services):
 
 
 def register(services):
-    services.part(Websockets).register(APPLICATION, WebsocketRegistration()).result(PATIENCE_SECONDS)
+    services.part(WebsocketChannels).register(APPLICATION, WebsocketRegistration()).result(PATIENCE_SECONDS)
 
 
-def test_of_two_that_begin_in_one_transaction_the_second_stays(server, hold_writer):
+def test_last_of_several_websockets_opened_in_one_transaction_remains(server, hold_writer):
     services = server.services
     register(services)
     with hold_writer(services.database):
@@ -65,7 +65,7 @@ def test_connection_that_begins_while_the_channel_is_queried_stays(server, monke
         return found
 
     monkeypatch.setattr(services.database, "query", query_before_another_begins)
-    services.part(Websockets).refresh(APPLICATION)
+    services.part(WebsocketChannels).refresh(APPLICATION)
     assert services.database.settle(PATIENCE_SECONDS)
     assert [closing(socket) for socket in opened] == [REPLACED, None]
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import trustme
 
-from mirror_server.core.instants import from_datetime
+from mirror_server.core.timestamps import from_datetime
 from mirror_server.extensions.tls.certificate import Certificate
 
 NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)

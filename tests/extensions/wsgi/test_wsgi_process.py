@@ -34,7 +34,7 @@ app = create()
 child = os.fork()
 if not child:
     responses = [app.test_client().get(path) for path in ("/healthz", "/v3/devices")]
-    print([(one.status_code, "make the app after the fork" in one.json["message"]) for one in responses])
+    print([(one.status_code, "create the app after the fork" in one.json["message"]) for one in responses])
     sys.exit(0)
 os.waitpid(child, 0)
 print(app.test_client().get("/readyz").status_code)

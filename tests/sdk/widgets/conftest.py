@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from usual import DIMMER, LAMP, OWN, SENSOR, URL, Clock, add_lights
+from client_test_data import DIMMER, LAMP, OWN, SENSOR, URL, Clock, add_lights
 
 from mirror_sdk import MirrorClient
 from mirror_sdk.widgets.models.model import run_now

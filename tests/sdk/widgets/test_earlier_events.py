@@ -3,8 +3,8 @@
 from datetime import timedelta
 
 import pytest
+from client_test_data import URL
 from resource_paths import TEMPERATURE
-from usual import URL
 
 from mirror_sdk import MirrorClient, Simulator, show_progress
 from mirror_sdk.events import EventKind

@@ -1,15 +1,17 @@
 """The explorer's model alone."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
+from changed_responses import Between
+from client_test_data import EXECUTABLE, URL
 from resource_paths import SWITCH, TEMPERATURE
-from usual import URL
-from widget_parts import observation
+from widget_elements import START, observation
 
 from mirror_sdk import MirrorClient
-from mirror_sdk.widgets.models.explorer_model import ExplorerModel
+from mirror_sdk.errors import InvalidValue
+from mirror_sdk.widgets.models.explorer_model import Card, ExplorerModel
 from mirror_server.service.keys import Scope
 
 
@@ -37,12 +39,29 @@ def test_devices_are_rows_by_their_names(model, simulator, device_id):
     assert model.devices_text == "2 devices"
 
 
-def test_the_connection_of_the_device_is_displayed(client_over, simulator, device_id, model):
-    told = "simulated · reachable · lifetime 86400 s · last contact 2026-01-05 08:00:00 UTC"
-    assert model.connection_text == told
+def test_card_describes_the_device_and_its_connection(client, mirror, simulator, device_id, model):
+    assert model.card == Card(
+        name="sensor-1",
+        device_id=device_id,
+        type="Light",
+        description="",
+        state="registered",
+        attributes=[],
+        connection=[
+            ("Connection", "simulated"),
+            ("Lifetime", "86,400 s"),
+            ("Registered until", "2026-01-06 08:00:00 UTC"),
+        ],
+        is_reachable=True,
+        last_contact=START,
+        last_reported=None,
+    )
     simulator.set_online(device_id, False)
+    client.devices.update(device_id, description="by the door", attributes={"room": "hall"})
     model.load()
-    assert model.connection_text == told.replace("reachable", "not reachable now")
+    model.load_devices()
+    card = model.card
+    assert (card.is_reachable, card.description, card.attributes) == (False, "by the door", [("room", "hall")])
 
     def real(request, answer):
         if not request.url.path.endswith("/connection"):
@@ -51,11 +70,12 @@ def test_the_connection_of_the_device_is_displayed(client_over, simulator, devic
         return httpx.Response(200, json=answer.json() | about)
 
     # An operator sees the address of a real device.
-    simulator.set_online(device_id, True)
-    model = ExplorerModel(client_over(real))
-    model.choose(device_id)
-    told = told.replace("simulated", "LwM2M 1.1 over CoAP · binding UQ")
-    assert model.connection_text == f"{told} · from 127.0.0.1:40000"
+    with MirrorClient(URL, mirror.new_key(), transport=Between(mirror, real)) as operator:
+        model = ExplorerModel(operator)
+        model.choose(device_id)
+    connection = dict(model.card.connection)
+    assert connection["Connection"] == "LwM2M 1.1 over CoAP"
+    assert (connection["Binding"], connection["Address"]) == ("UQ", "127.0.0.1:40000")
 
 
 def test_a_read_brings_value_unit_and_time(model, simulator, device_id):
@@ -78,7 +98,7 @@ def test_notice_of_a_rejected_read_goes_when_the_next_read_works(model, simulato
     (notice,) = model.notices.texts
     assert notice.startswith(f"Reading {TEMPERATURE} of sensor-1: ")
     refused = row(model, TEMPERATURE)
-    assert refused["activity"].startswith("✗ Reading: ")
+    assert refused["activity"].startswith("Reading: ")
     assert refused["tones"]["activity"] == "bad"
     assert row(model, SWITCH)["activity"] == ""
     simulator.set_response_mode(device_id, "normal")
@@ -121,7 +141,7 @@ def test_own_subscription_and_that_of_another_application(model, client, plain, 
 
 
 def test_a_subscription_rejected_by_the_device_is_displayed(model, mirror, simulator, device_id):
-    for answer, shown in (("reject", "⊘ refused"), ("silent", "… requested")):
+    for answer, shown in (("reject", "rejected"), ("silent", "requested")):
         simulator.set_response_mode(device_id, answer)
         model.subscribe(TEMPERATURE)
         mirror.services.database.settle(10)
@@ -133,19 +153,19 @@ def test_status_of_a_resource_that_was_written(model, client, simulator, device_
     client.read_value(device_id, SWITCH)
     client.write_value(device_id, SWITCH, True)
     model.load()
-    assert row(model, SWITCH)["status"] == "? Unconfirmed"
+    assert row(model, SWITCH)["status"] == "Unconfirmed"
     assert row(model, SWITCH)["hints"]["status"] == (
-        "The device accepted true; the last report, false, is older; read it, or subscribe, to confirm."
+        "The device accepted true. The last report, false, is older. Read it, or subscribe, to confirm."
     )
     simulator.set_value(device_id, SWITCH, False)
     client.read_value(device_id, SWITCH)
     model.load()
     shown = row(model, SWITCH)
-    assert (shown["status"], shown["desired"], shown["tones"]["status"]) == ("≠ Drifting", "true", "warn")
+    assert (shown["status"], shown["desired"], shown["tones"]["status"]) == ("Drifting", "true", "warn")
     simulator.set_online(device_id, False)
     client.requests.begin_write(device_id, SWITCH, False)
     model.load()
-    assert (row(model, SWITCH)["status"], row(model, SWITCH)["tones"]["status"]) == ("… Pending", "note")
+    assert (row(model, SWITCH)["status"], row(model, SWITCH)["tones"]["status"]) == ("Pending", "note")
     assert row(model, TEMPERATURE)["status"] == row(model, TEMPERATURE)["desired"] == ""
 
 
@@ -232,3 +252,77 @@ def test_a_device_that_is_being_read_is_not_displayed_after_deselection(client, 
     model.choose(None)
     later.make_all()
     assert (model.title, model.rows) == ("No device chosen", [])
+
+
+def test_resources_are_grouped_by_object_and_minor_ones_are_marked(client, simulator):
+    paths = ("/3303/1/5700", TEMPERATURE, "/10250/0/1", "/3/0/0", "/3/0/4")
+    device = simulator.add_device("many", [{"path": path, "value": "1"} for path in paths])
+    client.read_value(device, TEMPERATURE)
+    model = ExplorerModel(client)
+    model.choose(device)
+    assert [(one["group"], one["name"], one["is_minor"], one["access"]) for one in model.rows] == [
+        ("Device", "Manufacturer", True, "R"),
+        ("Device", "Reboot", False, "E"),
+        ("Temperature 0", "Sensor Value", False, "R"),
+        ("Temperature 1", "Sensor Value", True, "R"),
+        ("Object 10250", "/10250/0/1", True, ""),
+    ]
+
+
+def test_a_value_is_typed_checked_and_written(model, client, simulator, device_id):
+    client.read_value(device_id, SWITCH)
+    model.load()
+    model.open_resource(SWITCH)
+    assert (model.editor.text, model.editor.form.hint) == ("false", "ticked is true, not ticked is false")
+    model.enter("perhaps")
+    assert "perhaps" in model.editor.problem
+    with pytest.raises(InvalidValue):
+        model.write(SWITCH, "perhaps")
+    model.enter("on")
+    assert model.editor.problem == ""
+    model.write(SWITCH, model.editor.text)
+    assert client.get_device(device_id)[SWITCH].desired_value is True
+    model.load()
+    assert model.editor.text == "on", "what was typed stays"
+    model.open_resource(None)
+    assert model.editor is None
+
+
+def test_failed_write_says_why_and_can_be_acknowledged(model, client, simulator, device_id):
+    simulator.set_response_mode(device_id, "reject")
+    model.write(SWITCH, "true")
+    failed = row(model, SWITCH)
+    assert failed["status"] == "Failed"
+    assert failed["hints"]["status"].startswith("The write failed: the device rejected the request")
+    assert failed["activity"].startswith("Writing: ")
+    model.acknowledge(SWITCH)
+    assert row(model, SWITCH)["status"] == ""
+
+
+def test_a_resource_is_executed(model, client, simulator, device_id, transport):
+    model.execute(EXECUTABLE)
+    assert row(model, EXECUTABLE)["activity"] == ""
+    assert model.notices.texts == []
+    simulator.set_response_mode(device_id, "reject")
+    model.execute(EXECUTABLE, "0")
+    assert model.notices.texts[0].startswith(f"Executing {EXECUTABLE} of sensor-1: ")
+
+
+@pytest.mark.keeps_history
+def test_past_of_the_device_is_read_and_grows_with_events(client, plain, simulator, device_id):
+    plain.subscribe(device_id, TEMPERATURE)
+    simulator.advance(3600)
+    simulator.set_value(device_id, TEMPERATURE, 22)
+    simulator.advance(1)
+    model = ExplorerModel(client)
+    model.choose(device_id)
+    _, numbers = model.past.line(TEMPERATURE)
+    assert numbers.tolist() == [21.5, 22]
+    assert row(model, TEMPERATURE)["sparkline"]["values"] == [None, 21.5, 22]
+    assert model.past_text == ""
+    model.receive([observation(23, device_id, at=START + timedelta(hours=1, seconds=9))])
+    assert model.past.line(TEMPERATURE)[1].tolist() == [21.5, 22, 23]
+    with pytest.raises(InvalidValue, match="hours must be one of 1, 6, 24, 168, got 5"):
+        model.show_hours(5)
+    model.show_hours(168)
+    assert model.past.line(TEMPERATURE)[1].tolist() == [21.5, 22, 23]

@@ -6,10 +6,10 @@ import weakref
 
 import httpx
 import pytest
-from patience import PATIENCE_SECONDS, PAUSE, until
+from client_test_data import URL
 from resource_paths import TEMPERATURE
-from usual import URL
-from widget_parts import threads_since
+from thread_waits import PATIENCE_SECONDS, PAUSE, until
+from widget_elements import threads_since
 
 from mirror_sdk import EventKind, MirrorClient
 from mirror_sdk.widgets.feed import RETRY_SECONDS, EventFeed, Subscription, feed_of

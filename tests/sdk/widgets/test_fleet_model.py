@@ -3,10 +3,11 @@
 from datetime import UTC, datetime
 
 import pytest
+from client_test_data import LAMP, SENSOR, URL
 from resource_paths import SWITCH, TEMPERATURE
-from usual import LAMP, SENSOR, URL
 
 from mirror_sdk import Event, EventKind
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.widgets.models import fleet_model
 from mirror_sdk.widgets.models.fleet_model import FLEET_SCHEMA, FleetModel
 from mirror_sdk.widgets.models.status import Status
@@ -33,7 +34,7 @@ def a_second_later(model, seconds):
 
 
 def displayed(model):
-    return {row["name"]: row["hints"]["status"] for row in model.rows}
+    return {row["name"]: row["hints"]["status"] for row in model.displayed_rows}
 
 
 def test_devices_have_a_status_and_the_worst_is_first(model, client, simulator):
@@ -65,9 +66,9 @@ def test_devices_have_a_status_and_the_worst_is_first(model, client, simulator):
     assert model.counts[Status.IN_SYNC] == 1
     model.show_only(Status.PENDING)
     assert list(displayed(model)) == ["pending"]
-    (row,) = model.rows
-    assert (row["status"], row["pending"], row["failed"]) == ("… Pending", 1, None)
-    assert row["tones"] == {"status": "note"}
+    (row,) = model.displayed_rows
+    assert (row["status"], row["pending"], row["failed"]) == ("Pending", 1, None)
+    assert row["tones"] == {"pending": "note"}
     assert row["hints"]["name"] == f"pending ({ids['pending']})"
     model.show_only(None)
     assert len(model.rows) == 6
@@ -207,3 +208,104 @@ def test_erased_device_goes_with_the_next_read(model, client, simulator, erase):
     model.load()
     assert list(displayed(model)) == ["a"]
     assert len(model.frame(ids)) == 1
+
+
+def values(model):
+    return {row["name"]: row["value"] for row in model.rows}
+
+
+def test_main_value_of_each_type_is_displayed_until_the_view_names_a_resource(model, client, simulator):
+    ids = [simulator.add_device(name, [SENSOR, LAMP], endpoint_type=name[0]) for name in ("s1", "s2", "t1")]
+    for one in ids:
+        client.read_value(one, SWITCH)
+    client.read_value(ids[0], TEMPERATURE)
+    client.read_value(ids[2], TEMPERATURE)
+    model.load()
+    assert [(one.path, one.label, one.devices) for one in model.resources] == [
+        (SWITCH, "Light Control · On/Off", 3),
+        (TEMPERATURE, "Temperature · Sensor Value", 2),
+    ]
+    # Most devices of the type s have only the switch. A sensor comes first if both are equally frequent.
+    assert model.resource is None
+    assert values(model) == {"s1": "false", "s2": "false", "t1": "21.5"}
+    row = next(row for row in model.rows if row["name"] == "t1")
+    assert row["sparkline"] == {"at": [0, 47], "values": [None, 21.5]}
+    assert row["hints"]["value"] == "Temperature, reported 2026-01-05 08:00:00 UTC"
+    model.change_view({"resource": TEMPERATURE})
+    assert values(model) == {"s1": "21.5", "s2": "", "t1": "21.5"}
+    assert model.resource.label == "Temperature · Sensor Value"
+    model.change_view({"resource": "/3304/0/5700"})
+    assert (model.resource.label, model.resource.devices) == ("Humidity · Sensor Value", 0)
+    assert set(values(model).values()) == {""}
+
+
+@pytest.mark.keeps_history
+def test_sparklines_are_read_with_one_request_for_all_devices(client, simulator, plain, transport, monkeypatch):
+    ids = [add(simulator, name) for name in ("a", "b")]
+    for one in ids:
+        plain.subscribe(one, TEMPERATURE)
+    for number in (1, 2):
+        simulator.advance(3600)
+        for one in ids:
+            simulator.set_value(one, TEMPERATURE, number)
+    simulator.advance(1)
+    asked = []
+    monkeypatch.setattr(
+        client, "history", lambda *args, _read=client.history, **options: asked.append(1) or _read(*args, **options)
+    )
+    model = FleetModel(client)
+    model.load()
+    assert {tuple(row["sparkline"]["values"]) for row in model.rows} == {(None, 21.5, 1.0, 2.0)}
+    # Once for the day, and once for the stored part of it.
+    assert len(asked) == 2
+    assert model.sparkline_text == "mean of each half hour in the last 24 hours"
+    simulator.set_value(ids[0], TEMPERATURE, 3)
+    model.load()
+    assert sorted(row["sparkline"]["values"][-1] for row in model.rows) == [2.0, 2.5]
+    assert len(asked) == 2
+
+
+def test_attributes_are_columns(model, client, simulator):
+    device_id = add(simulator, "a")
+    client.devices.update(device_id, attributes={"room": "hall"})
+    model.load()
+    assert model.attributes == ["room"]
+    assert model.rows[0]["attribute.room"] == "hall"
+
+
+def test_selected_devices_are_read_and_subscribed(model, client, simulator, seconds):
+    ids = [add(simulator, name) for name in ("a", "b", "c")]
+    for one in ids[:2]:
+        client.read_value(one, TEMPERATURE)
+    model.load()
+    model.select([ids[2]])
+    with pytest.raises(InvalidValue, match="none of the selected devices has a value in the table"):
+        model.read_selected()
+    model.select(ids)
+    assert model.selected_with_value == ids[:2]
+    simulator.set_value(ids[0], TEMPERATURE, 30)
+    simulator.set_response_mode(ids[1], "reject")
+    model.read_selected()
+    assert model.activity == "Read Temperature of 1 device"
+    (notice,) = model.notices.texts
+    assert notice.startswith("Reading Temperature of 2 devices: failed for 1 device. b: ")
+    a_second_later(model, seconds)
+    assert values(model) == {"a": "30", "b": "21.5", "c": ""}
+    simulator.set_response_mode(ids[1], "normal")
+    model.subscribe_selected()
+    assert model.activity == "Subscribed to Temperature of 2 devices"
+    assert model.notices.texts == []
+    assert all(client.subscriptions.is_active(one, TEMPERATURE) for one in ids[:2])
+    model.select([])
+    assert model.activity == ""
+
+
+def test_too_many_selected_devices_are_not_read(model, client, simulator, monkeypatch):
+    monkeypatch.setattr(fleet_model, "MOST_DEVICES_AT_ONCE", 1)
+    ids = [add(simulator, name) for name in ("a", "b")]
+    for one in ids:
+        client.read_value(one, TEMPERATURE)
+    model.load()
+    model.select(ids)
+    with pytest.raises(InvalidValue, match="2 devices are selected; select at most 1 at once"):
+        model.subscribe_selected()

@@ -1,8 +1,8 @@
 """Widgets take a device as the client does."""
 
 import pytest
+from client_test_data import DIMMER
 from resource_paths import LEVEL
-from usual import DIMMER
 
 from mirror_sdk import EventKind, UnknownDevice
 from mirror_sdk.widgets import EventWatcher, Explorer, FleetTable, WritePanel
@@ -37,5 +37,5 @@ def test_widgets_take_a_device_by_id_and_name_of_the_directory_of_the_mirror_and
 
 def test_unknown_device_name_is_an_error_at_once(plain, light):
     for widget in (Explorer, WritePanel):
-        with pytest.raises(UnknownDevice, match="close to it: light-01"):
+        with pytest.raises(UnknownDevice, match="similar: light-01"):
             widget(plain, "ligth-01", live=False)

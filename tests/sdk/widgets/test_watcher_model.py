@@ -4,20 +4,28 @@ from dataclasses import replace
 from datetime import timedelta
 
 import httpx
+import numpy as np
 import pandas as pd
 import pytest
+from client_test_data import SENSOR
 from resource_paths import LEVEL, TEMPERATURE
-from usual import SENSOR
-from widget_parts import START, observation
+from widget_elements import START, observation
 
 from mirror_sdk import Event, EventKind, MirrorClient
 from mirror_sdk.frames import read_parquet
 from mirror_sdk.recording import Recording
 from mirror_sdk.values import decode
 from mirror_sdk.widgets.models import earlier_events
-from mirror_sdk.widgets.models.lines import SILENT_RHYTHMS, Point, SeriesKey, broken_by_silence, thinned, within
+from mirror_sdk.widgets.models.lines import SILENT_RHYTHMS, Point, SeriesKey, after_silence, thinned, within
 from mirror_sdk.widgets.models.time_window import Interval, TimeWindow
-from mirror_sdk.widgets.models.watcher_model import MAX_ROWS, SERIES_LISTED, SERIES_PLOTTED, WatcherModel, series_text
+from mirror_sdk.widgets.models.watcher_model import (
+    MAX_ROWS,
+    SERIES_CHOSEN,
+    SERIES_LISTED,
+    SERIES_PLOTTED,
+    WatcherModel,
+    series_text,
+)
 
 
 def reject(request):
@@ -145,7 +153,7 @@ def test_unknown_device_is_a_notice_until_it_registers(client, simulator, device
     assert model.notices.texts == []
     model.load()
     assert model.notices.texts == [
-        "No device has this name or id: sensro-2 (close to it: sensor-1). It is shown once it registers."
+        "No device has this name or id: sensro-2 (similar: sensor-1). It is shown once it registers."
     ]
     model.choose(["sensor-1"], [])
     assert model.notices.texts == []
@@ -175,10 +183,12 @@ def test_the_lines_are_those_chosen_or_the_first_that_bring_numbers():
     model.plot([SeriesKey("d8", TEMPERATURE)])
     assert [line.points[0].number for line in model.series] == [8]
     # Of too many those chosen last are drawn.
-    texts = [row["key"] for row in model.series_rows]
-    model.plot_texts(texts[:SERIES_PLOTTED])
-    model.plot_texts([*texts[:SERIES_PLOTTED], texts[8]])
-    assert [key.device_id for key in model.drawn] == [f"d{n}" for n in [*range(1, SERIES_PLOTTED), 8]]
+    model.plot([])
+    model.receive(observation(n, f"d{n}") for n in range(9, SERIES_CHOSEN + 1))
+    texts = [row["key"] for row in model.series_rows if row["number"] is not None]
+    model.plot_texts(texts[:SERIES_CHOSEN])
+    model.plot_texts([*texts[:SERIES_CHOSEN], texts[SERIES_CHOSEN]])
+    assert [key.device_id for key in model.drawn] == [f"d{n}" for n in range(1, SERIES_CHOSEN + 1)]
     # They are chosen from among so many.
     model.receive(observation(n, f"d{n}") for n in range(3 * SERIES_LISTED))
     assert len(model.series_rows) == SERIES_LISTED
@@ -192,6 +202,7 @@ def test_a_row_of_the_table_has_its_line_stand_out():
     assert model.selected == SeriesKey("d2", TEMPERATURE)
     assert len(model.drawn) == SERIES_PLOTTED
     model.select_row(rows["d8"])
+    assert len(model.drawn) == SERIES_PLOTTED + 1
     assert model.drawn[-1] == model.selected == SeriesKey("d8", TEMPERATURE)
     model.receive([Event(kind=EventKind.REGISTRATION, received_at=START, device_id="d2", seq=99)])
     model.select_row(model.rows[0]["key"])
@@ -208,8 +219,8 @@ def test_the_unit_is_the_one_the_device_names_else_the_declared_one(client, simu
     model = watcher(client)
     level = replace(observation(7, station, LEVEL), unit="%")
     model.receive([observation(7, station), level, observation(8, "d9")])
-    axes = [("Cel", "°C"), ("%", "%"), ("", "Temperature, unit unknown")]
-    assert [(line.unit, line.axis) for line in model.series] == axes
+    panels = [("Cel", "Temperature °C"), ("%", "Light Control %"), ("", "Temperature · Sensor Value")]
+    assert [(line.unit, line.panel) for line in model.series] == panels
     assert values(model) == ["8", "7 %", "7 °C"]
     assert [row["unit"] for row in model.series_rows] == ["°C", "%", ""]
 
@@ -226,11 +237,11 @@ def test_paths_distinguish_two_lines_of_one_device_and_label():
     model = watcher()
     model.receive([observation(1, "d1"), observation(2, "d1", path="/3303/1/5700"), observation(3, "d2")])
     assert [row["name"] for row in model.series_rows] == [
-        "d1 Temperature · Sensor Value /3303/0/5700",
-        "d1 Temperature · Sensor Value /3303/1/5700",
-        "d2 Temperature · Sensor Value",
+        "d1 Temperature /3303/0/5700",
+        "d1 Temperature /3303/1/5700",
+        "d2 Temperature",
     ]
-    assert [line.name for line in model.series] == [row["name"] for row in model.series_rows]
+    assert [line.name for line in model.series][1:] == [f"d1 {NAME} /3303/1/5700", f"d2 {NAME}"]
     assert [series_text(key) for key in model.drawn] == [row["key"] for row in model.series_rows]
 
 
@@ -375,13 +386,9 @@ def test_a_line_is_broken_where_something_was_lost_and_where_its_device_left():
 
 def test_a_line_is_broken_where_it_was_silent_for_much_longer_than_usual():
     seconds = [0, 10, 20, 30, 40, 50, 60 + 10 * SILENT_RHYTHMS, 70 + 10 * SILENT_RHYTHMS]
-    line = broken_by_silence(Point(START + timedelta(seconds=at), 1.0) for at in reversed(seconds))
-    assert [point.is_connected for point in line] == [True] * 6 + [False, True]
-    few = broken_by_silence(Point(START + timedelta(hours=at), 1.0) for at in (0, 1, 100))
-    assert all(point.is_connected for point in few)
-    at_once = broken_by_silence(Point(START, float(number)) for number in range(20))
-    assert [point.number for point in at_once] == list(range(20))
-    assert all(point.is_connected for point in at_once)
+    assert after_silence(1000.0 * np.array(seconds)).tolist() == [False] * 6 + [True, False]
+    assert not after_silence(np.array([0.0, 1.0, 100.0])).any(), "few intervals define no rhythm"
+    assert not after_silence(np.zeros(20)).any(), "all of them came at once"
 
 
 def line_of(count, peak=None, broken=()):
@@ -439,13 +446,13 @@ def test_an_interval_is_zoomed_around_its_middle_and_shifted_by_its_length():
 def test_the_model_stays_where_it_was_moved_and_follows_again():
     model = watcher()
     model.receive([observation(1), observation(2, at=START + timedelta(hours=2))])
-    assert model.interval_of(model.series) == (START, START + timedelta(hours=2))
-    model.follow("5 min")
-    assert model.interval_of(model.series).begin == START + timedelta(hours=2, minutes=-5)
+    assert model.interval_of(model.chart) == (START, START + timedelta(hours=2))
+    model.follow(timedelta(minutes=5))
+    assert model.interval_of(model.chart).begin == START + timedelta(hours=2, minutes=-5)
     model.stay(Interval(START, START + timedelta(hours=1)))
     model.receive([observation(3, at=START + timedelta(hours=3))])
-    assert model.interval_of(model.series) == (START, START + timedelta(hours=1))
+    assert model.interval_of(model.chart) == (START, START + timedelta(hours=1))
     model.stay(None)
-    assert model.interval_of(model.series).end == START + timedelta(hours=3)
+    assert model.interval_of(model.chart).end == START + timedelta(hours=3)
     model.clear()
-    assert model.interval_of(model.series) is None
+    assert model.interval_of(model.chart) is None

@@ -1,13 +1,13 @@
 """What a value is entered with, and what becomes of what was entered."""
 
 import pytest
+from client_test_data import FLOAT, OPAQUE, OWN, TIME
 from hypothesis import given
 from hypothesis import strategies as st
 from resource_paths import LEVEL, SWITCH
-from typed_strategies import VALUES, pairs_of
-from usual import FLOAT, OPAQUE, OWN, TIME
+from value_strategies import VALUES, pairs_of
 
-from mirror_sdk.object_table import ResourceType
+from mirror_sdk.object_definitions import ResourceType
 from mirror_sdk.values import decode, encode
 from mirror_sdk.widgets.models.write_inputs import entry_of, form_of, read_entry
 
@@ -41,7 +41,7 @@ def test_slider_has_the_declared_range_and_unit():
 
 
 @given(pairs_of(VALUES))
-def test_a_value_that_a_device_has_can_be_entered_as_it_is(pair):
+def test_the_current_value_can_be_entered_unchanged(pair):
     path, value = pair
     had = decode(*encode(value, path, allow_read_only=True), path)
     form = form_of(path)

@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 
 import pandas as pd
 import pytest
-from patience import until
+from client_test_data import DIMMER, OWN, URL
 from resource_paths import LEVEL, SWITCH, TEMPERATURE
-from usual import DIMMER, OWN, URL
+from thread_waits import until
 
 from mirror_sdk import Event, EventKind, InvalidValue, MirrorClient
 from mirror_sdk.frames import REQUESTS_SCHEMA
-from mirror_sdk.object_table import ResourceType
+from mirror_sdk.object_definitions import ResourceType
 from mirror_sdk.widgets.models.status import Status, Tone
 from mirror_sdk.widgets.models.write_model import Stage, WriteLimits, WriteModel
 from mirror_server.service.keys import Scope
@@ -235,13 +235,15 @@ def test_sleeping_devices_are_counted_separately_and_their_responses_displayed(n
         ("sleeper-1", "3 days", "no"),
     ]
     assert reasons(model)["light-0"] == "goes first"
-    assert "sleeps and takes it at its next contact; it cannot be undone: " in reasons(model)["sleeper-0"]
-    asleep = "2 devices sleep and take it at their next contact, within 3 days."
+    assert "sleeps and receives it at its next contact; it cannot be undone: " in reasons(model)["sleeper-0"]
+    asleep = "2 devices sleep and receive their writes at their next contact, within 3 days."
     assert model.status_text == f"Preview: 3 to write. 2 cannot be undone. {asleep} Nothing was sent yet."
     model.apply()
     assert (model.counts[Status.ASLEEP], model.counts[Status.SUCCESS]) == (2, 1)
-    assert model.status_text.startswith("Done: 1 of 1 write ended, 1 succeeded; 2 devices sleep and take it at")
-    assert "takes it at its next contact, by 2026-" in reasons(model)["sleeper-0"]
+    assert model.status_text.startswith(
+        "Done: 1 of 1 write ended, 1 succeeded; 2 devices sleep and receive their writes at"
+    )
+    assert "receives it at its next contact, by 2026-" in reasons(model)["sleeper-0"]
     simulator.advance(15 * 60)
     for request in model.plan.requests:
         model.receive([event(EventKind.ASYNC_RESPONSE, async_id=request.async_id)])

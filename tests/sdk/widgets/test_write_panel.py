@@ -1,15 +1,17 @@
-"""The write panel without a page: its fields and buttons are used as a page uses them, against the real app."""
+"""The write panel without a page: its intents are sent as a page sends them, against the real app."""
 
+import base64
+import json
 import subprocess
 import sys
 import threading
 from functools import partial
 
 import pytest
-from patience import until
+from client_test_data import NASTY, OWN
 from resource_paths import LEVEL
-from usual import NASTY, OWN
-from widget_parts import all_html, all_parts, threads_since
+from thread_waits import until
+from widget_elements import do, threads_since
 
 from mirror_sdk.plan import Plan
 from mirror_sdk.widgets import WritePanel
@@ -21,39 +23,115 @@ def new_panel(widget):
 
 
 def enter(panel, path=LEVEL, value="40"):
-    panel.path.value = path
-    panel.field.fields[0].value = value
+    do(panel, "path", path)
+    do(panel, "enter", value)
 
 
-def states(panel):
-    return {one["status"] for one in panel.plan_grid.rows}
+def writes(panel):
+    return panel.rows("writes").rows
 
 
-# Buttons
+# Actions
 
 
 def test_preview_apply_and_undo(new_panel, client, simulator, lights):
     simulator.set_response_mode(lights[1], "reject")
     panel = new_panel(lights, canary=0)
     enter(panel)
-    assert (panel.apply_button.disabled, panel.undo_button.disabled, panel.plan) == (True, True, None)
-    panel.preview_button.click()
+    view = panel.view()
+    assert (view["canApply"], view["canUndo"], panel.plan) == (False, False, None)
+    do(panel, "preview")
     assert isinstance(panel.plan, Plan)
-    assert (panel.apply_button.disabled, panel.apply_button.description) == (False, "Apply (3)")
-    assert {one["before"] for one in panel.plan_grid.rows} == {"10 %"}
-    assert "3 to write" in panel.progress.text_view.value
-    panel.field.fields[0].value = "41"
-    assert panel.apply_button.disabled
-    panel.preview_button.click()
-    panel.apply_button.click()
-    assert "REJECTED" in panel.plan_grid.rows[1]["reason"]
+    assert (panel.view()["canApply"], panel.view()["toWrite"]) == (True, 3)
+    assert {one["before"] for one in writes(panel)} == {"10 %"}
+    assert "3 to write" in panel.view()["status"]
+    do(panel, "enter", "41")
+    assert (panel.view()["canApply"], panel.view()["isOutdated"]) == (False, True)
+    do(panel, "preview")
+    do(panel, "apply")
+    assert "REJECTED" in writes(panel)[1]["reason"]
     assert panel.result["status"].tolist() == ["success", "failure", "success"]
-    assert (panel.apply_button.disabled, panel.stop_button.disabled) == (True, True)
-    panel.undo_button.click()
-    assert panel.apply_button.description == "Apply the undo (2)"
+    assert panel.view()["progress"] == {"done": 3, "total": 3, "tone": "warn"}
+    assert not panel.view()["canApply"]
+    do(panel, "undo")
+    assert (panel.view()["isUndo"], panel.view()["toWrite"]) == (True, 2)
     assert client.read_value(lights[0], LEVEL) == 41
-    panel.apply_button.click()
+    do(panel, "apply")
     assert client.read_value(lights[0], LEVEL) == 10
+
+
+def test_limits_are_a_few_words_and_their_meaning_is_explained(new_panel, lights):
+    view = new_panel(lights).view()
+    assert view["limits"] == "Canary 1, stop after 6 failures"
+    assert view["limitsMeaning"] == (
+        "1 device first; the others follow only if this write succeeds. No more writes are sent after 6 failures. "
+        "A write waits for its device as long as its row says."
+    )
+    view = new_panel(lights, canary=0, max_failures=None, expiry_seconds=90).view()
+    assert view["limits"] == "No canary, no limit of failures"
+    assert "A write waits for its device for 90 s." in view["limitsMeaning"]
+
+
+def test_problems_are_grouped_by_their_complete_reasons_and_failures_come_first(new_panel, simulator, lights):
+    sensors = [simulator.add_device(f"sensor-{number}") for number in range(2)]
+    simulator.set_response_mode(lights[1], "reject")
+    panel = new_panel([*sensors, *lights], path=LEVEL, canary=0)
+    do(panel, "enter", "40")
+    do(panel, "preview")
+    assert [(one["status"], one["devices"]) for one in panel.view()["problems"]] == [
+        ("Rejected", ["sensor-0", "sensor-1"])
+    ]
+    do(panel, "apply")
+    failed, rejected = panel.view()["problems"]
+    assert (failed["status"], failed["devices"]) == ("Failed", ["light-1"])
+    assert failed["reason"].startswith("REJECTED: ")
+    assert rejected["status"] == "Rejected"
+    assert rejected["reason"] == f"it has no resource {LEVEL}"
+    assert rejected["reason"] in panel.static_html()
+
+
+def test_show_lists_only_writes_of_a_status(new_panel, simulator, lights):
+    panel = new_panel([simulator.add_device("sensor"), *lights], path=LEVEL)
+    do(panel, "enter", "40")
+    do(panel, "preview")
+    assert panel.view()["counts"] == [["To write", 3], ["Rejected", 1]]
+    do(panel, "show", "Rejected")
+    assert ([one["device"] for one in writes(panel)], panel.view()["shown"]) == (["sensor"], "Rejected")
+    do(panel, "show", None)
+    assert len(writes(panel)) == 4
+
+
+def test_picked_devices_are_written_to(new_panel, lights):
+    panel = new_panel(path=LEVEL)
+    assert panel.view()["target"] is None
+    do(panel, "pick", lights[:2])
+    assert panel.view()["picked"] == lights[:2]
+    assert panel.view()["form"] == {"type": "integer", "unit": "%", "range": (0, 100), "placeholder": ""}
+    do(panel, "enter", "140")
+    assert "from 0 to 100, not 140" in panel.view()["valueProblem"]
+    do(panel, "preview")
+    assert panel.view()["notices"]
+    do(panel, "dismiss")
+    assert panel.view()["notices"] == []
+
+
+def test_a_file_is_the_value_of_an_opaque_resource(new_panel, lights):
+    panel = new_panel(lights, path="/5/0/0")
+    assert panel.view()["form"]["type"] == "opaque"
+    do(panel, "file", base64.b64encode(bytes(range(200))).decode("ascii"))
+    assert (panel.view()["fileBytes"], panel.view()["entry"], panel.model.value.read()) == (200, "", bytes(range(200)))
+    do(panel, "file", "not base64!")
+    assert (panel.view()["fileBytes"], len(panel.view()["notices"])) == (200, 1)
+    do(panel, "enter", "0a0b")
+    assert (panel.view()["fileBytes"], panel.view()["entry"]) == (None, "0a0b")
+
+
+def test_an_unknown_intent_is_a_notice_and_changes_nothing(new_panel, lights):
+    panel = new_panel(lights)
+    do(panel, "erase")
+    do(panel, "pick", lights, lights)
+    assert len(panel.view()["notices"]) == 1
+    assert panel.view()["picked"] == lights
 
 
 def test_static_copy_has_the_plan_with_sent_writes_first(new_panel, simulator, lights, tmp_path):
@@ -61,12 +139,13 @@ def test_static_copy_has_the_plan_with_sent_writes_first(new_panel, simulator, l
     panel = new_panel([*sensors, *lights], path=LEVEL)
     assert "To begin, enter a value." in panel.static_html()
     assert "<table" not in panel.static_html()
-    panel.field.fields[0].value = "40"
-    panel.preview_button.click()
-    told = panel.static_html()
-    assert "→ 3 to write, ⊘ 60 rejected" in told
-    assert "the first 50 of 63 rows" in told
-    assert told.index("light-2") < told.index("sensor-00")
+    do(panel, "enter", "40")
+    do(panel, "preview")
+    html = panel.static_html()
+    assert "→ 3 to write, ⊘ 60 rejected" in html
+    assert "the first 50 of 63 rows" in html
+    rows = html[html.index("<table") :]
+    assert rows.index("light-2") < rows.index("sensor-00")
     assert "WritePanel, as of " in panel.to_html(tmp_path / "panel.html").read_text(encoding="utf-8")
 
 
@@ -77,45 +156,27 @@ def test_names_and_values_of_devices_are_text_never_markup(new_panel, client, si
         client.read_value(device_id, OWN)
     panel = new_panel([ids[0], f"{NASTY}1"])
     enter(panel, OWN, f"new {NASTY}")
-    for button in (panel.preview_button, panel.apply_button, panel.undo_button):
-        button.click()
-        html = all_html(panel) + panel.static_html()
-        assert "<img" not in html
-        assert html.count("&lt;img src=x onerror=alert(1)&gt;") >= 4
-    for part in all_parts(panel):
-        assert not getattr(part, "description_allow_html", False)
+    for action in ("preview", "apply", "undo"):
+        do(panel, action)
+        assert "<img" not in panel.static_html()
+        assert panel.static_html().count("&lt;img src=x onerror=alert(1)&gt;") >= 4
+        # The component shows the texts of the state and of rows as text.
+        assert json.dumps([panel.view(), writes(panel)]).count("<img") >= 4
 
 
 # Life
-
-
-def test_a_click_does_not_overtake_earlier_input(new_panel, lights):
-    panel = new_panel(lights, live=True)
-    until(lambda: panel.path.names)
-    enter(panel)
-    # The message of the field comes on another thread, a moment later; here nothing else comes between the two.
-    with panel._live.lock:
-        panel.preview_button.click()
-        panel.field.fields[0].value = "55"
-    until(lambda: {one["requested"] for one in panel.plan_grid.rows} == {"55 %"})
-    assert not panel.apply_button.disabled
-    with panel._live.lock:
-        panel.apply_button.click()
-        panel.field.fields[0].value = "56"
-    until(lambda: "Nothing was sent" in panel.notices_view.value)
-    assert panel.result.empty
 
 
 def test_closing_stops_the_writing_and_leaves_no_thread(new_panel, client, simulator, lights):
     simulator.set_online(lights[0], False)
     before = set(threading.enumerate())
     panel = new_panel(lights, live=True)
-    until(lambda: panel.path.names)
+    until(lambda: panel.view()["paths"])
     enter(panel)
-    panel.preview_button.click()
-    until(lambda: not panel.apply_button.disabled)
-    panel.apply_button.click()
-    until(lambda: "… Pending" in states(panel))
+    do(panel, "preview")
+    until(lambda: panel.view()["canApply"])
+    do(panel, "apply")
+    until(lambda: "… Pending" in {one["status"] for one in writes(panel)})
     panel.close()
     assert not panel.is_running
     until(lambda: not {"mirror-widget", "mirror-widget-call", "mirror-plan"} & threads_since(before))
@@ -124,17 +185,18 @@ def test_closing_stops_the_writing_and_leaves_no_thread(new_panel, client, simul
 
 
 def test_the_interpreter_ends_at_once_while_a_write_waits(mirror, address, simulator, lights):
-    # Through fields and buttons: the panel's thread uses the model meanwhile, and it could put the device's value back.
     program = f"""
 import time
 from mirror_sdk import MirrorClient
 from mirror_sdk.widgets import WritePanel
 panel = WritePanel(MirrorClient({address!r}, {mirror.new_key()!r}), {lights[:1]}, path="{LEVEL}", expiry_seconds=3600)
-panel.field.fields[0].value = "40"
+def do(name, *arguments):
+    panel._handle_custom_msg({{"intent": name, "args": list(arguments)}}, [])
 def wait(condition):
     while not condition(): time.sleep(0.01)
-panel.preview_button.click(); wait(lambda: not panel.apply_button.disabled)
-panel.apply_button.click(); wait(lambda: panel.plan_grid.rows[0]["status"] == "… Pending")
+do("enter", "40")
+do("preview"); wait(lambda: panel.view()["canApply"])
+do("apply"); wait(lambda: panel.rows("writes").rows[0]["status"] == "… Pending")
 print("ends", flush=True)
 """
     simulator.set_online(lights[0], False)

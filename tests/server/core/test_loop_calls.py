@@ -4,7 +4,7 @@ import asyncio
 import threading
 from contextlib import closing
 
-from mirror_server.web.bridge import LoopCallQueue
+from mirror_server.web.asgi_bridge import LoopCallQueue
 
 MANY = 1050
 

@@ -15,8 +15,8 @@ from mirror_server.clock import ManualClock
 from mirror_server.core import commands, desired, messages
 from mirror_server.core.commands import Command, CommandRequest
 from mirror_server.core.desired import TRANSITIONS, IllegalTransition
-from mirror_server.core.instants import after_seconds, from_datetime, months_before, to_datetime
-from mirror_server.core.messages import CURSOR_EXTRAS, Extras, LogEntry, compose, first_message
+from mirror_server.core.messages import CURSOR_EXTRAS, LogEntry, MessageExtras, compose, first_message
+from mirror_server.core.timestamps import after_seconds, from_datetime, months_before, to_datetime
 from mirror_server.notifications.webhooks import delay_seconds, is_abandoned
 from mirror_server.service.housekeeping import DeadlineTimer
 
@@ -191,11 +191,11 @@ RESPONSE = LogEntry(4, "async-responses", {**OF_A_DEVICE, "id": "a", "status": 2
 
 def test_message_contains_only_requested_extras():
     for extras, of_notification, of_registration, of_response in (
-        (Extras(), "", "", ""),
-        (Extras(include_uid=True), "uid", "uid", "uid"),
-        (Extras(include_timestamp=True), "timestamp", "", "timestamp"),
-        (Extras(include_original_ep=True), "original-ep", "", ""),
-        (Extras(include_seq=True), "seq", "seq", "ep path seq"),
+        (MessageExtras(), "", "", ""),
+        (MessageExtras(include_uid=True), "uid", "uid", "uid"),
+        (MessageExtras(include_timestamp=True), "timestamp", "", "timestamp"),
+        (MessageExtras(include_original_ep=True), "original-ep", "", ""),
+        (MessageExtras(include_seq=True), "seq", "seq", "ep path seq"),
         (CURSOR_EXTRAS, "original-ep timestamp uid seq", "uid seq", "ep original-ep path timestamp uid seq"),
     ):
         update = dataclasses.replace(REGISTRATION, kind="reg-updates")
@@ -206,12 +206,12 @@ def test_message_contains_only_requested_extras():
         assert set(message["async-responses"][0]) == {"id", "status", *of_response.split()}
 
 
-def test_deregistration_is_an_id_or_an_object():
+def test_deregistration_message_is_an_id_or_an_object():
     for extras, deregistration in (
-        (Extras(), "d"),
-        (Extras(True, True, True, include_seq=True), "d"),
-        (Extras(True, True, True, True), {"ep": "d"}),
-        (Extras(deregistrations_as_object=True, include_seq=True), {"ep": "d", "seq": 3}),
+        (MessageExtras(), "d"),
+        (MessageExtras(True, True, True, include_seq=True), "d"),
+        (MessageExtras(True, True, True, True), {"ep": "d"}),
+        (MessageExtras(deregistrations_as_object=True, include_seq=True), {"ep": "d", "seq": 3}),
         (CURSOR_EXTRAS, {**OF_A_DEVICE, "seq": 3}),
     ):
         for kind in ("de-registrations", "registrations-expired"):

@@ -45,7 +45,7 @@ def test_oldest_changes_are_dropped_beyond_the_device_limit(changes, monkeypatch
     assert unchanged(changes, ("d", 9, 10), ("a", 10, 11)) == [False, True]
 
 
-def test_change_with_several_revisions() -> None:
+def test_device_is_unchanged_since_the_last_of_several_revisions() -> None:
     changes = RecentChanges()
     for change in ((3, ["a"]), (7, ["b"], 4), (8, ["c"])):
         changes.note(*change)

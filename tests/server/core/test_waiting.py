@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirror_server.notifications.waiting import Waiters
+from mirror_server.notifications.waiters import Waiters
 
 
 @pytest.fixture

@@ -155,7 +155,7 @@ def test_failing_effect_does_not_stop_other_effects(database, caplog):
     database.write(work)
     assert database.settle(60)
     assert done == [2]
-    assert "an effect" in caplog.text
+    assert "an action after a commit failed" in caplog.text
 
 
 def test_read_session_cannot_write(database):

@@ -10,13 +10,13 @@ import pytest
 from mirror_server.config import Settings
 from mirror_server.hooks import open_database
 from mirror_server.store.session import MANUAL_CLOCK
-from mirror_server.views.deferred import PARK, Deferred
-from mirror_server.web.bridge import Bridge
+from mirror_server.views.deferred_responses import DEFER, DeferredResponse
+from mirror_server.web.asgi_bridge import ASGIBridge
 
 
 @pytest.fixture
-def bridge(server: Any) -> Bridge:
-    return Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=100))
+def bridge(server: Any) -> ASGIBridge:
+    return ASGIBridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=100))
 
 
 @pytest.fixture
@@ -24,10 +24,10 @@ def hold_seconds(server: Any) -> Callable[[str, str], float]:
     """Return how long a poll would wait at most, without waiting."""
 
     def request(key: str, query: str) -> float:
-        parked: list[Deferred] = []
-        environ = {PARK: lambda deferred: parked.append(deferred) is None}
+        deferred_responses: list[DeferredResponse] = []
+        environ = {DEFER: lambda deferred: deferred_responses.append(deferred) is None}
         server.call(key, "GET", f"/v2/notification/pull{query}", environ_overrides=environ)
-        (deferred,) = parked
+        (deferred,) = deferred_responses
         deferred.release()
         return deferred.timeout_seconds
 

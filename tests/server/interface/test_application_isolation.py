@@ -43,7 +43,7 @@ READS = [
 ]
 
 
-def test_another_application_cannot_read_it(server, owner, other):
+def test_data_of_another_application_cannot_be_read(server, owner, other):
     app_id = owner.split("_")[1]
     server.services.database.write(lambda session: logs.put_webhook(session, app_id, '{"url":"http://x"}', at=0))
     for path, code, body in READS:
@@ -66,7 +66,7 @@ CHANGES = [
 ]
 
 
-def test_another_application_cannot_change_it(server, owner, other):
+def test_data_of_another_application_cannot_be_changed(server, owner, other):
     before = belongings(server, owner)
     for method, path, options, code in CHANGES:
         response = server.call(other, method, path.format(device=server.device), **options)

@@ -1,4 +1,4 @@
-"""Invalid request bodies are rejected with field and cure, and change nothing. Source: wire.md 0."""
+"""Invalid request bodies are rejected with the field and the fix, and change nothing. Source: wire.md 0."""
 
 import gzip
 import json

@@ -9,7 +9,7 @@ import pytest
 
 from mirror_server.core.commands import CommandRequest
 from mirror_server.core.errors import ApiError
-from mirror_server.devices.link import Content, DeviceResponse, Outcome, Registration
+from mirror_server.devices.interface import Content, DeviceResponse, Outcome, Registration
 from mirror_server.hooks import Extensions
 from mirror_server.service.commands import CommandSubmission
 from mirror_server.service.devices import DeviceService

@@ -5,16 +5,16 @@ import logging
 from concurrent.futures import Future
 
 import pytest
-from bridge_requests import Request
+from asgi_requests import Request
 from werkzeug.exceptions import MethodNotAllowed, NotFound, RequestEntityTooLarge
 
 from mirror_server.config import Settings
 from mirror_server.core.errors import ApiError
 from mirror_server.service.keys import Scope
 from mirror_server.store.backend import StorageFailed, TooMuchWaiting
-from mirror_server.views.deferred import Deferred
+from mirror_server.views.deferred_responses import DeferredResponse
 from mirror_server.views.requests import requires
-from mirror_server.web.bridge import Bridge
+from mirror_server.web.asgi_bridge import ASGIBridge
 
 ERRORS = {
     "refused": (ApiError(409, "it is there already; take another", reason="THERE"), 409),
@@ -42,7 +42,7 @@ def failing(server):
             raise error
         future = Future()
         future.set_exception(error)
-        return Deferred(future, 5, render=lambda _: None, expired=lambda: None, is_poll=when == "poll")
+        return DeferredResponse(future, 5, render=lambda _: None, expired=lambda: None, is_poll=when == "poll")
 
     server.app.add_url_rule("/fails/<name>/<when>", view_func=fail)
     return server
@@ -55,7 +55,7 @@ def wsgi_response(server, key, path):
 
 def asgi_response(server, key, path):
     async def send():
-        bridge = Bridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2))
+        bridge = ASGIBridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2))
         return await Request(bridge, key, path, **{"x-request-id": REQUEST_ID}).end()
 
     response = asyncio.run(send())

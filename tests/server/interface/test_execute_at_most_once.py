@@ -4,7 +4,7 @@ import pytest
 from device_resources import action, setting
 from resource_paths import REBOOT, SWITCH
 
-from mirror_server.devices.link import DeviceResponse, Outcome
+from mirror_server.devices.interface import DeviceResponse, Outcome
 from mirror_server.store import commands
 
 RESOURCES = (action(REBOOT), setting(SWITCH))

@@ -6,12 +6,12 @@ import logging
 from unittest.mock import create_autospec
 
 import pytest
-from bridge_requests import append, scope_of, until
+from asgi_requests import append, scope_of, until
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from mirror_server.views.responses import SharedResponse
-from mirror_server.web.asgi import ResponseReader, WSGIResponse
+from mirror_server.web.wsgi_adapter import ResponseReader, WSGIResponse
 
 pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,4 @@
-"""Malformed paths and queries are rejected with field and cure, and change nothing."""
+"""Malformed paths and queries are rejected with the field and the fix, and change nothing."""
 
 import itertools
 
@@ -67,7 +67,7 @@ PATHS = [
 ]
 
 
-def test_path_tricks_are_404(server, key, check_error, unchanged):
+def test_manipulated_paths_are_404(server, key, check_error, unchanged):
     for path in PATHS:
         for method in ("GET", "PUT", "DELETE"):
             response = server.call(key, method, path.format(device=server.device))
@@ -89,7 +89,7 @@ FIELDS = {
 
 
 @pytest.mark.parametrize("path", FIELDS)
-def test_query_tricks_match_nothing(server, key, check_error, unchanged, path):
+def test_sql_in_a_filter_matches_nothing(server, key, check_error, unchanged, path):
     for name, text in itertools.product(FIELDS[path] if has_route(server.app, "GET", path) else (), TRICKS):
         response = server.call(key, "GET", f"{path}?{name}={text}")
         if response.status_code == 200:

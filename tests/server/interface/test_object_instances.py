@@ -6,7 +6,7 @@ import pytest
 from device_resources import control
 from resource_paths import SWITCH
 
-from mirror_server.devices.link import Content
+from mirror_server.devices.interface import Content
 
 INSTANCE, LEVEL = "/3311/0", "/3311/0/5851"
 WRITTEN = {LEVEL: "5", SWITCH: "1"}

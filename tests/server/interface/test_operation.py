@@ -6,7 +6,7 @@ from mirror_sdk.wire.errors import ErrorBody
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope
 from mirror_server.store import logs
-from mirror_server.views.deferred import PARK
+from mirror_server.views.deferred_responses import DEFER
 
 
 def test_server_that_cannot_store_is_not_ready_and_probes_share_one_write(server, monkeypatch):
@@ -15,16 +15,16 @@ def test_server_that_cannot_store_is_not_ready_and_probes_share_one_write(server
     server.services.database.submit(lambda _: (blocked.set(), go_on.wait(60)))
     assert blocked.wait(60)
     before = server.services.database.count_waiting()
-    parked = []
+    deferred_responses = []
     for _ in range(50):
-        server.call(None, "GET", "/readyz", environ_overrides={PARK: parked.append})
+        server.call(None, "GET", "/readyz", environ_overrides={DEFER: deferred_responses.append})
     assert server.call(None, "GET", "/healthz").status_code == 200
     response = server.call(None, "GET", "/readyz")
     assert server.services.database.count_waiting() == before + 1
     go_on.set()
     assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
     assert ErrorBody.model_validate(response.json, extra="forbid").type == "unavailable"
-    assert [deferred.future.result(60) for deferred in parked] == [None] * 50
+    assert [deferred.future.result(60) for deferred in deferred_responses] == [None] * 50
     response = server.call(None, "GET", "/readyz")
     assert (response.status_code, response.json) == (200, {"status": "ready"})
 

@@ -8,7 +8,7 @@ import pytest
 from device_resources import control
 from resource_paths import LEVEL
 
-from mirror_server.devices.link import Content, Observation
+from mirror_server.devices.interface import Content, Observation
 
 POWER = "/3311/0/5850"
 

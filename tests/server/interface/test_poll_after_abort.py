@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from bridge_requests import Request, until
+from asgi_requests import Request, until
 
 from mirror_server.views import notifications
 

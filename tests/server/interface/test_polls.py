@@ -6,7 +6,7 @@ import pytest
 from resource_paths import TEMPERATURE
 
 from mirror_server.core.errors import ApiError
-from mirror_server.devices.link import Content, Observation
+from mirror_server.devices.interface import Content, Observation
 from mirror_server.store import logs
 from mirror_server.store.backend import StorageFailed
 

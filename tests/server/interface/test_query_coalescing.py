@@ -7,7 +7,7 @@ from contextlib import closing
 from functools import partial
 
 import pytest
-from bridge_requests import scope_of
+from asgi_requests import scope_of
 from databases import ON_POSTGRESQL
 
 from mirror_server.core.commands import Command, CommandRequest
@@ -18,7 +18,7 @@ from mirror_server.store import resources as stored_resources
 from mirror_server.store.commands import PendingWork
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import AnnouncedResource
-from mirror_server.web.bridge import QUEUED
+from mirror_server.web.asgi_bridge import QUEUED
 
 pytestmark = pytest.mark.anyio
 
@@ -143,7 +143,7 @@ def test_device_read_on_another_thread_is_current(server):
             assert set(updated_at) == {read(server, key, device).json["created_at"]}
 
 
-class BridgeRequest:
+class AsgiRequest:
     """A request through the bridge, which uvicorn queues on the event loop when it arrives."""
 
     def __init__(self, bridge, key, path, **state):
@@ -177,7 +177,7 @@ def version_checks(server, monkeypatch):
 
     monkeypatch.setattr(database, "version", check)
     # So no request is so slow that it lets others run before the next one.
-    monkeypatch.setattr("mirror_server.web.shares._MAX_SECONDS", 60)
+    monkeypatch.setattr("mirror_server.web.fair_scheduler._MAX_SECONDS", 60)
     return checked, then
 
 
@@ -187,7 +187,7 @@ async def test_simultaneous_requests_share_one_version_check(server, bridge, ver
     checked, _ = version_checks
     checked.clear()
     for times in (1, 2):
-        together = [BridgeRequest.queued(bridge, key, path) for _ in range(10)]
+        together = [AsgiRequest.queued(bridge, key, path) for _ in range(10)]
         await asyncio.gather(*(each.call for each in together))
         assert [each.status for each in together] == [200] * 10
         assert len(checked) == times
@@ -204,13 +204,13 @@ async def test_request_after_the_version_check_of_others_checks_again(server, br
         then.clear()
         with closing(open_database(server.settings.database_url)) as other:
             other.write(lambda session: stored_keys.revoke(session, key.split("_")[1], server.now))
-        late.append(BridgeRequest.queued(bridge, key, path))
+        late.append(AsgiRequest.queued(bridge, key, path))
 
-    warm = BridgeRequest.queued(bridge, key, path)
+    warm = AsgiRequest.queued(bridge, key, path)
     await warm.call
     checked.clear()
     then.append(revoke_and_send_again)
-    early = [BridgeRequest.queued(bridge, key, path) for key in (bystander, key, server.key())]
+    early = [AsgiRequest.queued(bridge, key, path) for key in (bystander, key, server.key())]
     await asyncio.gather(*(each.call for each in early))
     await late[0].call
     # They were sent before the revocation, so both responses are correct for the second.
@@ -223,7 +223,7 @@ async def test_call_outside_the_queue_checks_the_version_itself(server, bridge, 
     """A caller on the event loop may change something and send a request before the loop runs again."""
     key = server.key()
     path = f"/v3/devices/{server.add_device(key, 'sensor-1')}/echo"
-    before, after = BridgeRequest(bridge, key, path), BridgeRequest(bridge, key, path)
+    before, after = AsgiRequest(bridge, key, path), AsgiRequest(bridge, key, path)
     await before.call
     server.services.database.write(lambda session: stored_keys.revoke(session, key.split("_")[1], server.now))
     await after.call

@@ -9,7 +9,7 @@ import pytest
 from databases import ON_POSTGRESQL
 from resource_paths import TEMPERATURE
 
-from mirror_server.devices.link import Content, Observation
+from mirror_server.devices.interface import Content, Observation
 from mirror_server.store import devices, subscriptions
 from mirror_server.store.session import Session
 

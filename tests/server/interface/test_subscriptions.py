@@ -79,7 +79,7 @@ def test_rules_have_an_etag_that_changes_with_them(server, key):
     assert tag_of(server, key) == light
 
 
-def test_rules_change_if_if_match_has_the_current_etag(server, key):
+def test_rules_are_replaced_if_if_match_has_the_current_etag(server, key):
     for form in ("{}", "W/{}", '"other", {}', "*"):
         for method, body, left in (("PUT", [{}], [{}]), ("DELETE", None, [])):
             server.put_rules(key, LIGHTS)

@@ -82,57 +82,57 @@ def test_call_is_made_at_its_instant_despite_clock_jumps(
     assert event.wait(PATIENCE_SECONDS)
 
 
-def test_sure_now_ignores_a_forward_jump_for_an_hour(clock, machine):
+def test_steady_now_ignores_a_forward_jump_for_an_hour(clock, machine):
     machine.set_clock(3 * DAY_SECONDS)
     machine.run(60)
-    assert clock.sure_now() == BEGIN + 60_000
+    assert clock.steady_now() == BEGIN + 60_000
     machine.run(HOUR_SECONDS - 120)
-    assert clock.sure_now() == BEGIN + (HOUR_SECONDS - 60) * 1000
+    assert clock.steady_now() == BEGIN + (HOUR_SECONDS - 60) * 1000
     machine.run(120)
-    assert clock.sure_now() == clock.now() == BEGIN + (3 * DAY_SECONDS + HOUR_SECONDS + 60) * 1000
+    assert clock.steady_now() == clock.now() == BEGIN + (3 * DAY_SECONDS + HOUR_SECONDS + 60) * 1000
 
 
 def test_corrected_jump_never_counts(clock, machine, caplog):
     for jumps in ([DAY_SECONDS, -DAY_SECONDS], [3 * DAY_SECONDS, -DAY_SECONDS, -2 * DAY_SECONDS]):
         for jump in jumps:
             machine.set_clock(jump)
-            assert clock.sure_now() == BEGIN
+            assert clock.steady_now() == BEGIN
     machine.run(2 * HOUR_SECONDS)
-    assert clock.sure_now() == clock.now() == BEGIN + 2 * HOUR_SECONDS * 1000
+    assert clock.steady_now() == clock.now() == BEGIN + 2 * HOUR_SECONDS * 1000
     ahead, back = [record.message for record in caplog.records][:2]
-    assert ahead == "the clock of the system was set ahead (or the machine slept) by 1 day, 0:00:00"
-    assert back == "the clock of the system was set back by 1 day, 0:00:00"
+    assert ahead == "the system clock was set forward (or the machine slept) by 1 day, 0:00:00"
+    assert back == "the system clock was set back by 1 day, 0:00:00"
 
 
 @given(
     st.lists(st.tuples(st.integers(-(10**8), 10**8) | st.integers(-90, 90), st.integers(0, 3 * HOUR_SECONDS))),
     st.none() | st.integers(-(10**8), 10**8),
 )
-def test_sure_now_never_exceeds_now_and_catches_up_an_hour_after_the_last_jump(jumps, known):
+def test_steady_now_never_exceeds_now_and_catches_up_an_hour_after_the_last_jump(jumps, known):
     machine = Machine()
     with closing(machine.clock(newest_stored_at=None if known is None else BEGIN + known * 1000)) as clock:
         for jump, seconds in jumps:
             machine.set_clock(jump)
-            assert clock.sure_now() <= clock.now()
+            assert clock.steady_now() <= clock.now()
             machine.run(seconds)
-            assert clock.sure_now() <= clock.now()
+            assert clock.steady_now() <= clock.now()
         machine.run(HOUR_SECONDS)
-        assert clock.sure_now() == clock.now()
+        assert clock.steady_now() == clock.now()
 
 
 def test_small_clock_adjustments_count_at_once(clock, machine, caplog):
     for step in (2, -3, 5):
         machine.set_clock(step)
-        assert clock.sure_now() == clock.now()
+        assert clock.steady_now() == clock.now()
     assert not caplog.records
 
 
 def test_clock_far_ahead_at_startup_counts_after_an_hour(machine):
     known_at = BEGIN - 400 * DAY_SECONDS * 1000
     with closing(machine.clock(newest_stored_at=known_at)) as clock:
-        assert clock.sure_now() == known_at
+        assert clock.steady_now() == known_at
         machine.run(HOUR_SECONDS)
-        assert clock.sure_now() == machine.clocks[0]
+        assert clock.steady_now() == machine.clocks[0]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A damaged SQLite file is reported with its tables and a cure, and not used."""
+"""A damaged SQLite file is reported with its tables and a fix, and not used."""
 
 import os
 import re

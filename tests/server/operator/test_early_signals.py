@@ -1,4 +1,4 @@
-"""An interrupted start, or one with an address in use, ends cleanly with a cure."""
+"""An interrupted start, or one with an address in use, ends cleanly with a fix."""
 
 import signal
 

@@ -26,7 +26,7 @@ from operator_commands import (
 
 from mirror_server.core.commands import CommandRequest
 from mirror_server.core.errors import ApiError
-from mirror_server.devices.link import Registration
+from mirror_server.devices.interface import Registration
 from mirror_server.hooks import open_database, read_settings
 from mirror_server.server import Services
 from mirror_server.service import keys
@@ -55,7 +55,7 @@ def backup(tmp_path: Path) -> Path:
 
 
 def is_well(url: str) -> bool:
-    return done(url, "check") == "all is well\n"
+    return done(url, "check") == "no problems found\n"
 
 
 def last_revision(database: Database) -> int:
@@ -143,7 +143,7 @@ def test_backup_of_a_running_server_is_restored_completely(services, app_id, dev
 def test_neither_backup_nor_restore_overwrites_a_file(services, backup, tmp_path, url):
     existing = tmp_path / "taken.db"
     existing.write_text("mine")
-    assert_fails(url, "backup", existing, message="exists already")
+    assert_fails(url, "backup", existing, message="already exists")
     message = "already exists and is not overwritten"
     assert "-wal" in assert_fails(url, "restore", backup, message=message).output
     assert existing.read_text() == "mine"
@@ -187,13 +187,13 @@ def test_erase_prompts_first_and_reports_an_unknown_device(services, device_ids,
     ("damage", "message"),
     [
         ("UPDATE resources SET desired_status = 0", "a desired value is pending"),
-        ("UPDATE commands SET finished_at = NULL", "a write command waits"),
+        ("UPDATE commands SET finished_at = NULL", "a write command is waiting"),
         ("UPDATE logs SET last_seq = 1", "beyond its last number"),
         ("UPDATE logs SET stored_bytes = stored_bytes + 1", "not the sum of its entries"),
         ("UPDATE logs SET position = 1000", "a position is beyond"),
         ("DELETE FROM subscriptions", "is subscribed without a subscription"),
         ("DELETE FROM logs", "belongs to no log"),
-        pytest.param("DELETE FROM devices", "a device that is not there", marks=pytest.mark.sqlite),
+        pytest.param("DELETE FROM devices", "a device that does not exist", marks=pytest.mark.sqlite),
     ],
 )
 def test_check_finds_violations(services, device_ids, url, damage, message):
@@ -219,7 +219,7 @@ def test_newer_database_or_backup_is_rejected_with_a_cure(tmp_path, url, backup,
     for one in (url, f"sqlite:///{backup}"):
         databases.execute(one, f"UPDATE mirror_schema SET version = '9999' WHERE branch = '{branch.name}'")
     newer = (
-        f"was written by a newer version (its schema is 9999, and this version knows {branch.newest} at most);"
+        f"was written by a newer version (its schema is 9999, and this version supports {branch.newest} at most);"
         " install the newer version"
     )
     message = f"the database {redacted(url).removeprefix('sqlite:///')} {newer}"
@@ -243,10 +243,10 @@ def test_invalid_database_url_is_one_clear_error(monkeypatch):
     for scheme in ("postgresql", "postgres"):
         monkeypatch.delitem(LOCATIONS, scheme, raising=False)
     for url, message in (
-        ("mysql://x", "write it as sqlite:///FILE"),
-        ("sqlite:///:memory:", "write it as sqlite:///FILE"),
+        ("mysql://x", "it must have the form sqlite:///FILE"),
+        ("sqlite:///:memory:", "it must have the form sqlite:///FILE"),
         ("postgresql://me:secret@host/db", "postgresql://me@host/db: the extension postgresql is missing"),
-        ("postgres://me:secret@host/db", "write the database as sqlite:///FILE"),
+        ("postgres://me:secret@host/db", "use a SQLite file, such as sqlite:///"),
     ):
         for arguments in (["keys", "list"], ["check"]):
             assert "secret" not in assert_fails_in_one_line(url, *arguments, message=message)
@@ -406,7 +406,7 @@ def test_backup_on_a_full_disk_leaves_no_file(services, device_ids, tmp_path, ur
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
     try:
-        assert_fails(url, "backup", tmp_path / "copy.db", message="make room")
+        assert_fails(url, "backup", tmp_path / "copy.db", message="free disk space")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     there = {path.name.removeprefix("mirror.db") for path in tmp_path.iterdir()}
@@ -464,7 +464,7 @@ def test_erase_of_a_device_named_only_by_a_rule_succeeds_once(services, app_id, 
 @pytest.mark.parametrize("command", [["check"], ["keys", "list"], ["keys", "create", "app"]])
 def test_file_served_by_an_older_version_is_not_upgraded(tmp_path, url, command, next_version):
     with FileLock(tmp_path / "mirror.db.lock"):
-        assert_fails(url, *command, message="of an older version, whose server runs; stop that one first")
+        assert_fails(url, *command, message="of an older version, and a server of that version is running")
         assert "names" not in databases.tables(url)
     done(url, *command)
 

@@ -152,7 +152,7 @@ def test_newer_version_of_an_extension_is_rejected_before_any_upgrade(tmp_path):
     url = databases.new_database_url(tmp_path)
     core, second = databases.next_core(tmp_path), databases.extension(tmp_path, 2)
     databases.open_before(url, second).close()
-    with pytest.raises(DatabaseError, match="its schema of labels is 0002, and this version knows 0001"):
+    with pytest.raises(DatabaseError, match="its schema of labels is 0002, and this version supports 0001"):
         Database(url, [*databases.STORAGES, Storage(branch=databases.extension(tmp_path, 1))], core=core)
     assert "names" not in databases.tables(url)
 
@@ -163,7 +163,7 @@ def test_tables_of_an_extension_are_added_to_a_served_file(tmp_path):
     with FileLock(tmp_path / "mirror.db.lock"):
         databases.open_before(url, databases.extension(tmp_path, 1)).close()
         # The server may have the newest version, and run without the extension.
-        with pytest.raises(DatabaseError, match="an older schema of labels, and a server that may use it runs; stop"):
+        with pytest.raises(DatabaseError, match="an older schema of labels, which a running server may use; stop"):
             databases.open_before(url, databases.extension(tmp_path, 2))
     assert databases.query(url, "SELECT version FROM mirror_schema WHERE branch = 'labels'") == [("0001",)]
 
@@ -174,7 +174,7 @@ def test_file_locked_by_another_program_is_an_error_until_released(url, tmp_path
     monkeypatch.setattr(schema, "UPGRADE_SECONDS", 0.1)
     with closing(sqlite3.connect(tmp_path / "mirror.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(DatabaseError, match="another program holds it; stop that one, or try again"):
+        with pytest.raises(DatabaseError, match="another program has locked it; stop that program, or try again"):
             open_database(url)
     open_database(url).close()
 
@@ -196,7 +196,7 @@ def test_open_waits_for_a_file_that_another_process_creates(tmp_path, monkeypatc
 def test_full_disk_is_reported_at_open_until_space_is_free(url, monkeypatch):
     with monkeypatch.context() as full:
         on_connecting(full, lambda connection: connection.execute("PRAGMA max_page_count = 3"))
-        with pytest.raises(DatabaseError, match="full; nothing was changed; make room on its disk"):
+        with pytest.raises(DatabaseError, match="full; nothing was changed; free space on its disk"):
             open_database(url)
     open_database(url).close()
 
@@ -211,6 +211,6 @@ def test_file_of_another_program_is_rejected_unchanged(tmp_path, table, keep_sch
     with closing(sqlite3.connect(path)) as other, other:
         other.execute(f"CREATE TABLE {table}")
     before = path.read_bytes()
-    with pytest.raises(DatabaseError, match=r"places\.db: its tables are not a mirror's.*name another file"):
+    with pytest.raises(DatabaseError, match=r"places\.db: its tables are not those of this server.*use another file"):
         open_database(f"sqlite:///{path}", keep_schema=keep_schema)
     assert path.read_bytes() == before

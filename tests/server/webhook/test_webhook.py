@@ -86,8 +86,8 @@ def test_failed_test_call_is_400_without_details_of_the_target(server, key, endp
         (endpoint.url, 201, "status 201"),
         (endpoint.url, 500, "status 500"),
         (endpoint.url, 302, "status 302"),
-        ("http://169.254.169.254/", 0, "169.254.169.254 may not"),
-        ("http://app.test/", 0, "10.0.0.1 may not"),
+        ("http://169.254.169.254/", 0, "is not allowed to call 169.254.169.254"),
+        ("http://app.test/", 0, "is not allowed to call 10.0.0.1"),
         ("http://nobody.invalid/", 0, "no response"),
     ]:
         endpoint.statuses = [status]
@@ -108,7 +108,9 @@ def test_failed_delivery_does_not_expose_the_target(server, key, endpoint, monke
     endpoint.statuses = [500]
     server.add_device(key, "sensor-1")
     messages = set()
-    for failures, reason in enumerate(["status 500", "169.254.169.254 may not", "no response: ConnectError"], 1):
+    for failures, reason in enumerate(
+        ["status 500", "is not allowed to call 169.254.169.254", "no response: ConnectError"], 1
+    ):
         messages.add(wait_for_failures(server, key, failures)["last_error"])
         assert any(reason in getattr(record, "reason", "") for record in caplog.records)
         server.advance(key, 2 ** (failures - 1))

@@ -78,7 +78,7 @@ def test_open_poll_counts_as_a_reader(server, key, endpoint, happen, open_poll):
     assert arrived(endpoint, "new") == ["new"]
 
 
-def test_reading_stores_nothing(server, key, happen):
+def test_reading_at_position_zero_writes_nothing(server, key, happen):
     happen("old")
     version = server.services.database.version()
     read(server, key, 0)

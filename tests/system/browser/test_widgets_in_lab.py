@@ -71,36 +71,47 @@ def test_the_explorer_with_the_keyboard_alone_and_with_the_mouse(open_notebook: 
     expect(widget).to_contain_text(re.compile(r"2 of [\d,]+ rows"))
     notebook.tab_to("Device")
     notebook.keys("ArrowDown", "ArrowDown", "Space")
-    expect(widget.get_by_role("heading")).to_have_text("key-b")
-    expect(cell(resources, TEMPERATURE, "path")).to_be_visible()
+    expect(widget.get_by_role("heading").first).to_have_text("key-b")
+    # Resources without a value are hidden at first.
+    expect(cell(resources, TEMPERATURE, "name")).to_have_count(0)
+    widget.get_by_role("checkbox", name=re.compile("Show 3 resources without a value")).press("Space")
+    expect(cell(resources, TEMPERATURE, "name")).to_be_visible()
     notebook.tab_to("Search in Resources")
     notebook.tab_to("Resource")
-    notebook.keys("ArrowDown", "Space", "ArrowDown", "Space")
-    expect(widget).to_contain_text("2 resources selected")
+    notebook.keys("ArrowDown", "ArrowDown", "Space", "ArrowDown", "ArrowDown", "Space")
+    expect(widget).to_contain_text("2 selected")
     widget.get_by_role("button", name="Read", exact=True).press("Enter")
-    expect(cell(resources, TEMPERATURE, "value")).to_have_text("21.5")
+    expect(cell(resources, LEVEL, "value")).to_have_text("10 %")
+    expect(cell(resources, "/10250/0/1", "value")).to_have_text(NASTY)
     # JupyterLab took no key for its own.
     assert notebook.page.locator(".jp-CodeCell").count() == 3
 
     named(grid(widget, "Devices"), "key-a").click()
-    expect(widget.get_by_role("heading")).to_have_text("key-a")
-    cell(resources, "/10250/0/1", "path").click()
-    expect(widget).to_contain_text("1 resource selected")
-    widget.get_by_role("button", name="Read", exact=True).click()
-    expect(cell(resources, "/10250/0/1", "value")).to_have_text(NASTY)
+    expect(widget.get_by_role("heading").first).to_have_text("key-a")
+    expect(widget).not_to_contain_text("2 selected")
+    checkbox = cell(resources, "/10250/0/1", "ag-Grid-SelectionColumn").get_by_role("checkbox")
+    checkbox.click()
+    expect(widget).to_contain_text("1 selected")
     notebook.run(2)
     expect(notebook.cell(2)).to_contain_text("['/10250/0/1'] key-a")
     widget.get_by_role("button", name="Subscribe", exact=True).click()
     expect(widget.get_by_role("alert")).to_contain_text(re.compile("Subscribing /10250/0/1 of key-a: .*NOT_OBSERVABLE"))
     widget.get_by_role("button", name="Dismiss").click()
-    expect(widget.get_by_role("alert")).to_have_count(0)
-    # A click on a button may come before a choice that is still on its way.
-    for path, told in (("/10250/0/1", "Select resources"), (LEVEL, "1 resource selected")):
-        cell(resources, path, "path").click()
-        expect(widget).to_contain_text(told)
-    widget.get_by_role("button", name="Write …").click()
-    panel = widget.locator(".mirror-widget")
-    expect(panel.get_by_label("Resource", exact=True)).to_have_value(re.compile(LEVEL))
+    expect(widget.get_by_role("alert")).to_be_hidden()
+
+    # A resource in detail is read and written without a selection.
+    cell(resources, LEVEL, "name").click()
+    detail = widget.get_by_role("region", name="Light Control · Dimmer", exact=True)
+    detail.get_by_role("button", name="Read now").click()
+    expect(detail).to_contain_text("10 %")
+    detail.get_by_label("New value", exact=True).fill("101")
+    expect(detail.locator(".mirror-problem")).to_contain_text("101")
+    detail.get_by_label("New value", exact=True).fill("45")
+    detail.get_by_role("button", name="Write").click()
+    expect(cell(resources, LEVEL, "status")).to_contain_text("Unconfirmed")
+    widget.get_by_role("button", name="Write…").click()
+    panel = widget.get_by_role("region", name="Write", exact=True)
+    expect(panel.get_by_label("Resource", exact=True)).to_have_value(re.compile("/10250/0/1"))
     assert notebook.wrong == []
 
 
@@ -119,32 +130,44 @@ def test_the_watcher_with_mouse_and_keyboard_also_while_a_cell_runs(open_noteboo
         f"simulator.set_value(device, '{TEMPERATURE}', 77)",
     )
     widget = notebook.widget()
-    table = widget.get_by_role("treegrid").or_(widget.get_by_role("grid")).last
+    table = grid(widget, "Events")
     # Earlier events are there too, and the cell runs until they were seen.
     expect(table.get_by_role("gridcell", name="39", exact=True).first).to_be_visible()
     expect(table.get_by_role("gridcell", name="52", exact=True).first).to_be_visible()
     assert notebook.page.get_by_text("the cell is done", exact=True).count() == 0
     is_seen.touch()
     expect(table.get_by_role("gridcell", name="77", exact=True).first).to_be_visible()
-    page, plot = notebook.page, widget.locator(".mirror-time-plot")
-    expect(plot).to_be_visible(timeout=60_000)
+    page, plot = notebook.page, widget.get_by_role("group", name=re.compile("^Events: watched"))
+    live = widget.get_by_role("button", name="Live", exact=True)
+    expect(live).to_have_attribute("aria-pressed", "true")
     plot.scroll_into_view_if_needed()
     # A zoom with the mouse stays, also when something comes.
-    area = plot.locator(".nsewdrag").first.bounding_box()
+    area = plot.locator(".u-over").first.bounding_box()
     assert area is not None
     page.mouse.move(area["x"] + area["width"] / 4, area["y"] + area["height"] / 2)
     page.mouse.down()
     page.mouse.move(area["x"] + area["width"] / 2, area["y"] + area["height"] / 2, steps=5)
     page.mouse.up()
-    expect(widget.get_by_role("button", name="Follow", exact=True)).to_be_visible()
-    zoomed = plot.locator(".xaxislayer-above").text_content()
+    expect(live).to_have_attribute("aria-pressed", "false")
+    chosen = widget.get_by_role("button", name=re.compile(r"^20\d\d-"))
+    zoomed = chosen.text_content()
     notebook.run(2)
     expect(widget).to_contain_text("40.5")
-    assert plot.locator(".xaxislayer-above").text_content() == zoomed
+    assert chosen.text_content() == zoomed
     widget.get_by_role("button", name="Zoom out").press("Enter")
-    widget.get_by_role("button", name="All", exact=True).press("Space")
-    expect(widget.get_by_role("button", name="✓ Follow")).to_be_visible()
-    wait_until(lambda: plot.locator(".xaxislayer-above").text_content() != zoomed, "another time axis")
+    expect(chosen).not_to_have_text(zoomed or "")
+    plot.press("0")
+    expect(live).to_have_attribute("aria-pressed", "true")
+    chosen.or_(widget.get_by_role("button", name="Last 1 h")).press("Enter")
+    widget.get_by_role("button", name="Everything").press("Enter")
+    expect(widget.get_by_role("button", name="Everything")).to_be_visible()
+
+    # The legend shows one line alone.
+    line = widget.get_by_role("region", name="Legend of Events").get_by_role("button").first
+    line.click()
+    expect(line).to_have_attribute("aria-pressed", "true")
+    line.press("Enter")
+    expect(line).to_have_attribute("aria-pressed", "false")
 
     widget.get_by_role("button", name="Pause").click()
     expect(widget.get_by_role("button", name="Resume")).to_be_visible()
@@ -153,6 +176,10 @@ def test_the_watcher_with_mouse_and_keyboard_also_while_a_cell_runs(open_noteboo
     widget.get_by_role("button", name="Resume").press("Space")
     expect(widget).not_to_contain_text("paused")
 
+    widget.get_by_role("button", name="Download").click()
+    with page.expect_download() as downloaded:
+        widget.get_by_role("menuitem", name="CSV").click()
+    assert downloaded.value.suggested_filename.endswith(".csv")
     assert notebook.wrong == []
 
 

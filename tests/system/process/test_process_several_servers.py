@@ -325,7 +325,7 @@ class LoadTest:
         check_load(self.application, self.loads, self.readers)
         check_webhook(self.listening, self.receiver)
         assert pending_without_command(self.servers[0]) == []
-        assert run_command("check", "--database", self.servers[0].database_url).stdout == "all is well\n"
+        assert run_command("check", "--database", self.servers[0].database_url).stdout == "no problems found\n"
         assert [server.stderr.count("Traceback") for server in self.servers] == [0] * len(self.servers)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from mirror_server.hooks import read_settings
 from mirror_server.server import Services
-from mirror_server.web.app import create_app
+from mirror_server.web.flask_app import create_app
 from tests.extensions.lwm2m.conftest import *  # noqa: F403 - fixtures
 from tests.server.conftest import *  # noqa: F403 - fixtures
 

@@ -18,9 +18,9 @@ from dtls_device import DtlsDevice
 from DTLSSocket import dtls
 from udp_relay import UdpRelay, drop
 
-from mirror_server.extensions.lwm2m.coap import CannotListen, CoapEndpoint, CoapLimits, listen, sessions
+from mirror_server.extensions.lwm2m.coap import CannotListen, CoapEndpoint, CoapLimits, dtls_transport, listen
+from mirror_server.extensions.lwm2m.coap.dtls_transport import DtlsTransport
 from mirror_server.extensions.lwm2m.coap.messages import Message, Type, code_number
-from mirror_server.extensions.lwm2m.coap.sessions import DtlsTransport
 from mirror_server.extensions.lwm2m.coap.sockets import Receiver
 from mirror_server.extensions.lwm2m.transport_api import Peer, Request, Unreachable
 
@@ -317,7 +317,7 @@ async def test_hellos_of_forged_addresses_use_no_memory_and_block_no_device():
 
 
 async def test_device_whose_cookie_context_was_used_connects_after_one_more_round_trip(monkeypatch):
-    monkeypatch.setattr(sessions, "_COOKIE_CONTEXTS", 1)
+    monkeypatch.setattr(dtls_transport, "_COOKIE_CONTEXTS", 1)
     async with manual_transport() as (endpoint, transport, device):
         device.step(unchanged)
         other = ManualDtlsDevice(Peer("127.0.1.2:5684"), transport, transport.socket.sent)
@@ -368,8 +368,8 @@ async def test_record_of_unknown_session_gets_a_shorter_rate_limited_alert():
 
 async def test_records_above_rate_limit_are_not_decrypted(monkeypatch):
     read: list[bytes] = []
-    feed = sessions._Session.feed
-    monkeypatch.setattr(sessions._Session, "feed", lambda self, data: read.append(data) or feed(self, data))
+    feed = dtls_transport._Session.feed
+    monkeypatch.setattr(dtls_transport._Session, "feed", lambda self, data: read.append(data) or feed(self, data))
     handler = RecordingHandler()
     handler.known_tokens = {b"flood"}
     limits = CoapLimits(messages_per_second_of_peer=1, burst_of_peer=10)

@@ -39,4 +39,4 @@ def test_database_with_keys_readable_by_others_is_logged_at_start(tmp_path, capl
         assert not caplog.text
         path.chmod(0o644)
         check_listening(settings)
-    assert f"others than the owner can read the keys of devices; chmod 600 {path}" in caplog.text
+    assert f"other users can read the keys of devices; run: chmod 600 {path}" in caplog.text

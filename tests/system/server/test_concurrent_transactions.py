@@ -26,7 +26,7 @@ from mirror_server.extensions.history.store import history
 from mirror_server.extensions.history.store.history import StoredHistoryRow
 from mirror_server.extensions.postgresql.store import backend
 from mirror_server.extensions.postgresql.store.backend import _ALONE, _MAX_CONFLICT_KEYS, _locks_of
-from mirror_server.extensions.requests.conditional import check_revision
+from mirror_server.extensions.requests.conditional_writes import check_revision
 from mirror_server.extensions.requests.store import waiting
 from mirror_server.extensions.simulator.control import SimulatorControl
 from mirror_server.extensions.simulator.device import SimulatedResource
@@ -37,7 +37,7 @@ from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.commands import CommandSubmission
 from mirror_server.service.keys import Scope
-from mirror_server.service.long_reads import Slots
+from mirror_server.service.slow_reads import Slots
 from mirror_server.store import devices, logs
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.database import Database

@@ -14,12 +14,12 @@ from mirror_server.clock import wall_time
 from mirror_server.config import ListenAddress
 from mirror_server.extensions.directory.service import DirectoryService
 from mirror_server.extensions.lwm2m import device_keys
+from mirror_server.extensions.lwm2m.backend import LwM2MBackend
 from mirror_server.extensions.lwm2m.coap.limits import Tuning
 from mirror_server.extensions.lwm2m.device.coap_socket import PreSharedKey
 from mirror_server.extensions.lwm2m.device.device import LwM2MDevice, RegistrationRejected
 from mirror_server.extensions.lwm2m.device.resources import DeviceResource
 from mirror_server.extensions.lwm2m.device_keys import DeviceKey
-from mirror_server.extensions.lwm2m.real_devices import RealDevices
 from mirror_server.extensions.lwm2m.transport_api import NoResponse, Unreachable
 from mirror_server.server import Services
 from mirror_server.store.devices import DeviceRow
@@ -35,7 +35,7 @@ class Site:
     def __init__(self, new_server: Any, side: DeviceSide) -> None:
         self.side = side
         self.server = new_server(coaps=ListenAddress("127.0.0.1", 0))
-        (self.url,) = self.services.part(RealDevices).urls()
+        (self.url,) = self.services.part(LwM2MBackend).urls()
 
     @property
     def services(self) -> Services:
@@ -86,7 +86,7 @@ def test_only_device_with_its_key_connects_and_no_secret_is_logged(site, caplog,
         with pytest.raises(RegistrationRejected):
             site.side.run(site.device("other", key).register())
         site.run_command("revoke", "sensor")
-        until(lambda: site.services.part(RealDevices).endpoint.counts.sessions == 0)
+        until(lambda: site.services.part(LwM2MBackend).endpoint.counts.sessions == 0)
     written = caplog.text + "".join(capfd.readouterr())
     assert "sensor" in written
     for text in (key.secret.hex(), key.secret.hex(" "), repr(key.secret)[2:-1], str(list(key.secret))):
@@ -122,7 +122,7 @@ def test_renamed_device_keeps_id_and_registration_if_old_name_is_reused(site):
     site.side.run(device.register())
     (renamed,) = site.rows()
     site.run_command("rename", "old", "new")
-    until(lambda: site.services.part(RealDevices).endpoint.counts.sessions == 0)
+    until(lambda: site.services.part(LwM2MBackend).endpoint.counts.sessions == 0)
     with pytest.raises(RegistrationRejected, match=r"4\.03"):
         site.side.run(site.device("old", key).register())
     site.side.run(site.device("old", site.key("old", "second")).register())
@@ -134,7 +134,7 @@ def test_renamed_device_keeps_id_and_registration_if_old_name_is_reused(site):
     # Each of the two ends only its own registration.
     site.side.run(device.deregister())
     assert site.names() == {"old"}
-    registry = site.services.part(RealDevices)._fleet.registry
+    registry = site.services.part(LwM2MBackend)._lwm2m_server.registry
     assert registry.by_name("new") is None
     assert registry.by_name("old").peer.identity == "second"
     site.side.run(site.device("new", key).register())
@@ -151,7 +151,7 @@ def test_rename_to_existing_device_freezes_registration_of_old_name(site):
     device = site.device("old", key := site.key("old", "first"))
     site.side.run(device.register())
     site.run_command("rename", "old", "new")
-    until(lambda: site.services.part(RealDevices).endpoint.counts.sessions == 0)
+    until(lambda: site.services.part(LwM2MBackend).endpoint.counts.sessions == 0)
     with pytest.raises(RegistrationRejected, match=r"4\.03.*ep=old"):
         update(site, device)
     with pytest.raises(RegistrationRejected, match=r"4\.03.*ep=old"):
@@ -186,7 +186,7 @@ def test_revoked_device_is_disconnected_and_others_stay(site):
     device, other = site.device("sensor", site.key("sensor")), site.device("other", site.key("other"))
     site.side.run(device.register())
     site.side.run(other.register())
-    endpoint = site.services.part(RealDevices).endpoint
+    endpoint = site.services.part(LwM2MBackend).endpoint
     assert endpoint.counts.sessions == 2
     site.run_command("revoke", "sensor")
     until(lambda: endpoint.counts.sessions == 1)

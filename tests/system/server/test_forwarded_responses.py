@@ -14,7 +14,7 @@ from mirror_server.clock import wall_time
 from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.keys import DEFAULT_SCOPES
-from mirror_server.web.app import create_app
+from mirror_server.web.flask_app import create_app
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from resource_paths import TEMPERATURE
 
 from mirror_server.config import ListenAddress
 from mirror_server.core.commands import CommandRequest
-from mirror_server.extensions.lwm2m.real_devices import RealDevices
+from mirror_server.extensions.lwm2m.backend import LwM2MBackend
 from mirror_server.server import Services
 from mirror_server.service.commands import CommandSubmission
 from mirror_server.store import commands, devices, resources
@@ -25,7 +25,7 @@ from mirror_server.store.devices import Condition
 def pair(open_services: Callable[..., Services], device_side: DeviceSide) -> list[Services]:
     """Two servers. The first one is the leader and listens on the port."""
     opened = [open_services(coap=ListenAddress("127.0.0.1", device_side.port)) for _ in range(2)]
-    until(lambda: opened[0].part(RealDevices).endpoint)
+    until(lambda: opened[0].part(LwM2MBackend).endpoint)
     return opened
 
 
@@ -52,14 +52,14 @@ def read(services: Services, device: str, async_id: str) -> Callable[[], bytes |
 
 def test_next_leader_listens_on_the_port_and_reaches_devices(pair, device_side):
     first, second = pair
-    assert second.part(RealDevices).endpoint is None
+    assert second.part(LwM2MBackend).endpoint is None
     device = device_side.device()
     device_side.run(device.register())
     sensor_id, location = device_id(first), device.registration_id
     # Submitted to the follower.
     assert float(until(read(second, sensor_id, "first"))) == 21.5
     first.close()
-    until(lambda: second.part(RealDevices).endpoint)
+    until(lambda: second.part(LwM2MBackend).endpoint)
     device_side.call(device.set_value, TEMPERATURE, 22.5)
     assert float(until(read(second, sensor_id, "second"))) == 22.5
     device_side.run(device.update())
@@ -77,7 +77,7 @@ def test_execute_in_flight_at_leader_change_is_not_sent_again(pair, device_side)
         until(lambda: device.requests)
         first.close()
         device.silent = False
-        until(lambda: second.part(RealDevices).endpoint)
+        until(lambda: second.part(LwM2MBackend).endpoint)
         device.send(device.update())
         assert until(read(second, sensor_id, "next")) == b"21.5"
         assert len({request.number for request in device.requests if request.code == POST}) == 1

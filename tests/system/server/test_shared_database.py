@@ -17,7 +17,7 @@ from histories import tail
 
 from mirror_server.config import ListenAddress
 from mirror_server.core.commands import CommandRequest
-from mirror_server.devices.link import Registration
+from mirror_server.devices.interface import Registration
 from mirror_server.extensions.compat.delayed_requests import DelayedRequests
 from mirror_server.extensions.history.store.history import StoredHistoryRow
 from mirror_server.extensions.postgresql.forwarding import Call
@@ -33,7 +33,7 @@ from mirror_server.store.backend import DatabaseError, NotLeader, StorageFailed
 from mirror_server.store.database import Database
 from mirror_server.store.maintenance import violations
 from mirror_server.store.session import Session
-from mirror_server.views.deferred import Deferred
+from mirror_server.views.deferred_responses import DeferredResponse
 
 PATH = "/3311/0/5850"
 
@@ -341,7 +341,7 @@ def test_process_without_required_option_cannot_join(url: str, option: str, sett
     pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
     with closing(Services(read_settings(database_url=url, **settings))) as services:
         services.start()
-        with pytest.raises(DatabaseError, match=f"with {option}, this one is to do so without"):
+        with pytest.raises(DatabaseError, match=f"with {option}, but this one was started without"):
             Services(read_settings(database_url=url))
         with closing(Services(read_settings(database_url=url, **settings))) as second:
             second.start()
@@ -378,7 +378,7 @@ def responses(services: Services, app_id: str) -> list[Any]:
     return [entry for entry in services.log.read(app_id, 0).entries if entry.kind == "async-responses"]
 
 
-def submit_with_generated_id(services: Services, app_id: str, device_id: str) -> Deferred:
+def submit_with_generated_id(services: Services, app_id: str, device_id: str) -> DeferredResponse:
     """Submit a read with a generated async-id."""
     submission = CommandSubmission(app_id, device_id, CommandRequest("GET", PATH), uuid4().hex)
     handling = services.part(DelayedRequests).delay(submission)
@@ -386,7 +386,7 @@ def submit_with_generated_id(services: Services, app_id: str, device_id: str) ->
     assert handling.respond is not None
     stored = services.commands.submit(replace(submission, checks=(handling.check,)))
     response = handling.respond(stored, lambda _: Response())
-    assert isinstance(response, Deferred)
+    assert isinstance(response, DeferredResponse)
     return response
 
 

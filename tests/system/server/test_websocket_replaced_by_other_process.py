@@ -5,7 +5,7 @@ import threading
 from test_websocket_replacement import APPLICATION, REPLACED, closing, connect, register
 from waits import PATIENCE_SECONDS
 
-from mirror_server.extensions.streams.websockets import Websockets
+from mirror_server.extensions.streams.websocket_channels import WebsocketChannels
 
 
 def test_websocket_replaced_from_another_process_while_opening_is_closed(open_services, hold_writer):
@@ -25,7 +25,7 @@ def test_websocket_replaced_from_another_process_while_opening_is_closed(open_se
         assert is_stored.wait(PATIENCE_SECONDS)
         new, replaced = connect(second)
         replaced.result(PATIENCE_SECONDS)
-        first.part(Websockets).refresh(APPLICATION)
+        first.part(WebsocketChannels).refresh(APPLICATION)
     finally:
         may_open.set()
     opened.result(PATIENCE_SECONDS)

@@ -25,7 +25,7 @@ from mirror_sdk import (
     parse_value,
 )
 from mirror_sdk.frames import drift_frame, from_arrow, mirror, read_parquet, requests_frame
-from mirror_sdk.object_table import Personal
+from mirror_sdk.object_definitions import Personal
 from mirror_sdk.privacy import PERSONAL_COLUMNS, PERSONAL_RESOURCES, pseudonymize
 from mirror_sdk.recording import Recording
 from mirror_sdk.testing import Fault, Mirror

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mirror_server.core.instants import Instant
 from mirror_server.core.messages import NOTIFICATIONS
+from mirror_server.core.timestamps import Instant
 from mirror_server.store import logs
 from mirror_server.store.session import Session
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 from mirror_server.store.conditions import Condition, count_of, page_of
 from mirror_server.store.session import Session
 

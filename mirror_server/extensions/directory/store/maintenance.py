@@ -8,7 +8,7 @@ from dataclasses import replace
 from urllib.parse import parse_qsl, urlencode
 
 from mirror_sdk.wire.directory import ATTRIBUTE_FILTER, FILTER_OPERATORS
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 from mirror_server.extensions.directory.store import descriptions, device_events, device_queries
 from mirror_server.store.session import Session
 

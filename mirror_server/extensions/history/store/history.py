@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mirror_sdk.wire.device_object import Origin
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 from mirror_server.store.conditions import Condition, clause, where_of
 from mirror_server.store.session import EXTENSIONS, Row, Session, batches
 
@@ -75,9 +75,9 @@ class StoredHistoryRow(NamedTuple):
 
     Attributes:
         revision: Its unique number. A larger one was stored later.
-        device_id: The device; ``None`` for a gap, which concerns all devices.
+        device_id: The device, or ``None`` for a gap, which concerns all devices.
         endpoint_name: The current endpoint name of the device.
-        path: The resource; ``None`` for an event of the device.
+        path: The resource, or ``None`` for an event of the device.
         changed_at: The time of the event, by the device's own clock if it sent a time.
         received_at: The time of receipt.
         what: The first word of a pair of :data:`KINDS`.
@@ -85,7 +85,7 @@ class StoredHistoryRow(NamedTuple):
         value: The reported or written value.
         content_type: The format of the value.
         status: The result of a write: 1 for success, 2 for failure.
-        category: The reason of a failure, only for the application ``app_id``.
+        category: The reason for a failure, only for the application ``app_id``.
         app_id: The application that submitted the write.
         requested_at: The time of its request.
         until: The end of a gap.
@@ -115,8 +115,8 @@ class State(NamedTuple):
         compacted_revision: The rows up to here are in segments or files.
         is_enabled: Whether rows are written now, or were when the last server ended.
         started_revision: The last revision when the history was last enabled. Earlier changes have no row.
-        heartbeat_at: The last time at which a server certainly wrote rows; ``None`` if none ever did.
-        base_at: The instant up to which rows were trimmed; ``None`` if none were.
+        heartbeat_at: The last time at which a server certainly wrote rows, or ``None`` if none ever did.
+        base_at: The instant up to which rows were trimmed, or ``None`` if none were.
     """
 
     compacted_revision: int
@@ -194,7 +194,7 @@ def device_ids(session: Session, conditions: Sequence[Condition]) -> list[str]:
 
 
 def first_received_after(session: Session, revision: int) -> Instant | None:
-    """Return the time of receipt of the first row of the tail after a revision; ``None`` if there is none."""
+    """Return the time of receipt of the first row of the tail after a revision, or ``None`` if there is none."""
     statement = "SELECT received_at FROM history WHERE revision > :revision ORDER BY revision LIMIT 1"
     received_at: Instant | None = session.scalar(statement, revision=revision)
     return received_at
@@ -258,7 +258,7 @@ def record_heartbeat(session: Session, at: Instant) -> None:
 
 
 def covered_until(session: Session) -> Instant | None:
-    """Return the last instant at which rows were certainly written; ``None`` if none ever were."""
+    """Return the last instant at which rows were certainly written, or ``None`` if none ever were."""
     last_at: Instant | None = session.scalar("SELECT received_at FROM history ORDER BY revision DESC LIMIT 1")
     heartbeat_at = state(session).heartbeat_at
     return heartbeat_at if last_at is None else max(last_at, heartbeat_at or last_at)

@@ -4,9 +4,9 @@ This module does not know their contents. A *segment* is a run of rows, sorted b
 into blocks. A segment of the kind ``rows`` has events. One of the kind ``state`` is a checkpoint: the last rows of each
 resource among those with ``changed_at`` up to ``state_at`` and revisions up to ``state_revision``.
 
-The contents of blocks are stored first, in transactions of their own, and become valid when ``put`` records all of them
-in one transaction. So a large segment delays no other writes, and the next leader deletes what an interrupted process
-stored.
+The contents of blocks are stored first, in separate small transactions. They become valid when ``put`` records all of
+them in one transaction. So a large segment delays no other writes. If the process is interrupted in between, the next
+leader deletes the contents that were not recorded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 from mirror_server.store.session import Session
 
 
@@ -32,7 +32,7 @@ class Bounds(NamedTuple):
         last_changed_at: The last time of an event.
         first_received_at: The first time of receipt.
         last_received_at: The last time of receipt.
-        first_requested_at: The first time of request of a write; ``None`` without writes.
+        first_requested_at: The first time of request of a write, or ``None`` without writes.
         row_count: The number of rows.
     """
 
@@ -124,7 +124,7 @@ def runs(new_blocks: Iterable[Block]) -> list[list[Block]]:
 
 
 def oldest_state_at(session: Session) -> Instant | None:
-    """Return the instant of the oldest checkpoint; ``None`` without one."""
+    """Return the instant of the oldest checkpoint, or ``None`` without one."""
     instant: Instant | None = session.scalar("SELECT min(state_at) FROM history_segments WHERE kind = 'state'")
     return instant
 

@@ -5,9 +5,9 @@ free memory for messages of unauthenticated clients, block a silent peer for 93 
 notification. :mod:`.sockets` is the only module that imports aiocoap. It lists the private parts that it uses.
 """
 
+from mirror_server.extensions.lwm2m.coap.dtls_transport import Keys
 from mirror_server.extensions.lwm2m.coap.endpoint import CoapEndpoint
 from mirror_server.extensions.lwm2m.coap.limits import DEFAULT_LIMITS, DEFAULT_TUNING, CoapLimits, Tuning
-from mirror_server.extensions.lwm2m.coap.sessions import Keys
 from mirror_server.extensions.lwm2m.transport_api import CannotListen, Counts, Handler
 
 __all__ = ["CannotListen", "CoapEndpoint", "CoapLimits", "Counts", "Keys", "Tuning", "listen"]

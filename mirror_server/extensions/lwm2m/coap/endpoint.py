@@ -10,7 +10,9 @@ from collections import Counter
 from collections.abc import AsyncIterator
 
 from mirror_server.extensions.lwm2m.coap.blocks import Uploads
+from mirror_server.extensions.lwm2m.coap.dtls_transport import DtlsTransport, Keys
 from mirror_server.extensions.lwm2m.coap.limits import CoapLimits, Tuning
+from mirror_server.extensions.lwm2m.coap.message_layer import MessageLayer
 from mirror_server.extensions.lwm2m.coap.messages import (
     BLOCK_BYTES,
     BlockOption,
@@ -24,9 +26,7 @@ from mirror_server.extensions.lwm2m.coap.messages import (
     response_message,
     response_of,
 )
-from mirror_server.extensions.lwm2m.coap.sessions import DtlsTransport, Keys
 from mirror_server.extensions.lwm2m.coap.sockets import open_socket
-from mirror_server.extensions.lwm2m.coap.transmission import MessageLayer
 from mirror_server.extensions.lwm2m.transport_api import (
     Counts,
     Handler,
@@ -103,8 +103,8 @@ class CoapEndpoint:
         """Send a request to a device. Both request and response may be in several blocks.
 
         Raises:
-            NoResponse: It did not respond in time.
-            Unreachable: Nothing can be sent to it.
+            NoResponse: The device did not respond in time.
+            Unreachable: Nothing can be sent to the device.
         """
         async with _response_timeout(peer, self._tuning.response_seconds):
             return response_of(await self._request_all_blocks(peer, request))
@@ -115,8 +115,8 @@ class CoapEndpoint:
         The caller chooses the token, so that it knows the token before the first notification.
 
         Raises:
-            NoResponse: It did not respond in time.
-            Unreachable: Nothing can be sent to it.
+            NoResponse: The device did not respond in time.
+            Unreachable: Nothing can be sent to the device.
         """
         async with _response_timeout(peer, self._tuning.response_seconds):
             first = await self._layer(peer).request_response(peer, request_message(request, token, observe=0))
@@ -133,8 +133,8 @@ class CoapEndpoint:
         A client was seen to send no more notifications until the other blocks were requested. Source: RFC 7959, 2.6.
 
         Raises:
-            NoResponse: It did not respond in time.
-            Unreachable: Nothing can be sent to it.
+            NoResponse: The device did not respond in time.
+            Unreachable: Nothing can be sent to the device.
         """
         async with _response_timeout(peer, self._tuning.response_seconds):
             first = self._first_blocks.pop((peer, token), None)
@@ -147,8 +147,8 @@ class CoapEndpoint:
         """End the observation with this token.
 
         Raises:
-            NoResponse: It did not respond in time.
-            Unreachable: Nothing can be sent to it.
+            NoResponse: The device did not respond in time.
+            Unreachable: Nothing can be sent to the device.
         """
         async with _response_timeout(peer, self._tuning.response_seconds):
             return response_of(
@@ -263,7 +263,7 @@ class CoapEndpoint:
         body = bytearray(first.payload)
         while True:
             if not first.payload or len(body) % block.size:
-                raise NoResponse(f"{peer.address}: a block has not the length that it declares")
+                raise NoResponse(f"{peer.address}: a block does not have the length that it declares")
             requested = BlockOption(len(body) // block.size, False, block.size)
             message = await self._layer(peer).request_response(
                 peer, request_message(request, token, download=requested)

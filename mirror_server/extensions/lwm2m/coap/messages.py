@@ -157,7 +157,7 @@ def decode(datagram: bytes) -> Message:
     """Parse a message.
 
     Raises:
-        NotCoap: It is not a CoAP message.
+        NotCoap: The datagram is not a CoAP message.
     """
     if len(datagram) < 4 or datagram[0] >> 6 != _VERSION:
         raise NotCoap("not a message of CoAP version 1")
@@ -168,7 +168,7 @@ def decode(datagram: bytes) -> Message:
     if code == EMPTY:
         # Empty acknowledgements with content are accepted: a client was seen to send them with an option.
         if kind == Type.CONFIRMABLE and (len(datagram) > 4 or token_length):
-            raise _malformed(message, "an empty message with content")
+            raise _malformed(message, "an empty message must not have content")
         return message
     if token_length > _MAX_TOKEN_BYTES or len(datagram) < 4 + token_length:
         raise _malformed(message, "the token is too long")
@@ -195,7 +195,7 @@ def _read_options(message: Message, datagram: bytes, at: int) -> None:
             length, at = _extended(message, datagram, length, at)
         number += delta
         if at + length > end:
-            raise _malformed(message, "an option is cut off")
+            raise _malformed(message, "an option is truncated")
         # An option that is too long counts as unknown. Source: RFC 7252, 5.4.3.
         if length <= _MAX_BYTES_OF_OPTION.get(number, -1):
             message.options.append((number, datagram[at : at + length]))
@@ -208,7 +208,7 @@ def _extended(message: Message, datagram: bytes, value: int, at: int) -> tuple[i
     # 13 and 14 stand for one and two further bytes, 15 is reserved. Source: RFC 7252, 3.1.
     width = value - _MAX_IN_HEAD
     if value == 15 or at + width > len(datagram):
-        raise _malformed(message, "an option is cut off")
+        raise _malformed(message, "an option is truncated")
     return int.from_bytes(datagram[at : at + width], "big") + (13 if width == 1 else 269), at + width
 
 
@@ -243,7 +243,7 @@ def code_text(code: int) -> str:
 
 
 def code_number(text: str) -> int:
-    """Return the code of a text such as ``2.05``."""
+    """Return the code of a string such as ``2.05``."""
     kind, detail = text.split(".")
     return int(kind) << 5 | int(detail)
 

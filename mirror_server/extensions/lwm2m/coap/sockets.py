@@ -32,9 +32,10 @@ _ANCILLARY_BYTES = 1024
 _DATAGRAMS_PER_TURN = 150
 """The maximum number of datagrams read in one turn of the loop. With one per turn, the loop is half of the cost."""
 _PAUSE_SECONDS = 0.04
-"""Under load, the socket is read after this pause instead of at each datagram: to wake the thread costs more than to
-read a datagram, and delays other threads. The pause is shorter if more datagrams would arrive in it than are read in
-one turn. So they fit into the buffer size that the kernel allows by default.
+"""Under load, the socket is read after this pause instead of at each datagram.
+
+Waking the thread costs more than reading a datagram, and delays other threads. The pause is shorter if more datagrams
+would arrive in it than are read in one turn. So they fit into the buffer size that the kernel allows by default.
 """
 _LOAD_DATAGRAMS = 40
 """More datagrams than this within a pause count as load."""
@@ -162,8 +163,8 @@ class _Udp6(MessageInterfaceUDP6):
     def sending_error(self, message: _Outgoing) -> Exception | None:
         """Send a message. Return the error, if any.
 
-        The first error may be that of another peer with a closed port: the kernel returns it from the next call instead
-        of sending. So a failed attempt is repeated once.
+        The first error may concern another peer whose port is closed. The kernel returns that error from the next call,
+        and does not send. So a failed attempt is repeated once.
         """
         for _ in range(2):
             self._error = None
@@ -228,7 +229,7 @@ class _KernelDrops:
 
 
 def _dropped_by_kernel(listening: socket.socket) -> int:
-    """Return the number of datagrams that the kernel dropped because the buffer was full; 0 if it is unknown."""
+    """Return the number of datagrams that the kernel dropped because the buffer was full, or 0 if it is unknown."""
     if sys.platform != "linux":
         return 0
     try:
@@ -462,7 +463,7 @@ def sockaddr_of(address: str) -> tuple[str, int, int, int]:
     """Return the address of an IPv6 socket for the address of a :class:`Peer`.
 
     Raises:
-        ValueError: It is not valid.
+        ValueError: The text is not a valid address.
     """
     host, _, port_text = address.rpartition(":")
     port = int(port_text)

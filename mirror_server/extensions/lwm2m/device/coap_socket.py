@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from mirror_server.extensions.lwm2m.coap.blocks import Uploads
 from mirror_server.extensions.lwm2m.coap.limits import CoapLimits, Tuning
+from mirror_server.extensions.lwm2m.coap.message_layer import CoapExchange, MessageLayer
 from mirror_server.extensions.lwm2m.coap.messages import (
     BLOCK_BYTES,
     EMPTY,
@@ -34,7 +35,6 @@ from mirror_server.extensions.lwm2m.coap.messages import (
     response_message,
     response_of,
 )
-from mirror_server.extensions.lwm2m.coap.transmission import CoapExchange, MessageLayer
 from mirror_server.extensions.lwm2m.settings import COAP_PORT, COAPS_PORT
 from mirror_server.extensions.lwm2m.transport_api import (
     INSTALL_DTLS,
@@ -114,7 +114,7 @@ class PreSharedKey:
     """The pre-shared key of a device.
 
     Raises:
-        ValueError: The identity is longer than 32 bytes, or the secret than 16; or one of them is empty.
+        ValueError: The identity is empty or longer than 32 bytes, or the secret is empty or longer than 16 bytes.
     """
 
     identity: bytes
@@ -140,7 +140,7 @@ class DeviceHandler(Protocol):
     """Handles requests of the server. All methods are called on the event loop."""
 
     async def handle(self, incoming: Incoming) -> Observed | None:
-        """Return the response to a complete request; ``None`` to send none."""
+        """Return the response to a complete request, or ``None`` to send none."""
         ...
 
     def observation_cancelled(self, token: bytes) -> None:
@@ -326,8 +326,8 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         """Send a request to the server. A large payload is sent in blocks.
 
         Raises:
-            NoResponse: It did not respond in time.
-            Unreachable: Nothing can be sent to it.
+            NoResponse: The server did not respond in time.
+            Unreachable: Nothing can be sent to the server.
         """
         blocks = range(0, max(len(request.payload), 1), BLOCK_BYTES)
         for number in range(len(blocks)):

@@ -66,8 +66,8 @@ def _read_key(_context: click.Context, _parameter: click.Parameter, digits: str 
     "--queue",
     "queue_mode",
     is_flag=True,
-    help="Queue mode: sleep from 93 s after the last message, and make contact every 15 minutes; the first contact"
-    " may come sooner.",
+    help="Use queue mode: stay awake for 93 seconds after the last message, then sleep, and make contact every 15"
+    " minutes. The first contact may be earlier.",
 )
 @click.option(
     "--psk",
@@ -75,9 +75,9 @@ def _read_key(_context: click.Context, _parameter: click.Parameter, digits: str 
     envvar=_PSK_VARIABLE,
     show_envvar=True,
     callback=_read_key,
-    help="The pre-shared key in hexadecimal digits. Use the variable to keep it out of process lists.",
+    help="The pre-shared key in hexadecimal digits, for coaps. Set it by the variable to keep it out of process lists.",
 )
-@click.option("--identity", help="Identity for the key. By default the name of the device.")
+@click.option("--identity", help="Identity that the device sends with its key. By default the name of the device.")
 @click.option(
     "--lifetime",
     "lifetime_seconds",
@@ -85,23 +85,24 @@ def _read_key(_context: click.Context, _parameter: click.Parameter, digits: str 
     default=86400,
     show_default=True,
     metavar="SECONDS",
-    help="Lifetime of the registration in seconds. It is updated after half of that.",
+    help="Lifetime of the registration in seconds. The device updates it after half of this time.",
 )
 @click.option(
     "--version",
     type=click.Choice(["1.0", "1.1"]),
     default="1.0",
     show_default=True,
-    help="Version of LwM2M.",
+    help="Version of LwM2M that the device speaks.",
 )
 @click.option(
     "--format",
     "formats",
     multiple=True,
     type=click.Choice(list(_FORMATS)),
-    help="Support only this content format. Can be repeated. By default all formats of the version are supported.",
+    help="Support only this content format. Can be repeated. By default the device supports all formats of its LwM2M"
+    " version.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the values, together with the name.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed and name give the same values.")
 @click.option(
     "--stop-with-stdin",
     "follows_stdin",
@@ -109,7 +110,7 @@ def _read_key(_context: click.Context, _parameter: click.Parameter, digits: str 
     help="Stop when the standard input ends, for example because the parent process ended.",
 )
 def main(*, name: str, kind: str, count: int, follows_stdin: bool, **common: Any) -> None:
-    """Run a LwM2M device until Ctrl-C. It registers and measures, and can be read, written and observed.
+    """Imitate a LwM2M device until Ctrl-C. It registers, measures, and can be read, written and observed.
 
     \b
     A weather station for a mirror on this machine:
@@ -176,7 +177,9 @@ def _check(name: str, psk: bytes | None, *, count: int, is_secure: bool) -> None
         raise click.UsageError("--count is for coap:// only: with DTLS each device needs its own key")
     is_key_named = click.get_current_context().get_parameter_source("psk") is ParameterSource.COMMANDLINE
     if is_key_named and not is_secure:
-        raise click.UsageError("--psk is for coaps:// only, coap:// is not encrypted; use coaps://, or remove --psk")
+        raise click.UsageError(
+            "--psk is for coaps:// only, because coap:// is not encrypted; use coaps://, or remove --psk"
+        )
 
 
 def _allow_sockets(count: int) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from mirror_sdk.values import PythonValue
 from mirror_sdk.wire.paths import parse_path
 from mirror_server.clock import Clock, SystemClock, Timer
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 from mirror_server.extensions.lwm2m.coap.limits import Tuning
 from mirror_server.extensions.lwm2m.device.coap_socket import (
     DEVICE_TUNING,
@@ -37,7 +37,7 @@ from mirror_server.extensions.lwm2m.device.resources import (
     write_links,
 )
 from mirror_server.extensions.lwm2m.links import is_opaque, is_within
-from mirror_server.extensions.lwm2m.registration import Version
+from mirror_server.extensions.lwm2m.registration_parameters import Version
 from mirror_server.extensions.lwm2m.transport_api import NoResponse, Observed, Request, Response, Unreachable
 
 _CHANGED, _CONTENT = "2.04", "2.05"
@@ -111,7 +111,7 @@ class LwM2MDevice:
         requests: The last requests of the server.
         last_seen_at: The time of the last request, or of the response to a ping.
         is_asleep: Whether it is disconnected from the network until :meth:`wake`.
-        registration_id: The id of its registration; empty if it is not registered.
+        registration_id: The id of its registration. Empty if it is not registered.
         session_lost: Called on the event loop with the reason when its DTLS session ends.
 
     Raises:
@@ -329,7 +329,7 @@ class LwM2MDevice:
         """Set the value of a resource, and notify its observers.
 
         Raises:
-            KeyError: It has no such resource.
+            KeyError: The device has no such resource.
             InvalidValue: The value is not of the declared type.
         """
         self._resources[path].set(value, self._clock.now())
@@ -562,7 +562,7 @@ class LwM2MDevice:
         Changes while the device sleeps are sent after it has woken up.
 
         Args:
-            path: The changed resource; ``None`` for all resources.
+            path: The changed resource, or ``None`` for all resources.
         """
         if self.is_asleep or self._socket is None or not self.behavior.notifies:
             return

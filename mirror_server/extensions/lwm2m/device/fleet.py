@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Self
 
 from mirror_server.clock import Clock
-from mirror_server.core.instants import Instant, after_seconds
+from mirror_server.core.timestamps import Instant, after_seconds
 from mirror_server.extensions.lwm2m.device.coap_socket import PreSharedKey
 from mirror_server.extensions.lwm2m.device.device import LwM2MDevice, RegistrationRejected
 from mirror_server.extensions.lwm2m.device.kinds import ModelledDevice
-from mirror_server.extensions.lwm2m.registration import Version
+from mirror_server.extensions.lwm2m.registration_parameters import Version
 from mirror_server.extensions.lwm2m.transport_api import NoResponse, Unreachable
 
 AWAKE_SECONDS = 93

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from mirror_sdk.values import TEXT_PLAIN, PythonValue, decode, encode
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 from mirror_server.extensions.lwm2m.device.resources import DeviceResource
 
 if TYPE_CHECKING:
@@ -98,13 +98,13 @@ class ModelledDevice:
                 device.set_value(path, _typed(self._model.reading(path, self._now()).text, path))
 
     def next_measurement_at(self) -> Instant | None:
-        """Return the time of the next measurement; ``None`` if there is none."""
+        """Return the time of the next measurement, or ``None`` if there is none."""
         rules = filter(None, map(self._model.modeled, self._model.resources))
-        return min((self._model.next_beat_after(self._now(), rule.period_seconds) for rule in rules), default=None)
+        return min((self._model.next_period_after(self._now(), rule.period_seconds) for rule in rules), default=None)
 
     def next_contact_at(self, period_seconds: int) -> Instant:
         """Return the time of the next contact in queue mode. The offset within the period depends on the device."""
-        return self._model.next_beat_after(self._now(), period_seconds)
+        return self._model.next_period_after(self._now(), period_seconds)
 
 
 def _typed(text: str, path: str) -> PythonValue:

@@ -24,7 +24,7 @@ from mirror_sdk.values import (
     encode,
 )
 from mirror_sdk.wire.paths import parse_path
-from mirror_server.core.instants import Instant, after_seconds
+from mirror_server.core.timestamps import Instant, after_seconds
 from mirror_server.extensions.lwm2m.links import is_within
 
 TEXT, LINKS, OCTETS, JSON_RECORDS, CBOR_RECORDS, TLV = 0, 40, 42, 110, 112, 11542
@@ -49,7 +49,7 @@ class DeviceResource:
 
     Attributes:
         path: Its path, such as ``/3303/0/5700``.
-        value: Its value; ``None`` if it has none, for example because it is executable.
+        value: Its value, or ``None`` if it has none, for example because it is executable.
         writable: Whether the server can write it.
         observable: Whether it is announced as observable.
         auto_observed_token: If set, changes are sent without an observe request, with this token of two bytes.
@@ -86,7 +86,7 @@ class DeviceResource:
         """Set the value.
 
         Raises:
-            InvalidValue: It does not have the declared type and range.
+            InvalidValue: The value does not have the declared type and range.
         """
         encode(value, self.path, allow_read_only=True)
         if value != self.value:
@@ -203,7 +203,7 @@ class DeviceObservations:
         return after_seconds(observation.sent_at, self._inherited(observation).get("pmin", 0))
 
     def latest_at(self, observation: DeviceObservation) -> Instant | None:
-        """Return the time of the next notification if nothing changes; ``None`` if there is no limit."""
+        """Return the time of the next notification if nothing changes, or ``None`` if there is no limit."""
         seconds = self._inherited(observation).get("pmax")
         if seconds is None:
             return None

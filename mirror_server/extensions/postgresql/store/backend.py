@@ -128,16 +128,16 @@ class _WritingSession(PostgresSession):
         self.messages: dict[str, None] = {}
 
     def publish(self, kind: str, subject: str = "", *, here: Callable[[], None] | None = None) -> None:
-        """See :class:`Session`. Messages of work that is rolled back are sent too, and do no harm."""
+        """See :class:`Session`. Messages of work that was rolled back are sent too, which is harmless."""
         super().publish(kind, subject, here=here)
         message = f"{kind} {subject}"
-        # Such a long id, or one with several lines, came from a client and does not exist.
+        # A client sent an id that is so long or has a line break. Such an id does not exist, so no process needs it.
         if len(message.encode()) <= _LONGEST_MESSAGE and "\n" not in message:
             self.messages[message] = None
 
 
 class _ReadingSession(PostgresSession):
-    """A session that reads. Its errors say if the database cannot be reached any more."""
+    """A session that reads. It raises :class:`StorageFailed` if the database cannot be reached any more."""
 
     def __init__(self, connection: PostgreSQLConnection, revision: int | None = None) -> None:
         super().__init__(connection)
@@ -222,7 +222,7 @@ class PostgresBackend:
     def begin_work(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
         self._connection.run(self._mark_work)
-        # One round trip instead of two: the next part moves the savepoint.
+        # The next piece of work moves the savepoint with one round trip instead of two.
         self._mark_work = "RELEASE work; SAVEPOINT work"
 
     def undo_work(self) -> None:
@@ -237,7 +237,8 @@ class PostgresBackend:
         try:
             self._connection.run(end)
         except psycopg.OperationalError:
-            # The connection broke during the commit. Only the database knows whether it took effect.
+            # The connection broke during the commit. Only the database knows whether the commit took effect, so it is
+            # queried on a new connection. To run the work again could store it twice.
             if self._connection.is_usable or not self._was_committed():
                 raise
 
@@ -285,7 +286,7 @@ class PostgresBackend:
         """
         election = PostgresElection(self._url, self.process_id)
         try:
-            # Only from now on is this process known to run, so a newer version may have upgraded the schema before.
+            # Other processes see this one from now on. A newer version may have upgraded the schema just before.
             _bring_to_newest_schema(self._url, self._branches)
         except DatabaseError:
             election.close()
@@ -316,7 +317,7 @@ class PostgresBackend:
 
     def close(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        # Including those of unfinished responses.
+        # Including the connections of responses that are still being sent.
         while self._readers:
             self._readers.pop().close()
         self._connection.close()
@@ -337,7 +338,7 @@ class PostgresBackend:
         try:
             found = self._connection.run(command)
         except psycopg.OperationalError:
-            # Another error, such as a lock timeout.
+            # Not a broken connection but another error, such as a lock timeout.
             if self._connection.is_usable:
                 raise
             self._connection = self._connect_writer()
@@ -345,10 +346,11 @@ class PostgresBackend:
         return None if found is None else found[0]
 
     def _was_committed(self) -> bool:
-        """Whether a transaction is on disk whose commit got no response. Wait until PostgreSQL is available."""
+        """Whether a transaction whose commit got no response is on disk. Wait until PostgreSQL is available."""
         while True:
             try:
-                # With the exclusive lock, the transaction has ended, with or without a commit.
+                # The transaction in doubt shared this lock. When this call has it alone, that transaction has ended,
+                # with or without a commit.
                 self._begin(_ALONE)
                 return processes.last_group(self.writing, self.process_id) == self._group
             except (psycopg.Error, StorageFailed):
@@ -384,7 +386,7 @@ class PostgresBackend:
             self._drop(connection)
             raise
         except Exception:
-            # The statement failed, not the connection.
+            # The statement failed, but the connection still works.
             self._idle_query_connections.append(connection)
             raise
         self._idle_query_connections.append(connection)
@@ -431,7 +433,7 @@ class PostgresBackend:
 
 def _popped(idle: list[PostgreSQLConnection]) -> Iterator[PostgreSQLConnection]:
     """Remove and yield idle connections until the caller stops."""
-    # Other threads remove some too.
+    # Other threads take connections from the list too, so it can become empty at any moment.
     with suppress(IndexError):
         while True:
             yield idle.pop()
@@ -494,9 +496,9 @@ def _check_sessions(connection: PostgreSQLConnection, url: str) -> None:
             other.run("ROLLBACK")
             if is_shared:
                 raise DatabaseError(
-                    f"cannot use the database {redacted(url)} through a pooler in transaction mode, as PgBouncer's"
-                    " pool_mode = transaction: locks and LISTEN belong to a session; connect to PostgreSQL itself, or"
-                    " set pool_mode = session"
+                    f"cannot use the database {redacted(url)} through a pooler in transaction mode, such as"
+                    " PgBouncer with pool_mode = transaction: locks and LISTEN belong to a session; connect to"
+                    " PostgreSQL directly, or set pool_mode = session"
                 )
     finally:
         other.close()
@@ -522,8 +524,8 @@ def _upgrade(connection: PostgreSQLConnection, name: str, branches: Sequence[Bra
     # A server marks itself as alive before it waits for this lock to check the schema, so none is missed here.
     if used and processes.any_alive(Session(connection)):
         raise DatabaseError(
-            f"the database {name} has the schema of an older version ({', '.join(used)}), whose servers run;"
-            " stop all of them first; nothing was changed"
+            f"the database {name} has the schema of an older version ({', '.join(used)}), and"
+            " servers of that version are running; stop all of them first. Nothing was changed"
         )
     connection.run("BEGIN")
     schema.upgrade(lambda script: connection.run(_of_postgresql(script)), outdated, found)
@@ -538,7 +540,7 @@ def _of_postgresql(script: str) -> str:
 
 
 def _cure(error: psycopg.Error) -> str:
-    """Return the cure for a schema that could not be changed. Nothing was changed."""
+    """Return the fix for a schema that could not be changed. Nothing was changed."""
     if isinstance(error, errors.InsufficientPrivilege):
         return (
             "its user must own the mirror's tables, and be allowed to create tables; connect as the user that created"

@@ -98,7 +98,7 @@ class PostgreSQLConnection:
         return cursor
 
     def quoted(self, text: str) -> str:
-        """Quote a text for a command of :meth:`run`."""
+        """Quote a string for a command of :meth:`run`."""
         return Escaping(self._raw.pgconn).escape_literal(_without_nul(text).encode()).decode()
 
     def run(self, commands: str) -> Row | None:
@@ -192,7 +192,7 @@ def is_of_storage(error: BaseException) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the reason of a failed connection, in one line for the operator."""
+    """Return the reason for a failed connection, in one line for the operator."""
     cause = error.__cause__ if isinstance(error, StorageFailed) else error
     return next(iter(str(cause).splitlines()), "no response")
 

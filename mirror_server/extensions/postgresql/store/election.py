@@ -62,7 +62,7 @@ class PostgresElection:
             _log.debug("the lock was released with the connection", exc_info=True)
 
     def leader_token(self) -> str | None:
-        """Return the token that the leader stored; ``None`` if there never was a leader."""
+        """Return the token that the leader stored, or ``None`` if there never was a leader."""
         with storage_errors():
             return Session(self._connection).setting(LEADER)
 

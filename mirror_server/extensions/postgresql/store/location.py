@@ -14,7 +14,7 @@ BRANCH = Branch("postgresql", Path(__file__).parent.parent / "migrations")
 class PostgresLocation(Location):
     """The PostgreSQL database of a URL in the format of libpq."""
 
-    coordinator = "mirror_server.extensions.postgresql.membership:Membership"
+    coordinator = "mirror_server.extensions.postgresql.coordinator:PostgresCoordinator"
 
     def open(self, branches: Sequence[Branch], *, must_exist: bool, keep_schema: bool) -> Backend:  # noqa: ARG002 - of files only
         """See :class:`Location`."""
@@ -29,4 +29,4 @@ class PostgresLocation(Location):
 
     def file(self) -> Path:
         """See :class:`Location`."""
-        raise DatabaseError("this is for SQLite files only; use pg_dump and pg_restore for a PostgreSQL database")
+        raise DatabaseError("only SQLite files support this; use pg_dump and pg_restore for a PostgreSQL database")

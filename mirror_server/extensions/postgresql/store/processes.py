@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 from mirror_server.store.session import Session
 
 _ALIVE = 0x6D6972
@@ -62,7 +62,7 @@ def put_call(session: Session, call_id: str, request: bytes, at: Instant) -> Non
 
 
 def call(session: Session, call_id: str) -> bytes | None:
-    """Return the request of a call; ``None`` if it has a response or was deleted."""
+    """Return the request of a call, or ``None`` if it has a response or was deleted."""
     request: bytes | None = session.scalar(
         "SELECT request FROM relayed_calls WHERE call_id = :call_id AND response IS NULL", call_id=call_id
     )
@@ -77,7 +77,7 @@ def put_response(session: Session, call_id: str, response: bytes) -> None:
 
 
 def response(session: Session, call_id: str) -> bytes | None:
-    """Return the response to a call; ``None`` if there is none yet."""
+    """Return the response to a call, or ``None`` if there is none yet."""
     found: bytes | None = session.scalar("SELECT response FROM relayed_calls WHERE call_id = :call_id", call_id=call_id)
     return found
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from mirror_sdk.wire.snapshot import COLUMNS
 from mirror_server.core.commands import Command
-from mirror_server.core.instants import Instant
+from mirror_server.core.timestamps import Instant
 from mirror_server.store import commands, logs, resources, subscriptions
 from mirror_server.store.logs import LogEnd
 from mirror_server.store.session import COUNT, Row, Session

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from mirror_server.hooks import Measurement, extends
-from mirror_server.store.changes import ReportedChange
+from mirror_server.store.change_listeners import ReportedChange
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 

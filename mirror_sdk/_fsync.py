@@ -1,0 +1,22 @@
+"""Makes sure that files are on disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def fsync(path: Path) -> None:
+    """Wait until the content of a file, or the list of files of a folder, is on disk.
+
+    Raises:
+        OSError: The file or folder cannot be written.
+    """
+    is_folder = path.is_dir()
+    if is_folder and os.name == "nt":
+        return  # Windows cannot open folders.
+    descriptor = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,116 @@
+"""The body of a response as it arrives on an event loop; the counterpart of ``response_stream``.
+
+A synchronous reader waits for the network itself. Here the loop fetches each chunk for the reading thread, which can be
+stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import io
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, Self, TypeVar, cast
+
+import httpx
+
+from mirror_sdk._protocol.deadline import Deadline
+from mirror_sdk._protocol.event_loop import ends_with
+from mirror_sdk._protocol.response_body import BUFFER_BYTES, Body, Decompressor
+
+T = TypeVar("T")
+
+_CHUNK_BYTES = 1024 * 1024
+"""How many bytes of a response the loop collects before the reading thread gets them."""
+
+
+async def read_streamed(
+    read: Callable[[Mapping[str, str], io.BufferedReader[Any]], T], response: httpx.Response, deadline: Deadline
+) -> T:
+    """Read the headers and the body in a thread, the body as it arrives.
+
+    If this is cancelled, it waits for the thread to end.
+    """
+    chunks = _Chunks(iter_chunks(response, deadline, _CHUNK_BYTES))
+    body: io.BufferedReader[Any] = io.BufferedReader(Body(chunks), BUFFER_BYTES)
+    # Reading takes a while, and other tasks run in the meantime.
+    reading = asyncio.ensure_future(asyncio.to_thread(read, response.headers, body))
+    try:
+        return await asyncio.shield(reading)
+    finally:
+        # The thread reads from the response, which the caller closes next.
+        chunks.stop()
+        await asyncio.wait([reading])
+        if not reading.cancelled():
+            # Otherwise asyncio reports an exception that was never retrieved.
+            reading.exception()
+
+
+class _Chunks:
+    """The chunks that arrive on the loop, for a thread to iterate over; each is fetched on demand."""
+
+    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
+        self._chunks = chunks
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._is_stopped = False
+        self._awaited: concurrent.futures.Future[bytes | None] | None = None
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> bytes:
+        with self._lock:
+            if self._is_stopped:
+                raise concurrent.futures.CancelledError
+            # Within the lock, so that `stop` either cancels this wait or prevents it.
+            self._awaited = asyncio.run_coroutine_threadsafe(self._next(), self._loop)
+        chunk = self._awaited.result()
+        if chunk is None:
+            raise StopIteration
+        return chunk
+
+    def stop(self) -> None:
+        """Make the current wait and all later ones of the thread fail."""
+        with self._lock:
+            self._is_stopped = True
+            if self._awaited is not None:
+                self._awaited.cancel()
+
+    async def _next(self) -> bytes | None:
+        return await anext(self._chunks, None)
+
+
+async def iter_chunks(response: httpx.Response, deadline: Deadline, min_bytes: int = 1) -> AsyncGenerator[bytes]:
+    """Yield the decompressed body as it arrives; some transports have read it already.
+
+    Close this generator unless it is read to its end: otherwise the loop closes it in a task that no code waits for.
+    Each chunk is of at least ``min_bytes`` compressed bytes.
+
+    Raises:
+        httpx.ReadTimeout: The timeout of the call expired.
+    """
+    decompressor = Decompressor(response.headers)
+    if response.is_stream_consumed:
+        yield response.content
+        return
+    collected = bytearray()
+    async with aclosing(cast("AsyncGenerator[bytes]", response.aiter_raw())) as arriving:
+        while (raw := await _next_chunk(arriving, deadline)) is not None:
+            collected += raw
+            if len(collected) >= min_bytes:
+                for chunk in decompressor.decompress(bytes(collected)):
+                    yield chunk
+                collected.clear()
+    for chunk in decompressor.decompress(bytes(collected)):
+        yield chunk
+
+
+async def _next_chunk(arriving: AsyncIterator[bytes], deadline: Deadline) -> bytes | None:
+    deadline.begin_wait()
+    async with ends_with(deadline):
+        raw = await anext(arriving, None)
+    deadline.arrived(len(raw or b""))
+    return raw

@@ -1,0 +1,71 @@
+"""Reading the notification log over a websocket, from a position of its own. Source: wire.md 4."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from mirror_sdk._protocol.async_log_reader import AsyncLogReader, AsyncSend
+from mirror_sdk._protocol.async_log_websockets import AsyncLogWebsocket, AsyncLogWebsockets
+from mirror_sdk._protocol.operations import Poll
+from mirror_sdk._protocol.websocket_messages import read_message
+from mirror_sdk.errors import MirrorError
+
+
+class AsyncWebsocketLogReader(AsyncLogReader):
+    """Reads the log as it comes over a websocket.
+
+    A websocket only sends entries, and never says that there are none. So a poll with an immediate response reads what
+    is there now, and finds the reason if the service closed the websocket.
+
+    Args:
+        send: Sends those polls.
+        sockets: Makes the websocket, and another one when it ended.
+        after: Position to continue from; without one, :meth:`go_to_end` finds it.
+    """
+
+    def __init__(self, send: AsyncSend, sockets: AsyncLogWebsockets, *, after: int | None = None) -> None:
+        super().__init__(send, after=after)
+        self._sockets = sockets
+        self._socket: AsyncLogWebsocket | None = None
+
+    async def open(self, within_seconds: float) -> None:
+        """Open the websocket now, to know that one is available.
+
+        Raises:
+            MirrorError: None is.
+        """
+        await self.go_to_end(within_seconds)
+        self._socket = await self._sockets.open(self.position or 0, within_seconds)
+
+    def at(self, position: int | None) -> Self:
+        """Return another reader of the same log, from this position."""
+        return type(self)(self._send, self._sockets, after=position)
+
+    async def _poll(self, hold_seconds: float, within_seconds: float) -> Poll:
+        if self.position is None or hold_seconds <= 0:
+            return await super()._poll(hold_seconds, within_seconds)
+        try:
+            poll = await self._receive(self.position, hold_seconds, within_seconds)
+        except MirrorError:
+            ended, self._socket = self._socket, None
+            if ended is None:
+                raise
+            # The service closed an open websocket. If it no longer accepts the key, the poll fails and says so.
+            await ended.aclose()
+            await super()._poll(0, within_seconds)
+            raise
+        return poll or await super()._poll(0, within_seconds)
+
+    async def _receive(self, after: int, hold_seconds: float, within_seconds: float) -> Poll | None:
+        """Return the first message with something new; ``None`` if none came in time."""
+        until = self._clock() + hold_seconds
+        if self._socket is None or not self._socket.is_usable:
+            self._socket = await self._sockets.open(after, within_seconds)
+        while (left_seconds := until - self._clock()) > 0:
+            message = await self._socket.receive(left_seconds)
+            if message is None:
+                return None
+            poll = read_message(after, message)
+            if poll is not None:
+                return poll
+        return None

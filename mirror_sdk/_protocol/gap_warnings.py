@@ -1,0 +1,34 @@
+"""Warnings of lost or unreadable entries of the notification log."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from mirror_sdk._warnings import SourceLine, warn
+from mirror_sdk.errors import CompatibilityWarning, GapWarning
+from mirror_sdk.wire.log_entries import Gap, count_missing
+
+
+def warn_of_gap(gap: Gap | None, unreadable: Collection[str] = (), called_from: SourceLine | None = None) -> None:
+    """Warn of a gap, and of lists with unreadable entries.
+
+    Args:
+        gap: The lost entries.
+        unreadable: The names of the lists.
+        called_from: The line of the program that started the reader, if no line of the program calls now.
+    """
+    if gap is not None:
+        missing = "all earlier entries" if gap.first_seq is None else f"{gap.first_seq}-{gap.last_seq}"
+        if gap.first_seq is not None and count_missing(gap.first_seq, gap.last_seq) is None:
+            missing = f"those from {gap.first_seq} on: the service was restored to an earlier state"
+        warn(
+            f"entries of the notification log were lost ({missing}); read the device objects again to catch up",
+            GapWarning,
+            called_from,
+        )
+    for key in sorted(unreadable):
+        warn(
+            f"entries of {key!r} could not be read, so the client returns them unchanged",
+            CompatibilityWarning,
+            called_from,
+        )

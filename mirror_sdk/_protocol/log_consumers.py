@@ -1,0 +1,455 @@
+# Made from async_log_consumers.py by .ci/make_sync_twins.py: a change belongs there, not here.
+"""Readers of the notification log, and waits for its entries. Source: wire.md 4.
+
+Nothing runs in the background: the waiting thread reads. Of all threads that wait for a response one reads for all;
+when it leaves, the next one takes over. Only a :class:`Watch` owns a thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from types import TracebackType
+from typing import NoReturn, Self
+
+from mirror_sdk._fork import cannot_be_pickled, register_fork_handler
+from mirror_sdk._protocol.deadline import left_of
+from mirror_sdk._protocol.defaults import (
+    HOLD_SECONDS,
+    MAX_ERRORS,
+    MAX_FETCH_PAUSE_SECONDS,
+    MAX_FETCH_SECONDS,
+    STALE_AFTER_SECONDS,
+)
+from mirror_sdk._protocol.event_buffer import EventBuffer, Patience
+from mirror_sdk._protocol.gap_warnings import warn_of_gap
+from mirror_sdk._protocol.log_cursor import poll_limit
+from mirror_sdk._protocol.log_reader import LogReader
+from mirror_sdk._protocol.response_matcher import AwaitedResponse, ResponseMatcher
+from mirror_sdk._warnings import SourceLine, calling_line
+from mirror_sdk._workers import Condition, Worker
+from mirror_sdk.errors import MirrorError
+from mirror_sdk.events import Event, every_event, read_events, utc_now
+from mirror_sdk.wire.log_entries import Batch
+from mirror_sdk.wire.notifications import AsyncResponse
+from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
+
+_log = logging.getLogger(__name__)
+
+
+class ResponseRouter:
+    """Waits for responses to device requests, for any number of threads, with one poll at a time.
+
+    A loss of log entries is noted for the pending responses only: without any, nothing relevant was lost. After a fork,
+    the child reads from the same position with a reader of its own. Both processes get the responses to earlier
+    requests.
+    """
+
+    def __init__(
+        self, reader: LogReader, matcher: ResponseMatcher, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.reader: LogReader = reader
+        self.matcher: ResponseMatcher = matcher
+        self._clock = clock
+        self.called_from: SourceLine | None = calling_line()
+        # Guards the flags, the matcher and the position. It is free during a poll that the service may hold for long.
+        self._changed = Condition()
+        # One caller polls at a time: of two polls from one position, the second would be rejected as a repetition.
+        self._is_reading = False
+        self._is_seeking = False
+        self._is_holding = False
+        self._has_early_responses = False
+        self._last_read_at = clock()
+        self._position = reader.position
+        register_fork_handler(self)
+
+    def _after_fork_in_child(self) -> None:
+        """Start without a reader. Entries that the parent read but did not deliver are read again."""
+        self._changed = Condition()
+        self._is_reading = self._is_seeking = self._is_holding = False
+        self.reader = self.reader.at(self._position)
+
+    def expect(self, async_id: str, within_seconds: float = math.inf) -> AwaitedResponse:
+        """Return the awaited response to a request; call this before the request is sent.
+
+        Raises:
+            MirrorError: The position from which to wait could not be found.
+        """
+        most_seconds = min(left_of(within_seconds), DEFAULT_HOLD_SECONDS)
+        with self._changed:
+            # A reader that has lost its position is about to find it; a second search could skip what came between.
+            self._changed.wait_for(
+                lambda: not self._is_reading or (self.reader.has_position and not self._is_seeking), most_seconds
+            )
+            if not self._is_reading and self._is_stale():
+                self._is_reading = self._is_seeking = True
+                try:
+                    self.reader.go_to_end(within_seconds)
+                finally:
+                    self._is_seeking = False
+                    self._release_reader()
+                self._position = self.reader.position
+                self._last_read_at = self._clock()
+                # The entries that are skipped include those of early responses, which will not come again.
+                self.matcher.pass_over_log()
+            return self.matcher.expect(async_id)
+
+    @contextmanager
+    def submitting(self, awaited_response: AwaitedResponse, max_hold_seconds: float) -> Iterator[int]:
+        """Yield the seconds that the service may hold the 202 of a request for its response; 0 for none.
+
+        A single waiting request then needs no poll. For several, one poll brings all responses, which is faster than an
+        open connection for each of them.
+        """
+        with self._changed:
+            is_hold_useful = (
+                left_of(max_hold_seconds) >= 2 * HOLD_SECONDS
+                and not (self._is_reading or self._is_holding)
+                and self.matcher.may_accept
+            )
+            self._is_holding |= is_hold_useful
+        if not is_hold_useful:
+            yield 0
+            return
+        try:
+            yield HOLD_SECONDS
+        except BaseException:
+            self.matcher.give_up(awaited_response)
+            raise
+        finally:
+            # Without the lock: only the caller that set it gets here.
+            self._is_holding = False
+
+    def accept(self, response: AsyncResponse) -> None:
+        """Deliver a response that came with the 202 of its request, and not by the log."""
+        with self._changed:
+            is_next = not self._is_reading and self.reader.skip_entry(response.seq)
+            if is_next:
+                self._position = self.reader.position
+                self._last_read_at = self._clock()
+            self.matcher.accept(response, comes_again=not is_next)
+            self._has_early_responses = True
+            self._changed.notify_all()
+
+    def catch_up(self, within_seconds: float) -> None:
+        """Read the log up to the responses that came with a 202. A new channel would send unread entries again.
+
+        Raises:
+            MirrorError: The log could not be read, and another attempt would not help.
+        """
+        with self._changed:
+            if self._is_reading or not self._has_early_responses:
+                return
+            self._is_reading = True
+        try:
+            while self._read(0, within_seconds).entries:
+                pass
+        finally:
+            self._release_reader()
+
+    def wait(self, awaited_response: AwaitedResponse, timeout_seconds: float) -> AsyncResponse | None:
+        """Return the response; ``None`` if it did not come in time and is not in the log at the end.
+
+        Raises:
+            MirrorError: A failure that waiting would not fix.
+        """
+        deadline = self._clock() + timeout_seconds
+        is_at_end = False
+        while (remaining_seconds := deadline - self._clock()) > 0:
+            if not self._acquire_reader(awaited_response, remaining_seconds):
+                is_at_end = True
+                break
+            try:
+                # Less time may be left, because another caller was reading.
+                remaining_seconds = max(deadline - self._clock(), 0)
+                within_seconds = poll_limit(timeout_seconds, remaining_seconds)
+                batch = self._read(min(remaining_seconds, DEFAULT_HOLD_SECONDS), within_seconds)
+                is_at_end = not batch.entries
+            finally:
+                self._release_reader()
+        # The last poll brought entries, so more may be there already. A wait of 0 seconds has not polled at all.
+        if not is_at_end:
+            self.fetch_available([awaited_response], poll_limit(timeout_seconds, 0))
+        return awaited_response.response
+
+    def fetch_available(self, awaited_responses: Iterable[AwaitedResponse], within_seconds: float = math.inf) -> None:
+        """Read the current entries of the log without waiting, until these responses are found.
+
+        Temporary failures are retried for a few seconds; after that, the failure is in ``last_failure``.
+
+        Raises:
+            MirrorError: A failure that another attempt would not fix.
+        """
+        pending = [awaited_response for awaited_response in awaited_responses if awaited_response.response is None]
+        with self._changed:
+            is_reader = not self._is_reading
+            self._is_reading = True
+            # The present reader may hold its poll open for long, or lag, so this one reads separately.
+            reader = self.reader if is_reader else self.reader.at(self._position)
+        try:
+            self._fetch_available(reader, pending, within_seconds)
+        finally:
+            if is_reader:
+                self._release_reader()
+
+    def _fetch_available(self, reader: LogReader, pending: Sequence[AwaitedResponse], within_seconds: float) -> None:
+        deadline = self._clock() + min(within_seconds, MAX_FETCH_SECONDS)
+        async_ids = {awaited_response.async_id for awaited_response in pending}
+        while any(awaited_response.response is None for awaited_response in pending) and self._clock() < deadline:
+            pause_seconds = reader.pause_seconds
+            if pause_seconds > MAX_FETCH_PAUSE_SECONDS:
+                return
+            if reader is self.reader:
+                batch = self._read(pause_seconds, within_seconds)
+            else:
+                batch = reader.read(pause_seconds, within_seconds)
+                with self._changed:
+                    for entry in batch.entries:
+                        self.matcher.feed_responses([entry], async_ids)
+            # A pause and a failure bring no entries either, and do not show that this is the end of the log.
+            if not pause_seconds and not batch.entries and reader.last_failure is None:
+                return
+
+    def _is_stale(self) -> bool:
+        """Whether to continue from the end of the log: without a waiting request its entries do not matter."""
+        idle_seconds = self._clock() - self._last_read_at
+        return not self.reader.has_position or (idle_seconds > STALE_AFTER_SECONDS and not self.matcher.waiting)
+
+    def _acquire_reader(self, awaited_response: AwaitedResponse, timeout_seconds: float) -> bool:
+        """Become the reader; ``False`` if the response came, or another caller still reads at the deadline."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: awaited_response.response is not None or not self._is_reading, timeout_seconds
+            )
+            if awaited_response.response is not None or self._is_reading:
+                return False
+            self._is_reading = True
+            return True
+
+    def _release_reader(self) -> None:
+        with self._changed:
+            self._is_reading = False
+            self._changed.notify_all()
+
+    def _read(self, hold_seconds: float, within_seconds: float) -> Batch:
+        batch = self.reader.read(hold_seconds, within_seconds)
+        # The position has moved: an entry that is not delivered now would be lost.
+        unreadable = self._deliver_batch(batch)
+        warn_of_gap(None, unreadable, self.called_from)
+        return batch
+
+    def _deliver_batch(self, batch: Batch) -> set[str]:
+        """Deliver the entries; return the names of the lists with unreadable entries."""
+        unreadable: set[str] = set()
+        with self._changed:
+            if batch.gap is not None:
+                self.matcher.note_loss(batch.gap.first_seq, batch.gap.last_seq)
+            for entry in batch.entries:
+                unreadable |= self.matcher.feed([entry])
+            # Moves only with delivered entries: a forked child and a separate reader start here.
+            self._position = self.reader.position
+            self._last_read_at = self._clock()
+            self._has_early_responses = self._has_early_responses and batch.seq is None
+        return unreadable
+
+
+class Events(Iterator[Event]):
+    """An iterator over events as they arrive. It ends if no event arrives for a while.
+
+    The iterator includes every event from the call of ``client.events()`` on.
+
+    A program can stop at any event. A new iterator with ``after=events.position`` continues there, without loss or
+    repetition.
+
+    >>> events = client.events(limit=1)
+    >>> client.subscribe(station, "/3303/0/5700")
+    >>> for event in events:
+    ...     print(event.kind, event.value, events.position)
+    observation 21.5 3
+    """
+
+    def __init__(
+        self,
+        reader: LogReader,
+        *,
+        timeout_seconds: float,
+        outage_seconds: float | None = None,
+        limit: int | None = None,
+        accepts: Callable[[Event], bool] = every_event,
+        find_filter: Callable[[], Callable[[Event], bool]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._reader = reader
+        self._timeout_seconds = timeout_seconds
+        self._outage_seconds = outage_seconds
+        self._find_filter = find_filter
+        self._clock = clock
+        self._now = now
+        self._buffer = EventBuffer(reader.position, limit, accepts, called_from=calling_line())
+        # Each of several threads gets the next event.
+        self._lock = threading.Lock()
+        register_fork_handler(self)
+        self._start()
+
+    def _after_fork_in_child(self) -> None:
+        """Start without a waiting caller; the next step repeats an interrupted request."""
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> NoReturn:
+        """Raise an error, because this object cannot be pickled."""
+        raise cannot_be_pickled(self, "send their position, and continue with client.events(after=position)")
+
+    @property
+    def position(self) -> int | None:
+        """The number of the log entry to continue after. Pass it as ``after=`` to continue there later.
+
+        It is exact after each event, and counts events that filters leave out. Before the first event it is the start
+        of the iterator. If the service does not number each entry (``Event.seq``), it advances only after the last
+        event of a message.
+        """
+        return self._buffer.position
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Event:
+        with self._lock:
+            event = None if self._buffer.is_over else self._next_event()
+            if event is None:
+                # A synchronous iterator that has ended stays so; an asynchronous one continues at the next step.
+                self._buffer.end()
+                raise StopIteration
+            return event
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Do nothing: between two steps no resource is in use."""
+
+    def _next_event(self) -> Event | None:
+        # The time that the program spends on an event does not count.
+        patience = Patience(self._timeout_seconds, self._outage_seconds, self._clock)
+        event = self._buffer.pop()
+        # All present events are returned, however short the time is.
+        is_at_end = False
+        while event is None and ((remaining_seconds := patience.left_seconds) > 0 or not is_at_end):
+            hold_seconds = min(max(remaining_seconds, 0), DEFAULT_HOLD_SECONDS)
+            began_at = self._clock()
+            batch = self._reader.read(hold_seconds, patience.poll_limit_seconds(hold_seconds))
+            self._buffer.add(batch, self._now())
+            event = self._buffer.pop()
+            if event is None:
+                patience.note(self._reader.last_failure, began_at)
+            # New entries may arrive as fast as they are read, so that the end is never reached.
+            is_at_end = not batch.entries or -remaining_seconds > MAX_FETCH_SECONDS
+        return event
+
+    def _start(self) -> None:
+        # A reader that loses its position later finds a new one by reading, so that the loss is reported first.
+        if self._buffer.position is None:
+            if not self._reader.has_position:
+                self._reader.go_to_end(poll_limit(self._timeout_seconds, self._timeout_seconds))
+            self._buffer.position = self._reader.position
+        if self._find_filter is not None:
+            self._buffer.accepts, self._find_filter = self._find_filter(), None
+
+
+class Watch:
+    """Calls a function for each event, in a separate thread, until you stop it.
+
+    It can be used in a ``with`` statement, which stops it at the end. An error in the callback is logged and stored,
+    and the watch continues. A failure that another attempt would not fix is logged, stored, and ends the watch. In a
+    child process it is stopped: the thread stays with the parent.
+    """
+
+    def __init__(
+        self,
+        reader: LogReader,
+        callback: Callable[[Event], object],
+        accepts: Callable[[Event], bool],
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._reader = reader
+        self._callback = callback
+        self._accepts = accepts
+        self._now = now
+        self._errors: deque[Exception] = deque(maxlen=MAX_ERRORS)
+        self._worker = Worker("mirror-watch")
+        self._worker.start(self._run)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def __reduce__(self) -> NoReturn:
+        """Raise an error, because this object cannot be pickled."""
+        raise cannot_be_pickled(self, "start another one there with client.watch()")
+
+    def __repr__(self) -> str:
+        return f"<Watch {'running' if self.is_running else 'stopped'}, {len(self._errors)} errors>"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the watch is running."""
+        return self._worker.is_running
+
+    @property
+    def last_failure(self) -> MirrorError | None:
+        """The failure of the last poll, which the watch repeats; ``None`` if the poll succeeded."""
+        return self._reader.last_failure
+
+    @property
+    def errors(self) -> tuple[Exception, ...]:
+        """The newest 100 errors of the callback and of the watch, oldest first."""
+        return tuple(self._errors)
+
+    def stop(self, timeout: float = 10.0) -> None:
+        """Stop the watch. No callback starts after this returns.
+
+        A running callback has ``timeout`` seconds to end. The thread ends with its open poll, after half a minute at
+        most.
+
+        >>> watch = client.watch(print)
+        >>> watch.stop()
+        >>> watch.is_running
+        False
+        """
+        self._worker.stop(timeout)
+
+    def _run(self) -> None:
+        try:
+            while not self._worker.is_stopped:
+                self._deliver(self._reader.read(DEFAULT_HOLD_SECONDS))
+        except Exception as error:
+            # Closing the client fails an open poll; after a stop that is expected.
+            if not self._worker.is_stopped:
+                _log.exception("a watch ended")
+                self._errors.append(error)
+
+    def _deliver(self, batch: Batch) -> None:
+        for event in read_events(batch, self._now()):
+            if not self._accepts(event):
+                continue
+            with self._worker.step:
+                # The watch may have been stopped since the event was read, and no callback may start after that.
+                if self._worker.is_stopped:
+                    return
+                try:
+                    self._callback(event)
+                except Exception as error:
+                    _log.exception("the callback of a watch failed")
+                    self._errors.append(error)

@@ -1,0 +1,219 @@
+"""One exchange with the service: the request to send, and the reader of its response. Nothing in here does I/O."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Generic, Protocol, TypeVar
+
+from pydantic import ValidationError
+
+from mirror_sdk._formatting import visible_line, without_key
+from mirror_sdk.config import is_loopback
+from mirror_sdk.errors import (
+    APIError,
+    AuthenticationError,
+    MirrorError,
+    PreconditionFailed,
+    UnexpectedResponse,
+    api_error,
+)
+from mirror_sdk.wire.errors import ERROR_TYPES, ErrorBody
+from mirror_sdk.wire.model import location_and_fault
+from mirror_sdk.wire.routes import REQUEST_ID_HEADER
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+# In general PATCH is not idempotent. Here it only sets values, so a repeated request changes nothing more.
+_IDEMPOTENT = frozenset({"GET", "PUT", "PATCH", "DELETE"})
+_JSON, _PAGE = "application/json", "text/html"
+_MAX_TYPE_LENGTH = 80
+_NEW_KEY_OF_A_DEMO = (
+    "'mirror-server demo' makes a new key at each start, unless --database stores it: copy the lines it prints"
+)
+# More than nine digits would be a pause of decades, so the header must be wrong.
+_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]*)?")
+
+
+class HTTPResponse(Protocol):
+    """The part of an HTTP response that is read."""
+
+    @property
+    def status_code(self) -> int: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    @property
+    def content(self) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A response that has arrived completely."""
+
+    status_code: int
+    headers: Mapping[str, str]
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[T_co]):
+    """One request and the reader of its response.
+
+    Attributes:
+        method: HTTP method.
+        path: Path below the base URL, quoted.
+        read: Reads a response that is not an error.
+        params: Query parameters.
+        headers: Headers in addition to those of every request.
+        json: The body; ``None`` for no body.
+        hold_seconds: How long the service may delay the response. The client adds this time to its own limit.
+        within_seconds: A limit for the whole operation that applies if it is shorter than the client's.
+        is_repeatable: Whether sending it twice has the effect of sending it once, although its method is ``POST``.
+        max_retries: How often it may be sent again; ``None`` is the client's setting.
+        outlasts_loss: Whether it is sent again until its time is over if the connection is lost, here or at a proxy. A
+            held request lasts so long that losses are likely, and its caller would wait anyway.
+        also_reads: Statuses from 300 on that are not errors here.
+    """
+
+    method: str
+    path: str
+    read: Callable[[HTTPResponse], T_co]
+    params: Mapping[str, str | int | Sequence[str]] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    json: Any = None
+    hold_seconds: int = 0
+    within_seconds: float = math.inf
+    is_repeatable: bool = False
+    max_retries: int | None = None
+    outlasts_loss: bool = False
+    also_reads: frozenset[int] = frozenset()
+
+    def max_attempts(self, max_retries: int) -> int:
+        """Return how often a client with so many retries may send it."""
+        if not self.is_repeatable and self.method not in _IDEMPOTENT:
+            return 1
+        return 1 + (max_retries if self.max_retries is None else self.max_retries)
+
+    def finish(self, response: HTTPResponse) -> T_co:
+        """Return the result.
+
+        Raises:
+            APIError: The service responded with an error; which subclass depends on the status.
+            UnexpectedResponse: The response does not follow the interface.
+        """
+        status = response.status_code
+        if status in self.also_reads or 200 <= status < 300:
+            # A page comes from a web site at this address, or from a login in between, even with status 200.
+            if content_type(response.headers) == _PAGE:
+                raise UnexpectedResponse(f"{self.method} {self.path} returned a web page{elsewhere(response.headers)}")
+            return self.read(response)
+        if status >= 400:
+            raise api_error(status, read_error_body(response), _read_retry_after(response))
+        raise UnexpectedResponse(f"{self.method} {self.path} returned {status}{elsewhere(response.headers)}")
+
+
+def read_json(validate: Callable[[bytes], T]) -> Callable[[HTTPResponse], T]:
+    """Return a reader of JSON responses; ``validate`` makes a value of the JSON or raises ``ValidationError``."""
+
+    def read(response: HTTPResponse) -> T:
+        try:
+            return validate(response.content)
+        except ValidationError as exc:
+            hint = "" if content_type(response.headers) == _JSON else elsewhere(response.headers)
+            raise UnexpectedResponse(f"the response does not follow the interface: {first_fault(exc)}{hint}") from exc
+
+    return read
+
+
+def elsewhere(headers: Mapping[str, str]) -> str:
+    """Return the content type of a response that is not of this interface, and the likely reason."""
+    found = visible_line(content_type(headers)[:_MAX_TYPE_LENGTH])
+    return f" ({f'content type {found}' if found else 'no content type'}); does base_url point elsewhere?"
+
+
+def content_type(headers: Mapping[str, str]) -> str:
+    """Return the media type without parameters; empty if the headers have none."""
+    return headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+
+def first_fault(fault: ValidationError) -> str:
+    """Return the first fault and its location, without the value itself."""
+    location, message = location_and_fault(fault.errors(include_url=False, include_input=False)[0])
+    return f"{location or 'body'}: {message}"
+
+
+def hint_at_demo(error: MirrorError, base_url: str) -> None:
+    """Add a hint to the error for a key that a mirror on this machine does not know."""
+    if isinstance(error, AuthenticationError) and is_loopback(base_url):
+        error.hint = _NEW_KEY_OF_A_DEMO
+
+
+def hide_key(error: MirrorError, key: str) -> None:
+    """Remove an access key that a service sent back from an error, and from its cause."""
+    error.args = tuple(_without_key(argument, key) for argument in error.args)
+    if isinstance(error, APIError):
+        # The attributes were derived from the arguments before the key was removed.
+        APIError.__init__(error, *error.args)
+    if isinstance(error, PreconditionFailed) and error.resource and _has_key(error.resource.to_dict(), key):
+        error.resource = None
+    if error.__cause__ is not None and _has_key(error.__cause__, key):
+        # A traceback would print the cause, and without a cause its context.
+        error.__cause__, error.__suppress_context__ = None, True
+
+
+def _has_key(value: object, key: str) -> bool:
+    return without_key(str(value), key) != str(value)
+
+
+def _without_key(value: Any, key: str) -> Any:
+    if isinstance(value, ErrorBody):
+        return ErrorBody.model_validate(_without_key(value.model_dump(), key))
+    return _map_texts(value, lambda text: without_key(text, key))
+
+
+def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return the same JSON with its texts changed, names of members too."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {change(name): _map_texts(member, change) for name, member in value.items()}
+    return [_map_texts(item, change) for item in value] if isinstance(value, list) else value
+
+
+def read_error_body(response: HTTPResponse) -> ErrorBody:
+    """Return the error in a response. A response that is not from a mirror, such as a proxy's, has no explanation."""
+    try:
+        body = ErrorBody.model_validate_json(response.content)
+    except ValidationError:
+        status = response.status_code
+        body = ErrorBody(code=status, type=ERROR_TYPES.get(status, "unknown"), message="no explanation was given")
+    if body.request_id is None:
+        body = body.model_copy(update={"request_id": response.headers.get(REQUEST_ID_HEADER)})
+    # Errors are printed in terminals and logs, where control characters from a server could do harm.
+    return ErrorBody.model_validate(_map_texts(body.model_dump(), visible_line))
+
+
+def _read_retry_after(response: HTTPResponse) -> float | None:
+    """Return the seconds of the header ``Retry-After``, which contains seconds or an instant (RFC 9110 10.2.3)."""
+    header = response.headers.get("Retry-After", "").strip()
+    if _SECONDS.fullmatch(header):
+        return float(header)
+    retry_at = _read_instant(header)
+    if retry_at is None:
+        return None
+    # The instant is by the clock of the sender, so the sender's own date is subtracted if there is one.
+    responded_at = _read_instant(response.headers.get("Date", "")) or datetime.now(UTC)
+    return max(0.0, (retry_at - responded_at).total_seconds())
+
+
+def _read_instant(header: str) -> datetime | None:
+    try:
+        instant = parsedate_to_datetime(header)
+    except (OverflowError, TypeError, ValueError):
+        return None
+    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)

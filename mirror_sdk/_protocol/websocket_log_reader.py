@@ -1,0 +1,72 @@
+# Made from async_websocket_log_reader.py by .ci/make_sync_twins.py: a change belongs there, not here.
+"""Reading the notification log over a websocket, from a position of its own. Source: wire.md 4."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from mirror_sdk._protocol.log_reader import LogReader, Send
+from mirror_sdk._protocol.log_websockets import LogWebsocket, LogWebsockets
+from mirror_sdk._protocol.operations import Poll
+from mirror_sdk._protocol.websocket_messages import read_message
+from mirror_sdk.errors import MirrorError
+
+
+class WebsocketLogReader(LogReader):
+    """Reads the log as it comes over a websocket.
+
+    A websocket only sends entries, and never says that there are none. So a poll with an immediate response reads what
+    is there now, and finds the reason if the service closed the websocket.
+
+    Args:
+        send: Sends those polls.
+        sockets: Makes the websocket, and another one when it ended.
+        after: Position to continue from; without one, :meth:`go_to_end` finds it.
+    """
+
+    def __init__(self, send: Send, sockets: LogWebsockets, *, after: int | None = None) -> None:
+        super().__init__(send, after=after)
+        self._sockets = sockets
+        self._socket: LogWebsocket | None = None
+
+    def open(self, within_seconds: float) -> None:
+        """Open the websocket now, to know that one is available.
+
+        Raises:
+            MirrorError: None is.
+        """
+        self.go_to_end(within_seconds)
+        self._socket = self._sockets.open(self.position or 0, within_seconds)
+
+    def at(self, position: int | None) -> Self:
+        """Return another reader of the same log, from this position."""
+        return type(self)(self._send, self._sockets, after=position)
+
+    def _poll(self, hold_seconds: float, within_seconds: float) -> Poll:
+        if self.position is None or hold_seconds <= 0:
+            return super()._poll(hold_seconds, within_seconds)
+        try:
+            poll = self._receive(self.position, hold_seconds, within_seconds)
+        except MirrorError:
+            ended, self._socket = self._socket, None
+            if ended is None:
+                raise
+            # The service closed an open websocket. If it no longer accepts the key, the poll fails and says so.
+            ended.close()
+            super()._poll(0, within_seconds)
+            raise
+        return poll or super()._poll(0, within_seconds)
+
+    def _receive(self, after: int, hold_seconds: float, within_seconds: float) -> Poll | None:
+        """Return the first message with something new; ``None`` if none came in time."""
+        until = self._clock() + hold_seconds
+        if self._socket is None or not self._socket.is_usable:
+            self._socket = self._sockets.open(after, within_seconds)
+        while (left_seconds := until - self._clock()) > 0:
+            message = self._socket.receive(left_seconds)
+            if message is None:
+                return None
+            poll = read_message(after, message)
+            if poll is not None:
+                return poll
+        return None

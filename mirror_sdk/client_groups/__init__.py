@@ -1,0 +1,1 @@
+"""The groups of a client's methods: ``client.devices``, ``client.requests`` and others, each made on first use."""

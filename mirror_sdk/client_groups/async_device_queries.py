@@ -1,0 +1,111 @@
+"""The saved queries of the directory: ``client.devices.queries`` of an asynchronous client."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping
+
+from mirror_sdk._protocol import operations as _operations
+from mirror_sdk._session.async_client_session import AsyncClientSession
+from mirror_sdk.client_groups.base import AsyncClientGroup
+from mirror_sdk.wire.device_queries import DeviceQuery
+
+
+class AsyncDeviceQueries(AsyncClientGroup):
+    """The saved queries of the directory, which are filters with a name: ``client.devices.queries``.
+
+    ``create(name, query)`` saves one, and ``client.devices.list(query=name)`` uses it. All applications of the service
+    share them.
+    """
+
+    _expression = "client.devices.queries"
+
+    async def list(self, *, timeout: float | None = None) -> builtins.list[DeviceQuery]:
+        """Return the saved queries of all applications, the oldest first.
+
+        >>> await client.devices.queries.list()
+        []
+        """
+        deadline = self._session.sender.deadline(timeout)
+        return await self._session.collect(_operations.list_device_queries, deadline)
+
+    async def create(
+        self, name: str, query: str | Mapping[str, object], *, timeout: float | None = None
+    ) -> DeviceQuery:
+        """Save a filter of the directory under a name, for all applications.
+
+        Args:
+            name: Name of the query. It must be unique.
+            query: Conditions like ``filters`` of ``client.devices.list()``, or the text they are sent as.
+            timeout: Seconds the call may take, instead of the client's.
+
+        Raises:
+            BadRequest: A filter does not exist, the name is taken, or too many queries are saved.
+            ValueError: Name or query are too long, a time has no zone, or several values are passed without ``in``.
+
+        >>> lights = await client.devices.queries.create("lights", {"endpoint_type": "Light"})
+        >>> lights.query
+        'endpoint_type__eq=Light'
+        >>> [device.endpoint_name for device in await client.devices.list(query="lights")]
+        ['light-01']
+        """
+        return await self._session.sender.send(_operations.post_device_query(name, query), timeout)
+
+    async def update(
+        self,
+        which: str | DeviceQuery,
+        *,
+        name: str | None = None,
+        query: str | Mapping[str, object] | None = None,
+        timeout: float | None = None,
+    ) -> DeviceQuery:
+        """Change the name or the conditions of a saved query. ``None`` changes nothing.
+
+        Args:
+            which: The saved query, or its name.
+            name: The new name.
+            query: The new conditions, as for :meth:`create`.
+            timeout: Seconds the call may take, instead of the client's.
+
+        Raises:
+            BadRequest: A filter does not exist, or the name is taken.
+            NotFound: The query was deleted meanwhile.
+            UnknownQuery: No query has this name.
+            ValueError: Name or query are too long, a time has no zone, or several values are passed without ``in``.
+
+        >>> lights = await client.devices.queries.create("lights", {"endpoint_type": "Light"})
+        >>> (await client.devices.queries.update(lights, name="lamps")).name
+        'lamps'
+        """
+        deadline = self._session.sender.deadline(timeout)
+        found = await query_of(self._session, which, deadline)
+        return await self._session.sender.send(_operations.put_device_query(found.id, name=name, query=query), deadline)
+
+    async def delete(self, which: str | DeviceQuery, *, timeout: float | None = None) -> None:
+        """Delete a saved query.
+
+        Args:
+            which: The saved query, or its name.
+            timeout: Seconds the call may take, instead of the client's.
+
+        Raises:
+            NotFound: The query was deleted already.
+            UnknownQuery: No query has this name.
+
+        >>> lights = await client.devices.queries.create("lights", {"endpoint_type": "Light"})
+        >>> await client.devices.queries.delete("lights")
+        """
+        deadline = self._session.sender.deadline(timeout)
+        found = await query_of(self._session, which, deadline)
+        await self._session.sender.send(_operations.delete_device_query(found.id), deadline)
+
+
+async def query_of(session: AsyncClientSession, query: str | DeviceQuery, timeout: float | None) -> DeviceQuery:
+    """Return a saved query, which is passed itself or by its name.
+
+    Raises:
+        UnknownQuery: No query has this name.
+    """
+    if isinstance(query, DeviceQuery):
+        return query
+    return await session.sender.send(_operations.find_device_query(query), timeout)

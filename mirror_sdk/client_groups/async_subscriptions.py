@@ -1,0 +1,66 @@
+"""The subscriptions of an application: ``client.subscriptions`` of an asynchronous client."""
+
+from __future__ import annotations
+
+import builtins
+from functools import partial
+
+from mirror_sdk._fork import lazy_property
+from mirror_sdk._protocol import operations as _operations
+from mirror_sdk.client_groups.async_subscription_rules import AsyncSubscriptionRules
+from mirror_sdk.client_groups.base import AsyncClientGroup
+from mirror_sdk.device_lookup import DeviceLike
+from mirror_sdk.wire.subscriptions import SubscriptionState
+
+
+class AsyncSubscriptions(AsyncClientGroup):
+    """The subscriptions of this application: ``client.subscriptions`` of an asynchronous client.
+
+    - ``client.subscribe(device, path)`` and ``client.unsubscribe(device, path)`` add and remove single ones.
+    - ``rules.add([...])`` adds a rule, which subscribes the matching resources of each device that registers.
+    - ``list(device)`` returns the subscriptions to a device, and ``state(device, path)`` the state of one.
+    """
+
+    _expression = "client.subscriptions"
+
+    @lazy_property
+    def rules(self) -> AsyncSubscriptionRules:
+        """The presubscription rules, which apply to devices when they register."""
+        return AsyncSubscriptionRules(self._session)
+
+    async def list(self, device_id: DeviceLike, *, timeout: float | None = None) -> builtins.list[str]:
+        """Return the paths of a device that this application subscribed to. An unknown device has none.
+
+        >>> await client.subscriptions.list(station)
+        []
+        """
+        return await self._session.send_for(device_id, _operations.list_subscriptions, refresh=True, timeout=timeout)
+
+    async def state(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> SubscriptionState:
+        """Return the state of this application's subscription to a resource, such as whether the device accepted it.
+
+        It stays ``ASKED`` with a service that does not report whether the device accepted. It is ``NONE`` without a
+        subscription, and for a resource that the device does not have.
+
+        >>> await client.subscriptions.state(station, "/3303/0/5700")
+        <SubscriptionState.NONE: 'none'>
+        """
+        return await self._session.send_for(
+            device_id, partial(_operations.get_subscription_state, path=path), refresh=True, timeout=timeout
+        )
+
+    async def is_active(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> bool:
+        """Return whether this application subscribed to a resource and the device did not reject it.
+
+        >>> await client.subscriptions.is_active(station, "/3303/0/5700")
+        False
+        """
+        return (await self.state(device_id, path, timeout=timeout)).is_active_or_pending
+
+    async def delete_all(self, device_id: DeviceLike, *, timeout: float | None = None) -> None:
+        """Delete all subscriptions of this application to a device.
+
+        >>> await client.subscribe(station, "/3303/0/5700")
+        >>> await client.subscriptions.delete_all(station)
+        """
+        await self._session.send_for(device_id, _operations.delete_subscriptions, refresh=True, timeout=timeout)

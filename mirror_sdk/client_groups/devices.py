@@ -1,0 +1,319 @@
+# Made from async_devices.py by .ci/make_sync_twins.py: a change belongs there, not here.
+"""The devices of the directory: ``client.devices`` of a synchronous client."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from mirror_sdk._arguments import InstantLike, count
+from mirror_sdk._arguments import instant as instant_like
+from mirror_sdk._fork import import_locked, lazy_property
+from mirror_sdk._protocol import operations as _operations
+from mirror_sdk._session.client_session import ClientSession
+from mirror_sdk._session.table_reader import TableReader
+from mirror_sdk.client_groups.base import ClientGroup
+from mirror_sdk.client_groups.device_queries import DeviceQueries, query_of
+from mirror_sdk.device import DeviceList, DeviceObject
+from mirror_sdk.device_lookup import DeviceLike, DevicesLike
+from mirror_sdk.errors import AccessDenied, NotFound
+from mirror_sdk.wire.device_events import DeviceEvent
+from mirror_sdk.wire.device_queries import DeviceQuery
+from mirror_sdk.wire.directory import Device, DeviceConnection, EndpointResource
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mirror_sdk.value_explanation import Explanation
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Devices(ClientGroup):
+    """The devices of the directory: ``client.devices`` of a synchronous client.
+
+    - ``list(endpoint_type="Light", attributes={"site": "Berlin"})`` returns the devices that match.
+    - ``connection(device)`` returns how a device is connected, and whether a request would reach it now.
+    - ``explain(device, path)`` says in words why a value is what it is.
+    - ``get``, ``update``, ``resources``, ``events``, ``events_frame`` and ``queries``: see their help.
+
+    The reported and desired values of a device are in ``client.get_device(device)``, and its history in
+    ``client.history([device])``.
+    """
+
+    _expression = "client.devices"
+
+    def __init__(self, session: ClientSession) -> None:
+        super().__init__(session)
+        self._tables = TableReader(session)
+
+    @lazy_property
+    def queries(self) -> DeviceQueries:
+        """The saved queries of the directory."""
+        return DeviceQueries(self._session)
+
+    def list(
+        self,
+        *,
+        state: str | None = None,
+        endpoint_type: str | None = None,
+        endpoint_name: str | None = None,
+        id: str | None = None,  # noqa: A002 - the directory's own name for it
+        attributes: Mapping[str, str] | None = None,
+        filters: Mapping[str, object] | None = None,
+        query: str | DeviceQuery | None = None,
+        limit: int | None = None,
+        timeout: float | None = None,
+    ) -> DeviceList:
+        """Return the devices that match all conditions, such as ``attributes={"site": "Berlin"}``; by default all.
+
+        Texts must match exactly: ``endpoint_type="light"`` does not find a device of the type ``Light``.
+
+        Args:
+            state: ``registered`` or ``deregistered``.
+            endpoint_type: Endpoint type.
+            endpoint_name: Endpoint name.
+            id: Device id.
+            attributes: Attributes that the device has, with their values; :meth:`update` sets them.
+            filters: Other conditions: a field, an operator and a value, such as
+                ``{"created_at__gte": datetime(2026, 1, 1, tzinfo=UTC), "endpoint_type__in": ["Light", "Fan"]}``, or
+                ``{"custom_attributes__room__neq": "B12"}``. Operators are ``eq neq in nin gte lte gt lt``.
+            query: A saved query, or its name; see ``client.devices.queries.create()``.
+            limit: The maximum number of devices to return; ``None`` returns all.
+            timeout: Seconds the call may take, instead of the client's.
+
+        Raises:
+            BadRequest: A filter does not exist. The message lists the supported filters.
+            UnknownQuery: No saved query has this name.
+            ValueError: A time in ``filters`` has no zone, several values are passed without ``in``, or ``limit`` is not
+                a number.
+
+        >>> [device.endpoint_name for device in client.devices.list(endpoint_type="Light")]
+        ['light-01']
+        """
+        conditions = _operations.conditions(
+            filters, state=state, endpoint_type=endpoint_type, endpoint_name=endpoint_name, id=id
+        )
+        conditions |= {f"custom_attributes__{name}": value for name, value in (attributes or {}).items()}
+        limit = count("limit", limit)
+        deadline = self._session.sender.deadline(timeout)
+        saved = None if query is None else query_of(self._session, query, deadline).query
+        page = partial(_operations.list_devices, conditions, limit=limit, query=saved)
+        return DeviceList(self._session.collect(page, deadline, limit=limit))
+
+    def get(self, device_id: DeviceLike, *, timeout: float | None = None) -> Device:
+        """Return a device as the directory lists it: its names, type, state and attributes.
+
+        For the values of its resources use ``client.get_device()``.
+
+        Raises:
+            NotFound: The device does not exist.
+
+        >>> client.devices.get(station).state
+        'registered'
+        """
+        return self._session.send_for(device_id, _operations.get_directory_device, timeout=timeout)
+
+    def update(
+        self,
+        device_id: DeviceLike,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        attributes: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> Device:
+        """Set the name, description or attributes of a device in the directory. ``None`` changes nothing.
+
+        All applications see them, and ``client.devices.list(attributes={"room": "B12"})`` finds devices by them.
+        Methods that take a device do not accept this name: they accept the endpoint name, which the device itself
+        sends. The key needs the scope ``write``.
+
+        Args:
+            device_id: The device.
+            name: A name of up to 128 characters; ``""`` removes it.
+            description: A string of up to 2000 characters; ``""`` removes it.
+            attributes: Up to five texts of up to 128 characters each. Their names must not start with a digit. They
+                replace all existing attributes; ``{}`` removes those.
+            timeout: Seconds the call may take, instead of the client's.
+
+        Returns:
+            The device as the directory lists it now.
+
+        Raises:
+            NotFound: The device does not exist.
+            ValueError: A string is too long, an attribute is not valid, or there are too many.
+
+        >>> lamp = client.devices.update("light-01", name="Lamp by the window", attributes={"room": "B12"})
+        >>> lamp.name, lamp.custom_attributes
+        ('Lamp by the window', {'room': 'B12'})
+        >>> client.devices.list(attributes={"room": "B12"}).ids == [light]
+        True
+        """
+        said = {"name": name, "description": description, "custom_attributes": attributes}
+        return self._session.send_for(device_id, partial(_operations.put_device, changes=said), timeout=timeout)
+
+    def connection(self, device_id: DeviceLike, *, timeout: float | None = None) -> DeviceConnection:
+        """Return how a device is connected: protocol, lifetime, last contact, and whether a request would reach it now.
+
+        Its network address is only returned to a key with the scope ``admin``.
+
+        Raises:
+            NotFound: The device does not exist, or the service has no information about connections.
+
+        >>> client.devices.connection(station).protocol
+        'simulated'
+        """
+        return self._session.send_for(device_id, _operations.get_device_connection, timeout=timeout)
+
+    def resources(self, device_id: DeviceLike, *, timeout: float | None = None) -> builtins.list[EndpointResource]:
+        """Return the resources a device has now, and which of them can be observed.
+
+        Raises:
+            NotFound: The device does not exist.
+
+        >>> [(resource.uri, resource.obs) for resource in client.devices.resources(station)]
+        [('/3303/0/5700', True)]
+        """
+        return self._session.send_for(device_id, _operations.list_resources, timeout=timeout)
+
+    def events(
+        self,
+        devices: DevicesLike | None = None,
+        *,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
+        event_types: Collection[str] | None = None,
+        limit: int | None = None,
+        timeout: float | None = None,
+    ) -> builtins.list[DeviceEvent]:
+        """Return when devices registered, updated their registration and deregistered, the oldest first.
+
+        The notification log sends these events to programs that are connected at the time. This list is for programs
+        that connect later. The service keeps it for a month, unless its operator chose another time.
+
+        Args:
+            devices: Only events of these devices; ``None`` returns those of all.
+            begin: Only events at this instant or later: a datetime with a time zone, a string such as
+                ``2026-01-31T08:00:00Z``, or how long ago it was, such as ``"2h"``.
+            end: Before this instant.
+            event_types: Only events of these types: ``registration``, ``reg_update``, ``deregistration``, ``expired``.
+            limit: The maximum number of events. If there are more, the newest ones are returned. ``None`` returns all.
+            timeout: Seconds for all pages together. By default the client's limit applies to each page.
+
+        Raises:
+            NotFound: One of the ``devices`` does not exist.
+            TypeError: A single string was passed instead of a list.
+            ValueError: An instant has no zone, or ``limit`` is not a number.
+
+        >>> simulator.deregister(light)
+        >>> [(event.event_type, event.state_change) for event in client.devices.events([light])]
+        [('registration', True), ('deregistration', True)]
+        """
+        deadline = self._session.sender.total_deadline(timeout)
+        limit = count("limit", limit)
+        device_ids = None if devices is None else self._session.ids_of(devices, timeout=deadline)
+        found: list[DeviceEvent] = []
+        now = self._tables.clock_of(begin, end, timeout=deadline)
+        first = None if begin is None else instant_like("begin", begin, now)
+        last = None if end is None else instant_like("end", end, now)
+        for filters in _operations.event_filters(device_ids, first, last, event_types):
+            page = partial(_operations.list_device_events, filters, limit=limit)
+            found += self._session.collect(page, deadline, limit=limit)
+        return _operations.newest(found, limit)
+
+    def events_frame(
+        self,
+        devices: DevicesLike | None = None,
+        *,
+        begin: InstantLike | None = None,
+        end: InstantLike | None = None,
+        event_types: Collection[str] | None = None,
+        limit: int | None = None,
+        tz: str | None = None,
+        timeout: float | None = None,
+    ) -> pd.DataFrame:
+        """Return :meth:`events` as a table; see :func:`mirror_sdk.frames.device_events_frame`.
+
+        Args:
+            devices: Only events of these devices; ``None`` returns those of all.
+            begin: Only events at this instant or later, in any form that :meth:`events` accepts.
+            end: Before this instant.
+            event_types: Only events of these types.
+            limit: The maximum number of events to return, the newest ones.
+            tz: Time zone of the time column, such as ``Europe/Berlin``; UTC by default.
+            timeout: Seconds for all pages together. By default the client's limit applies to each page.
+
+        Raises:
+            ImportError: pandas is not installed.
+            NotFound: One of the ``devices`` does not exist.
+            TypeError: A single string was passed instead of a list.
+            ValueError: An instant has no zone, or ``limit`` is not a number.
+            InvalidValue: ``tz`` is not a time zone.
+
+        >>> events = client.devices.events_frame(event_types=["registration"])
+        >>> events["endpoint_name"].tolist()
+        ['light-01', 'station-01']
+        """
+        import_locked("mirror_sdk.frames")
+        from mirror_sdk.frames.device_events import device_events_frame
+
+        events = self.events(devices, begin=begin, end=end, event_types=event_types, limit=limit, timeout=timeout)
+        return device_events_frame(events, tz=tz, server=self._session.base_url)
+
+    def explain(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> Explanation:
+        """Explain in words why a value is what it is and what would refresh it. It sends no request to the device.
+
+        If a device has been silent for more than three times its longest recent pause, the explanation says that it is
+        probably cut off. Its values may also just be unchanged. A pause is the time between two values that the device
+        sent to this application; at least five pauses are needed. Facts that the key has no access to are omitted or
+        described as unknown.
+
+        Raises:
+            NotFound: The device does not exist.
+            UnknownResource: The device never reported this resource; the message lists similar paths.
+
+        >>> client.devices.explain(station, "/3303/0/5700").why[0]
+        'The device has never reported it: no read has succeeded, and the device has not sent it by itself.'
+        """
+        # Imported here because few programs use it and it takes a moment to load.
+        import_locked("mirror_sdk.value_explanation")
+        from mirror_sdk.value_explanation import Facts, explain
+
+        session = self._session
+        deadline = session.sender.deadline(timeout)
+        device = self.get(device_id, timeout=deadline)
+        contacts = _if_allowed(session.send_for, device, _operations.get_device_contacts, timeout=deadline)
+        connection = _if_allowed(self.connection, device, timeout=deadline)
+        mirrored = session.send_for(device, _operations.get_device_object, timeout=deadline)
+        announced = self.resources(device, timeout=deadline)
+        subscription = partial(_operations.get_subscription_state, path=path)
+        state = _if_allowed(session.send_for, device, subscription, timeout=deadline)
+        rules = _if_allowed(session.sender.send, _operations.get_presubscriptions(), deadline)
+        requests = partial(_operations.list_waiting_requests, device.id)
+        waiting = _if_allowed(session.collect, requests, deadline)
+        return explain(
+            Facts(
+                device=device,
+                mirrored=DeviceObject.from_wire(mirrored),
+                path=path,
+                announced=announced,
+                subscription=state,
+                rules=None if rules is None else rules.rules,
+                waiting=waiting,
+                contacts=None if contacts is None else contacts.heard_at,
+                connection=connection,
+            )
+        )
+
+
+def _if_allowed(request: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T | None:
+    """Return the response, or ``None`` if the key has no access or the service lacks this endpoint."""
+    try:
+        return request(*arguments, **options)
+    except (AccessDenied, NotFound):
+        return None

@@ -1,0 +1,174 @@
+# Made from async_planner.py by .ci/make_sync_twins.py: a change belongs there, not here.
+"""Makes plans for a synchronous client: checks the writes and sends them."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from mirror_sdk._protocol.accepted_request import AcceptedRequest
+from mirror_sdk._protocol.deadline import left_of
+from mirror_sdk._protocol.device_request import DeviceRequest, wait_for_response
+from mirror_sdk._protocol.fan_out import gather_requests
+from mirror_sdk._protocol.log_consumers import ResponseRouter
+from mirror_sdk._session.client_session import ClientSession
+from mirror_sdk._table_arguments import ResourceKey
+from mirror_sdk.client_groups.devices import Devices
+from mirror_sdk.client_groups.requests import Requests
+from mirror_sdk.errors import CallTimeout, MirrorError
+from mirror_sdk.progress import progress_bar
+from mirror_sdk.values import encode
+
+if TYPE_CHECKING:
+    from mirror_sdk.plan import Plan
+    from mirror_sdk.plan.checks import ReadResources, TargetDevice
+    from mirror_sdk.plan.requested_writes import RequestedWrite
+
+_CONCURRENT_READS = 8
+_READ_EXPIRY_SECONDS = 20
+"""How long a read waits for its device, which stays connected."""
+# The response to an expired read arrives a little after its expiry.
+_LATE_SECONDS = _READ_EXPIRY_SECONDS + 5.0
+_POLL_SECONDS = 1.0
+"""How long to wait for one response before the others are checked."""
+
+
+class Planner:
+    """Makes plans of writes.
+
+    Args:
+        session: Sends the requests.
+    """
+
+    def __init__(self, session: ClientSession) -> None:
+        self._session = session
+        self._devices = Devices(session)
+        self._requests = Requests(session)
+
+    def plan_of(
+        self,
+        requested: Sequence[RequestedWrite],
+        reasons: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        *,
+        read_first: bool = False,
+    ) -> Plan:
+        """Check writes against the declarations and the current state, and plan them.
+
+        Args:
+            requested: The writes, with device ids.
+            reasons: Why names of devices were not found, by name.
+            timeout: Seconds for the whole call, instead of the client's for each request.
+            read_first: Whether to read values from devices that the mirror does not have.
+        """
+        from mirror_sdk.plan import Plan
+        from mirror_sdk.plan.checks import check_all, resources_to_read
+
+        devices, new_id = self._targets(requested, timeout), self._session.sender.clock.new_async_id
+        planned = check_all(requested, devices, reasons or {}, new_id=new_id)
+        if read_first and (unread := resources_to_read(planned, devices)):
+            failures = self._read_resources(unread, timeout)
+            # The values that were just read are in the mirror now.
+            devices |= self._targets([one for one in requested if (one.device_id, one.path) in unread], timeout)
+            planned = check_all(requested, devices, reasons or {}, failures, new_id=new_id)
+        return Plan(
+            planned,
+            server=self._session.base_url,
+            write=self._requests.begin_write,
+            read_state=self.read_state,
+            make_plan=self.plan_of,
+        )
+
+    def read_state(self, device_id: str, path: str) -> ReadResources:
+        """Return the current state of a resource."""
+        from mirror_sdk.plan.checks import resources_at
+
+        return self._session.read_device(device_id, partial(resources_at, {path}))
+
+    def _targets(self, requested: Sequence[RequestedWrite], timeout: float | None) -> dict[str, TargetDevice]:
+        from mirror_sdk.plan.checks import resources_at, target_devices
+        from mirror_sdk.plan.requested_writes import device_chunks
+
+        devices: dict[str, TargetDevice] = {}
+        paths = {one.path for one in requested}
+        for chunk in list(device_chunks(requested)):
+            listed = self._devices.list(filters={"id__in": chunk}, timeout=timeout)
+            read = partial(self._session.read_device, take=partial(resources_at, paths), timeout=timeout)
+            states = gather_requests(read, listed.ids)
+            devices |= target_devices(listed, states)
+        return devices
+
+    def _read_resources(self, keys: Sequence[ResourceKey], timeout: float | None) -> Mapping[ResourceKey, str]:
+        """Read resources from devices, several at a time. Returns the reasons of failed reads by resource.
+
+        Raises:
+            CallTimeout: The reads took longer than ``timeout``.
+        """
+        from mirror_sdk.plan.scheduler import raise_unless_device_specific
+
+        failures: dict[ResourceKey, str] = {}
+        deadline = math.inf if timeout is None else time.monotonic() + left_of(timeout)
+        unsent, pending = deque(keys), dict[ResourceKey, tuple[DeviceRequest, float]]()
+        with progress_bar(len(keys), "reads") as bar:
+            while unsent or pending:
+                while unsent and len(pending) < _CONCURRENT_READS:
+                    key = unsent.popleft()
+                    try:
+                        sent = self._requests.begin_read(*key, expiry_seconds=_READ_EXPIRY_SECONDS, timeout=timeout)
+                        pending[key] = sent, time.monotonic() + _LATE_SECONDS
+                    except MirrorError as error:
+                        raise_unless_device_specific(error)
+                        failures[key] = str(error)
+                if pending:
+                    # Waiting for one response reads the log, which delivers the others too.
+                    wait_for_response(next(iter(pending.values()))[0], _POLL_SECONDS)
+                ended = [
+                    key for key, (read, late_at) in pending.items() if read.response or time.monotonic() >= late_at
+                ]
+                for key in ended:
+                    if failure := _failure_of_read(pending.pop(key)[0]):
+                        failures[key] = failure
+                bar.update(len(ended))
+                if (unsent or pending) and time.monotonic() >= deadline:
+                    raise CallTimeout(
+                        f"the reads before the plan took longer than timeout={timeout:g} s; pass a longer timeout=, or"
+                        " plan without read_first"
+                    )
+        return failures
+
+    def write_again(
+        self,
+        router: Callable[[], ResponseRouter],
+        device_id: str,
+        path: str,
+        value: object,
+        *,
+        content_type: str | None,
+        expiry_seconds: int | None,
+        async_id: str | None,
+        if_match: int | None,
+    ) -> DeviceRequest:
+        """Send a write like ``begin_write()``. If it was sent before, its response may already be in the log."""
+        payload, content_type = encode(value, path, content_type)
+        return self._session.submit(
+            "PUT",
+            device_id,
+            path,
+            expiry_seconds=expiry_seconds,
+            async_id=async_id,
+            payload=payload,
+            content_type=content_type,
+            if_match=if_match,
+            router=router(),
+        )
+
+
+def _failure_of_read(read: AcceptedRequest) -> str | None:
+    if read.response is None:
+        return "no response"
+    failure = read.read_failure(read.response)
+    return None if failure is None else failure.category

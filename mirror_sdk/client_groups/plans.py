@@ -1,0 +1,58 @@
+# Made from async_plans.py by .ci/make_sync_twins.py: a change belongs there, not here.
+"""Saved plans: ``client.plans`` of a synchronous client."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+from mirror_sdk._fork import import_locked
+from mirror_sdk.client_groups.base import ClientGroup
+from mirror_sdk.client_groups.planner import Planner
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from mirror_sdk.plan import Plan
+
+
+class Plans(ClientGroup):
+    """Saved plans: ``client.plans`` of a synchronous client.
+
+    ``client.plan(writes)`` makes a new plan, its ``save(path)`` saves it, and ``load(path)`` loads it here.
+    """
+
+    _expression = "client.plans"
+
+    def load(self, path: str | PathLike[str]) -> Plan:
+        """Load a saved plan, to apply it here. This sends nothing.
+
+        ``apply()`` then searches the whole stored notification log for the responses to earlier writes.
+
+        Raises:
+            ImportError: pandas is not installed.
+            OSError: The file cannot be read.
+            InvalidValue: The file does not contain a plan, or the plan is for another service.
+
+        >>> client.plan([(light, "/3311/0/5851", 40)]).save(folder / "plan.json")
+        >>> again = client.plans.load(folder / "plan.json")
+        >>> again.apply()["status"].tolist()
+        ['success']
+        """
+        import_locked("mirror_sdk.plan", "mirror_sdk.plan.saved_plan")
+        from mirror_sdk.plan import Plan
+        from mirror_sdk.plan.saved_plan import load
+
+        planned, accepted = load(path, self._session.base_url)
+        planner = Planner(self._session)
+        return Plan(
+            planned,
+            accepted=accepted,
+            server=self._session.base_url,
+            # Created when the plan is applied: until then the position would become outdated.
+            write=partial(
+                planner.write_again, cache(lambda: self._session.new_router(self._session.new_log_reader(0)))
+            ),
+            read_state=planner.read_state,
+            make_plan=planner.plan_of,
+        )

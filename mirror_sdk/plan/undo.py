@@ -1,0 +1,56 @@
+"""The undo of a plan: the writes that restore earlier values, and the later changes that forbid them.
+
+``Plan.undo`` requests a restoring write for each write that may have had an effect. ``checks`` rejects it if the
+earlier value is unknown, or if someone else or the device changed the resource afterwards.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from mirror_sdk.plan.requested_writes import EarlierWrite, RequestedWrite
+from mirror_sdk.resource import Resource
+from mirror_sdk.values import Value, ValueKind
+from mirror_sdk.values.value import same
+from mirror_sdk.wire.device_object import DesiredStatus
+
+NO_EARLIER = object()
+"""The value of a restoring write if the mirror knows no earlier value."""
+
+# A 32-bit float has about seven decimal digits.
+_FLOAT32_PRECISION = 1e-6
+
+
+def restoring_write(device_id: str, path: str, before: Value) -> RequestedWrite:
+    """Return the write of the value before."""
+    value = before.python
+    # The declaration determines how other values are encoded. Bytes and instances need their content type.
+    content_type = before.content_type if isinstance(value, bytes | Mapping) else None
+    return RequestedWrite(device_id, path, NO_EARLIER if value is None else value, content_type)
+
+
+def later_change(resource: Resource, write: EarlierWrite) -> str | None:
+    """Return the later change of a resource after a write, by a write or by the device; ``None`` if there is none.
+
+    A later write of the same value is not a change, unless it failed: the device may have kept a value from in between.
+    """
+    desired, reported = resource.desired, resource.reported
+    if desired is None:
+        # The service may not have accepted the write at all.
+        return None if write.accepted_at is None else "it has no desired value any more"
+    is_later = write.accepted_at not in (None, desired.requested_at)
+    if not _is_close(desired.value, write.written) or (is_later and desired.status is DesiredStatus.FAILURE):
+        return repr(desired)
+    if reported is None or not resource.is_reported_after_write:
+        return None
+    # The old value may have been reported while the write was waiting for the device.
+    is_expected = _is_close(reported.value, write.written) or same(reported.value, write.before)
+    return None if is_expected else repr(reported)
+
+
+def _is_close(one: Value, other: Value) -> bool:
+    """Return whether two values are equal, with the precision of a device that stores 32-bit floats."""
+    if one.kind is other.kind is ValueKind.NUMBER:
+        return math.isclose(one.python, other.python, rel_tol=_FLOAT32_PRECISION)  # type: ignore[arg-type] # kind says so
+    return same(one, other)

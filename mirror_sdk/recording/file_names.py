@@ -1,0 +1,92 @@
+"""The names of the files of a recording.
+
+The folder contains ``part-000001.parquet`` and the next ones. These finalized files have one schema, and there is
+nothing else, since Polars rejects a folder with any other file. Next to it is the sidecar folder, which is called
+``_run.parquet.mirror`` for ``run.parquet``. Arrow, pandas and Dask skip it when they read the parent folder, and no
+name in it ends in ``.parquet``:
+
+- ``recording.json`` contains the settings;
+- ``journal-000002.arrows`` is being written: an Arrow stream whose cut-off end is ignored;
+- ``state-000001.pq`` is a state table to start from;
+- ``rules.json`` lists the rules that are removed when the recording ends;
+- ``unfinished`` is renamed to one of the others when it is complete;
+- ``lock`` is held by the recorder.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from mirror_sdk.errors import InvalidValue
+
+_NUMBERED = re.compile(r"[a-z]+-(\d{6}|[1-9]\d{6,})\.[a-z]+")
+
+
+def sidecar_of(folder: Path) -> Path:
+    """Return the sidecar folder; it is the same for every link to the folder.
+
+    Raises:
+        InvalidValue: The folder is the root of a file system.
+    """
+    folder = folder.resolve()
+    if not folder.name:
+        raise InvalidValue(
+            f"{folder} cannot be a recording, because a recording needs a second folder next to it; pass a subfolder"
+        )
+    return folder.with_name(f"_{folder.name}.mirror")
+
+
+def settings_path(folder: Path) -> Path:
+    """Return the path of the file with the settings."""
+    return sidecar_of(folder) / "recording.json"
+
+
+def rules_path(folder: Path) -> Path:
+    """Return the path of the file that lists the rules to remove."""
+    return sidecar_of(folder) / "rules.json"
+
+
+def lock_path(folder: Path) -> Path:
+    """Return the path of the lock."""
+    return sidecar_of(folder) / "lock"
+
+
+def unfinished_path(folder: Path) -> Path:
+    """Return the path of the file that is being written."""
+    return sidecar_of(folder) / "unfinished"
+
+
+def part_path(folder: Path, number: int) -> Path:
+    """Return the path of a finalized file."""
+    return folder / f"part-{number:06}.parquet"
+
+
+def journal_path(folder: Path, number: int) -> Path:
+    """Return the path of a journal."""
+    return sidecar_of(folder) / f"journal-{number:06}.arrows"
+
+
+def state_path(folder: Path, number: int) -> Path:
+    """Return the path of a state table."""
+    return sidecar_of(folder) / f"state-{number:06}.pq"
+
+
+def part_numbers(folder: Path) -> list[int]:
+    """Return the numbers of the finalized files, in order."""
+    return _numbers(folder, "part-*.parquet")
+
+
+def journal_numbers(folder: Path) -> list[int]:
+    """Return the numbers of the journals, in order. One that was just finalized may be among them."""
+    return _numbers(sidecar_of(folder), "journal-*.arrows")
+
+
+def state_numbers(folder: Path) -> list[int]:
+    """Return the numbers of the state tables, in order."""
+    return _numbers(sidecar_of(folder), "state-*.pq")
+
+
+def _numbers(folder: Path, pattern: str) -> list[int]:
+    found = map(_NUMBERED.fullmatch, (path.name for path in folder.glob(pattern)))
+    return sorted(int(match[1]) for match in found if match)

@@ -1,0 +1,49 @@
+"""Conversion of tables to their forms: a frame of pandas or Polars, or a table of Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from mirror_sdk._arguments import TableFormat
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    from mirror_sdk.arrow_tables.arrow_types import ArrowTable
+
+
+def to_pandas(tables: list[pa.Table], metadata: Mapping[str, object], *, tz: str | None = None) -> pd.DataFrame:
+    """Convert the chunks of a table to a pandas frame. For the arguments and errors, see :func:`convert_tables`."""
+    from mirror_sdk.arrow_tables.columns import concat_columns
+    from mirror_sdk.frames.columns import frame_of
+
+    return frame_of(concat_columns(tables), metadata, tz=tz)
+
+
+def convert_tables(
+    tables: list[pa.Table], metadata: Mapping[str, object], *, as_: TableFormat, tz: str | None
+) -> pd.DataFrame | ArrowTable | pl.DataFrame:
+    """Combine the chunks of a table, in the requested form.
+
+    Args:
+        tables: The chunks, all of one schema. The list is emptied, so that they are in memory only once.
+        metadata: The metadata: ``attrs["mirror"]`` for pandas, the schema's metadata for Arrow, and none for Polars.
+        as_: The form.
+        tz: Time zone of the time columns; UTC by default.
+
+    Raises:
+        InvalidValue: ``tz`` is not a time zone.
+    """
+    if as_ == "pandas":
+        return to_pandas(tables, metadata, tz=tz)
+    from mirror_sdk.arrow_tables.columns import concat_with_metadata
+
+    table: ArrowTable = concat_with_metadata(tables, metadata, tz=tz)
+    if as_ == "arrow":
+        return table
+    from mirror_sdk.arrow_tables.polars_frames import polars_frame
+
+    return polars_frame(table)

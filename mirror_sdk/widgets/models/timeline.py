@@ -1,0 +1,103 @@
+"""The parts of a chart that are not lines: states over time, stretches without data, and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from mirror_sdk.events import Event, EventKind
+from mirror_sdk.values import ValueKind
+from mirror_sdk.widgets.models.lines import SeriesKey
+from mirror_sdk.widgets.models.status import Tone
+from mirror_sdk.wire.paths import matches
+
+MAX_SPANS = 500
+MAX_SHADES = 200
+MAX_MARKERS = 200
+_STATES = frozenset({ValueKind.BOOLEAN, ValueKind.TEXT, ValueKind.OBJLINK})
+_NUMBERS = frozenset({int, float})
+LARGEST_PLOTTED = 1e100
+"""Near the largest float, the range of an axis of matplotlib overflows."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColoredSpan:
+    """A state from ``begin`` to ``end``; ``end`` is ``None`` while it lasts. ``color`` is ``None`` for false."""
+
+    begin: datetime
+    end: datetime | None
+    text: str
+    color: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StateRow:
+    """The states of a resource, ordered by time: of a boolean or of a text."""
+
+    key: SeriesKey
+    name: str
+    spans: Sequence[ColoredSpan]
+
+
+@dataclass(frozen=True, slots=True)
+class Shade:
+    """A stretch of time without data: a loss (``gap``), or the absence of a device (``offline``)."""
+
+    kind: str
+    begin: datetime
+    end: datetime | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A write, and its outcome."""
+
+    at: datetime
+    text: str
+    tone: Tone
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedWrite:
+    """A completed write of the service's history; ``category`` says why it failed, and is empty if it did not."""
+
+    device_id: str
+    path: str
+    at: datetime
+    value: str
+    category: str
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """A level for the lines of some paths, such as ``/3303/*``."""
+
+    pattern: str
+    level: float
+
+    def concerns(self, key: SeriesKey) -> bool:
+        """Return whether the level applies to a line."""
+        return matches(self.pattern, key.path)
+
+
+def time_of(event: Event) -> datetime:
+    """Return when the event happened."""
+    return event.changed_at or event.received_at
+
+
+def is_state(event: Event) -> bool:
+    """Return whether the value of an observation is a state: a boolean or a text."""
+    return event.kind is EventKind.OBSERVATION and event.value is not None and event.value.kind in _STATES
+
+
+def number_of(event: Event) -> float | None:
+    """Return the number of an observation; ``None`` if it has none that can be plotted."""
+    value = event.value
+    if event.kind is not EventKind.OBSERVATION or value is None:
+        return None
+    number = value.python
+    if type(number) not in _NUMBERS or not isinstance(number, int | float):
+        return None
+    return float(number) if abs(number) <= LARGEST_PLOTTED else None

@@ -1,0 +1,175 @@
+"""Maintains the history on a thread: compacts, merges, archives, trims and erases."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from mirror_server.clock import Clock
+from mirror_server.core.timestamps import Instant
+from mirror_server.extensions.history.archive import Archive
+from mirror_server.extensions.history.compaction import ROWS_OF_A_SEGMENT, Compaction
+from mirror_server.extensions.history.eraser import HistoryEraser
+from mirror_server.extensions.history.offload import Offload, Trimmer
+from mirror_server.extensions.history.service import HistoryService
+from mirror_server.hooks import extends
+from mirror_server.store.backend import NotLeader, StorageFailed
+from mirror_server.store.database import Database
+
+_log = logging.getLogger(__name__)
+
+_ROUND_SECONDS = 5
+_LAST_SECONDS = 3
+_CLEANUP_INTERVAL = 3_600_000
+"""Interval in ms between searches for invalid files: a former leader may have written some since."""
+
+
+class Retention:
+    """Maintains the history every few seconds on a thread of its own, while this process leads.
+
+    A task is completed or changes nothing. A failed task is retried in the next round, and does not stop the others.
+
+    Args:
+        database: The database of the history.
+        clock: Domain time.
+        service: Opens the history.
+        archive: The archive for completed days, or ``None`` to leave them in the database.
+        keep_seconds: The retention period.
+        segment_rows: The number of rows of a segment.
+
+    Attributes:
+        failures: The errors of failed tasks, by task.
+    """
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        clock: Clock,
+        service: HistoryService,
+        archive: Archive | None,
+        keep_seconds: float,
+        segment_rows: int = ROWS_OF_A_SEGMENT,
+    ) -> None:
+        self._clock = clock
+        self._service = service
+        self._compaction = Compaction(database, segment_rows)
+        self._offload = None if archive is None else Offload(database, archive)
+        self._trimming = Trimmer(database, keep_seconds)
+        self._erasing = HistoryEraser(database, archive, lambda: self._trimmed)
+        self._is_archive_clean = False
+        self._archive_checked_at = clock.now()
+        self._trimmed: dict[str, frozenset[object]] = {}
+        self.failures: dict[str, str] = {}
+        self._wake_up = threading.Event()
+        self._is_ending = threading.Event()
+        self._round_lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    @extends(specname="lead")
+    def start(self) -> None:
+        """Start the thread."""
+        # The last thread may still be in the middle of a task after it was stopped.
+        self._is_ending = threading.Event()
+        self._is_archive_clean = False
+        self._thread = threading.Thread(target=self._run, args=(self._is_ending,), name="history", daemon=True)
+        self._thread.start()
+        self.wake()
+
+    @extends(specname="clock_advanced")
+    def wake(self) -> None:
+        """Start the next round soon."""
+        self._wake_up.set()
+
+    @extends(specname="resign")
+    def stop(self) -> None:
+        """Stop the thread. Its current task may continue."""
+        self._is_ending.set()
+        self._wake_up.set()
+        if self._thread is not None:
+            # It may wait for a database that does not respond. Its writes are dropped when the database is closed.
+            self._thread.join(_LAST_SECONDS)
+
+    def round(self) -> None:
+        """Run all tasks, on one thread at a time. A repeated failure is logged once.
+
+        Raises:
+            NotLeader: Another process leads now.
+        """
+        with self._round_lock:
+            now, steady_now = self._clock.now(), self._clock.steady_now()
+            base_at = self._trimming.base_at(steady_now)
+            self._try("start a history", lambda: self._compaction.begin(now, steady_now))
+            # Contents of a killed process may have rows of an erased device.
+            self._try("delete unused parts of the history", self._compaction.delete_left)
+            self._try(
+                "compress new rows of the history", lambda: self._repeat(lambda: self._compaction.compact(now, base_at))
+            )
+            self._try("delete what was erased from the history", self._erasing.erase)
+            self._try("make a checkpoint of the history", lambda: self._checkpoint(now))
+            self._try("merge parts of the history", lambda: self._repeat(lambda: self._compaction.merge(now)))
+            self._try("archive the history", lambda: self._move(now))
+            self._try("trim the history", lambda: self._trim(steady_now))
+            self._try("delete unused parts of the history", self._compaction.delete_left)
+
+    def _checkpoint(self, now: Instant) -> None:
+        with self._service.reading() as reading:
+            self._compaction.checkpoint(reading, now)
+
+    def _move(self, now: Instant) -> None:
+        if self._offload is None:
+            return
+        if not self._is_archive_clean or now >= self._archive_checked_at + _CLEANUP_INTERVAL:
+            open_now = self._service.readers()
+            self._trimmed = {name: readers & open_now for name, readers in self._trimmed.items() if readers & open_now}
+            self._offload.prepare()
+            self._offload.delete_unknown(self._trimmed)
+            self._archive_checked_at = now
+        offload, self._is_archive_clean = self._offload, False
+        self._repeat(lambda: offload.move(now))
+        self._is_archive_clean = not self._trimmed
+
+    def _trim(self, now: Instant) -> None:
+        with self._service.reading() as reading:
+            names = self._trimming.trim(reading, now)
+        if names:
+            # Open queries still read them.
+            self._trimmed |= dict.fromkeys(names, self._service.readers())
+            self._is_archive_clean = False
+
+    def _repeat(self, task: Callable[[], bool]) -> None:
+        """Repeat a task until there is nothing left to do."""
+        while not self._is_ending.is_set() and task():
+            pass
+
+    def _try(self, action: str, task: Callable[[], object]) -> None:
+        if self._is_ending.is_set():
+            return
+        try:
+            task()
+        except NotLeader:
+            raise
+        except (OSError, pa.ArrowException, StorageFailed) as error:
+            if self.failures.get(action) != str(error):
+                _log.error("cannot %s: %s; retrying until it succeeds", action, error)
+            self.failures[action] = str(error)
+        else:
+            if self.failures.pop(action, None) is not None:
+                _log.warning("can %s again", action)
+
+    def _run(self, is_ending: threading.Event) -> None:
+        while True:
+            # Wakes up also for devices that another process erased, and while a manual clock stands still.
+            self._wake_up.wait(_ROUND_SECONDS)
+            if is_ending.is_set():
+                return
+            self._wake_up.clear()
+            try:
+                self.round()
+            except NotLeader:
+                return
+            except Exception:
+                _log.exception("a round of history maintenance failed; retrying")

@@ -1,0 +1,144 @@
+"""Lets the asynchronous client be used by tests that block, so that one test of a flow runs over both clients."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Coroutine, Iterator
+from typing import Any, Self
+
+from waits import PATIENCE_SECONDS
+
+from mirror_sdk import AsyncDeviceRequest, AsyncEvents, AsyncMirrorClient, AsyncWatch, Event
+from mirror_sdk.cassette import AsyncCassette
+from mirror_sdk.client_groups.base import AsyncClientGroup
+from mirror_sdk.plan import AsyncPlan
+from mirror_sdk.recording import AsyncRecorder
+
+LAST_TURNS = 10
+ASYNCHRONOUS = (AsyncMirrorClient, AsyncDeviceRequest, AsyncPlan, AsyncRecorder, AsyncWatch, AsyncClientGroup)
+
+
+class Loop:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """What the coroutine gives, waited for."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(PATIENCE_SECONDS)
+
+    def tasks_left(self) -> int:
+        """How many tasks still run."""
+
+        async def count() -> int:
+            # The loop itself closes what httpx leaves of a body that is not read to its end.
+            for _ in range(LAST_TURNS):
+                await asyncio.sleep(0)
+            return len(asyncio.all_tasks()) - 1
+
+        return int(self.run(count()))
+
+    def close(self) -> None:
+        self.run(self._loop.shutdown_default_executor())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(PATIENCE_SECONDS)
+        self._loop.close()
+
+
+def pause_in_no_time(client: Any) -> list[float]:
+    """A client of either kind pauses no more between its attempts; the list is filled with how long it would have."""
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    client._session.sender._sleep = sleep if isinstance(client, Blocking) else slept.append
+    return slept
+
+
+class Blocking:
+    """An asynchronous object whose methods block; what they give is wrapped in the same way."""
+
+    def __init__(self, wrapped: Any, loop: Loop) -> None:
+        self._wrapped = wrapped
+        self._loop = loop
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._wrapped, "aclose" if name == "close" else name)
+        return self._blocking(found) if callable(found) else self._wrap(found)
+
+    def __repr__(self) -> str:
+        return repr(self._wrapped)
+
+    def __len__(self) -> int:
+        return len(self._wrapped)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *arguments: object) -> None:
+        self._loop.run(self._wrapped.__aexit__(*arguments))
+
+    def _blocking(self, method: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
+            async def run() -> Any:
+                made = method(*map(_argument_for, arguments), **options)
+                return await made if inspect.isawaitable(made) else made
+
+            return self._wrap(self._loop.run(run()))
+
+        return call
+
+    def _wrap(self, made: Any) -> Any:
+        if isinstance(made, ASYNCHRONOUS):
+            return Blocking(made, self._loop)
+        if isinstance(made, AsyncCassette):
+            return BlockingCassette(made, self._loop)
+        if isinstance(made, AsyncEvents):
+            # Events of the other client start at the call.
+            self._loop.run(made.__aenter__())
+            return BlockingEvents(made, self._loop)
+        return made
+
+
+def _argument_for(argument: Any) -> Any:
+    """Convert an argument: a list contains the client's own requests."""
+    if not isinstance(argument, list):
+        return argument
+    return [one._wrapped if isinstance(one, Blocking) else one for one in argument]
+
+
+class BlockingCassette(Blocking):
+    """A cassette of the asynchronous client, whose block is one that blocks."""
+
+    def __enter__(self) -> Self:
+        self._loop.run(self._wrapped.__aenter__())
+        return self
+
+
+class BlockingEvents(Iterator[Event]):
+    """Events of the asynchronous client, which block."""
+
+    def __init__(self, events: AsyncEvents, loop: Loop) -> None:
+        self._events = events
+        self._loop = loop
+        self._is_over = False
+
+    @property
+    def position(self) -> int | None:
+        return self._events.position
+
+    def __next__(self) -> Event:
+        if self._is_over:
+            raise StopIteration
+        try:
+            event: Event = self._loop.run(self._events.__anext__())
+        except StopAsyncIteration:
+            self._is_over = True
+            raise StopIteration from None
+        return event

@@ -1,0 +1,81 @@
+"""A table reports requested paths without rows, and paths that no device has."""
+
+from datetime import timedelta
+
+import httpx
+import pytest
+from changed_responses import RESOURCES, TEMPERATURE
+
+from mirror_sdk import EmptyTableWarning
+from mirror_sdk.arrow_tables.columns import metadata_of_table
+from mirror_sdk.wire.routes import SNAPSHOT
+
+pytestmark = pytest.mark.keeps_history
+
+NOBODY, OTHER = "/3303/0/5799", "/3200/*"
+
+
+@pytest.fixture
+def begin(simulator, plain):
+    device_id = simulator.add_device("a", RESOURCES)
+    plain.subscribe(device_id, TEMPERATURE)
+    begin = simulator.advance(60)
+    simulator.set_value(device_id, TEMPERATURE, 22.5)
+    return begin
+
+
+def silent(frame):
+    return frame.attrs["mirror"].get("paths_without_rows")
+
+
+@pytest.mark.parametrize("ask", ["history", "as_of", "snapshot", "snapshot as arrow", "state_frame"])
+def test_paths_that_no_device_has_are_reported(client, simulator, begin, ask):
+    is_past = ask in {"history", "as_of"}
+
+    def requested(paths, **more):
+        if is_past:
+            arguments = [simulator.get_clock()] if ask == "as_of" else []
+            return silent(getattr(client, ask)(*arguments, paths=paths, **more))
+        form = "arrow" if ask.endswith("arrow") else "pandas"
+        take = client.fleet.snapshot if ask.startswith("snapshot") else client.state_frame
+        table = take(paths=paths, **more, as_=form)
+        return metadata_of_table(table).get("paths_without_rows") if form == "arrow" else silent(table)
+
+    assert requested([TEMPERATURE]) is None
+    assert requested([NOBODY, TEMPERATURE, OTHER]) == [NOBODY, OTHER]
+    when = "now or" if is_past else r"client\.devices\.res"
+    for more in ({}, {"devices": ["a"]}, *([{"endpoint_name": "a"}] if is_past else [])):
+        words = rf"none of these devices has /3303/0/5799, /3200/\*[,;] {when}"
+        with pytest.warns(EmptyTableWarning, match=words) as told:
+            assert requested([NOBODY, OTHER], **more) == [NOBODY, OTHER]
+        assert len(told) == 1
+        assert "mirror_sdk" not in told[0].filename
+    with pytest.warns(EmptyTableWarning, match=r"/9/9/4, \.\.\."):
+        requested([f"/9/9/{number}" for number in range(7)])
+
+
+def test_a_recording_may_begin_before_there_is_such_a_resource(client, simulator, begin, tmp_path):
+    with client.record(tmp_path / "run.parquet", paths=[NOBODY], subscribe=True) as recorder:
+        pass
+    assert recorder.recording.events().empty
+
+
+def test_a_resource_without_rows_in_the_interval_causes_no_warning(client, simulator, begin):
+    """It has no row in this interval, and is there."""
+    frame = client.history(["a"], [TEMPERATURE], begin=begin + timedelta(seconds=1))
+    assert silent(frame) == [TEMPERATURE]
+    assert frame["path"].isna().all()
+    # A table that was cut says nothing of what is not in it.
+    assert silent(client.history(paths=[NOBODY], limit=1)) is None
+
+
+def test_the_table_is_returned_even_if_the_mirror_is_unreachable(client_over, begin):
+    def reject_snapshots(request, answer):
+        if request.url.path != SNAPSHOT:
+            return answer
+        refused.append(request)
+        return httpx.Response(403, json={"code": 403, "type": "access_denied", "message": "not now"})
+
+    refused = []
+    assert silent(client_over(reject_snapshots).history(paths=[NOBODY])) == [NOBODY]
+    assert len(refused) == 1

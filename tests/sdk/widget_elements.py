@@ -1,0 +1,31 @@
+"""The parts that a widget is made of, and the events that it shows."""
+
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from resource_paths import TEMPERATURE
+
+from mirror_sdk import Event, EventKind
+from mirror_sdk.values import decode
+
+START = datetime(2026, 1, 5, 8, tzinfo=UTC)
+
+
+def observation(
+    number: int, device: str = "d1", path: str = TEMPERATURE, at: datetime = START, text: str | None = None
+) -> Event:
+    value = decode((text or str(number)).encode(), "text/plain", path)
+    event = Event(kind=EventKind.OBSERVATION, received_at=at, seq=number, device_id=device, path=path, value=value)
+    return replace(event, changed_at=at)
+
+
+def do(widget: Any, intent: str, *arguments: Any) -> None:
+    """Do what a user does on the page: the component sends an intent."""
+    widget._handle_custom_msg({"intent": intent, "args": list(arguments)}, [])
+
+
+def threads_since(before: set[threading.Thread]) -> set[str]:
+    """Return the names of the threads that have started since."""
+    return {one.name for one in set(threading.enumerate()) - before}

@@ -1,0 +1,311 @@
+"""The event watcher without a page: what its component shows, and what its user can do."""
+
+import threading
+import warnings
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+from client_test_data import NASTY
+from resource_paths import SWITCH, TEMPERATURE
+from thread_waits import until
+from waits import PATIENCE_SECONDS
+from widget_elements import START, do, observation
+
+from mirror_sdk import Event, EventKind
+from mirror_sdk.frames import read_parquet
+from mirror_sdk.recording import Recording
+from mirror_sdk.widgets import EventWatcher
+from mirror_sdk.widgets.models.chart_parts import ChartParts
+from mirror_sdk.widgets.models.lines import Series, SeriesKey
+from mirror_sdk.widgets.models.status import Tone
+from mirror_sdk.widgets.models.time_window import Interval
+from mirror_sdk.widgets.models.timeline import ColoredSpan, Marker, Shade, StateRow, Threshold
+from mirror_sdk.widgets.models.watcher_model import MAX_ROWS
+from mirror_sdk.widgets.plot_picture import picture
+
+
+def after(milliseconds):
+    return START + timedelta(milliseconds=milliseconds)
+
+
+def published(watcher, name):
+    return {row["key"]: row for row in watcher.rows(name).state["rows"]}
+
+
+def drawn(watcher):
+    """Draw at once, and return the points of each line."""
+    watcher._plotted, watcher._plot_at = -1, 0
+    watcher.refresh()
+    state = watcher.series("lines").state
+    pairs = zip(state["buffers"][::2], state["buffers"][1::2], strict=True)
+    return {
+        line["key"]: [np.frombuffer(one).tolist() for one in pair]
+        for line, pair in zip(state["lines"], pairs, strict=True)
+    }
+
+
+def test_at_a_thousand_events_a_second_few_bounded_messages_are_sent(widget, seconds, monkeypatch):
+    watcher = widget(EventWatcher, max_events=3000, clock=seconds)
+    watcher._handle_custom_msg({"request": "all"}, [])
+    sent = []
+    monkeypatch.setattr(watcher, "send", lambda content, buffers=(): sent.append((content, sum(map(len, buffers)))))
+    for step in range(40):
+        seconds.now = 1000 + step / 4
+        watcher._receive([observation(n, at=after(n)) for n in range(step * 250, step * 250 + 250)], 0)
+        watcher.refresh()
+    tables = [content for content, _ in sent if content.get("name") == "events"]
+    plots = [size for content, size in sent if content.get("name") == "lines"]
+    assert [len(content["rows"]) for content in tables] == [250] * 40
+    assert len(plots) <= 20
+    # Each time only the new points are sent, with two numbers each.
+    assert max(plots[1:]) <= 2 * 8 * 750
+    assert len(watcher.rows("events").rows) == MAX_ROWS
+    assert "1,000.0 events/s · 10,000 events" in watcher._state["counts"]
+    assert len(watcher.frame) == 3000
+
+
+def test_each_quantity_and_unit_has_a_panel_and_states_have_rows(widget):
+    watcher = widget(EventWatcher)
+    level = [observation(n, path="/3311/0/5851", at=after(n)) for n in range(3)]
+    counter = observation(18_900, path="/3200/0/5501")
+    switch = [observation(0, path=SWITCH, text=text, at=after(n)) for n, text in enumerate(("0", "1", "1", "0"))]
+    watcher._receive([observation(1), observation(2, "d2"), *level, counter, *switch], 0)
+    lines = drawn(watcher)
+    panels = published(watcher, "panels")
+    assert [(panel["title"], len(panel["lines"])) for panel in panels.values()] == [
+        ("Temperature", 2),
+        ("Light Control · Dimmer", 1),
+        ("Digital Input · Digital Input Counter", 1),
+    ]
+    assert lines["d1 /3311/0/5851"] == [[START.timestamp() * 1000 + n for n in range(3)], [0, 1, 2]]
+    (row,) = published(watcher, "states").values()
+    begin = START.timestamp() * 1000
+    assert row["spans"] == [
+        [begin, begin + 1, "false", None],
+        [begin + 1, begin + 3, "true", 0],
+        [begin + 3, None, "false", None],
+    ]
+    assert watcher._state["range"] == [begin, begin + 1000], "in steps of at least a second"
+
+
+def test_losses_absences_and_outcomes_are_marked(widget):
+    watcher = widget(EventWatcher)
+
+    def happened(kind, at, **more):
+        return Event(kind=kind, received_at=after(at), changed_at=after(at), device_id="d1", **more)
+
+    watcher._receive(
+        [
+            observation(1),
+            happened(EventKind.DEREGISTRATION, 10),
+            happened(EventKind.REGISTRATION, 20),
+            observation(2, at=after(30)),
+            Event(kind=EventKind.GAP, received_at=after(40), first_seq=5, seq=9),
+            observation(3, at=after(50)),
+            happened(EventKind.ASYNC_RESPONSE, 60, path=SWITCH, status=200, async_id="a"),
+            happened(EventKind.ASYNC_RESPONSE, 70, path=SWITCH, status=504, category="TIMEOUT", async_id="b"),
+        ],
+        0,
+    )
+    ((at, numbers),) = drawn(watcher).values()
+    begin = START.timestamp() * 1000
+    assert [one - begin for one in at] == [0, 30, 30, 50, 50]
+    assert [one for one in numbers if one == one] == [1, 2, 3]
+    marks = published(watcher, "marks")
+    assert [(kind, first - begin, last - begin, text) for kind, first, last, text in marks["shades"]["marks"]] == [
+        ("offline", 10, 20, "d1 offline"),
+        ("gap", 30, 50, "5 events lost"),
+    ]
+    assert [(at - begin, text, tone) for at, text, tone in marks["markers"]["marks"]] == [
+        (60, "d1 Light Control · On/Off written, success", "good"),
+        (70, "d1 Light Control · On/Off written, failed: TIMEOUT", "bad"),
+    ]
+
+
+@pytest.mark.keeps_history
+def test_writes_come_from_the_history_with_their_values(widget, client, simulator, device_id):
+    client.subscribe(device_id, SWITCH)
+    simulator.advance(60)
+    client.write_value(device_id, SWITCH, True)
+    simulator.advance(60)
+    watcher = widget(EventWatcher)
+    drawn(watcher)
+    ((_, text, tone),) = published(watcher, "marks")["markers"]["marks"]
+    assert (text, tone) == ("sensor-1 Light Control · On/Off written: true, success", "good")
+    client.write_value(device_id, SWITCH, False)
+    watcher.model._write_reads.within(0)
+    watcher.refresh()
+    drawn(watcher)
+    assert [text.split(": ")[1] for _, text, _ in published(watcher, "marks")["markers"]["marks"]] == [
+        "true, success",
+        "false, success",
+    ]
+
+
+def test_thresholds_belong_to_the_lines_of_their_paths(widget):
+    watcher = widget(EventWatcher, thresholds={TEMPERATURE: 25, "/3311/*": [10, 90.5]})
+    watcher._receive([observation(1), observation(1, path="/3311/0/5851")], 0)
+    drawn(watcher)
+    levels = [panel["thresholds"] for panel in published(watcher, "panels").values()]
+    level = {"keys": ["d1 /3311/0/5851"]}
+    assert levels == [
+        [{"value": 25.0, "text": "25", "keys": [f"d1 {TEMPERATURE}"]}],
+        [{"value": 10.0, "text": "10"} | level, {"value": 90.5, "text": "90.5"} | level],
+    ]
+    with pytest.raises(TypeError, match="thresholds takes numbers, got 'hot' for /3303"):
+        widget(EventWatcher, thresholds={TEMPERATURE: "hot"})
+    with pytest.raises(ValueError, match="may stand only at the end"):
+        widget(EventWatcher, thresholds={"/*/0": 1})
+
+
+def test_the_range_stays_where_the_user_zooms_and_follows_again(widget):
+    watcher = widget(EventWatcher)
+    watcher._receive([observation(1), observation(2, at=START + timedelta(hours=2))], 0)
+    begin = START.timestamp() * 1000
+    do(watcher, "stay", begin, begin + 60_000)
+    assert (watcher._state["fixed"], watcher._state["range"]) == ([begin, begin + 60_000], [begin, begin + 60_000])
+    do(watcher, "follow", 300_000)
+    watcher._plotted, watcher._plot_at = -1, 0
+    watcher.refresh()
+    assert (watcher._state["fixed"], watcher._state["length"]) == (None, 300_000)
+    assert watcher._state["range"] == [begin + 2 * 3_600_000 - 300_000, begin + 2 * 3_600_000]
+
+
+def test_the_user_chooses_devices_lines_and_pauses(widget):
+    watcher = widget(EventWatcher)
+    watcher._receive([observation(1), observation(2, "d2")], 0)
+    watcher.refresh()
+    do(watcher, "draw", [f"d2 {TEMPERATURE}"])
+    assert watcher._state["drawn"] == [f"d2 {TEMPERATURE}"]
+    do(watcher, "select", "1")
+    assert watcher._state["selected"] == f"d1 {TEMPERATURE}"
+    do(watcher, "pause")
+    watcher._receive([observation(3)], 0)
+    watcher.refresh()
+    assert watcher._state["isPaused"]
+    assert "paused: 1 new" in watcher._state["counts"]
+    do(watcher, "resume")
+    do(watcher, "choose", "d2", "/3303/*")
+    assert [row["device"] for row in watcher.rows("events").rows] == ["d2"]
+    do(watcher, "choose", "d2", "/*/1")
+    assert "This cannot be chosen: '/*/1': '*' may stand only at the end" in watcher._state["notices"]
+    do(watcher, "clear")
+    assert watcher.rows("events").rows == []
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_the_events_are_downloaded(widget, tmp_path, monkeypatch, kind):
+    watcher = widget(EventWatcher)
+    watcher._receive([observation(1)], 0)
+    sent = []
+    monkeypatch.setattr(watcher, "send", lambda content, buffers=(): sent.append((content, buffers)))
+    do(watcher, "download", kind)
+    ((message, (content,)),) = [one for one in sent if one[0]["tell"] == "message"]
+    assert message["content"]["name"].endswith(f".{kind}")
+    file = tmp_path / f"events.{kind}"
+    file.write_bytes(content)
+    if kind == "parquet":
+        assert len(read_parquet(file)) == 1
+    else:
+        assert content.startswith(b"kind") or b"device_id" in content.splitlines()[0]
+    do(watcher, "download", "exe")
+    assert watcher._state["notices"] == ["The download failed: kind must be csv or parquet, got 'exe'"]
+
+
+def test_an_existing_file_is_overwritten_only_when_that_is_chosen(widget, tmp_path):
+    watcher = widget(EventWatcher)
+    file = str(tmp_path / "events.parquet")
+    watcher._receive([observation(1)], 0)
+    do(watcher, "save", file, False)
+    assert len(read_parquet(file)) == 1
+    assert watcher._state["saved"].startswith("1 event in ")
+    watcher._receive([observation(2)], 0)
+    do(watcher, "save", file, False)
+    assert "choose another name, or overwrite it" in watcher._state["notices"][0]
+    assert len(read_parquet(file)) == 1
+    do(watcher, "save", file, True)
+    assert len(read_parquet(file)) == 2
+    assert watcher._state["notices"] == []
+
+
+def test_the_report_has_the_picture_the_legend_and_the_table(widget, tmp_path):
+    watcher = widget(EventWatcher)
+    assert "data:image/png" not in watcher.static_html()
+    watcher._receive([observation(n, at=after(n), text="7.25") for n in range(60)], 0)
+    drawn(watcher)
+    report = watcher.to_html(tmp_path / "report.html").read_text()
+    assert 'src="data:image/png;base64,' in report
+    assert 'alt="Plot over time: d1 Temperature · Sensor Value from 7.25 to 7.25"' in report
+    assert "Legend" in report
+    assert "changed at (UTC)" in report
+    assert report.index(">value<") < report.index("received (UTC)"), "in a narrow page the value is what is in sight"
+    assert "2026-01-05 08:00:00.059" in report
+    assert "the first 50 of 60 rows" in report
+    assert "2026-01-05 08:00:00.001" not in report
+
+
+WHOLE = Interval(datetime(2026, 1, 5, tzinfo=UTC), datetime(2026, 1, 5, 0, 1, tzinfo=UTC))
+
+
+def series(device, unit, *numbers):
+    at = WHOLE.begin.timestamp() * 1000 + 1000.0 * np.arange(len(numbers))
+    is_connected = np.ones(len(numbers), dtype=bool)
+    return Series(SeriesKey(device, TEMPERATURE), f"{device} {NASTY}", unit, at, np.array(numbers), is_connected)
+
+
+@pytest.mark.parametrize("name", ["$\\frac{1}{0}$", "_hidden", "a\u0300\U0001f321"])
+def test_any_data_is_drawn_without_a_warning(name):
+    lines = [series(name, "$^$", 1e100, -1e100), series("small", "", 0.0, 1e-300), series("empty", "Cel")]
+    span = ColoredSpan(WHOLE.begin, None, name, 0)
+    states = [StateRow(SeriesKey(name, "/3/0/0"), name, [span]), StateRow(SeriesKey(name, "/3/0/1"), name, [])]
+    shades = [Shade("gap", WHOLE.begin, WHOLE.begin, name), Shade("offline", WHOLE.begin, None, name)]
+    markers = [Marker(WHOLE.begin, name, Tone.BAD)]
+    for chart in (
+        ChartParts(lines, states, shades, markers),
+        ChartParts([], states, [], []),
+        ChartParts(lines, [], [], []),
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            made = picture(chart, WHOLE, lambda _: 9, [Threshold("/3303/*", 1.0)])
+        assert made.startswith(b"\x89PNG")
+
+
+# Recordings
+
+
+def test_the_selection_is_recorded_until_it_is_stopped(widget, client, simulator, device_id, tmp_path):
+    other = simulator.add_device("other", [{"path": TEMPERATURE, "value": "1", "observable": True}])
+    watcher = widget(EventWatcher, devices=["sensor-1"], paths=["/3303/*"])
+    for device in (device_id, other):
+        client.subscribe(device, TEMPERATURE)
+    do(watcher, "record", str(tmp_path / "recording.parquet"))
+    assert watcher._state["isRecording"]
+    for device in (device_id, other):
+        client.read_value(device, TEMPERATURE)
+    simulator.set_value(device_id, TEMPERATURE, 33)
+    do(watcher, "record", "")
+    assert not watcher._state["isRecording"]
+    frame = Recording(tmp_path / "recording.parquet").events()
+    assert set(frame["device_id"]) == {device_id}
+    assert 33.0 in set(frame["value_num"])
+
+
+def test_a_recording_that_starts_while_its_widget_closes_is_stopped(widget, client, tmp_path, monkeypatch):
+    record, recorders = client.record, []
+    called, closed = threading.Event(), threading.Event()
+
+    def record_late(*arguments, **options):
+        called.set()
+        assert closed.wait(PATIENCE_SECONDS)
+        recorders.append(record(*arguments, **options))
+        return recorders[0]
+
+    monkeypatch.setattr(client, "record", record_late)
+    watcher = widget(EventWatcher, live=True)
+    do(watcher, "record", str(tmp_path / "recording.parquet"))
+    assert called.wait(PATIENCE_SECONDS)
+    watcher.close()
+    closed.set()
+    until(lambda: recorders and not recorders[0].is_running)

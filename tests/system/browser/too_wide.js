@@ -1,0 +1,25 @@
+// What of a widget is wider than its container, and which texts are cut without a tooltip.
+widget => {
+  const wrong = [];
+  const described = element => `${element.tagName.toLowerCase()}.${element.getAttribute("class") ?? ""}`;
+  // Tables scroll sideways by themselves. Their cells and headings show cut texts in a tooltip of the table.
+  const isInTable = element => element.closest(".ag-root-wrapper") !== null;
+  const isForScreenReaders = element => element.closest(".mirror-hidden, [class*='visually-hidden']") !== null;
+  const right = widget.getBoundingClientRect().right;
+  for (const element of widget.querySelectorAll("*")) {
+    const style = getComputedStyle(element);
+    if (isInTable(element) || style.display === "inline" || !element.clientWidth) continue;
+    if (element.closest("svg, canvas, select, option") || style.clipPath !== "none") continue;
+    const isOver = element.scrollWidth > element.clientWidth + 1;
+    if (isOver && ["auto", "scroll"].includes(style.overflowX)) {
+      wrong.push(`scrolls sideways: ${described(element)} ${element.scrollWidth} > ${element.clientWidth}`);
+    }
+    if (isOver && style.textOverflow === "ellipsis" && element.tagName !== "INPUT" && !element.closest("[title]")) {
+      wrong.push(`cut without a tooltip: ${described(element)} ${element.textContent}`);
+    }
+    if (element.getBoundingClientRect().right > right + 1 && !element.closest(".u-wrap")) {
+      wrong.push(`too wide: ${described(element)}`);
+    }
+  }
+  return wrong;
+}
