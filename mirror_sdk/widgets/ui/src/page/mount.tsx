@@ -5,6 +5,7 @@ import { adopt, adoptStyles } from "../styles";
 import pageStyles from "../../page.css";
 import { App } from "./app";
 import { startClock, StoreContext } from "./context";
+import { DEVICE_STATUSES, DeviceSummary } from "./device_status";
 import type { Limits } from "./fleet";
 import { Session } from "./http";
 import { watchLayout } from "./layout";
@@ -34,4 +35,4 @@ export function mountPage(root: HTMLElement, limits: Partial<Limits> = {}): void
 }
 
 /** Functions that tests compare with those of the client. */
-export const comparable = { displayNames, loadObjects, readTyped, valueText, Session };
+export const comparable = { DEVICE_STATUSES, DeviceSummary, displayNames, loadObjects, readTyped, valueText, Session };
