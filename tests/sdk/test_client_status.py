@@ -90,6 +90,6 @@ def test_watches_that_start_during_the_status_do_not_disturb_it():
 
     with MirrorClient("localhost", "key") as client:
         started = [Starting(), Starting()]
-        for watch in list(started):
+        for watch in started:
             client._session.add_watch(watch)
         assert client.notifications.status().watches == 2
