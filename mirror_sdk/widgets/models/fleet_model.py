@@ -579,9 +579,15 @@ class FleetModel(Model):
             self._all.within(0)
             return
         listed = {device_id: summary for device_id, summary in summaries.items() if device_id in self._rows}
+        earlier = self._fleet.summaries
+        has_new_resource = any(one.readings.keys() != earlier[key].readings.keys() for key, one in listed.items())
         self._drop_lines_of_other_values(listed)
-        self._fleet.summaries.update(listed)
-        self._fill_rows(listed.values())
+        earlier.update(listed)
+        if has_new_resource:
+            self._resources = _resources_of(earlier.values())
+            self._show_values()
+        else:
+            self._fill_rows(listed.values())
 
     def _drop_lines_of_other_values(self, summaries: Mapping[str, DeviceSummary]) -> None:
         """Drop the sparklines of devices whose main value is another resource than before."""

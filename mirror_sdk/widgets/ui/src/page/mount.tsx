@@ -2,6 +2,7 @@
 
 import { render } from "preact";
 import { adopt, adoptStyles } from "../styles";
+import { labelOf } from "../time_range";
 import pageStyles from "../../page.css";
 import { App } from "./app";
 import { startClock, StoreContext } from "./context";
@@ -34,5 +35,7 @@ export function mountPage(root: HTMLElement, limits: Partial<Limits> = {}): void
   store.resume();
 }
 
-/** Functions that tests compare with those of the client. */
-export const comparable = { DEVICE_STATUSES, DeviceSummary, displayNames, loadObjects, readTyped, valueText, Session };
+/** Functions that tests call, most of them to compare them with those of the client. */
+export const comparable = {
+  DEVICE_STATUSES, DeviceSummary, displayNames, labelOf, loadObjects, readTyped, valueText, Session,
+};
