@@ -564,8 +564,7 @@ class FleetModel(Model):
         self._fleet = fleet
         if self._sparklines is not None and self.taken_at is not None:
             self._sparklines.advance(milliseconds(self.taken_at))
-        self._resources = _resources_of(fleet.summaries.values())
-        self._main_paths = _main_paths_of(fleet.summaries.values())
+        self._find_resources()
         # Sort only here, so that rows do not move under the mouse with each event.
         ranked = sorted(fleet.summaries.values(), key=lambda one: (DEVICE_STATUSES.index(one.status), one.name))
         self._rows = {one.device.id: {} for one in ranked}
@@ -578,8 +577,20 @@ class FleetModel(Model):
             self._all.within(0)
             return
         listed = {device_id: summary for device_id, summary in summaries.items() if device_id in self._rows}
-        self._fleet.summaries.update(listed)
-        self._fill_rows(listed.values())
+        earlier = self._fleet.summaries
+        has_new_resource = any(one.readings.keys() != earlier[key].readings.keys() for key, one in listed.items())
+        earlier.update(listed)
+        if has_new_resource:
+            # The first value of a type of devices decides which resource is displayed.
+            self._find_resources()
+            self._show_values()
+        else:
+            self._fill_rows(listed.values())
+
+    def _find_resources(self) -> None:
+        """Find the resources that can be displayed, and the main one of each type of devices."""
+        self._resources = _resources_of(self._fleet.summaries.values())
+        self._main_paths = _main_paths_of(self._fleet.summaries.values())
 
     def _read_all(self) -> _Fleet:
         directory = {device.id: device for device in self.client.devices.list()}
