@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._formatting import display_names, number_text, visible
+from mirror_sdk._formatting import display_names, number_text, utc_text, visible
 from mirror_sdk.arrow_tables.columns import INSTANT, fixed_category
 from mirror_sdk.errors import InvalidValue, MirrorError, NotFound
 from mirror_sdk.events import Event, EventKind, utc_now
@@ -22,7 +22,7 @@ from mirror_sdk.frames.columns import build
 from mirror_sdk.frames.plot_legend import label_of
 from mirror_sdk.object_definitions import never_changes
 from mirror_sdk.widgets.models.fleet_view import ATTRIBUTE, STATUS_NAMES, FleetView
-from mirror_sdk.widgets.models.formatting import format_count, format_time
+from mirror_sdk.widgets.models.formatting import format_count
 from mirror_sdk.widgets.models.main_value import main_path
 from mirror_sdk.widgets.models.model import DIRECTORY_EVENTS, Model, Row, Run, run_now
 from mirror_sdk.widgets.models.past_values import PastValues, milliseconds, read_past_values
@@ -157,7 +157,7 @@ class DeviceSummary:
             "hints": {
                 "name": f"{self.name} ({self.device.id})",
                 "status": self.text,
-                **({} if at is None else {"value": f"{short_label(resource)}, reported {format_time(at)}"}),
+                **({} if at is None else {"value": f"{short_label(resource)}, reported {utc_text(at)}"}),
             },
         }
 
@@ -304,7 +304,7 @@ class FleetModel(Model):
     def as_of_text(self) -> str:
         """The time of the last read of the whole fleet, in words."""
         if self.taken_at is not None:
-            return f"as of {format_time(self.taken_at)}"
+            return f"as of {utc_text(self.taken_at)}"
         return "reading the fleet …" if self._all.is_running else "not read"
 
     @property
