@@ -1,4 +1,4 @@
-"""What two who use one key share, and what each has alone: as ``mirror help client`` lists it, point by point."""
+"""Two clients with one key: what they share and what is separate, in the order of the list in ``mirror help client``."""
 
 import threading
 
