@@ -23,7 +23,7 @@ SECOND = timedelta(seconds=1)
 
 @pytest.fixture
 def reported(simulator, plain):
-    """Two devices with observed temperatures, the times of their changes; the light of the first one was switched on."""
+    """Two devices with observed temperatures, and the times of their changes; the light of the first one is on."""
     ids = [simulator.add_device(name, RESOURCES, endpoint_type=kind) for name, kind in (("a", "Light"), ("b", "Fan"))]
     plain.subscriptions.rules.replace([{"resource_path": [TEMPERATURE]}], apply_now=True)
     times = []

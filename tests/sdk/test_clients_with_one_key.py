@@ -1,4 +1,4 @@
-"""Two clients with one key: what they share and what is separate, in the order of the list in ``mirror help client``."""
+"""Two clients with one key: their shared and separate state, in the order of ``mirror help client``."""
 
 import threading
 

@@ -24,7 +24,7 @@ CHANNEL = "/v2/notification/pull"
 
 
 class ByTheBridge(Between):
-    """A transport for either client that lets the server wait without a thread, as in production, and counts requests."""
+    """A transport for either client with which the server waits without a thread. It counts requests."""
 
     sent, delayed, most_held = (), 0, 0
 

@@ -35,7 +35,7 @@ def reject(constant):
 
 
 def check(told):
-    """Check that the JSON is strict, and the same by ``to_json()``, ``to_dict()`` and the encoders of web frameworks."""
+    """Check that the JSON is strict, and the same by ``to_json()``, ``to_dict()`` and other encoders."""
     body = told.to_dict()
     text = told.to_json()
     assert json.loads(text, parse_constant=reject) == body
