@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._formatting import display_names, number_text, visible
+from mirror_sdk._formatting import display_names, number_text, utc_text, visible
 from mirror_sdk.arrow_tables.columns import INSTANT, fixed_category
 from mirror_sdk.errors import InvalidValue, MirrorError, NotFound
 from mirror_sdk.events import Event, EventKind, utc_now
@@ -22,7 +22,7 @@ from mirror_sdk.frames.columns import build
 from mirror_sdk.frames.plot_legend import label_of
 from mirror_sdk.object_definitions import never_changes
 from mirror_sdk.widgets.models.fleet_view import ATTRIBUTE, STATUS_NAMES, FleetView
-from mirror_sdk.widgets.models.formatting import format_count, format_time
+from mirror_sdk.widgets.models.formatting import format_count
 from mirror_sdk.widgets.models.model import DIRECTORY_EVENTS, Model, Row, Run, run_now
 from mirror_sdk.widgets.models.past_values import PastValues, milliseconds, read_past_values
 from mirror_sdk.widgets.models.periodic_read import PeriodicRead
@@ -156,7 +156,7 @@ class DeviceSummary:
             "hints": {
                 "name": f"{self.name} ({self.device.id})",
                 "status": self.text,
-                **({} if at is None else {"value": f"{short_label(resource)}, reported {format_time(at)}"}),
+                **({} if at is None else {"value": f"{short_label(resource)}, reported {utc_text(at)}"}),
             },
         }
 
@@ -304,7 +304,7 @@ class FleetModel(Model):
     def as_of_text(self) -> str:
         """The time of the last read of the whole fleet, in words."""
         if self.taken_at is not None:
-            return f"as of {format_time(self.taken_at)}"
+            return f"as of {utc_text(self.taken_at)}"
         return "reading the fleet …" if self._all.is_running else "not read"
 
     @property
@@ -564,8 +564,7 @@ class FleetModel(Model):
         self._fleet = fleet
         if self._sparklines is not None and self.taken_at is not None:
             self._sparklines.advance(milliseconds(self.taken_at))
-        self._resources = _resources_of(fleet.summaries.values())
-        self._main_paths = _main_paths_of(fleet.summaries.values())
+        self._find_resources()
         # Sort only here, so that rows do not move under the mouse with each event.
         ranked = sorted(fleet.summaries.values(), key=lambda one: (DEVICE_STATUSES.index(one.status), one.name))
         self._rows = {one.device.id: {} for one in ranked}
@@ -578,8 +577,20 @@ class FleetModel(Model):
             self._all.within(0)
             return
         listed = {device_id: summary for device_id, summary in summaries.items() if device_id in self._rows}
-        self._fleet.summaries.update(listed)
-        self._fill_rows(listed.values())
+        earlier = self._fleet.summaries
+        has_new_resource = any(one.readings.keys() != earlier[key].readings.keys() for key, one in listed.items())
+        earlier.update(listed)
+        if has_new_resource:
+            # The first value of a type of devices decides which resource is displayed.
+            self._find_resources()
+            self._show_values()
+        else:
+            self._fill_rows(listed.values())
+
+    def _find_resources(self) -> None:
+        """Find the resources that can be displayed, and the main one of each type of devices."""
+        self._resources = _resources_of(self._fleet.summaries.values())
+        self._main_paths = _main_paths_of(self._fleet.summaries.values())
 
     def _read_all(self) -> _Fleet:
         directory = {device.id: device for device in self.client.devices.list()}

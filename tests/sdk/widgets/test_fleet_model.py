@@ -239,6 +239,22 @@ def test_main_value_of_each_type_is_displayed_until_the_view_names_a_resource(mo
     assert set(values(model).values()) == {""}
 
 
+def test_first_value_of_a_type_is_displayed_without_another_read_of_the_fleet(
+    model, client, simulator, transport, seconds
+):
+    ids = {name: add(simulator, name) for name in ("a", "b")}
+    model.load()
+    assert (values(model), model.resources) == ({"a": "", "b": ""}, [])
+    for name, path, expected in (("a", SWITCH, "false"), ("b", TEMPERATURE, "21.5")):
+        client.read_value(ids[name], path)
+        transport.requests.clear()
+        model.receive([event(EventKind.OBSERVATION, ids[name])])
+        a_second_later(model, seconds)
+        assert transport.requests.count(SNAPSHOT) == 1
+        assert values(model)[name] == expected
+    assert [(one.path, one.devices) for one in model.resources] == [(SWITCH, 1), (TEMPERATURE, 1)]
+
+
 @pytest.mark.keeps_history
 def test_sparklines_are_read_with_one_request_for_all_devices(client, simulator, plain, transport, monkeypatch):
     ids = [add(simulator, name) for name in ("a", "b")]

@@ -1,6 +1,8 @@
 /** The entry of the server's page. */
 
 import { render } from "preact";
+import { axisNumber } from "../chart_panel";
+import { number, quantity } from "../format";
 import { adopt, adoptStyles } from "../styles";
 import { labelOf } from "../time_range";
 import pageStyles from "../../page.css";
@@ -35,4 +37,4 @@ export function mountPage(root: HTMLElement, limits: Partial<Limits> = {}): void
 }
 
 /** Functions that tests call, most of them to compare them with those of the client. */
-export const comparable = { displayNames, labelOf, loadObjects, readTyped, valueText, Session };
+export const comparable = { axisNumber, displayNames, labelOf, loadObjects, number, quantity, readTyped, valueText, Session };
