@@ -1,4 +1,4 @@
-"""The model of the fleet's overview alone."""
+"""The model of the fleet table, without a widget."""
 
 from datetime import UTC, datetime
 
@@ -283,7 +283,7 @@ def test_sparklines_are_read_with_one_request_for_all_devices(client, simulator,
     model = FleetModel(client)
     model.load()
     assert {tuple(row["sparkline"]["values"]) for row in model.rows} == {(None, 21.5, 1.0, 2.0)}
-    # Once for the day, and once for the stored part of it.
+    # Once for the day, and once for its compacted part.
     assert len(asked) == 2
     assert model.sparkline_text == "mean of each half hour in the last 24 hours"
     simulator.set_value(ids[0], TEMPERATURE, 3)
