@@ -164,7 +164,7 @@ class MirrorWidget(LazyModule):
     def notify(self, name: str, content: Any, buffers: Sequence[bytes] = ()) -> None:
         """Send a message to the open pages, such as a file to download: ``bridge.listen(name, ...)`` there."""
         if self._host is not None:
-            self._host.widget.tell(f"{self._host.name}.{name}", content, buffers)
+            self._host.widget.notify(f"{self._host.name}.{name}", content, buffers)
             return
         self.send({"tell": "message", "name": name, "content": content}, list(buffers))
 

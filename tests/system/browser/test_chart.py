@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -65,3 +66,15 @@ def test_label_of_a_range_has_only_the_digits_that_it_needs(page: Page) -> None:
         "2026-01-05 08:04 to 08:34",
         "2026-01-05 08:04 to 2026-01-06 08:04",
     ]
+
+
+def test_negative_zero_is_displayed_without_a_sign(page: Page) -> None:
+    script = """async (payloads) => {
+        const { comparable: { axisNumber, number, quantity, valueText } } = await import("./ui.js");
+        return [
+            number(-0), quantity(-0, "°C"), axisNumber(-0, [-0.5, -0, 0.5]), axisNumber(-1e-9, [-0.5, -1e-9, 0.5]),
+            ...payloads.map((payload) => valueText(payload, "", "°C")).map(({ text, unit }) => `${text} ${unit}`),
+        ];
+    }"""
+    payloads = [base64.b64encode(text).decode() for text in (b"-0.0", b"-0", b"0.0", b"-0.04")]
+    assert page.evaluate(script, payloads) == ["0", "0 °C", "0.0", "0.0", "0 °C", "0 °C", "0.0 °C", "-0.04 °C"]
