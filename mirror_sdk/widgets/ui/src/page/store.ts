@@ -476,7 +476,7 @@ export class Store {
 
   // Subscriptions
 
-  /** Return the state of this key's subscription to a resource: active, asked or refused; null if there is none. */
+  /** Return the state of this key's subscription to a resource: active, pending or rejected; null if there is none. */
   async readSubscription(path: string): Promise<string | null> {
     try {
       const response = await this.session.call("GET", this.subscription(path));
