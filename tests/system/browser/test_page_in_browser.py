@@ -15,6 +15,7 @@ import httpx
 import pytest
 from accessibility import violations
 from contrast import expect_enough_contrast
+from device_rules import CASES, STATUSES, reads_of
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 from process_server import PATIENCE_SECONDS, ServerProcess, run_command, wait_for, wait_until
@@ -767,6 +768,25 @@ def test_similar_names_are_distinguished_as_in_notebooks(visit: Visit) -> None:
     script = "devices => import('./page/ui.js').then(m => Object.fromEntries(m.comparable.displayNames(devices)))"
     devices = [{"id": device_id, "endpoint_name": name} for device_id, name in names.items()]
     assert visit.page.evaluate(script, devices) == display_names(names)
+
+
+def test_statuses_and_main_values_are_those_of_the_fleet_table(visit: Visit) -> None:
+    visit.page.goto(visit.server.url)
+    script = """async (cases) => {
+        const { comparable } = await import("./page/ui.js");
+        await comparable.loadObjects(new comparable.Session(""));
+        const found = cases.map(([device, reads]) => {
+            const summary = new comparable.DeviceSummary();
+            for (const read of reads) summary.read(read);
+            const now = Date.parse(reads.at(-1).created_at);
+            return [summary.status(device, now), summary.text(device, now), summary.main?.path ?? ""];
+        });
+        return [comparable.DEVICE_STATUSES, found];
+    }"""
+    statuses, found = visit.page.evaluate(script, [[case["device"], list(reads_of(case))] for case in CASES])
+    assert statuses == STATUSES
+    for case, (status, text, main) in zip(CASES, found, strict=True):
+        assert (status, text, main) == (case["status"], case["text"], case["main"]), case["case"]
 
 
 TYPED = {
