@@ -29,7 +29,7 @@ from mirror_sdk.plan.scheduler import ScheduledWrite, raise_unless_device_specif
 from mirror_sdk.progress import ProgressBar, progress_bar
 
 _POLL_SECONDS = 1.0
-"""How long to wait for a response before checking whether the plan was stopped."""
+"""The time to wait for a response before checking whether the plan was stopped."""
 
 
 class Plan(PlanReport):
