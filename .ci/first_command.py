@@ -25,7 +25,7 @@ READY = re.compile(
 
 
 class _Redirect(HTTPRedirectHandler):
-    """A redirection is the response."""
+    """A handler that returns redirections as responses."""
 
     def redirect_request(self, *_: object) -> Request | None:
         return None
@@ -77,7 +77,7 @@ def _wait(process: subprocess.Popen[bytes], output: Path) -> re.Match[str]:
 
 
 def _get(url: str) -> tuple[int, str]:
-    """Status and Location of the response."""
+    """Return the status and the Location header of the response."""
     try:
         with build_opener(_Redirect).open(url, timeout=60) as response:
             return response.status, ""
@@ -86,7 +86,7 @@ def _get(url: str) -> tuple[int, str]:
 
 
 def _execute(folder: Path, leading: dict[str, str]) -> set[str]:
-    """Execute the tour; returns the media types of its outputs."""
+    """Execute the tour, and return the media types of its outputs."""
     command = [str(folder / ".venv" / "bin" / "jupyter"), "execute", "--inplace", TOUR]
     subprocess.run(command, cwd=folder, env=os.environ | leading, check=True, timeout=START_SECONDS)
     cells = json.loads((folder / TOUR).read_text())["cells"]

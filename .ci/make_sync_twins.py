@@ -21,13 +21,13 @@ ROOT = Path(__file__).parent.parent
 COMMAND = "python .ci/make_sync_twins.py"
 LINE_LENGTH = 120
 ONLY_HERE = "# asynchronous alone"
-"""Begins the comment that follows a statement which the synchronous twin does not have."""
+"""The beginning of a comment after a statement that the synchronous twin does not have."""
 _ONLY_THERE = re.compile(r"^( *)# synchronous alone: ", re.MULTILINE)
-"""Begins a line that holds a statement for the synchronous twin."""
+"""The beginning of a line that holds a statement for the synchronous twin."""
 
 _EXAMPLE = re.compile(r"^ *>>> .*(?:\n *\.\.\. ?.*)*", re.MULTILINE)
 _ITEM = re.compile(r" *(?:[\w`*]+: [A-Z`]|- )")
-"""Begins a paragraph without an empty line before: an argument, an error, a point of a list."""
+"""The beginning of a paragraph without an empty line before it: an argument, an error, a list item."""
 
 
 class TwinError(Exception):

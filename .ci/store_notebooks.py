@@ -33,12 +33,12 @@ for widget in list(_displayed):
     widget._live.wait_until_idle(30)
     widget.refresh()
 """
-"""What the widgets show at the end, not only what they showed at first."""
+"""Code that updates all widgets, so that their final state is stored and not only their first one."""
 
 
 @contextmanager
 def fresh_mirror() -> Iterator[None]:
-    """A demo server that ``API_HOST`` and ``API_KEY`` lead to."""
+    """Start a demo server, and set ``API_HOST`` and ``API_KEY`` to it."""
     command = [sys.executable, "-m", "mirror_server", "demo", "--port=0", "--clock=manual"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
@@ -55,7 +55,7 @@ def fresh_mirror() -> Iterator[None]:
 
 
 def run(path: Path) -> NotebookNode:
-    """The notebook with new outputs. The first cell that fails ends it with an error."""
+    """Return the notebook with new outputs. The first cell that fails ends the run with an error."""
     notebook = nbformat.read(path, as_version=4)
     metadata = dict(notebook.metadata)
     notebook.cells.append(nbformat.v4.new_code_cell(COPIES if "mirror_sdk.widgets" in path.read_text() else ""))

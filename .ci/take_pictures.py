@@ -31,7 +31,7 @@ WIDTHS = (1000, 1600)
 """The widths of the window, which are in the names of the pictures."""
 HEIGHT = 1000
 TALL = 1750
-"""A height of the window in which no widget is cut."""
+"""A height of the window that shows every widget completely."""
 PHONE = {"width": 360, "height": 740}
 SET_UP = """
 import os, pathlib, time
@@ -203,7 +203,7 @@ def main() -> int:
         expect.set_options(timeout=60_000)
         try:
             lab.find(ADDRESS)
-            # First: the tour needs half a day without values from before.
+            # First, because the tour needs half a day without earlier values.
             if "tour" in requested:
                 take_tour(lab, browser)
             cells = list(CELLS)

@@ -630,7 +630,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         # Before the watch starts, so that it gets everything that happens after this call.
         await reader.go_to_end(deadline)
         watch = AsyncWatch(reader, callback, accepts, self._session.sender.clock.now)
-        self._session.watches.add(watch)
+        self._session.add_watch(watch)
         return watch
 
     async def record(
@@ -715,7 +715,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
             RecordingRules(chosen, paths, adds_rules=subscribe),
             deadline,
         )
-        self._session.watches.add(recorder)
+        self._session.add_watch(recorder)
         return recorder
 
     @overload

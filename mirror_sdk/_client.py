@@ -618,7 +618,7 @@ class MirrorClient(WithAttributeSuggestions):
         # Before the watch starts, so that it gets everything that happens after this call.
         reader.go_to_end(deadline)
         watch = Watch(reader, callback, accepts, self._session.sender.clock.now)
-        self._session.watches.add(watch)
+        self._session.add_watch(watch)
         return watch
 
     def record(
@@ -703,7 +703,7 @@ class MirrorClient(WithAttributeSuggestions):
             RecordingRules(chosen, paths, adds_rules=subscribe),
             deadline,
         )
-        self._session.watches.add(recorder)
+        self._session.add_watch(recorder)
         return recorder
 
     @overload

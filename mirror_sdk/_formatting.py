@@ -8,7 +8,7 @@ import struct
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
@@ -100,16 +100,23 @@ def time_text(at: datetime, precision: TimePrecision | None = None) -> str:
     return at.replace(tzinfo=None).isoformat(sep=" ", timespec=precision or time_precision([at]))
 
 
+def utc_text(at: datetime) -> str:
+    """Format a time to the second, for a sentence: ``2026-11-22 10:20:30 UTC``."""
+    return f"{time_text(at.astimezone(UTC), 'seconds')} UTC"
+
+
 def number_text(number: float) -> str:
     """Format a number with as few digits as it needs, at most 15: ``21.5`` for 21.500000000000004.
 
-    A number that devices have in single precision is formatted with the digits of that.
+    A number that devices have in single precision is formatted with the digits of that. A negative zero has no sign.
 
-    >>> [number_text(number) for number in (0.1 + 0.2, 21.299999237060547, 21.0, 1234567)]
-    ['0.3', '21.3', '21', '1234567']
+    >>> [number_text(number) for number in (0.1 + 0.2, 21.299999237060547, 21.0, 1234567, -0.0)]
+    ['0.3', '21.3', '21', '1234567', '0']
     """
     if isinstance(number, int) or not math.isfinite(number):
         return str(number)
+    if number == 0:
+        return "0"
     text = f"{number:.{SIGNIFICANT_DIGITS}g}"
     if number.is_integer() or abs(number) > _LARGEST_SINGLE or _single(number) != number:
         return text

@@ -1,6 +1,7 @@
-"""Devices that speak LwM2M with datagrams packed by hand: nothing of them is the server's, or the product's device.
+"""Test devices that speak LwM2M with datagrams built by hand, without any code of the server or of the product's
+device.
 
-Each has a socket of its own. One thread waits for all of them, so that thousands are light.
+Each device has its own socket. One thread waits for all of them, so thousands of devices cost little.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _LONGEST = 65_535
 
 
 class Message(NamedTuple):
-    """A datagram of CoAP; ``options`` in the order of their numbers."""
+    """A CoAP datagram; ``options`` are in the order of their numbers."""
 
     kind: int
     code: int
@@ -35,11 +36,11 @@ class Message(NamedTuple):
     payload: bytes = b""
 
     def option(self, number: int) -> bytes | None:
-        """The first value of an option."""
+        """Return the first value of an option."""
         return next((value for each, value in self.options if each == number), None)
 
     def texts(self, number: int) -> tuple[str, ...]:
-        """All values of an option."""
+        """Return all values of an option."""
         return tuple(value.decode() for each, value in self.options if each == number)
 
     @property
@@ -48,12 +49,12 @@ class Message(NamedTuple):
 
     @property
     def code_text(self) -> str:
-        """The code as people write it: ``4.04``."""
+        """The code in the usual notation: ``4.04``."""
         return f"{self.code >> 5}.{self.code & 31:02}"
 
 
 def pack(message: Message) -> bytes:
-    """The datagram. Source: RFC 7252, section 3."""
+    """Return the message as a datagram. Source: RFC 7252, section 3."""
     kind, code, number, token, options, payload = message
     parts = [struct.pack(">BBH", 0x40 | kind << 4 | len(token), code, number), token]
     last = 0
@@ -72,7 +73,7 @@ def _nibble(number: int) -> tuple[int, bytes]:
 
 
 def parse(datagram: bytes) -> Message:
-    """What a datagram of the server says."""
+    """Parse a datagram of the server."""
     first, code, number = struct.unpack_from(">BBH", datagram)
     at = 4 + (first & 15)
     token, options, option = datagram[4:at], [], 0
@@ -95,24 +96,24 @@ def _integer(nibble: int, datagram: bytes, at: int) -> tuple[int, int]:
 
 
 def number_of(option: bytes | None) -> int:
-    """The number an option stands for."""
+    """Decode the value of an option as a number."""
     return int.from_bytes(option or b"", "big")
 
 
 def option_of(number: int) -> bytes:
-    """A number as the value of an option."""
+    """Encode a number as the value of an option."""
     return number.to_bytes((number.bit_length() + 7) // 8, "big")
 
 
 class BareDevice:
-    """A device with texts as values; what it does with a request is in :meth:`answer`.
+    """A device whose values are texts. :meth:`respond` executes requests.
 
     Attributes:
-        values: Path -> value. A path of its links that has none is executable.
-        observed: Path -> token, of the observations it takes part in.
+        values: Path -> value. A linked path without a value is executable.
+        observed: Path -> token of the observation.
         requests: The requests of the server, in order.
         responses: The responses and resets received.
-        location: The path of its registration, when it has one.
+        location: The path of its registration, or empty.
     """
 
     def __init__(
@@ -141,17 +142,17 @@ class BareDevice:
         return made
 
     def move(self) -> None:
-        """Have another port from now on, like a device whose NAT dropped the mapping."""
+        """Switch to another port, like a device whose NAT dropped the mapping."""
         self.socket.close()
         self.socket = self._bound()
 
     def send(self, datagram: bytes) -> None:
-        # Who listens no more is found out by what does not come back.
+        # A server that does not listen is noticed by the missing response.
         with suppress(ConnectionRefusedError):
             self.socket.send(datagram)
 
     def request(self, code: int, path: Iterable[str], query: Iterable[str] = (), payload: bytes = b"") -> bytes:
-        """A confirmable request of the device; gives the datagram, which may be sent again."""
+        """Return a confirmable request of the device, as a datagram that may be sent again."""
         self._number = (self._number + 1) % (_LONGEST + 1)
         options = [(URI_PATH, part.encode()) for part in path] + [(URI_QUERY, part.encode()) for part in query]
         options += [(CONTENT_FORMAT, option_of(LINKS))] if payload else []
@@ -159,7 +160,7 @@ class BareDevice:
         return pack(Message(CON, code, self._number, token, tuple(options), payload))
 
     def registration(self, **parameters: str) -> bytes:
-        """The registration, to be sent."""
+        """Return the registration request."""
         told = {"ep": self.name, "lt": "86400", "lwm2m": "1.0", "b": "U"} | parameters
         return self.request(POST, ["rd"], (f"{key}={value}" for key, value in told.items()), self.links.encode())
 
@@ -170,7 +171,7 @@ class BareDevice:
         return self.request(DELETE, self.location)
 
     def notification(self, path: str, value: str, *, kind: int = NON, token: bytes | None = None) -> bytes:
-        """A notification of an observed resource, or with a token of its own."""
+        """Return a notification of an observed resource, or one with any token."""
         self.values[path] = value
         self._number = (self._number + 1) % (_LONGEST + 1)
         self._sequence = (self._sequence + 1) % 2**24
@@ -179,7 +180,7 @@ class BareDevice:
         return pack(Message(kind, CONTENT, self._number, known, options, value.encode()))
 
     def receive(self) -> None:
-        """Take all that came."""
+        """Process all datagrams that have arrived."""
         while True:
             try:
                 datagram = self.socket.recv(_LONGEST)
@@ -231,9 +232,9 @@ class BareDevice:
 
 
 class Devices:
-    """Receives for many devices on a thread of its own, which ends with the block.
+    """A thread that receives for many devices, until the end of the block.
 
-    A device that sends from another thread does so without a lock: it only sends, and receives only here.
+    Other threads may send for a device without a lock, because only this thread receives.
     """
 
     def __init__(self) -> None:
@@ -254,7 +255,7 @@ class Devices:
         self._poll.close()
 
     def add(self, device: BareDevice) -> BareDevice:
-        """Receive for it from now on; again after it moved."""
+        """Start to receive for a device. Call it again after the device has moved."""
         self._by_file[device.socket.fileno()] = device
         self._poll.register(device.socket.fileno(), select.EPOLLIN)
         return device
@@ -266,10 +267,10 @@ class Devices:
 
 
 def send_until(device: BareDevice, datagram: bytes, condition: Callable[[], object], seconds: float = 60) -> None:
-    """Send a datagram every second until a condition holds, as a device does without a response.
+    """Send a datagram every second until a condition is true, like a device that gets no response.
 
     Raises:
-        TimeoutError: It did not hold in time.
+        TimeoutError: The condition did not become true in time.
     """
     pause = threading.Event()
     end_at = time.monotonic() + seconds

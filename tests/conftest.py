@@ -1,8 +1,9 @@
-"""For all tests.
+"""Fixtures and settings of all tests.
 
-A test that stops, kills or fills up nothing takes ``shared_server`` (of ``tests/server`` in the process of the test, of
-``tests/process`` as a process), one for its module, with a key of its own: ``shared_server.key()``. One that needs a
-server to itself takes ``server``, ``mirror`` or ``start_server``, whose database is a copy of one that is made once.
+A test that stops, kills or fills up nothing uses ``shared_server``, one per module, with its own key:
+``shared_server.key()``. In ``tests/server`` that server runs in the process of the test, in ``tests/process`` in a
+separate one. A test that needs a server for itself uses ``server``, ``mirror`` or ``start_server``. Their databases are
+copies of one that is created once.
 """
 
 import gc
@@ -33,22 +34,22 @@ BROWSER = SYSTEM / "browser"
 WITHOUT_SHARED_LAB = (
     "test_binder_image.py", "test_launcher_tile.py", "test_notebooks_in_lab.py", "test_page_in_browser.py",
 )  # fmt: skip
-"""Files of BROWSER that start what they show themselves."""
+"""Files of BROWSER that start their own JupyterLab or server."""
 
 THREAD_END_SECONDS = 60
-"""A watch that was stopped ends with its open poll, after half a minute at most."""
+"""Time for threads to end. A stopped watch ends with its open poll, after half a minute at most."""
 LASTING_THREADS = ("Dask-Offload", "IPythonHistorySavingThread", "download", "tqdm_monitor")
-"""Threads that libraries, and the server for its downloads, start once and keep until the process ends."""
+"""Threads that libraries, and the server for its downloads, start once and use until the process ends."""
 
-# Servers, workers and the next run load bytecode as installed programs do. Without it each of hundreds of processes
-# compiles the whole package, and each worker rewrites every assertion.
+# Servers, workers and the next run load bytecode, as installed programs do. Otherwise each of hundreds of processes
+# compiles the entire package, and each worker rewrites every assertion.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Tests of the test kit run pytest themselves.
 pytest_plugins = ["pytester", "failures"]
 
-# How long an example takes says more about the machine than about the code.
+# The duration of an example says more about the machine than about the code.
 settings.register_profile("mirror", deadline=None, print_blob=True)
 if settings.get_current_profile_name() == "default":
     settings.load_profile("mirror")
@@ -56,7 +57,7 @@ if settings.get_current_profile_name() == "default":
 
 @pytest.fixture(autouse=True)
 def _databases_of_a_test() -> Iterator[None]:
-    """Drops what a test made in PostgreSQL; what its module made goes with the server."""
+    """Drop the PostgreSQL databases that the test created. Those of its module are dropped with the server."""
     first = databases.mark()
     yield
     databases.drop_since(first)
@@ -64,7 +65,7 @@ def _databases_of_a_test() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def _nothing_outlives_its_module(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fails a module whose threads or processes, those of its shared servers included, are still there at its end.
+    """Fail a module whose threads or processes, including those of its shared servers, still run at its end.
 
     Browsers, labs and clusters of tests/system last longer.
     """
@@ -80,7 +81,7 @@ def _nothing_outlives_its_module(request: pytest.FixtureRequest) -> Iterator[Non
 
 @pytest.fixture(autouse=True)
 def _no_thread_outlives_its_test(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fails a test that does not end its threads; threads of a shared fixture may last as long as its module."""
+    """Fail a test that does not end its threads. Threads of a shared fixture may run until the end of their module."""
     threads = set(threading.enumerate())
     yield
     if SYSTEM not in request.path.parents and not uses_shared_fixture(request.node):
@@ -89,7 +90,7 @@ def _no_thread_outlives_its_test(request: pytest.FixtureRequest) -> Iterator[Non
 
 @pytest.fixture
 def next_version(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The program has one version of the core's schema, and one extension, more than the databases of the tests."""
+    """Give the program a newer version of the core's schema, and one more extension, than the test databases have."""
     databases.make_template()
     folder = tmp_path_factory.mktemp("next")
     added, before = Storage(branch=databases.extension(folder, 2)), Extensions().storages
@@ -99,7 +100,7 @@ def next_version(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
 
 @pytest.fixture(autouse=True)
 def _log_is_as_before() -> Iterator[None]:
-    """Commands that run in the process of a test set up the log of the whole process."""
+    """Restore the logging setup after the test, because commands that run in its process change it."""
     loggers = [logging.getLogger(name) for name in (None, "mirror_server", "mirror_server.requests")]
     levels, handlers = [logger.level for logger in loggers], list(logging.root.handlers)
     yield
@@ -130,10 +131,10 @@ def check_threads_ended(before: set[threading.Thread]) -> None:
 
 
 def child_processes() -> set[int]:
-    """The ids of this process's children; empty on systems without Linux's /proc."""
+    """Return the ids of this process's children; empty on systems without Linux's /proc."""
     found: set[int] = set()
     for file in Path("/proc/self/task").glob("*/children"):
-        # A thread may end meanwhile.
+        # A thread may end in the meantime.
         with suppress(OSError):
             found.update(map(int, file.read_text().split()))
     return found
@@ -143,7 +144,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if databases.ON_POSTGRESQL and item.get_closest_marker("sqlite"):
         pytest.skip("tests the SQLite file")
     for marker in item.iter_markers("with_extension"):
-        # The tests of an extension pass without the others; those of what two do together need both.
+        # The tests of an extension pass without the others. Tests of two extensions together need both.
         if find_spec(f"mirror_server.extensions.{marker.args[0]}") is None:
             pytest.skip(f"the extension {marker.args[0]} was deleted")
 
@@ -153,7 +154,7 @@ _builders: dict[tuple[object, ...], Any] = {}
 
 
 def _compile_builder_once(rule: Rule, append_unknown: bool = True) -> Any:
-    """Werkzeug writes a function for each route of each app, which takes longer than all else of a server's start.
+    """Compile the builder of a route once for all apps, since this takes longest when a server starts.
 
     All servers of the tests have the same routes.
     """
@@ -167,19 +168,19 @@ Rule._compile_builder = _compile_builder_once  # type: ignore[method-assign]
 
 
 def shares_lab(file: Path) -> bool:
-    """Whether tests of this file use the JupyterLab that those of other files use too."""
+    """Return whether the tests of this file use the JupyterLab that several files share."""
     return file.is_relative_to(BROWSER) and file.name not in WITHOUT_SHARED_LAB
 
 
 def rank(item: pytest.Item) -> int:
-    """Begin with what takes longest: browsers, then processes."""
+    """Return the order of a test. The slowest come first: browsers, then processes."""
     if item.path.is_relative_to(BROWSER):
         return 0
     return 2 - bool(item.get_closest_marker("process"))
 
 
 class SameOnEveryDatabase(pytest.Module):
-    """A file whose tests do not depend on the database; it is not even imported."""
+    """A test file that does not depend on the database, and is not even imported."""
 
     def collect(self) -> list[pytest.Item]:
         return []
@@ -205,7 +206,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Of several workers one has the shared JupyterLab, from the beginning; the others take a file at a time."""
+    """Let one worker run all tests of the shared JupyterLab, from the start; the others run a file at a time."""
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - only where there are workers

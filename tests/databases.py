@@ -1,4 +1,4 @@
-"""The databases of the tests: SQLite files, or databases of a PostgreSQL of their own.
+"""Test databases: SQLite files, or databases of a PostgreSQL server that the tests start.
 
 ``MIRROR_TEST_DATABASE=postgresql`` runs the tests that use :func:`new_database_url` on PostgreSQL.
 """
@@ -26,7 +26,7 @@ from mirror_server.store.database import Database
 from mirror_server.store.schema import Branch
 
 _CORE, STORAGES = schema.CORE, tuple(Extensions().storages)
-"""Before there is a next version."""
+"""The core before :func:`next_core` adds a version."""
 
 ON_POSTGRESQL = os.environ.get("MIRROR_TEST_DATABASE") == "postgresql"
 
@@ -40,7 +40,7 @@ SAME_ON_EVERY_DATABASE = (
     "extensions/simulator/test_simulator_restart.py",
     "extensions/simulator/test_simulator_intervals.py",
     "extensions/simulator/test_simulator_rooms.py",
-    # Sockets, codecs, and what is decided of real devices.
+    # Sockets, codecs, and decisions about real devices.
     "extensions/lwm2m/test_coap.py",
     "extensions/lwm2m/test_coap_malformed_input.py",
     "extensions/lwm2m/test_coap_sockets.py",
@@ -51,7 +51,7 @@ SAME_ON_EVERY_DATABASE = (
     "extensions/lwm2m/test_payloads.py",
     "extensions/lwm2m/test_registration_parameters.py",
     "extensions/lwm2m/test_requests_to_devices.py",
-    # Rejected, described, formatted or limited before anything is stored or read.
+    # Input and output that is rejected, described, formatted or limited before the database is used.
     "extensions/openapi/",
     "server/interface/test_bodies.py",
     "server/interface/test_bounded_polls.py",
@@ -63,7 +63,7 @@ SAME_ON_EVERY_DATABASE = (
     "extensions/streams/test_stream_limits.py",
     "extensions/postgresql/",
     "server/interface/test_errors.py",
-    # Sockets, logs, signals and options of the process; the commands, the SDK and programs above the interface.
+    # Sockets, logs, signals and options of the process; the commands, the SDK and programs that use the interface.
     "process/test_process_command.py",
     "process/test_process_command_output.py",
     "process/test_process_conformance.py",
@@ -85,11 +85,12 @@ SAME_ON_EVERY_DATABASE = (
     "process/test_process_websocket_sdk.py",
     "process/test_process_widgets_again.py",
     "process/test_process_wsgi_servers.py",
-    # They start what they compare, PostgreSQL as well, themselves.
+    # These start the databases that they compare, including PostgreSQL.
     "process/test_process_benchmarks.py",
 )
-"""Tests below this folder that are not run again on PostgreSQL: no SQL, transaction, notification or leadership makes
-what they look at. Everything else below ``server`` and ``extensions``, and ``process/test_process_*.py``, runs on both.
+"""Tests below this folder that are not run again on PostgreSQL, because they involve no SQL, transaction, notification
+or leadership. Everything else below ``server`` and ``extensions``, and ``process/test_process_*.py``, runs on both
+databases.
 """
 
 _numbers = count(1)
@@ -134,10 +135,10 @@ class Cluster:
 
 
 def find_postgresql() -> None:
-    """Add the folders to PATH in which Debian keeps the programs of PostgreSQL's server.
+    """Add the folders of PostgreSQL's server programs on Debian to PATH.
 
-    Only tests in ``tests/system``, and runs of the others on PostgreSQL, do so: without it a test elsewhere that needs
-    PostgreSQL fails on every machine, and not only where PostgreSQL is missing.
+    Only tests in ``tests/system`` and runs on PostgreSQL do so. Any other test that needs PostgreSQL then fails on
+    every machine, not only on those without PostgreSQL.
     """
     folders = sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), reverse=True)
     os.environ["PATH"] = os.pathsep.join([os.environ["PATH"], *folders])
@@ -154,16 +155,16 @@ def _program(name: str) -> str:
 
 
 def _quick_folder() -> str:
-    """In memory, where that has room for the databases: each is 8 MB, and copied for each test."""
+    """Return a folder in memory if it has enough space: each database has 8 MB and is copied for each test."""
     memory = Path("/dev/shm")
     return str(memory) if memory.is_dir() and shutil.disk_usage(memory).free > 2**30 else "/tmp"
 
 
 @cache
 def cluster() -> Cluster:
-    """The PostgreSQL of this run, with a template whose schema is the newest; not for what must survive a crash."""
+    """Start the PostgreSQL server of this run, with a template of the newest schema. It does not survive a crash."""
     no_log = ("fsync=off", "full_page_writes=off", "wal_level=minimal", "max_wal_senders=0")
-    # Nor does it commit anything by itself, which a server would take for a change.
+    # No vacuum either, because a server would notice its commits as changes.
     started = Cluster(*no_log, "autovacuum=off", "max_connections=200", parent=_quick_folder())
     started.execute("CREATE DATABASE template")
     open_database(started.url("template")).close()
@@ -172,21 +173,21 @@ def cluster() -> Cluster:
 
 @cache
 def _file() -> Path:
-    """The SQLite file of this run that the others are copies of; its schema is the newest."""
+    """Create the SQLite file of this run, with the newest schema, of which the others are copies."""
     made = Path(tempfile.mkdtemp(prefix="mirror-sqlite-")) / "mirror.db"
     open_database(f"sqlite:///{made}").close()
     return made
 
 
 def make_template() -> None:
-    """Make what the databases of this run are copies of, with the branches that the program has now."""
+    """Create the template of this run's databases, with the current branches of the program."""
     cluster() if ON_POSTGRESQL else _file()
 
 
 def new_database_url(folder: Path, *, template: str = "template") -> str:
-    """A database of its own for a test, with the newest schema, or with ``template0`` without any.
+    """Create a database for a test, with the newest schema, or with ``template0`` without a schema.
 
-    It is a copy: to make the schema for each test took longer than most tests. What is there already is left.
+    It is a copy, because creating the schema for each test took longer than most tests. An existing file remains.
     """
     if ON_POSTGRESQL:
         return new_postgresql_url(template)
@@ -200,10 +201,10 @@ _made: list[str] = []
 
 
 def new_postgresql_url(template: str = "template") -> str:
-    """A database like the template; like ``template0`` it is empty."""
+    """Create a PostgreSQL database as a copy of the template; ``template0`` is empty."""
     name = f"test_{next(_numbers)}"
     with psycopg.connect(cluster().url("postgres"), autocommit=True) as connection:
-        # To copy the files takes half as long as to log their pages, and was all there was before PostgreSQL 15.
+        # Copying the files takes half as long as logging their pages. Before PostgreSQL 15 it was the only way.
         strategy = "STRATEGY file_copy" if connection.info.server_version >= 15_00_00 else ""
         connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} {strategy}".encode())
     _made.append(name)
@@ -211,19 +212,19 @@ def new_postgresql_url(template: str = "template") -> str:
 
 
 def mark() -> int:
-    """How many PostgreSQL databases there are, for :func:`drop_since`."""
+    """Return the number of PostgreSQL databases so far, for :func:`drop_since`."""
     return len(_made)
 
 
 def drop_since(first: int) -> None:
-    """Drop the PostgreSQL databases that were made since then."""
+    """Drop the PostgreSQL databases that were created after ``first``."""
     for name in _made[first:]:
         cluster().execute(f"DROP DATABASE {name} WITH (FORCE)")
     del _made[first:]
 
 
 def remove_templates() -> None:
-    """Stop the PostgreSQL of this run, if it was started, and remove the file."""
+    """Stop the PostgreSQL server of this run, if it was started, and remove the SQLite file."""
     if cluster.cache_info().currsize:
         cluster().remove()
     if _file.cache_info().currsize:
@@ -231,13 +232,13 @@ def remove_templates() -> None:
 
 
 def query(url: str, statement: str) -> list[Any]:
-    """The rows of a statement on a connection of its own, past all of the server."""
+    """Return the rows of a statement, on a separate connection that bypasses the server."""
     with closing(_connect(url)) as connection, connection:
         return connection.execute(statement).fetchall()
 
 
 def execute(url: str, *statements: str) -> None:
-    """Execute statements on a connection of their own; SQLite holds no foreign keys there."""
+    """Execute statements on a separate connection, on which SQLite does not enforce foreign keys."""
     with closing(_connect(url)) as connection, connection:
         for statement in statements:
             connection.execute(statement)
@@ -246,17 +247,17 @@ def execute(url: str, *statements: str) -> None:
 def tables(url: str) -> set[str]:
     source = "pg_tables WHERE schemaname = 'public'" if is_postgresql(url) else "sqlite_master WHERE type = 'table'"
     column = "tablename" if is_postgresql(url) else "name"
-    # What a process stores of itself with every transaction.
+    # Every process stores a row about itself with each transaction.
     return {name for (name,) in query(url, f"SELECT {column} FROM {source}")} - {"processes"}
 
 
 def open_before(url: str, extension: Branch) -> Database:
-    """Open a database with the core as the program had it before there was a next version, and with this extension."""
+    """Open a database with the earlier version of the core and with this extension."""
     return Database(url, [*STORAGES, Storage(branch=extension)], core=_CORE)
 
 
 def new_database_of_version(version: str, folder: Path) -> str:
-    """Make a database whose core has this version, with one device ``d1`` that has one resource ``/3/0/0``."""
+    """Create a database whose core has this version, with a device ``d1`` that has a resource ``/3/0/0``."""
     core = branch_of_version(_CORE, version, folder)
     url = new_database_url(folder, template="template0")
     # Without the tables of extensions, which may need a later core.
@@ -276,7 +277,7 @@ def branch_of_version(branch: Branch, version: str, folder: Path) -> Branch:
 
 
 def next_core(folder: Path) -> Branch:
-    """The core with one version more."""
+    """Return a core with one more version."""
     core = Branch("core", folder / "core")
     shutil.copytree(_CORE.folder, core.folder)
     (core.folder / f"{int(_CORE.newest) + 1:04}.sql").write_text(_NEXT_OF_CORE)
@@ -284,7 +285,7 @@ def next_core(folder: Path) -> Branch:
 
 
 def extension(folder: Path, version: int) -> Branch:
-    """An extension that knows so many versions of its schema."""
+    """Return an extension with this number of schema versions."""
     branch = Branch("labels", folder / f"labels-{version}")
     branch.folder.mkdir()
     for number, statements in enumerate(_OF_EXTENSION[:version], 1):
@@ -301,7 +302,7 @@ _DEVICE = (
     " VALUES ('d1', '/3/0/0', 1, '', 'text/plain', 1, :value, 'text/plain', 2000, 1, 'read')",
     "UPDATE revisions SET last_revision = 1",
 )
-"""Valid in every version, because a column that a migration adds has a default."""
+"""Statements that are valid in every version, because a column that a migration adds has a default."""
 
 _NEXT_OF_CORE = """
 ALTER TABLE settings ADD COLUMN length INTEGER NOT NULL DEFAULT 0;

@@ -1,4 +1,4 @@
-"""Devices in memory that tests control: the device backend of tests that need no particular kind of device.
+"""Devices in memory that tests control, as a device backend for tests that need no particular kind of device.
 
 A device renews its registration twice per lifetime. In queue mode it makes contact every quarter of an hour and listens
 for a while. Everything uses the clock of the server and survives a restart.
@@ -65,7 +65,7 @@ class Resource:
 
 @dataclass
 class Device:
-    """A device; it ``answer``s normally, rejects, or is silent."""
+    """A device; ``answer`` says whether it responds, rejects, or is silent."""
 
     device_id: str
     endpoint_name: str
@@ -94,7 +94,9 @@ class Device:
 
 
 class DevicesInMemory:
-    """Any number of devices. Each method returns when the service has received the resulting events."""
+    """A device backend with any number of devices. Each method returns when the service has received the resulting
+    events.
+    """
 
     name = "memory"
     split_instance: SplitInstance | None = None
@@ -242,7 +244,7 @@ class DevicesInMemory:
 
     @extends(specname="connect_devices")
     def _go_on(self) -> None:
-        """The server was started: do what was due meanwhile."""
+        """Resume after the server has started: process everything that became due in the meantime."""
         with self._lock:
             for device in self._devices.values():
                 device.in_hand.clear()
@@ -300,7 +302,7 @@ class DevicesInMemory:
         device.renewed_at = device.awoken_at = self._clock.now()
 
     def _report(self, device: Device, *only: str) -> None:
-        """Send the values of what is observed that have changed, of all resources or of one."""
+        """Send the changed values of observed resources, of all or of one."""
         if not (device.online and device.registered):
             return
         now, observations = self._clock.now(), []
@@ -325,7 +327,7 @@ class DevicesInMemory:
             self._report(device, path)
 
     def _drop(self, device: Device) -> None:
-        """The device loses the commands it has in hand."""
+        """Drop the commands that the device is processing."""
         dropped, device.in_hand = device.in_hand, []
         for answer in dropped:
             answer(DeviceResponse(Outcome.UNAVAILABLE))
@@ -341,7 +343,7 @@ class DevicesInMemory:
 
 
 def _write_attributes(resource: Resource, query: str) -> Outcome:
-    """Take ``pmin`` and ``pmax``, of which the latter changes nothing here."""
+    """Accept ``pmin`` and ``pmax``; the latter has no effect here."""
     rules = parse_qs(query)
     if not rules.keys() <= {"pmin", "pmax"} or not all(text.isdecimal() for (text,) in rules.values()):
         return Outcome.BAD_VALUE
@@ -351,7 +353,7 @@ def _write_attributes(resource: Resource, query: str) -> Outcome:
 
 
 def advance(services: Services, seconds: float) -> None:
-    """Let domain time pass on a manual clock, with all that becomes due, and settle."""
+    """Advance a manual clock, execute everything that becomes due, and wait until it is done."""
     milliseconds, database = round(seconds * 1000), services.database
     until_at = services.clock.now() + milliseconds
     database.write(lambda session: session.put_setting(MANUAL_CLOCK, str(until_at)))

@@ -1,4 +1,4 @@
-"""A plugin for pytest: a failed test shows the command that repeats it, and what its processes wrote."""
+"""A pytest plugin: a failed test shows the command that repeats it, and the output of its processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 BEGUN_AT = pytest.StashKey[float]()
 LAST_CHARACTERS = 4000
-"""How much of each file is shown."""
+"""Number of characters of each file to show."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -29,7 +29,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         report.sections.append(("Run it alone", f"{database}python -m pytest {shlex.quote(item.nodeid)}"))
         folder: Path = item.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
         for file in sorted(folder.rglob("*.txt")):
-            # It may be removed meanwhile, and a pipe would have to be waited for.
+            # A file may be removed in the meantime, and reading a pipe would block.
             with suppress(OSError):
                 if file.is_file() and file.stat().st_mtime >= item.stash[BEGUN_AT]:
                     text = file.read_text(errors="replace")[-LAST_CHARACTERS:]

@@ -1,4 +1,4 @@
-"""The snapshot and the history as clients read them, in both forms, each as strictly as the interface says."""
+"""The snapshot and the history as clients read them, in both formats, strictly validated."""
 
 import base64
 import json
@@ -33,7 +33,7 @@ def get(server: Any, key: str, url: str, accept: str | None = NDJSON, *, buffere
 
 
 def lines_of(server: Any, key: str, query: str = "", path: str = SNAPSHOT) -> Read:
-    """The lines without cursors, and the end."""
+    """Return the lines without cursors, and the end."""
     response = get(server, key, f"{path}?{query}")
     assert (response.status_code, response.mimetype) == (200, NDJSON), response.get_data()
     *lines, end = [json.loads(line) for line in response.get_data().splitlines()]
@@ -44,7 +44,7 @@ def lines_of(server: Any, key: str, query: str = "", path: str = SNAPSHOT) -> Re
 
 
 def arrow_of(server: Any, key: str, query: str = "", path: str = SNAPSHOT) -> Read:
-    """The rows of all batches as JSON has them, and the end."""
+    """Return the rows of all batches as JSON, and the end."""
     response = get(server, key, f"{path}?{query}", ARROW)
     assert (response.status_code, response.mimetype) == (200, ARROW), response.get_data()
     *batches, (last, metadata) = batches_of(response.get_data())
@@ -67,7 +67,7 @@ def end_of(response: Any, query: str, path: str, rows: list[Any], end: Any) -> A
 
 
 def batches_of(content: bytes) -> list[Any]:
-    """The batches of an Arrow stream, each with its metadata."""
+    """Return the batches of an Arrow stream, each with its metadata."""
     with pa.ipc.open_stream(content) as batches:
         return list(iter(batches.read_next_batch_with_custom_metadata, None))
 
@@ -84,7 +84,7 @@ DESIRED += ["requested_at", "acknowledged_at", "acknowledged_by"]
 
 
 def in_columns(device: dict[str, Any]) -> dict[str, Any]:
-    """The columns of the Arrow form that a device object has."""
+    """Return the columns of a device object in the Arrow format."""
     resources, desired = [], []
     for place, each in enumerate(device["resources"]):
         name = {"path": each["resource_path"], "subscribed": each.get("subscribed")}

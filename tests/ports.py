@@ -9,7 +9,7 @@ _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) %
 _PORTS = range(20_000 + _WORKER, 32_000, 16)
 """The ports of this worker, below the ephemeral ports of the system.
 
-Another program may get an ephemeral port before it is used, or while a server restarts.
+Another program could get an ephemeral port before it is used, or while a server restarts.
 """
 _IN_TURN = cycle(SystemRandom().sample(_PORTS, len(_PORTS)))
 

@@ -1,4 +1,4 @@
-"""What other programs see of a recording, and what a recorder leaves that is killed at some step of its writing."""
+"""Readers of recordings by other programs, and a recorder that is killed while it writes."""
 
 import os
 import warnings
@@ -22,7 +22,7 @@ def _duck(pattern: str) -> pd.DataFrame:
 
 def _dask(folder: Path) -> pd.DataFrame:
     with warnings.catch_warnings():
-        # Of Dask's own use of pandas.
+        # This warning is about Dask's own use of pandas.
         warnings.filterwarnings("ignore", "The inplace keyword", DeprecationWarning)
         return dd.read_parquet(folder).compute(scheduler="sync")
 
@@ -41,18 +41,18 @@ READERS: dict[str, Callable[[Path], Any]] = {
 
 
 def seen(folder: Path) -> dict[str, tuple[list[int], list[str]]]:
-    """The numbers of the entries and the columns, as each reader sees them."""
+    """Return the numbers of the entries and the columns, as each reader returns them."""
     frames = {name: read(folder) for name, read in READERS.items()}
     return {name: (sorted(frame["seq"]), list(frame.columns)) for name, frame in frames.items()}
 
 
 class Killed(BaseException):
-    """The process is no more."""
+    """The simulated death of the process."""
 
 
 @contextmanager
 def killed_at(step: int) -> Iterator[None]:
-    """Ends what writes files at its step of that number, before the step or, where a file is written, amid it."""
+    """Raise :class:`Killed` at this step of writing files: before the step, or in the middle of writing a file."""
     steps = 0
 
     def is_last() -> bool:

@@ -1,4 +1,4 @@
-"""Paths of resources that many tests use: those of common objects of OMA and IPSO, and one of no declared object."""
+"""Resource paths that many tests use: those of common OMA and IPSO objects, and one of an unknown object."""
 
 TEMPERATURE = "/3303/0/5700"
 HUMIDITY = "/3304/0/5700"

@@ -12,13 +12,13 @@ from mirror_server.devices.interface import Observation, Registration
 
 
 class ServiceDiary:
-    """Stands in for the service and records every event with its instant."""
+    """A stand-in for the service that records every event with its instant."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
         self.entries: list[tuple[str, Instant, Any]] = []
         self.changed: dict[str, Any] = {}
-        """What the last update changed of the registration."""
+        """The changed fields of the last registration update."""
         self.on_contact: Callable[[str], None] = lambda device_id: None
 
     def write(self, name: str, what: Any, result: Any = None) -> Future[Any]:

@@ -1,4 +1,4 @@
-"""The table of the desired status as a Mermaid state diagram, as the README shows it."""
+"""The table of the desired status as a Mermaid state diagram, for the README."""
 
 from mirror_server.core.desired import TRANSITIONS
 

@@ -1,4 +1,4 @@
-"""The databases of the tests: which tests run on PostgreSQL too."""
+"""The choice of tests that run on PostgreSQL too."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
-"""Every row of the tables of routes is a route of the server with all of its extensions.
+"""Every row of the routing tables is a route of the server with all of its extensions.
 
-Where an extension is absent, the tests pass over the rows it would have.
+Rows of an absent extension are not tested.
 """
 
 from contextlib import closing

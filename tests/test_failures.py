@@ -1,4 +1,4 @@
-"""What a failed test shows."""
+"""The report of a failed test."""
 
 import pytest
 

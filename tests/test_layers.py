@@ -1,4 +1,4 @@
-"""The parts of the project import each other one way only, and a plain install imports nothing it does not have."""
+"""Imports between the parts of the project go in one direction, and a plain install imports no optional dependency."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def test_the_sdk_imports_nothing_of_an_extra_and_says_nothing(module: str) -> No
 
 @pytest.mark.parametrize("package", WHEEL_PACKAGES)
 def test_nothing_is_imported_past_the_type_checkers(package: str) -> None:
-    """What ``import_module`` gives has attributes of any name and type."""
+    """Attributes of the result of ``import_module`` have any name and type for a type checker."""
     files = [file for file in (ROOT / package).rglob("*.py") if "import_module(" in file.read_text(encoding="utf-8")]
     # These declare their imports for type checkers; the last three only import hooks.
     allowed = ["__init__.py", "testing/__init__.py", "widgets/__init__.py", "_lazy_command_group.py", "_fork.py"]

@@ -1,4 +1,4 @@
-"""The picture of the layout in CONTRIBUTING shows every room there is, each with the first sentence of its docstring.
+"""The picture of the layout in CONTRIBUTING shows every package, each with the first sentence of its docstring.
 
 ``python tests/test_layout.py`` redraws it.
 """

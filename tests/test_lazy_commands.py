@@ -1,4 +1,4 @@
-"""What is loaded when: the help of the commands, and a server, load only what they need."""
+"""The help of the commands, and a server, import only the packages that they need."""
 
 import importlib
 import json
@@ -11,14 +11,14 @@ import pytest
 import mirror_sdk.cli
 import mirror_server.cli
 
-# Modules whose loading takes longer than all the rest of a group's help.
+# Packages that take longer to import than everything else in the help of a group.
 HEAVY = {"flask", "httpcore", "httpx", "pandas", "pyarrow", "pydantic", "rich", "uvicorn"}
 GROUPS = {"mirror": mirror_sdk.cli.main, "mirror-server": mirror_server.cli.main}
 IN_GROUPS = [(name, command) for name, group in GROUPS.items() for command in group.list_commands(click.Context(group))]
 
 
 def loaded_by(program: str) -> set[str]:
-    """Which packages are there after a program in a new process."""
+    """Return the packages that a program imports in a new process."""
     reported = f"import json, sys\n{program}\nprint(json.dumps(list(sys.modules)))"
     ended = subprocess.run([sys.executable, "-c", reported], capture_output=True, text=True, timeout=60, check=True)
     return {name.partition(".")[0] for name in json.loads(ended.stdout.splitlines()[-1])}

@@ -41,7 +41,7 @@ def _on_a_terminal(package: str, topic: str, columns: int) -> str:
     with subprocess.Popen(command, stdout=theirs, stdin=theirs, env=environment) as process:
         os.close(theirs)
         parts = []
-        # A terminal whose other end is closed gives an error in the place of an end.
+        # On Linux, reading from a terminal whose other end is closed fails instead of ending.
         while part := _read(ours):
             parts.append(part)
         assert process.wait(30) == 0
@@ -118,7 +118,7 @@ def test_a_command_instead_of_a_topic_names_its_help_option() -> None:
 
 
 def _parameters(group: click.Group) -> list[click.Parameter]:
-    """Those of all commands of a group."""
+    """Return the parameters of all commands of a group."""
     found: list[click.Parameter] = []
     context = click.Context(group)
     for name in group.list_commands(context):
@@ -130,7 +130,7 @@ def _parameters(group: click.Group) -> list[click.Parameter]:
 
 SERVER_TOPICS = mirror_server.cli.TOPICS
 MANUAL = {topic: file.read_text() for topic, file in SERVER_TOPICS.items()}
-# Of mirror-device, mirror, systemctl and an example.
+# Options of mirror-device, mirror, systemctl and an example.
 OTHERS = {
     *("--server", "--name", "--kind", "MIRROR_DEVICE_PSK"),
     *("--connections", "--query", "--since", "--where"),
@@ -173,7 +173,7 @@ def test_core_and_extensions_describe_their_settings(kind: type) -> None:
 def test_options_and_variables_in_the_server_manual_exist() -> None:
     there = [*_parameters(mirror_server.cli.main), *mirror_server.extensions.wsgi.app._settings.params]
     options = {name for parameter in there for name in (*parameter.opts, *parameter.secondary_opts)}
-    # In these are options of gunicorn and mirror-device.
+    # These contain options of gunicorn and mirror-device.
     manual = "\n".join(text for topic, text in MANUAL.items() if topic not in {"mirror-device", "wsgi"})
     mentioned = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", manual)) - {"--help"} - OTHERS
     assert mentioned <= options

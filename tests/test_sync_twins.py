@@ -1,4 +1,4 @@
-"""The synchronous modules are what is made of their asynchronous twins, and the maker says where they are not."""
+"""The synchronous modules match their asynchronous twins, and the generator reports those that do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``pytest`` alone needs Python alone: what needs programs of the system is in tests/system, and says what it needs."""
+"""``pytest`` alone needs only Python. Tests that need programs of the system are in tests/system and name them."""
 
 import os
 import subprocess

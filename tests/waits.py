@@ -1,4 +1,4 @@
-"""Waiting for what other threads and processes do."""
+"""Functions that wait for other threads and processes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 PATIENCE_SECONDS = 60
-"""How long is waited for what a slow machine does at some time; what never comes fails no sooner."""
+"""The time limit for events that a slow machine delays. A missing event fails only after this time."""
 
 _PAUSE = threading.Event()
 
 
 def wait_until(condition: Callable[[], Any], what: str = "the condition", seconds: float = PATIENCE_SECONDS) -> Any:
-    """Return the first true value of ``condition``, which is called again and again until then."""
+    """Call ``condition`` repeatedly until it returns a true value, and return that value."""
     begun_at = time.monotonic()
     while not (value := condition()):
         waited = time.monotonic() - begun_at

@@ -1,4 +1,4 @@
-"""Sphinx builds the manual and the reference: ``python -m sphinx -W --keep-going -E .ci/reference FOLDER``.
+"""Configuration of Sphinx: ``python -m sphinx -W --keep-going -E .ci/reference FOLDER`` builds manual and reference.
 
 The reference consists of the docstrings. The topics of the manual are copied to ``manual`` next to this file. A public
 name without a docstring or a page, or a link without a target, is an error.
@@ -116,7 +116,7 @@ _log = logging.getLogger(__name__)
 
 
 def setup(app: Sphinx) -> None:
-    """Hook the checks in."""
+    """Connect the checks to the events of Sphinx."""
     app.connect("autodoc-process-docstring", _name_twin)
     app.connect("missing-reference", _leave_types_of_others)
     app.connect("env-check-consistency", _check_complete)
@@ -140,7 +140,7 @@ def _leave_types_of_others(_app: Sphinx, _env: BuildEnvironment, node: pending_x
 
 
 def _check_complete(_app: Sphinx, env: BuildEnvironment) -> None:
-    """Warn of a public name without a page, or with a page besides that of ``mirror_sdk``."""
+    """Warn of a public name without a page, or with a second page in addition to that of ``mirror_sdk``."""
     described = env.domains.python_domain.objects
     for module in _MODULES:
         for name in getattr(module, "__all__", []):

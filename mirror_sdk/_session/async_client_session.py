@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 from mirror_sdk._arguments import count, log_position, seconds, text
 from mirror_sdk._attribute_suggestions import WithAttributeSuggestions
-from mirror_sdk._fork import import_locked
+from mirror_sdk._fork import Lock, import_locked
 from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._protocol.async_device_request import AsyncDeviceRequest
 from mirror_sdk._protocol.async_fan_out import gather_requests
@@ -67,7 +67,6 @@ class AsyncClientSession:
         max_snapshot_bytes: The maximum number of bytes of a snapshot after decompression.
         names: The cache of device names.
         router: Waits for responses to device requests.
-        watches: The watches and recorders to stop when the client is closed.
         callbacks: The reader of the webhook, if the client uses one.
         sockets: The websockets, if the client uses them.
         cassette: The cassette to end when the client is closed.
@@ -99,8 +98,21 @@ class AsyncClientSession:
         self.sockets: AsyncLogWebsockets | None = None
         self.names: NameCache = NameCache()
         self.router: AsyncResponseRouter = AsyncResponseRouter(self.new_log_reader(None), ResponseMatcher())
-        self.watches: WeakSet[AsyncWatch | AsyncRecorder] = WeakSet()
+        # A widget starts its watch on another thread, and a set that grows cannot be iterated over.
+        self._watches_lock = Lock()
+        self._watches: WeakSet[AsyncWatch | AsyncRecorder] = WeakSet()
         self.cassette: AsyncCassette | None = None
+
+    @property
+    def watches(self) -> list[AsyncWatch | AsyncRecorder]:
+        """The watches and recorders to stop when the client is closed."""
+        with self._watches_lock:
+            return list(self._watches)
+
+    def add_watch(self, watch: AsyncWatch | AsyncRecorder) -> None:
+        """Stop this watch or recorder when the client is closed, unless it no longer exists."""
+        with self._watches_lock:
+            self._watches.add(watch)
 
     def open_events(
         self,
@@ -358,5 +370,5 @@ class AsyncClientSession:
             if self.cassette is not None:
                 closing.push_async_callback(self.cassette.end, is_saved=is_saved)
             # These end first: a recorder reads the rest of the log at its end, which a cassette records.
-            for watch in list(self.watches):
+            for watch in self.watches:
                 closing.push_async_callback(watch.stop)

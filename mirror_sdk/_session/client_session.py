@@ -12,7 +12,7 @@ from weakref import WeakSet
 
 from mirror_sdk._arguments import count, log_position, seconds, text
 from mirror_sdk._attribute_suggestions import WithAttributeSuggestions
-from mirror_sdk._fork import import_locked
+from mirror_sdk._fork import Lock, import_locked
 from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._protocol.client_status import Channel
 from mirror_sdk._protocol.deadline import Deadline
@@ -67,7 +67,6 @@ class ClientSession:
         max_snapshot_bytes: The maximum number of bytes of a snapshot after decompression.
         names: The cache of device names.
         router: Waits for responses to device requests.
-        watches: The watches and recorders to stop when the client is closed.
         callbacks: The reader of the webhook, if the client uses one.
         sockets: The websockets, if the client uses them.
         cassette: The cassette to end when the client is closed.
@@ -99,8 +98,21 @@ class ClientSession:
         self.sockets: LogWebsockets | None = None
         self.names: NameCache = NameCache()
         self.router: ResponseRouter = ResponseRouter(self.new_log_reader(None), ResponseMatcher())
-        self.watches: WeakSet[Watch | Recorder] = WeakSet()
+        # A widget starts its watch on another thread, and a set that grows cannot be iterated over.
+        self._watches_lock = Lock()
+        self._watches: WeakSet[Watch | Recorder] = WeakSet()
         self.cassette: Cassette | None = None
+
+    @property
+    def watches(self) -> list[Watch | Recorder]:
+        """The watches and recorders to stop when the client is closed."""
+        with self._watches_lock:
+            return list(self._watches)
+
+    def add_watch(self, watch: Watch | Recorder) -> None:
+        """Stop this watch or recorder when the client is closed, unless it no longer exists."""
+        with self._watches_lock:
+            self._watches.add(watch)
 
     def open_events(
         self,
@@ -350,5 +362,5 @@ class ClientSession:
             if self.cassette is not None:
                 closing.callback(self.cassette.end, is_saved=is_saved)
             # These end first: a recorder reads the rest of the log at its end, which a cassette records.
-            for watch in list(self.watches):
+            for watch in self.watches:
                 closing.callback(watch.stop)

@@ -17,14 +17,14 @@ from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import UNCERTAIN_CATEGORIES, InvalidValue
 from mirror_sdk.object_definitions import lookup
 from mirror_sdk.plan.requested_writes import RequestedWrite
-from mirror_sdk.plan.undo import NO_EARLIER, later_change, restoring_write
+from mirror_sdk.plan.undo import NO_EARLIER, later_change, restoring_write, since_text, value_text
 from mirror_sdk.resource import DesiredValue, ReportedValue, Resource
 from mirror_sdk.values import NO_VALUE, Value, ValueKind, decode, encode
+from mirror_sdk.values.display import display_value
 from mirror_sdk.values.value import plain_text, same
 from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.device_requests import DEFAULT_EXPIRY_SECONDS_QUEUE_MODE, MAX_EXPIRY_SECONDS, NEVER_WRITTEN
 from mirror_sdk.wire.directory import Device
-from mirror_sdk.wire.model import write_timestamp
 from mirror_sdk.wire.paths import parse_path
 
 CONNECTED_EXPIRY_SECONDS = 60
@@ -327,7 +327,7 @@ def _check_state(requested: Value, resource: Resource, listed: Device, request: 
     if desired is not None and is_pending and same(desired.value, requested):
         return Finding(Decision.SKIP, Check.PENDING, "a write of this value is pending already")
     if current is not None and not is_pending and not _is_uncertain(resource) and same(current.value, requested):
-        return Finding(Decision.SKIP, Check.ALREADY_SO, _since(current))
+        return Finding(Decision.SKIP, Check.ALREADY_SO, since_text(current))
     if finding := _check_instances(current, request) or _check_conflict(resource, request):
         return finding
     # Last of the reasons against sending, because include_offline=True overrides only this one.
@@ -336,7 +336,8 @@ def _check_state(requested: Value, resource: Resource, listed: Device, request: 
             Decision.SKIP, Check.OFFLINE, "the device is not registered; include_offline=True sends it anyway"
         )
     if desired is not None and is_pending:
-        return Finding(Decision.WRITE, Check.PENDING, f"a write of {desired.value} is pending before this one")
+        earlier = display_value(desired.value)
+        return Finding(Decision.WRITE, Check.PENDING, f"a write of {earlier} is pending before this one")
     return Finding(
         Decision.WRITE, Check.OK, "the device sleeps and receives it at its next contact" if listed.queue_mode else ""
     )
@@ -350,7 +351,7 @@ def _check_instances(current: ReportedValue | DesiredValue | None, request: Requ
     if current is None or current.value.kind is not ValueKind.MULTIPLE or not isinstance(request.value, str):
         return None
     if request.value == plain_text(current.value):
-        return Finding(Decision.SKIP, Check.ALREADY_SO, _since(current))
+        return Finding(Decision.SKIP, Check.ALREADY_SO, since_text(current))
     return _reject(
         Check.WRONG_TYPE,
         "it has several instances; pass a mapping such as {0: 3800, 1: 5000}, in a list of (device, path, value)",
@@ -375,8 +376,8 @@ def _revision(resource: Resource) -> int | None:
 def changed_since(resource: Resource | None) -> Finding:
     """Return the finding for a write after a conflicting change: another write, or the end of an earlier write."""
     desired = resource and resource.desired
-    found = f" ({desired!r})" if desired else ""
-    return _reject(Check.CHANGED, f"its desired value{found} has changed since it was read; read it again")
+    found = f", to {value_text(desired)}" if desired else ""
+    return _reject(Check.CHANGED, f"its desired value has changed since it was read{found}; read it again")
 
 
 def _current(resource: Resource) -> ReportedValue | DesiredValue | None:
@@ -404,13 +405,6 @@ def current_value(resource: Resource) -> Value:
     """Return the current value of the resource, as far as the mirror knows it."""
     current = _current(resource)
     return current.value if current else NO_VALUE
-
-
-def _since(current: ReportedValue | DesiredValue) -> str:
-    word, at = (
-        ("reported", current.reported_at) if isinstance(current, ReportedValue) else ("written", current.desired_at)
-    )
-    return word if at is None else f"{word} at {write_timestamp(at)}"
 
 
 def _reject(check: Check, reason: str) -> Finding:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from mirror_sdk._formatting import utc_text
 from mirror_sdk._protocol.accepted_request import AcceptedRequest, UnacceptedRequest
 from mirror_sdk.arrow_tables.columns import documented
 from mirror_sdk.errors import InvalidValue
@@ -23,7 +24,7 @@ from mirror_sdk.plan.saved_plan import save
 from mirror_sdk.plan.scheduler import WriteScheduler
 from mirror_sdk.values import InstanceValues, PythonValue
 from mirror_sdk.wire.device_requests import MAX_EXPIRY_SECONDS
-from mirror_sdk.wire.model import JsonForm, plain, write_timestamp
+from mirror_sdk.wire.model import JsonForm, plain
 
 DEFAULT_CONCURRENCY = 8
 DEFAULT_CANARY = 1
@@ -206,7 +207,7 @@ class PlanReport(JsonForm):
         if not writes or not (asleep or self._is_unsent):
             return ""
         within = f"within {span_text(expiry_seconds or max(one.expiry_seconds for one in writes))}"
-        until = within if latest is None else f"by {write_timestamp(latest)} at the latest"
+        until = within if latest is None else f"by {utc_text(latest)} at the latest"
         count = len({one.device_id for one in writes})
         if count == 1:
             return f"1 device sleeps and receives its writes at its next contact, {until}"

@@ -9,14 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from mirror_sdk._formatting import utc_text
 from mirror_sdk.plan.requested_writes import EarlierWrite, RequestedWrite
-from mirror_sdk.resource import Resource
+from mirror_sdk.resource import DesiredValue, ReportedValue, Resource
 from mirror_sdk.values import Value, ValueKind
+from mirror_sdk.values.display import display_value
 from mirror_sdk.values.value import same
 from mirror_sdk.wire.device_object import DesiredStatus
 
 NO_EARLIER = object()
 """The value of a restoring write if the mirror knows no earlier value."""
+
+_WRITTEN: Mapping[DesiredStatus | None, str] = {
+    DesiredStatus.PENDING: "write requested",
+    DesiredStatus.FAILURE: "write failed",
+}
 
 # A 32-bit float has about seven decimal digits.
 _FLOAT32_PRECISION = 1e-6
@@ -41,12 +48,26 @@ def later_change(resource: Resource, write: EarlierWrite) -> str | None:
         return None if write.accepted_at is None else "it has no desired value any more"
     is_later = write.accepted_at not in (None, desired.requested_at)
     if not _is_close(desired.value, write.written) or (is_later and desired.status is DesiredStatus.FAILURE):
-        return repr(desired)
+        return value_text(desired)
     if reported is None or not resource.is_reported_after_write:
         return None
     # The old value may have been reported while the write was waiting for the device.
     is_expected = _is_close(reported.value, write.written) or same(reported.value, write.before)
-    return None if is_expected else repr(reported)
+    return None if is_expected else value_text(reported)
+
+
+def since_text(current: ReportedValue | DesiredValue) -> str:
+    """Return how and when a value came about: ``reported at 2026-11-22 10:20:30 UTC``."""
+    if isinstance(current, ReportedValue):
+        word, at = "reported", current.reported_at
+    else:
+        word, at = _WRITTEN.get(current.status, "written"), current.desired_at
+    return word if at is None else f"{word} at {utc_text(at)}"
+
+
+def value_text(current: ReportedValue | DesiredValue) -> str:
+    """Return a value, and how and when it came about."""
+    return f"{display_value(current.value)} ({since_text(current)})"
 
 
 def _is_close(one: Value, other: Value) -> bool:

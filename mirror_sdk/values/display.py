@@ -47,6 +47,9 @@ def _reported_digits(value: Value) -> str:
     if not _DECIMAL.fullmatch(raw) or float(raw) != value.python:
         return ""
     text = raw.decode()
+    # A device that rounds -0.04 reports -0.0.
+    if text.startswith("-") and not value.python:
+        return ""
     return text if sum(map(str.isdigit, text)) <= SIGNIFICANT_DIGITS else ""
 
 

@@ -105,14 +105,14 @@ def main(names: tuple[str, ...], folder: Path | None, result: Path | None, **siz
     real_devices   devices that connect over CoAP
     widgets        widgets in a browser, with many events and devices
     """
-    # So that what was started is stopped then too.
+    # A signal ends the command normally, so that child processes are stopped too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     cores = Cores.of_this_machine()
     os.sched_setaffinity(0, cores.client)
     console = Console(width=None if os.isatty(1) else 160)
     with tempfile.TemporaryDirectory(prefix="mirror-benchmarks-", dir=folder) as made:
         where = Path(made)
-        # Children load bytecode, as installed programs do, even where this process may not write any.
+        # Children load bytecode, as installed programs do, even if this process must not write any.
         if sys.dont_write_bytecode:
             del os.environ["PYTHONDONTWRITEBYTECODE"]
             os.environ["PYTHONPYCACHEPREFIX"] = str(where / "bytecode")
@@ -134,7 +134,7 @@ def main(names: tuple[str, ...], folder: Path | None, result: Path | None, **siz
     path.write_text(json.dumps(content, indent=1))
     console.print(_table(figures))
     for name, reason in run.missing.items():
-        # The last line of what a program wrote is its error.
+        # The last line that a program wrote is its error.
         console.print(f"not measured: {name}: {reason.strip().splitlines()[-1]}", highlight=False, markup=False)
     console.print(f"wrote {path}", highlight=False)
     if failed:

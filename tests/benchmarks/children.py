@@ -20,7 +20,7 @@ import httpx
 from machine import on_cores
 
 HERE = Path(__file__).parent
-# In a checkout what the tests have too lies above this folder, and in a package that is installed in it.
+# In a checkout, the helpers of the tests are in the folder above. An installed package contains both.
 IS_INSTALLED = (HERE / "databases.py").is_file()
 SHARED = HERE if IS_INSTALLED else HERE.parent
 _CODE = (HERE,) if IS_INSTALLED else (HERE.parents[1], HERE, SHARED)
@@ -34,7 +34,7 @@ class ChildFailed(Exception):
 
 
 class Missing(Exception):
-    """A program to measure cannot be had; the message says what it needs."""
+    """A program to measure is not available. The message says what it requires."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Program:
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """The variables of a child: without settings of the server, and with what it imports besides packages."""
+    """Return the environment of a child: no settings of the server, and the path of modules outside packages."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("MIRROR_")}
     path = os.pathsep.join(filter(None, [*map(str, _CODE), inherited.get("PYTHONPATH")]))
     return inherited | {"PYTHONPATH": path} | variables

@@ -41,7 +41,7 @@ class Fleet(Devices):
                 print(json.dumps(getattr(self, command.pop("do"))(**command)), flush=True)
 
     def register(self, prefix: str, number: int) -> dict[str, Any]:
-        """Register devices that were never seen, each from an address of its own, as many at once as are let in."""
+        """Register new devices, each from its own address. The number of concurrent registrations is limited."""
         begun = len(self._devices)
         for each in range(begun, begun + number):
             host = f"127.{1 + each // 65536}.{each // 256 % 256}.{each % 256}"
@@ -80,7 +80,7 @@ class Fleet(Devices):
         return sent_again
 
     def observed(self, number: int) -> dict[str, Any]:
-        """Wait until so many are observed."""
+        """Wait until this number of devices is observed."""
         began = time.perf_counter()
         self._until(lambda: sum(_PATH in device.observed for device in self._devices) >= number)
         return {
@@ -89,7 +89,7 @@ class Fleet(Devices):
         }
 
     def notify(self, number: int, rate: float | None = None) -> dict[str, Any]:
-        """So many changes, of one device after the other: ``rate`` a second, or as fast as they can be sent."""
+        """Send changes of all devices in turn, ``rate`` per second, or as fast as possible."""
         devices = [device for device in self._devices if _PATH in device.observed]
         began = time.perf_counter()
         for sent, device in enumerate(islice(cycle(devices), number)):
@@ -113,7 +113,7 @@ class Fleet(Devices):
             self._take(0.1)
 
     def _take(self, seconds: float | None) -> bool:
-        """Take what came; whether a command waits."""
+        """Receive all pending datagrams, and return whether a command waits."""
         commanded = False
         for file, _ in self._poll.poll(seconds):
             if file == sys.stdin.fileno():

@@ -59,7 +59,7 @@ def measure(run: Run) -> Iterator[Figure]:
 
 
 def _against(samples: Samples, peers: Mapping[str, tuple[str, float]]) -> Iterator[Figure]:
-    """The figures of the peers that could be had."""
+    """Compare the mirror with the peers that are available."""
     for peer, (what, bound) in peers.items():
         if peer in samples:
             yield ratio(NAME, f"E1 / {what}", samples, "mirror", peer, "/s", at_least(bound))
@@ -93,7 +93,7 @@ def on_two_cores(run: Run, filled: Filled) -> Samples:
 
 
 def object_requests(filled: Filled) -> list[str]:
-    """E1 of all devices, in an order that no cache of pages likes."""
+    """Return requests for the objects of all devices, in random order, which defeats page caches."""
     requests = [get(f"/v3/devices/{device_id}/echo", filled.key) for device_id in filled.device_ids]
     random.Random(0).shuffle(requests)
     return requests

@@ -49,13 +49,13 @@ class DeviceSide:
             print(json.dumps(getattr(self, command.pop("do"))(**command)), flush=True)
 
     def event(self, device_id: str, path: str) -> dict[str, Any]:
-        """One observation; gives when it was handed over, on the clock all processes share."""
+        """Submit one observation, and return the time of its submission on the clock that all processes share."""
         at_ns = time.monotonic_ns()
         self._services.devices.observed([self._observation(device_id, path)])
         return {"at_ns": at_ns}
 
     def saturate(self, device_ids: list[str], path: str, seconds: float, in_flight: int, batch: int) -> dict[str, Any]:
-        """Hand over observations as fast as they are stored, ``in_flight`` groups of ``batch`` at once."""
+        """Submit observations as fast as they are stored, with ``in_flight`` groups of ``batch`` at a time."""
         names = cycle(device_ids)
         largest_wal = 0
 
@@ -75,7 +75,7 @@ class DeviceSide:
         }
 
     def register(self, prefix: str, number: int, resources: int) -> dict[str, Any]:
-        """Register devices that were never seen; gives the seconds it took for each."""
+        """Register new devices, and return the seconds per device."""
         introduced = tuple(AnnouncedResource(f"/3303/{each}/5700") for each in range(resources))
         names = count()
 
@@ -90,7 +90,7 @@ class DeviceSide:
         return {"seconds": took / number}
 
     def apply_rules(self, app_id: str, rules: int) -> dict[str, float]:
-        """Apply so many rules that match nothing; gives the seconds it took, and the longest write meanwhile."""
+        """Apply rules that match nothing, and return the duration and the longest concurrent write."""
         listed = [{"resource-path": [f"/9/9{number}*"]} for number in range(rules)]
         began, longest = time.perf_counter(), 0.0
         put = partial(self._services.part(RuleApplier).rules_put, apply_now=True)
@@ -112,10 +112,13 @@ class DeviceSide:
 def _keep_busy(
     begin: Callable[[], Any], in_flight: int, go_on: Callable[[float, int], bool]
 ) -> tuple[list[float], float]:
-    """Keep ``in_flight`` futures open for as long as ``go_on(began, begun)``, at least one; seconds of each and all.
+    """Keep ``in_flight`` futures open while ``go_on(start time, number of futures)`` is true, and start at least one.
+
+    Returns:
+        The seconds of each future, and of all.
 
     Raises:
-        TimeoutError: One of them is still open a minute later.
+        TimeoutError: A future is still open a minute later.
     """
     free = threading.Semaphore(in_flight)
     taken: list[float] = []

@@ -28,7 +28,7 @@ _LIFETIME_SECONDS = 30 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A database, and what a client of it needs."""
+    """A filled database, and what a client needs to use it."""
 
     url: str
     key: str
@@ -37,14 +37,14 @@ class Filled:
 
     @property
     def path(self) -> Path:
-        """The file, of one on SQLite."""
+        """The file of an SQLite database."""
         return Path(self.url.removeprefix("sqlite:///"))
 
 
 def fill(where: Path | str, *, device_count: int, resource_count: int, log_entries: int = 0) -> Filled:
-    """A fleet whose devices report numbers, in a new file or at the URL of a database.
+    """Store a fleet whose devices report numbers, in a new file or at the URL of a database.
 
-    The first resource of each is subscribed to by the key's application.
+    The application of the key is subscribed to the first resource of each device.
     """
     url = where if isinstance(where, str) else f"sqlite:///{where}"
     names = tuple(f"{number:032x}" for number in range(device_count))

@@ -74,7 +74,7 @@ def measure(run: Run) -> Iterator[Figure]:
     cached, memory = cached_frames(run, filled)
     for form, most in _MOST_MEMORY.items():
         yield ratio(NAME, f"memory of the client, {form} / pandas", memory, form, "snapshot", "MB", at_most(most))
-    # The last ones: for the first few a process still takes memory from the system.
+    # Only the last ones, because a process still requests memory from the system for its first few.
     both = {"naive": samples["naive"], "cached snapshot": cached["snapshot"][-rounds:]}
     yield ratio(NAME, "naive loop / cached snapshot", both, "naive", "cached snapshot", "s", at_least(350))
     yield ratio(NAME, "snapshot, cached / the same bytes from a file", cached, "snapshot", "file", "s", at_most(3))
@@ -83,7 +83,7 @@ def measure(run: Run) -> Iterator[Figure]:
 
 
 def first_frame(run: Run, filled: Filled, way: str) -> dict[str, Any]:
-    """One table by fresh processes."""
+    """Measure the first table of new processes."""
     with ExitStack() as stack:
         server = stack.enter_context(mirror(run, filled, run.cores.one))
         response: dict[str, Any] = stack.enter_context(client_program(run, way, server.url, filled.key)).call()

@@ -38,14 +38,14 @@ _ARROW = "application/vnd.apache.arrow.stream"
 
 
 def naive(url: str, key: str) -> pd.DataFrame:
-    """A GET a device, objects in a list, row dicts."""
+    """Send a GET for each device, collect the objects in a list, and build the rows as dicts."""
     with MirrorClient(url, key, timeout=_TIMEOUT_SECONDS) as client:
         objects = [client.get_device(device_id) for device_id in client.devices.list().ids]
     return pd.DataFrame([row for each in objects for row in rows(each)])
 
 
 def rows(device: DeviceObject) -> list[dict[str, Any]]:
-    """A device as rows."""
+    """Return the rows of a device."""
     return [
         {
             "device_id": device.device_id,

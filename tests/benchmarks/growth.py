@@ -92,7 +92,7 @@ def log_grows(run: Run) -> Iterator[Figure]:
             page = get(f"/v2/notification/pull?after={length - min(_PAGE, length)}&hold=0", filled.key)
             pages[f"page {length:,}"] = partial(run.rate, server, [page])
             events[f"event {length:,}"] = partial(event_rate, run, devices, filled)
-        # Events make the pages longer.
+        # Pages are measured before events, because events make them longer.
         samples = alternate(pages, run.scale.rounds) | alternate(events, run.scale.rounds)
     short, long = (f"{length:,}" for length in lengths)
     for what in ("page", "event"):
@@ -101,7 +101,7 @@ def log_grows(run: Run) -> Iterator[Figure]:
 
 
 def rules_and_registrations(run: Run) -> Iterator[Figure]:
-    """Registrations in ten parts: the last three against the first three, and many rules against fewer and none."""
+    """Measure registrations in ten parts, the last three against the first three, with many rules, fewer, and none."""
     tenth = run.scale.registrations // 10
     many, few = run.scale.rules, run.scale.rules // _FEW_RULES_SHARE
     times: dict[str, list[float]] = {}
@@ -129,7 +129,7 @@ def rules_and_registrations(run: Run) -> Iterator[Figure]:
 
 
 def rules_and_fleets(run: Run) -> Iterator[Figure]:
-    """Rules that match nothing, applied to a fleet: more rules, more devices, and the writes of others meanwhile."""
+    """Apply rules that match nothing to a fleet: with more rules, with more devices, and during other writes."""
     many, few = run.scale.rules, run.scale.rules // _FEW_RULES_SHARE
     small, large = run.scale.growth[:2]
     times: dict[str, list[float]] = {}
@@ -150,7 +150,7 @@ def rules_and_fleets(run: Run) -> Iterator[Figure]:
 
 
 def put_rules(server: Server, key: str, count: int) -> None:
-    """Rules of which one fits the devices; half of the others are about other resources of them."""
+    """Store rules. One matches the devices; half of the others match other paths of the same devices."""
     rules: list[dict[str, object]] = [
         {"resource-path": [f"/9/{number}*"]} if number % 2 else {"endpoint-type": f"Type-{number}"}
         for number in range(count - 1)
@@ -161,15 +161,15 @@ def put_rules(server: Server, key: str, count: int) -> None:
 
 
 def write_requests(server: Server, key: str, device_count: int = _WRITTEN_DEVICES) -> list[str]:
-    """Writes to simulated devices, which take them at once."""
+    """Return writes to simulated devices, which execute them at once."""
     body = json.dumps({"method": "PUT", "uri": _SWITCH, "payload-b64": "MQ=="})
     ids = add_devices(server, key, device_count, _SWITCH, "0")
     return [post(f"/v2/device-requests/{device_id}", key, body) for device_id in ids]
 
 
 def event_rate(run: Run, devices: Program, filled: Filled) -> float:
-    """Observations a second, on disk."""
+    """Return the observations per second that are on disk."""
     some = list(filled.device_ids[:: max(1, len(filled.device_ids) // 1000)])
-    # In the order of their ids neighbors would share a page, which in a large fleet they are not.
+    # In the order of their ids, neighbors would share a page, which does not happen in a large fleet.
     random.Random(0).shuffle(some)
     return observation_rate(run, filled, devices, device_ids=some)

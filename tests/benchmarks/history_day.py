@@ -25,11 +25,11 @@ from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
 REPORTS = 50
-"""How often each resource is reported in the day."""
+"""Reports of each resource in the day."""
 
 
 def add_day(database: Database, device_ids: Sequence[str], paths: Sequence[str], day_at: int) -> int:
-    """Keep a history from an instant on, and have a day of it, sealed, with checkpoints; gives its number of rows."""
+    """Start a history at an instant, store a compacted day with checkpoints in it, and return the number of rows."""
     with database.read(with_revision=True) as session:
         revision = session.last_revision()
     database.write(partial(history.begin, revision=revision))
@@ -49,7 +49,7 @@ def _seal(session: Session, revision: int) -> None:
 
 
 def _reports(device_ids: Sequence[str], paths: Sequence[str], day_at: int, revision: int) -> Iterator[pa.RecordBatch]:
-    """Rows in the order in which they come, a segment at a time."""
+    """Yield the rows in the order of their arrival, one segment at a time."""
     random = np.random.default_rng(0)
     count = len(device_ids) * len(paths)
     value, first_at = np.full(count, 20.0), random.integers(0, DAY // REPORTS - 2000, count)

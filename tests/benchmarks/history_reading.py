@@ -71,7 +71,7 @@ def measure(run: Run) -> Iterator[Figure]:
 
 
 class _Past:
-    """A history that is read in this process."""
+    """A history that this process reads."""
 
     def __init__(self, run: Run, filled: Filled, database: Database, day_at: int) -> None:
         self.folder: Path = run.folder / "past-archive"
@@ -137,7 +137,7 @@ def _reading(server: Server, key: str) -> Iterator[None]:
     is_over = Event()
 
     def read() -> None:
-        # It is another machine in truth: here it takes what the load generator leaves of the cores.
+        # In practice the reader is another machine, so here it gets only the CPU time that the load generator leaves.
         os.setpriority(os.PRIO_PROCESS, get_native_id(), 19)
         while not is_over.is_set():
             with httpx.stream("GET", url, headers=headers, timeout=60) as response:

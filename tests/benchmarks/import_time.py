@@ -57,7 +57,7 @@ def measure(run: Run) -> Iterator[Figure]:
 
 
 def cpu_ms(program: str) -> float:
-    """What a program costs, from the start of the interpreter to its end, by all its cores."""
+    """Return the CPU time of a program on all cores, including the start and the end of the interpreter."""
     with subprocess.Popen([sys.executable, "-c", program], env=environment(), stdout=subprocess.DEVNULL) as process:
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -67,7 +67,7 @@ def cpu_ms(program: str) -> float:
 
 
 def own_cpu_ms(program: str) -> float:
-    """What a program costs without the start and the end of the interpreter."""
+    """Return the CPU time of a program without the start and the end of the interpreter."""
     timed = f"import time\nbegan = time.process_time()\n{program}\nprint(1000 * (time.process_time() - began))"
     done = subprocess.run([sys.executable, "-c", timed], env=environment(), capture_output=True, text=True, check=True)
     return float(done.stdout)

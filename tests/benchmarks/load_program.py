@@ -21,7 +21,7 @@ _LAST_SECONDS = 10
 
 
 class Load:
-    """What is sent to one server for a while."""
+    """The load of one server for a limited time."""
 
     def __init__(self, command: dict[str, Any]) -> None:
         self.ports = itertools.cycle(command["ports"])

@@ -43,7 +43,7 @@ _CALLS = (
     *("snapshot", "refresh", "snapshot_dataset", "list_devices", "state_frame", "events_frame"),
     *("record", "plan", "apply"),
 )
-"""In this order: the first one imports pandas, and some need what was there before."""
+"""Calls in their order: the first one imports pandas, and some need the results of earlier ones."""
 
 
 def measure(run: Run) -> Iterator[Figure]:
@@ -60,12 +60,12 @@ def measure(run: Run) -> Iterator[Figure]:
         add_devices(server, filled.key, min(_MOST_WRITES, run.scale.loop_devices), _PATH, "100", "Light")
         for number in range(min(_MOST_ROUNDS, run.scale.rounds)):
             request_ms.append(run.request_ms(server, "/healthz"))
-            # Another value each time: one that is there already is not written.
+            # A new value each time, because an unchanged value is not written.
             arguments = (server.url, filled.key, _PATH, str(number))
             with program("loop_program.py", *arguments, folder=run.folder, cores=run.cores.client) as caller:
                 for what in ("connect", "first snapshot", *_CALLS):
                     response = caller.call(call=what.removeprefix("first "))
                     samples.setdefault(what, []).append(response["hold_ms"])
     for what, taken in samples.items():
-        # All that disturbs makes it more.
+        # The minimum, because every disturbance adds time.
         yield in_requests(NAME, what, min(taken), request_ms, at_most(150))

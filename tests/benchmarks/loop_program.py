@@ -26,7 +26,7 @@ _IN_FLIGHT = 16
 
 
 def without_a_core_seconds() -> float:
-    """For how long this thread could have gone on up to now, and had no core."""
+    """Return the time for which this thread was ready to run, but had no core."""
     return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
 
 
@@ -44,7 +44,7 @@ class Ticker:
             self._longest_seconds = max(self._longest_seconds, at - before - _TICK_SECONDS)
 
     async def read(self) -> float:
-        # What has just ended is seen at the next tick.
+        # A block that has just ended is noticed at the next tick.
         await asyncio.sleep(2 * _TICK_SECONDS)
         longest, self._longest_seconds = self._longest_seconds, 0.0
         return longest
@@ -86,7 +86,7 @@ async def main() -> None:
         while line := await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline):
             name = json.loads(line)["call"]
             await ticker.read()
-            # What one of them gives is there for those after it.
+            # Later calls use the results of earlier ones.
             kept[name] = await calls[name](client)
             print(json.dumps({"hold_ms": 1000 * await ticker.read()}), flush=True)
         ticking.cancel()

@@ -21,7 +21,7 @@ _PACKAGES = ("flask", "werkzeug", "uvicorn", "httptools", "uvloop", "orjson", "h
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """Which cores whose processes run on; the client has others where there are enough."""
+    """The cores of the processes. The client has separate ones if there are enough."""
 
     one: frozenset[int]
     two: frozenset[int]
@@ -35,7 +35,7 @@ class Cores:
 
 @contextmanager
 def on_cores(cores: frozenset[int]) -> Iterator[None]:
-    """What is started here runs on these cores alone."""
+    """Run the processes that the block starts on these cores alone."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:
@@ -45,13 +45,13 @@ def on_cores(cores: frozenset[int]) -> Iterator[None]:
 
 
 def allow_many_connections() -> None:
-    """Let this process and its children open as many files as they may."""
+    """Let this process and its children open as many files as the system allows."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def facts(folder: Path, cores: Cores) -> dict[str, Any]:
-    """What a reader has to know to compare two tables."""
+    """Return the facts that are necessary to compare two tables."""
     return {
         "began_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "processor": _processor(),
@@ -83,7 +83,7 @@ def _version(name: str) -> str | None:
 
 
 def _fsync_seconds(folder: Path) -> float:
-    """How long the disk takes to keep a page, which bounds every commit."""
+    """Return how long the disk takes to store a page, which limits every commit."""
     seconds = []
     with (folder / "fsync").open("wb") as file:
         for _ in range(_FSYNCS):
@@ -96,7 +96,7 @@ def _fsync_seconds(folder: Path) -> float:
 
 
 def resident_bytes(pid: int | str) -> int:
-    """What a process has in memory."""
+    """Return the resident memory of a process."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 

@@ -69,7 +69,7 @@ def measure(run: Run) -> Iterator[Figure]:
 
 
 def measure_expensive(run: Run) -> Iterator[Figure]:
-    """How long another key waits while one key sends the most expensive requests."""
+    """Measure how long another key waits while one key sends the most expensive requests."""
     filled = fill(
         run.folder / "expensive.db",
         device_count=run.scale.loop_devices,
@@ -86,7 +86,7 @@ def measure_expensive(run: Run) -> Iterator[Figure]:
     with mirror(run, filled, run.cores.one, "--simulate", "0", "--keep-history", "30d") as server:
         request_ms = run.requests_ms(server)
         for request in expensive(filled):
-            # A process of its own, which takes no time from this one.
+            # A separate process, so that it takes no time from this one.
             attacking = multiprocessing.Process(target=repeat, args=(server, request.encode(), run.scale.seconds))
             for _ in until_over(attacking):
                 for what, harmless in others.items():
@@ -94,13 +94,13 @@ def measure_expensive(run: Run) -> Iterator[Figure]:
                     send(server, harmless)
                     slowest_ms[what] = max(slowest_ms[what], 1000 * (time.perf_counter() - began))
     for what, milliseconds in slowest_ms.items():
-        # 250 ms where a bare request takes a quarter of one.
+        # That is 250 ms if a bare request takes 0.25 ms.
         name = f"expensive requests: slowest {what} of another key"
         yield in_requests(NAME, name, milliseconds, request_ms, at_most(1000))
 
 
 def expensive(filled: Filled) -> list[str]:
-    """The most expensive requests, of those routes where any takes more than a millisecond."""
+    """Yield the most expensive requests of the routes that can take more than a millisecond."""
     key, ids = filled.key, filled.device_ids
     unequal = "&".join(f"endpoint_type__neq=x{number}" for number in range(88))
     looked_up = "&".join("etag__gte=2000-01-01T00:00:00Z" for _ in range(10))
@@ -152,7 +152,7 @@ _REQUESTS = b"GET /v3/devices HTTP/1.1\r\nHost: x\r\n\r\n" * 1500
 
 
 def fill_log(filled: Filled) -> None:
-    """Make the log of the key's application so long that one page is as large as pages become."""
+    """Fill the log of the key's application until one page has the maximum size."""
     app_id = filled.key.split("_")[1]
     body = orjson.dumps({"ep": filled.device_ids[0], "path": filled.paths[0], "payload": "A" * _ENTRY_BYTES})
     entries = [(filled.device_ids[0], body)] * _ENTRIES
@@ -165,7 +165,7 @@ def fill_log(filled: Filled) -> None:
 
 
 def watch(server: Server, attack: Callable[[Server], None]) -> tuple[float, float]:
-    """How much memory the server took while it was attacked, and how long another client waited at most."""
+    """Measure the memory that the server allocates during an attack, and the longest wait of another client."""
     send(server, get("/healthz"))
     before = resident_bytes(server.pid)
     slowest = 0.0
@@ -178,7 +178,7 @@ def watch(server: Server, attack: Callable[[Server], None]) -> tuple[float, floa
 
 
 def until_over(attack: threading.Thread | multiprocessing.Process) -> Iterator[None]:
-    """Begin an attack and look again and again, at least once, until it is over."""
+    """Start an attack, and yield repeatedly, at least once, until it is over."""
     attack.start()
     yield
     while attack.is_alive():
@@ -194,7 +194,7 @@ def send(server: Server, request: str) -> None:
 
 
 def flood(server: Server, *, mib: int, piece: bytes) -> None:
-    """Send so much on one connection, without reading, until the server ends it or takes nothing for a second."""
+    """Send data on one connection, without reading, until the server closes it or reads nothing for a second."""
     with closing(socket.create_connection(("127.0.0.1", server.port))) as connection, suppress(OSError):
         connection.sendall(b"" if piece is _REQUESTS else b"GET / HTTP/1.1\r\nHost: x\r\n")
         connection.settimeout(1)

@@ -12,7 +12,7 @@ Samples = dict[str, list[float]]
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A bound a figure is held against; make one with :func:`at_least` or :func:`at_most`."""
+    """A bound for a figure; see :func:`at_least` and :func:`at_most`."""
 
     bound: float
     is_lower: bool
@@ -34,7 +34,7 @@ def at_most(bound: float) -> Goal:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One line of the table: ``value`` in ``unit`` (``x`` for a ratio), and the samples it was made from."""
+    """A line of the table: ``value`` in ``unit`` (``x`` for a ratio), and its samples."""
 
     benchmark: str
     what: str
@@ -54,7 +54,7 @@ class Figure:
 
 
 def alternate(sides: Mapping[str, Callable[[], float]], rounds: int) -> Samples:
-    """Measure each side once to warm up, then ``rounds`` times in turn; every other round goes backwards."""
+    """Measure each side once to warm up, then ``rounds`` times in turn; every other round is in reverse order."""
     for measure in sides.values():
         measure()
     samples: Samples = {name: [] for name in sides}
@@ -67,7 +67,7 @@ def alternate(sides: Mapping[str, Callable[[], float]], rounds: int) -> Samples:
 def ratio(
     benchmark: str, what: str, samples: Samples, ours: str, theirs: str, unit: str, goal: Goal | None = None
 ) -> Figure:
-    """The median over the rounds of ``ours / theirs``: what slows the machine down slows both sides of a round."""
+    """Return the median of ``ours / theirs`` over all rounds. A slow machine affects both sides of a round alike."""
     value = statistics.median(a / b for a, b in zip(samples[ours], samples[theirs], strict=True))
     sides = {name: statistics.median(samples[name]) for name in (ours, theirs)}
     kept = {name: samples[name] for name in (ours, theirs)}
@@ -75,7 +75,7 @@ def ratio(
 
 
 def in_requests(benchmark: str, what: str, milliseconds: float, request_ms: list[float], goal: Goal) -> Figure:
-    """How many bare requests, one after the other, take as long: what a time is on a machine as fast as this one."""
+    """Return a time as a number of sequential bare requests, which makes it comparable between machines."""
     request = statistics.median(request_ms)
     sides = {"time": milliseconds, "request": request}
     kept = {"time": [milliseconds], "request": request_ms}
@@ -83,11 +83,11 @@ def in_requests(benchmark: str, what: str, milliseconds: float, request_ms: list
 
 
 def median(benchmark: str, what: str, samples: list[float], unit: str, goal: Goal | None = None) -> Figure:
-    """The median of what one side gave."""
+    """Return the median of the samples of one side."""
     return Figure(benchmark, what, statistics.median(samples), unit, goal, samples={"": samples})
 
 
 def percentile(values: list[float], share: float) -> float:
-    """The value that ``share`` of all values do not exceed."""
+    """Return the value that ``share`` of all values do not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

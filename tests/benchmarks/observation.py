@@ -94,7 +94,7 @@ def measure(run: Run) -> Iterator[Figure]:
     yield ratio(NAME, "observation / hello", samples, "mirror", "hello", "/s", at_least(0.60))
     what = f"batches of {run.scale.batch} / executemany"
     yield ratio(NAME, what, samples, "batches", "executemany", "/s", at_least(0.70))
-    # The first one warmed up.
+    # Without the first one, which warmed up.
     samples["p99"] = [one["p99_ms"] for one in runs[1:]]
     what = f"until on disk, {run.scale.in_flight} in flight"
     yield ratio(NAME, f"p99 {what} / bare request", samples, "p99", "request", "ms", at_most(30))

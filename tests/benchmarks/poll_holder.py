@@ -95,7 +95,7 @@ def watch(port: int, key: str, count: int) -> None:
     with connect(port) as connection:
         connection.sendall(poll(key, "latest", hold=0))
         head, _ = receive(connection)
-        # From here on no event is missed, however late the next poll is.
+        # From here on no event is missed, even if the next poll is late.
         say(watching=True)
         for _ in range(count):
             connection.sendall(poll(key, header(head, b"mirror-cursor")))

@@ -102,13 +102,13 @@ def one_poll(run: Run, filled: Filled) -> Iterator[Figure]:
         samples = alternate(sides, run.scale.rounds)
     what = "event -> held poll, p50 / hello request"
     yield ratio(NAME, what, samples, "event to response", "hello", "ms", at_most(3))
-    # The first one warmed up.
+    # Without the first one, which warmed up.
     samples["p99"] = worst[1:]
     yield ratio(NAME, "event -> held poll, p99 / hello request", samples, "p99", "hello", "ms", at_most(15))
 
 
 def _event_to_response(devices: Program, holder: Program, filled: Filled) -> float:
-    # The poll is sent as soon as the last one has its response; the event comes when it waits.
+    # The poll is sent immediately after the last response; the event must arrive while it waits.
     time.sleep(_BETWEEN_EVENTS_SECONDS)
     event = devices.call(do="event", device_id=filled.device_ids[0], path=filled.paths[0])
     return float(holder.receive()["at_ns"] - event["at_ns"]) / 1e6
@@ -144,7 +144,7 @@ def many_polls(run: Run, filled: Filled) -> Iterator[Figure]:
 
 
 def many_websockets(run: Run, filled: Filled) -> Iterator[Figure]:
-    """Half as many websockets: one event to all of them."""
+    """Measure one event that is sent to half as many websockets."""
     count = run.scale.polls // 2
     with ExitStack() as stack:
         held_by, devices = stack.enter_context(with_device_side(run, filled, run.cores.one))

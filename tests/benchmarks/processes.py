@@ -36,7 +36,9 @@ NAME = "processes"
 _COUNTS = (1, 2, 4)
 _CORES_TO_PART = 3
 _WRITTEN_DEVICES = 1000
-"""Each takes 20 writes before it has done any: several processes accept more in a moment than the leader delivers."""
+"""Number of devices that are written to. Each accepts 20 pending writes, and several processes accept writes faster
+than the leader delivers them.
+"""
 
 _LARGE_BATCH = "observation in batches"
 _CHANGING = "E1 while values come"

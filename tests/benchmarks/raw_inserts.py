@@ -46,7 +46,7 @@ def run(
 
 
 def _body(name: str, path: str, at: int) -> bytes:
-    """As long as an entry of the log is."""
+    """Return a body with the length of a log entry."""
     return (
         f'{{"ep":"{name}","path":"{path}","ct":"text/plain","payload":"MjEuNQ==","max-age":0,"timestamp":{at},'
         f'"original-ep":"device-{name[-6:]}","uid":"00000000-0000-0000-0000-{name[-12:]}"}}'

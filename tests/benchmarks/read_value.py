@@ -62,7 +62,7 @@ def _call_times(run: Run, filled: Filled, server_cores: frozenset[int], client_c
 
 
 def reading(reader: Program, side: str, calls: int) -> Callable[[], float]:
-    """The milliseconds of a call."""
+    """Return the milliseconds of a call."""
 
     def read() -> float:
         response = reader.call(side=side, calls=calls)

@@ -43,7 +43,7 @@ _BURST = 500
 _LOSSLESS_RATE = 5000
 _BESIDE_RATE = 2000
 _SHORT_ROUNDS = 3
-"""How many of them take as long as one measurement of another rate."""
+"""Number of short rounds that take as long as one measurement of another rate."""
 _LEAD_SECONDS = 1.0
 """Notifications start before the requests and continue this much longer."""
 _QUIET_SECONDS = 5.0
@@ -63,7 +63,7 @@ def notifications_and_reads(run: Run) -> Iterator[Figure]:
         subscribe(server, filled.key)
         fleet.call(do="register", prefix="notifying", number=run.scale.coap_devices)
         fleet.call(do="observed", number=run.scale.coap_devices)
-        # The first values are entries too.
+        # The first values also create entries.
         settle(log, len(log) + run.scale.coap_devices)
         sides: dict[str, Callable[[], float]] = {
             "CoAP": lambda: notification_rate(fleet, log, run.scale.seconds),
@@ -81,7 +81,7 @@ def registrations(run: Run) -> Iterator[Figure]:
     number = run.scale.coap_registrations
     filled = fill(run.folder / "registering.db", device_count=1, resource_count=1)
     with with_coap(run, filled) as (server, fleet, _):
-        # What the first ones load is there whether more come or not.
+        # The first devices load modules and caches, which should not count.
         fleet.call(do="register", prefix="first", number=max(1, number // 100))
         before = resident_bytes(server.pid)
         response = fleet.call(do="register", prefix="all", number=number)
@@ -111,7 +111,7 @@ class Log:
 
 @contextmanager
 def with_coap(run: Run, filled: Filled) -> Iterator[tuple[Server, Program, Log]]:
-    """A mirror with a CoAP port, the program of the devices, and the log."""
+    """Run a mirror with a CoAP port, and yield it, the program of the devices, and the log."""
     port = free_port()
     database = copy(run, filled, f"coap-{port}")
     options = ("--simulate", "0", "--coap", f"127.0.0.1:{port}")
@@ -128,7 +128,7 @@ def subscribe(server: Server, key: str) -> None:
 
 
 def notification_rate(fleet: Program, log: Log, seconds: float) -> float:
-    """Notifications a second, on disk, with some always on their way."""
+    """Return the notifications per second that are on disk, while some are always in flight."""
     began, before, sent = time.perf_counter(), len(log), 0
     while (now := time.perf_counter()) - began < seconds:
         if sent - (len(log) - before) < _ON_THE_WAY:
@@ -140,7 +140,7 @@ def notification_rate(fleet: Program, log: Log, seconds: float) -> float:
 
 
 def settle(log: Log, expected: int) -> int:
-    """How many entries are missing when no more come."""
+    """Wait until no more entries arrive, and return how many are missing."""
     length, since = len(log), time.monotonic()
     while length < expected and time.monotonic() - since < _QUIET_SECONDS:
         time.sleep(0.01)
@@ -151,7 +151,7 @@ def settle(log: Log, expected: int) -> int:
 
 
 def lost_at(fleet: Program, log: Log, rate: float, seconds: float) -> int:
-    """How many of so many a second never come into the log."""
+    """Return how many notifications of a constant rate never reach the log."""
     before = len(log)
     sent = fleet.call(do="notify", number=int(rate * seconds), rate=rate)["sent"]
     return settle(log, before + sent)
@@ -174,10 +174,10 @@ def read_ratio(run: Run, server: Server, key: str) -> Figure:
 
 
 def during_notifications(run: Run, server: Server, filled: Filled, fleet: Program, log: Log) -> Figure:
-    """E1 alone, and while devices notify, in many short rounds: what else the machine does then is the same for both.
+    """Measure E1 with and without notifications in many short rounds, so that other load affects both sides alike.
 
-    A notification costs some 50 us, so that 2000 a second take a tenth of what there is: no more than what one long
-    round differs from the next by.
+    A notification costs about 50 us, so 2000 per second take a tenth of the capacity. Two long rounds differ by as
+    much.
     """
     requests = object_requests(filled)[:_REQUESTS]
     seconds = run.scale.seconds / _SHORT_ROUNDS

@@ -14,7 +14,7 @@ from machine import Cores
 
 
 class Sizes(click.ParamType):
-    """Whole numbers with commas between them."""
+    """A list of whole numbers, separated by commas."""
 
     name = "sizes"
 
@@ -26,7 +26,7 @@ class Sizes(click.ParamType):
 
 
 def _option(default: object, text: str, kind: click.ParamType | None = None) -> Any:
-    """A size that the command has an option for; a number above 0."""
+    """Return a field with an option of the command; its value is a number above 0."""
     return field(metadata={"default": default, "help": text, "type": kind or click.IntRange(min=1)})
 
 
@@ -72,7 +72,7 @@ class Scale:
 
 
 def with_sizes(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with an option for each size."""
+    """Add an option for each size to a command."""
     for each in reversed(fields(Scale)):
         command = click.option(f"--{each.name.replace('_', '-')}", **each.metadata)(command)
     return command
@@ -91,7 +91,9 @@ class Run:
     def add_peer(
         self, sides: dict[str, Callable[[], float]], name: str, start: Callable[[], Callable[[], float]]
     ) -> None:
-        """Add the side of another program, if it is there and gives a figure; without it the rest is measured."""
+        """Add the side of another program, if it is available and can be measured. Otherwise the other sides are
+        measured.
+        """
         try:
             measure = start()
             measure()
@@ -103,7 +105,7 @@ class Run:
     def load(
         self, server: Server, requests: list[str], connections: int | None = None, others: Sequence[Server] = ()
     ) -> dict[str, Any]:
-        """Send requests for the time of one measurement, to other servers as well where there are any.
+        """Send requests during one measurement, optionally also to other servers.
 
         Raises:
             ChildFailed: A response was not successful.
@@ -125,23 +127,23 @@ class Run:
         return rate
 
     def request_ms(self, server: Server, path: str = "/") -> float:
-        """How long one bare request takes, the median: what times are held against."""
+        """Return the median milliseconds of a bare request, as a unit for other times."""
         milliseconds: float = self.load(server, [get(path)], connections=1)["p50_ms"]
         return milliseconds
 
     def requests_ms(self, server: Server) -> list[float]:
-        """The same of a mirror, once for each round."""
+        """Return the milliseconds of a bare request to a mirror, once for each round."""
         return [self.request_ms(server, "/healthz") for _ in range(self.scale.rounds)]
 
 
 def get(path: str, key: str | None = None) -> str:
-    """A GET as it goes over the wire."""
+    """Return a GET request as text."""
     authorization = "" if key is None else f"Authorization: Bearer {key}\r\n"
     return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{authorization}\r\n"
 
 
 def post(path: str, key: str, body: str) -> str:
-    """A POST of JSON as it goes over the wire."""
+    """Return a POST request with JSON as text."""
     return (
         f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"

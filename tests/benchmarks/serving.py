@@ -18,12 +18,12 @@ GROUPS_IN_FLIGHT = 4
 
 
 def mirror(run: Run, filled: Filled, cores: frozenset[int], *options: str) -> AbstractContextManager[Server]:
-    """``mirror-server run``, without a line for each request as all sides are."""
+    """Run ``mirror-server run`` on a copy of the database, without an access log, like all sides."""
     return mirror_on(run, copy(run, filled, f"mirror-{free_port()}"), cores, *options)
 
 
 def mirror_on(run: Run, database_url: str, cores: frozenset[int], *options: str) -> AbstractContextManager[Server]:
-    """The same on a database that is there."""
+    """Run ``mirror-server run`` on an existing database."""
     port = free_port()
     command = [sys.executable, "-m", "mirror_server", "run", "--port", str(port), "--database", database_url, *options]
     command += [] if "--access-log" in options else ["--no-access-log"]
@@ -31,14 +31,14 @@ def mirror_on(run: Run, database_url: str, cores: frozenset[int], *options: str)
 
 
 def hello(run: Run, cores: frozenset[int]) -> AbstractContextManager[Server]:
-    """A Flask app that says hello, on the web server of the mirror."""
+    """Run a Flask app that says hello, on the web server of the mirror."""
     port = free_port()
     command = [sys.executable, HERE / "hello_server.py", str(port)]
     return server("hello", command, port, folder=run.folder, cores=cores)
 
 
 def under_wsgi(run: Run, filled: Filled, cores: frozenset[int], name: str) -> AbstractContextManager[Server]:
-    """The mirror's app under waitress or gunicorn, with a thread for each connection."""
+    """Run the mirror's app under waitress or gunicorn, with a thread for each connection."""
     port = free_port()
     bind, app = {
         "waitress": (["--listen", f"127.0.0.1:{port}"], ["--call", "mirror_server.extensions.wsgi.app:create"]),
@@ -50,13 +50,13 @@ def under_wsgi(run: Run, filled: Filled, cores: frozenset[int], name: str) -> Ab
 
 
 def with_device_side(run: Run, filled: Filled, cores: frozenset[int]) -> AbstractContextManager[tuple[Server, Program]]:
-    """A mirror and the program that plays its devices, which runs in the same process."""
+    """Run a mirror and the program that plays its devices in one process."""
     return devices_in(run, copy(run, filled, f"device-side-{free_port()}"), cores)
 
 
 @contextmanager
 def devices_in(run: Run, database_url: str, cores: frozenset[int], *options: str) -> Iterator[tuple[Server, Program]]:
-    """The same on a database that is there; see ``device_side.py`` for the options."""
+    """Run both on an existing database; see ``device_side.py`` for the options."""
     with program("device_side.py", database_url, *options, folder=run.folder, cores=cores) as devices:
         yield Server("mirror with devices", devices.receive()["port"], devices.pid), devices
 
@@ -64,7 +64,7 @@ def devices_in(run: Run, database_url: str, cores: frozenset[int], *options: str
 def saturate(
     run: Run, filled: Filled, devices: Program, *, batch: int = 1, in_flight: int = 0, device_ids: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Observations for the time of one measurement, as fast as they are stored; their rate, and how long one took."""
+    """Submit observations for one measurement, as fast as they are stored; return their rate and durations."""
     told: dict[str, Any] = devices.call(
         do="saturate",
         device_ids=device_ids or filled.device_ids,
@@ -77,18 +77,18 @@ def saturate(
 
 
 def observation_rate(run: Run, filled: Filled, devices: Program, **how: Any) -> float:
-    """Observations a second, on disk."""
+    """Return the observations per second that are on disk."""
     rate: float = saturate(run, filled, devices, **how)["rate"]
     return rate
 
 
 def client_of(server: Server, key: str) -> httpx.Client:
-    """Plain requests with a key."""
+    """Return an HTTP client with a key."""
     return httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {key}"}, timeout=60)
 
 
 def add_devices(server: Server, key: str, number: int, path: str, value: str, kind: str = "") -> list[str]:
-    """Simulated devices with a value that may be read, observed and written."""
+    """Add simulated devices with a value that is readable, observable and writable."""
     resources = [{"path": path, "value": value, "writable": True, "observable": True}]
     added = []
     with client_of(server, key) as http:
@@ -99,12 +99,12 @@ def add_devices(server: Server, key: str, number: int, path: str, value: str, ki
 
 
 def copy(run: Run, filled: Filled, name: str) -> str:
-    """The URL of a copy of the database."""
+    """Copy the database, and return the URL of the copy."""
     path = run.folder / f"{name}.db"
     shutil.copy(filled.path, path)
     return f"sqlite:///{path}"
 
 
 def database_path(run: Run, url: str) -> Path:
-    """The file of a copy."""
+    """Return the file of a copy."""
     return run.folder / url.rpartition("/")[2]

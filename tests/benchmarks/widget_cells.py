@@ -1,4 +1,4 @@
-"""What the notebook of the benchmark ``widgets`` uses in its kernel."""
+"""Functions that the notebook of the benchmark ``widgets`` calls in its kernel."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ class Flood:
                 feed._publish(_event(number, number % self._lines, datetime.now(UTC)))
 
     def stop(self) -> list[float]:
-        """End it, and return the time of each event."""
+        """Stop, and return the time of each event."""
         self._stopped.set()
         self._thread.join()
         return self._times
 
 
 def fill(watcher: EventWatcher, lines: int, points: int) -> None:
-    """Give the watcher lines with points that are a second apart."""
+    """Add lines to the watcher whose points are a second apart."""
     begin = datetime.now(UTC) - timedelta(seconds=points)
     with watcher._live.lock:
         for point in range(points):
@@ -69,7 +69,7 @@ def fill(watcher: EventWatcher, lines: int, points: int) -> None:
 
 
 def usage(before: dict[str, float] | None = None) -> dict[str, float]:
-    """Return threads, sockets and memory; wait some seconds for them to be no more than before."""
+    """Return threads, sockets and memory, after waiting some seconds until they are not above ``before``."""
     end = time.monotonic() + _SETTLED_SECONDS
     while True:
         gc.collect()

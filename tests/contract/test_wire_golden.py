@@ -1,4 +1,4 @@
-"""Every object of the interface, written by hand, is read and written back by its model without a change."""
+"""Every object of the interface, written by hand, passes through its model unchanged."""
 
 import copy
 import importlib
@@ -25,7 +25,7 @@ Place = tuple[str | int, ...]
 
 
 class Golden(NamedTuple):
-    """One object as it stands on the wire."""
+    """An object in its wire format."""
 
     model: type[BaseModel]
     wire: Any
@@ -41,7 +41,7 @@ def _goldens() -> Iterator[tuple[str, Golden]]:
 
 
 def _objects(wire: Any, place: Place = ()) -> Iterator[Place]:
-    """The places of all objects whose members the interface names."""
+    """Yield the locations of all objects whose members the interface names."""
     if isinstance(wire, dict):
         yield place
         for name, member in wire.items():

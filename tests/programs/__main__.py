@@ -1,8 +1,8 @@
-"""Runs programs that others wrote for the public API against a mirror, and prints which of their calls pass.
+"""Runs third-party programs for the public API against a mirror, and prints which of their calls pass.
 
-Run it as ``python tests/programs``. The libraries are those of the package indexes, unmodified; a driver calls every
-public function of each, and compares what that really gives. Each has a server of its own with simulated devices, on a
-clock that stands still.
+Run it as ``python tests/programs``. The libraries come unmodified from the package indexes. A driver calls every public
+function of each library and checks the result. Each program has its own server with simulated devices and a clock that
+stands still.
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ _LEFT_OUT = 3
     help="A file the result is written to, too.",
 )
 def main(names: tuple[str, ...], cache: Path, result: Path | None) -> None:
-    """Run the programs of others whose names contain one of PROGRAM, or all, and print which of their calls pass.
+    """Run third-party programs whose names contain one of PROGRAM, or all, and print which of their calls pass.
 
-    A program whose library cannot be had is named, with what it needs, and the others are run. Ends with 1 where a step
-    failed, or where a call was neither run nor named as one that is out; else with 3 where a program was not run.
+    If a library is not available, the command reports what it requires and continues with the others. The exit status
+    is 1 if a step failed, or if a call was neither run nor listed as out of scope. Otherwise it is 3 if a program was
+    not run.
     """
     chosen = [one for one in LIBRARIES if not names or any(name.lower() in one.name.lower() for name in names)]
     if not chosen:
@@ -83,10 +84,10 @@ def main(names: tuple[str, ...], cache: Path, result: Path | None) -> None:
 
 
 def _run(installed: Installed) -> Verdict:
-    """Run a driver against a server of its own."""
+    """Run a driver against its own server."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mirror-programs-")))
-        # A library that reads settings of its user from a home or a working folder finds none.
+        # An empty home and working folder, so that a library finds no settings of its user.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MIRROR_", "MBED_"))}
         environment = inherited | {"PYTHONPATH": str(ROOT), "HOME": str(folder)}
         try:

@@ -1,4 +1,4 @@
-"""The libraries that others wrote, where they are installed, and the command that runs the calls of each."""
+"""Third-party libraries, where they are installed, and the command that runs the calls of each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INSTALL_SECONDS = 300
 
 
 class LibraryMissing(Exception):
-    """A library cannot be had; the message says what it needs."""
+    """A library is not available; the message says what it requires."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class Installed:
     """A library that can be run.
 
     Attributes:
-        package: Where it is from, its name and version.
-        environment: What its driver needs to find it.
-        by_tls: Whether its driver is to reach the server by https.
+        package: Its source, name and version.
+        environment: The environment with which its driver finds it.
+        by_tls: Whether its driver uses https.
     """
 
     package: str
@@ -63,13 +63,13 @@ class Installed:
 
 
 def install(library: Library, cache: Path) -> Installed:
-    """Have a library: those of Python are in this environment, by the extra ``test``; npm installs the others.
+    """Install a library. Those of Python are in this environment, by the extra ``test``; npm installs the others.
 
     Args:
-        cache: The folder that node modules are kept in, for the next time.
+        cache: The folder that stores node modules for the next run.
 
     Raises:
-        LibraryMissing: It cannot be had.
+        LibraryMissing: It is not available.
     """
     if library.of_node:
         modules = _node_modules(cache) / "node_modules"
@@ -84,7 +84,7 @@ def install(library: Library, cache: Path) -> Installed:
 
 
 def _node_modules(cache: Path) -> Path:
-    """The folder of the node modules that the lock file names."""
+    """Return the folder of the node modules that the lock file lists."""
     for command in ("node", "npm"):
         if shutil.which(command) is None:
             raise LibraryMissing(f"the libraries for JavaScript need the command {command}; install Node 20 or newer")

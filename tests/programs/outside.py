@@ -40,7 +40,7 @@ REASONS = {
     ("*IdentityProviderRepository.*", "*PolicyGroupRepository.*"): ACCOUNTS,
     ("connector.getConnectorVersion",): PORTAL,
 }
-"""Patterns of calls, and the reason why they are outside the scope; the manual names the reasons too."""
+"""Patterns of calls, with the reason why they are outside the scope. The manual names the reasons too."""
 
 
 def reason(call: str) -> str | None:

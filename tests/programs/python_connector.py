@@ -1,8 +1,8 @@
 """The older connector library for Python, unmodified: its public calls, one after the other.
 
-It was written for Python 2, which no package index has any more. Its files are run as they are; what Python 2 had and
-they use is added: a module of a package finds its neighbors by their bare names, a thread has ``isAlive``, and the body
-of a response is a ``str``.
+The library was written for Python 2, which no package index has any more. Its files run unchanged, with what they need
+of Python 2: a module of a package imports its neighbors by their bare names, a thread has ``isAlive``, and the body of
+a response is a ``str``.
 """
 
 import inspect
@@ -118,9 +118,9 @@ called("setHandler", lambda: until(lambda: [each["ep"] for each in registered])[
 called("stopLongPolling", library.stopLongPolling, None)
 
 
-# The same by a callback.
+# Values, by a callback.
 def polls_are_over():
-    """End the poll channel; the thread may have been about to poll again when it was stopped."""
+    """End the poll channel. Its thread may have been about to poll again when it was stopped."""
     is_over = not library.longPollThread.is_alive()
     requests.delete(f"{HOST}/v2/notification/pull", headers={"Authorization": f"Bearer {KEY}"}, timeout=30)
     return is_over

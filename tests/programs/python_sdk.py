@@ -59,7 +59,7 @@ station, light, thermostat = ids["weather-station-01"], ids["light-01"], ids["th
 
 
 class Anything:
-    """Equal to every true value."""
+    """A value that is equal to every true value."""
 
     def __eq__(self, other):
         return bool(other)
@@ -71,12 +71,12 @@ ANYTHING = Anything()
 
 
 def connected(call, act, expected=None):
-    """A step of what it calls connect."""
+    """Run a step of the area that the SDK calls connect."""
     return step(f"ConnectAPI.{call}", act, expected)
 
 
 def listed(call, act, expected=None):
-    """A step of its device directory."""
+    """Run a step of its device directory."""
     return step(f"DeviceDirectoryAPI.{call}", act, expected)
 
 
@@ -157,7 +157,7 @@ connected("list_presubscriptions", lambda: [dict_of(rule) for rule in connect.li
 connected("delete_presubscriptions", connect.delete_presubscriptions)
 connected("list_presubscriptions", lambda: list(connect.list_presubscriptions()), [])
 
-# What it calls subscribe.
+# Presubscriptions again, by the part that the SDK calls subscribe.
 changes = connect.subscribe(channels.DeviceStateChanges(device_id=station))
 simulator("POST", f"/devices/{station}/registration")
 name = "weather-station-01"
@@ -201,7 +201,7 @@ connected("notify_webhook_received", lambda: text(notified_by_webhook()), "1.5")
 connected("delete_webhook", hooked.delete_webhook)
 connected("get_webhook", hooked.get_webhook)
 
-# What is said of devices, saved filters, and what happened to devices.
+# Attributes of devices, saved filters, and events of devices.
 floor = {"floor": "2"}
 said = {"name": "Desk", "description": "By the window", "custom_attributes": floor}
 listed("update_device", lambda: directory.update_device(light, **said).name, "Desk")

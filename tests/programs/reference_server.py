@@ -16,7 +16,7 @@ import trustme
 
 _HOST = "127.0.0.1"
 _COMMAND = (sys.executable, "-m", "mirror_server")
-# It ends together with this program, even if that is killed.
+# The server ends together with this program, even if that is killed.
 _SERVE = (
     *(sys.executable, "-c"),
     "from mirror_server.extensions.options import stop_with_stdin; stop_with_stdin();"

@@ -1,4 +1,4 @@
-"""Shared by the drivers in Python: steps, printed as lines of JSON, the simulator, and a receiver of webhooks."""
+"""Helpers of the drivers in Python: steps, printed as lines of JSON, the simulator, and a receiver of webhooks."""
 
 import json
 import os
@@ -79,12 +79,12 @@ def simulator(method, path, body=None):
 
 
 def device_ids():
-    """Endpoint name -> id."""
+    """Return a dict of endpoint names and ids."""
     return {device["endpoint_name"]: device["id"] for device in simulator("GET", "/devices")["data"]}
 
 
 def device_measures(device_id, value):
-    """The device's own temperature changes."""
+    """Let the device change its temperature."""
     simulator("PUT", f"/devices/{device_id}/resources{TEMPERATURE}", {"value": value})
 
 
@@ -108,7 +108,7 @@ class Receiver:
         self.url = f"http://127.0.0.1:{server.server_address[1]}/callback"
 
     def take_until(self, member):
-        """The next message that has this member."""
+        """Return the next message that has this member."""
         while True:
             text = self.messages.get(timeout=PATIENCE_SECONDS)
             if member in json.loads(text):

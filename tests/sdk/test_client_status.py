@@ -73,3 +73,23 @@ def test_a_postponed_poll_reports_its_delay():
         assert 30 < status.retry_in_seconds <= 40
         assert (status.position, status.waiting) == (3, 1)
         assert "full" in str(status.last_failure)
+
+
+def test_watches_that_start_during_the_status_do_not_disturb_it():
+    class Starting:
+        """A watch during whose report another one starts, as on another thread."""
+
+        @property
+        def is_running(self):
+            started.append(Starting())
+            client._session.add_watch(started[-1])
+            return True
+
+        def stop(self):
+            pass
+
+    with MirrorClient("localhost", "key") as client:
+        started = [Starting(), Starting()]
+        for watch in started:
+            client._session.add_watch(watch)
+        assert client.notifications.status().watches == 2

@@ -1,4 +1,4 @@
-"""Units, numbers and times as people write them. Data and the wire are not affected."""
+"""Units, numbers and times for human readers. Data and the wire format are not affected."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mirror_sdk._formatting import number_text, time_precision, time_text
+from mirror_sdk._formatting import number_text, time_precision, time_text, utc_text
 from mirror_sdk.object_definitions import lookup
 from mirror_sdk.values import Value, ValueKind, decode
 from mirror_sdk.values.display import display_value
@@ -55,6 +55,7 @@ def test_declared_units_are_codes() -> None:
     [
         (21.500000000000004, "21.5"),
         (21.0, "21"),
+        (-0.0, "0"),
         (1234567.8, "1234567.8"),
         (2**60, str(2**60)),
         (struct.unpack("f", struct.pack("f", 21.3))[0], "21.3"),
@@ -74,6 +75,10 @@ def test_number_has_no_rounding_errors(number: float, text: str) -> None:
         (b"21", TEMPERATURE, "", "21"),
         (b"21.500000000000004", TEMPERATURE, "Cel", "21.5 °C"),
         (b"21.5", TEMPERATURE, "x" * 9, "21.5 xxx…"),
+        (b"-0.0", TEMPERATURE, "Cel", "0 °C"),
+        (b"-0", TEMPERATURE, "Cel", "0 °C"),
+        (b"-0", "/3311/0/5851", "%", "0 %"),
+        (b"-0.04", TEMPERATURE, "Cel", "-0.04 °C"),
         (b"40", "/3311/0/5851", "%", "40 %"),
         (b"4", "/3200/0/5501", "count", "4"),
         (b"Cel", "/3303/0/5701", "m2", "Cel"),
@@ -93,10 +98,11 @@ def test_number_of_a_binary_payload_has_the_digits_it_needs() -> None:
 def test_times_that_are_displayed_together_have_one_precision() -> None:
     assert time_text(WHOLE) == "2026-01-02 03:04:05"
     assert time_text(WITH_FRACTION) == "2026-01-02 03:04:05.678"
+    assert utc_text(WITH_FRACTION) == "2026-01-02 03:04:05 UTC"
     together = time_precision([None, WHOLE, "text", WITH_FRACTION])
     assert [time_text(at, together) for at in (WHOLE, WITH_FRACTION)] == [
         "2026-01-02 03:04:05.000",
         "2026-01-02 03:04:05.678",
     ]
-    # The wire has milliseconds.
+    # The wire format has milliseconds.
     assert time_precision([WHOLE.replace(microsecond=999)]) == "seconds"

@@ -1,4 +1,4 @@
-"""The fixtures of the kit for its own tests, and pytest runs of projects that have the package installed."""
+"""Fixtures of the kit for its own tests, and pytest runs of projects that have the package installed."""
 
 import os
 import tomllib
@@ -38,8 +38,8 @@ ROOT = Path(__file__).parents[2]
 def _modules_are_loaded(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Load the modules of the server and the client.
 
-    ``pytester`` forgets the modules that were first imported while it was in use. A later test would load them again,
-    and have a second class of each name.
+    ``pytester`` forgets the modules that were first imported while it was in use. A later test would import them again,
+    and then each class would exist twice.
     """
     server = InProcessServer(tmp_path_factory.mktemp("loaded"))
     client = MirrorClient("http://mirror.test", server.new_key(["read"]), transport=server)
@@ -50,9 +50,9 @@ def _modules_are_loaded(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture
 def run_project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pytest.RunResult]:
-    """Runs pytest in a fresh folder, in a process of its own, as where the package is installed.
+    """Run pytest in a new folder and a separate process, like a project in which the package is installed.
 
-    What an installation is for pytest, is the entry point that the project declares. Other plugins stay out.
+    For pytest, an installed package is the entry point that the project declares. Other plugins are disabled.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     site = pytester.mkdir("site")
@@ -74,11 +74,11 @@ def run_project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> C
 
 @pytest.fixture
 def run_here(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pytest.RunResult]:
-    """Runs pytest in a fresh folder with the plugin, in this process, which spares its start."""
+    """Run pytest in a new folder with the plugin, in this process, which saves its start."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     for name in ["API_HOST", "API_KEY", "PYTEST_ADDOPTS", "PYTEST_PLUGINS"]:
         monkeypatch.delenv(name, raising=False)
     plugins = ["-p", "mirror_sdk.testing.plugin", "-p", "no:cacheprovider"]
-    # Its assertions are rewritten already, or not at all.
+    # The assertions of these modules are already rewritten, or not at all.
     plugins += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     return lambda *arguments: pytester.runpytest_inprocess(*plugins, *arguments)

@@ -1,4 +1,4 @@
-"""The conformance tests find a server that does one thing wrong, whichever it is."""
+"""The conformance tests detect every single mistake of a server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RULES, OBJECT, REQUESTS, SUBSCRIPTIONS, NOTIFICATIONS, DIRECTORY, OLDER = (
 
 
 class Exchange:
-    """A request and its response, which will be spoilt."""
+    """A request and its response, which the test changes for the worse."""
 
     def __init__(self, environ: dict[str, Any], status: int, headers: dict[str, str], body: bytes) -> None:
         self.method: str = environ["REQUEST_METHOD"]
@@ -131,7 +131,7 @@ SPOILT = [
 
 
 class SpoiltServer:
-    """A real server inside a WSGI wrapper that spoils its responses."""
+    """A WSGI wrapper around a real server that corrupts its responses."""
 
     def __init__(self, folder: Path, spoil: Callable[[Exchange], None]) -> None:
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""Each fault does what it says, to both kinds of clients, and a client that is any good lives with it."""
+"""Each fault does what it says, to both kinds of clients, and a robust client copes with it."""
 
 import asyncio
 import inspect
@@ -36,7 +36,7 @@ def observed(mirror, sensor):
 
 @pytest.fixture
 def call(mirror, request):
-    """Calls a method of a client of either kind."""
+    """Call a method of a client of either kind."""
     key = mirror.new_key()
 
     def blocking(name, *arguments, **options):
@@ -57,7 +57,7 @@ BOTH = pytest.mark.parametrize("call", ["sync", "async"], indirect=True)
 
 
 def reported(mirror, after=0):
-    """The values of the observation events, in the order in which they arrive."""
+    """Return the values of the observation events, in the order of their arrival."""
     return [event.value.python for event in mirror.read_log(after=after) if event.kind == EventKind.OBSERVATION]
 
 
@@ -96,7 +96,7 @@ def test_a_write_with_a_lost_response_is_submitted_once(mirror, faults, sensor):
 
 @pytest.fixture
 def pauses(monkeypatch):
-    """How long sleeps were, of threads and of tasks."""
+    """Record the durations of sleeps, of threads and of tasks."""
     asked = [0.0]
     real, real_of_tasks = time.sleep, asyncio.sleep
     monkeypatch.setattr(time, "sleep", lambda seconds: asked.append(seconds) or real(seconds))
@@ -259,7 +259,7 @@ def test_a_poll_of_a_delayed_channel_continues_when_the_clock_advances(mirror, f
         event = pool.submit(next, mirror.client.events(after=end, timeout=60))
         assert waits.wait(REAL_WAIT_SECONDS)
         clock.advance("1min")
-        # Its hold would end after 25 seconds.
+        # Otherwise the poll would end after 25 seconds.
         assert event.result(20).value.python == 1
 
 

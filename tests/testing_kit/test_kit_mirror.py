@@ -1,4 +1,4 @@
-"""The mirror of the kit: keys, clients, devices, restart, and its end."""
+"""The kit's mirror: keys, clients, devices, restart, and shutdown."""
 
 import asyncio
 import queue
@@ -36,7 +36,7 @@ def test_a_key_is_limited_to_its_scopes(mirror, sensor):
         reader.write_value(sensor, SWITCH, True)
     with pytest.raises(ValueError, match="everything"):
         mirror.new_key(["everything"])
-    # Any number of times: tests may send wrong keys.
+    # No limit, because tests may send wrong keys.
     for _ in range(30):
         with pytest.raises(AuthenticationError):
             mirror.new_client("ak_wrong").devices.list()
@@ -175,7 +175,7 @@ def test_a_restart_from_the_loop_itself_breaks_its_open_polls(mirror, sensor):
                     mirror.simulator.set_value(sensor, TEMPERATURE, value)
                     told = [(await asyncio.wait_for(seen.get(), 60)).value.python]
                     if told != [value]:
-                        # A device that the restart made speak says its old value first.
+                        # A device that reports after the restart sends its old value first.
                         told.append((await asyncio.wait_for(seen.get(), 60)).value.python)
                     assert told[-1] == value
 

@@ -1,4 +1,4 @@
-"""The plugin leaves alone who does not use it, and says what is missing to who does."""
+"""The plugin does not affect projects that do not use it, and reports missing packages to those that do."""
 
 import subprocess
 import sys
@@ -90,7 +90,7 @@ def test_a_project_with_fixtures_of_the_short_names_can_use_ours_too(pytester, r
     run_project("-q").assert_outcomes(passed=4)
 
 
-# What this process has loaded before stays what it is when the run in it ends.
+# Modules that this process has loaded stay unchanged when the inner run ends.
 @pytest.mark.usefixtures("mirror")
 def test_all_fixtures_use_an_overridden_mirror(pytester, run_here):
     pytester.makepyfile(
@@ -146,7 +146,7 @@ def test_the_fleet(mirror_cassette, mirror_cassette_file):
 
 @pytest.fixture
 def served(mirror) -> Iterator[str]:
-    """The address of a real server with one light; API_HOST and API_KEY of a project are to be its."""
+    """Yield the URL of a real server with one light, to which API_HOST and API_KEY of a project are set."""
     mirror.simulator.add_device("light-1", [{"path": "/3311/0/5850", "value": "0"}])
     server = make_server("127.0.0.1", 0, mirror._server.app, threaded=True)
     thread = threading.Thread(target=server.serve_forever)

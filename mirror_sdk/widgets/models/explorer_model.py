@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 import pandas as pd
 
 from mirror_sdk._client import MirrorClient
-from mirror_sdk._formatting import display_names, visible
+from mirror_sdk._formatting import display_names, utc_text, visible
 from mirror_sdk.arrow_tables.units import names_unit
 from mirror_sdk.device import DeviceList, DeviceObject
 from mirror_sdk.errors import AccessDenied, InvalidValue, NotFound, failure_reason
@@ -22,7 +22,7 @@ from mirror_sdk.object_definitions import lookup
 from mirror_sdk.resource import Resource
 from mirror_sdk.value_explanation import unconfirmed_write
 from mirror_sdk.values import Value, ValueKind, parse_value
-from mirror_sdk.widgets.models.formatting import format_count, format_time, format_value
+from mirror_sdk.widgets.models.formatting import format_count, format_value
 from mirror_sdk.widgets.models.model import DIRECTORY_EVENTS, Model, Row, Run, run_now
 from mirror_sdk.widgets.models.past_values import PastValues, milliseconds, point_of, read_past_values, time_of
 from mirror_sdk.widgets.models.periodic_read import PeriodicRead
@@ -601,7 +601,7 @@ def _facts_of(connection: DeviceConnection) -> list[tuple[str, str]]:
         ("Connection", connection.way),
         ("Binding", connection.binding or ""),
         ("Lifetime", f"{connection.lifetime_seconds:,} s"),
-        ("Registered until", format_time(expires_at) if expires_at else ""),
+        ("Registered until", utc_text(expires_at) if expires_at else ""),
         ("Address", connection.address or ""),
     ]
     return [(name, visible(text)) for name, text in facts if text]

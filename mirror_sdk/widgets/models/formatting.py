@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from mirror_sdk._formatting import visible
 from mirror_sdk.values import Value
 from mirror_sdk.values.display import display_value
@@ -30,11 +28,6 @@ def short_value(value: Value, unit: str = "") -> str:
         return format_value(value, unit)
     text = f"{number:.{SENSIBLE_DIGITS}g}"
     return f"{text} {visible(display_unit(unit))}".rstrip()
-
-
-def format_time(at: datetime) -> str:
-    """Return a time to the second: ``2026-11-22 10:20:30 UTC``."""
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def format_count(count: int, noun: str) -> str:

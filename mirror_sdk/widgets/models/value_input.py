@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mirror_sdk import _arguments
+from mirror_sdk._formatting import utc_text
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import Event
 from mirror_sdk.object_definitions import lookup
 from mirror_sdk.resource import Resource
 from mirror_sdk.values import PythonValue
-from mirror_sdk.widgets.models.formatting import format_time, format_value
+from mirror_sdk.widgets.models.formatting import format_value
 from mirror_sdk.widgets.models.model import Model
 from mirror_sdk.widgets.models.periodic_read import PeriodicRead
 from mirror_sdk.widgets.models.write_inputs import Entry, InputForm, entry_of, form_of, read_entry
@@ -166,7 +167,7 @@ class ValueInput:
         reported, desired = resource.reported, resource.desired
         phrases = []
         if reported is not None:
-            at = f" at {format_time(reported.reported_at)}" if reported.reported_at else ""
+            at = f" at {utc_text(reported.reported_at)}" if reported.reported_at else ""
             phrases.append(f"{self._name} last reported {format_value(reported.value, self.form.unit)}{at}")
         if desired is not None and desired.status is DesiredStatus.SUCCESS and not resource.is_reported_after_write:
             subject = "" if phrases else f"{self._name} "

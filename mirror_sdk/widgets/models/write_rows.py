@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirror_sdk._formatting import display_names, visible
+from mirror_sdk._formatting import display_names, utc_text, visible
 from mirror_sdk._protocol.accepted_request import AcceptedRequest, UnacceptedRequest
 from mirror_sdk.frames.requests import RequestStatus, request_status
 from mirror_sdk.object_definitions import lookup
@@ -11,7 +11,7 @@ from mirror_sdk.plan.checks import PlannedWrite
 from mirror_sdk.plan.report import span_text
 from mirror_sdk.plan.undo import NO_EARLIER
 from mirror_sdk.values import ValueKind
-from mirror_sdk.widgets.models.formatting import MAX_VALUE_LENGTH, format_time, format_value
+from mirror_sdk.widgets.models.formatting import MAX_VALUE_LENGTH, format_value
 from mirror_sdk.widgets.models.model import Row
 from mirror_sdk.widgets.models.status import Status
 
@@ -115,7 +115,7 @@ def decision(planned: PlannedWrite, include_offline: bool) -> Decision:
 
 def _next_contact(request: AcceptedRequest | UnacceptedRequest) -> str:
     until = request.expires_at if isinstance(request, AcceptedRequest) else None
-    return "receives it at its next contact" + ("" if until is None else f", by {format_time(until)} at the latest")
+    return "receives it at its next contact" + ("" if until is None else f", by {utc_text(until)} at the latest")
 
 
 def _failure(request: AcceptedRequest | UnacceptedRequest) -> str:

@@ -100,7 +100,7 @@ def _outdoor_celsius(key: str, at: Instant) -> float:
 
 def outdoor_temperature(key: str, at: Instant) -> str:
     """Degrees Celsius outdoors, with the day and with the season."""
-    return f"{_outdoor_celsius(key, at):.1f}"
+    return f"{_outdoor_celsius(key, at):z.1f}"
 
 
 def outdoor_humidity(key: str, at: Instant) -> str:

@@ -103,6 +103,8 @@ export interface ChartProps {
 adopt(uPlotStyles);
 
 const NARROWEST_PICTURE = 760;
+/** Milliseconds of the shortest range that a zoom chooses. */
+const SHORTEST_RANGE = 10;
 
 interface Hover {
   readonly x: number;
@@ -138,7 +140,7 @@ class ChartView {
       palette: paletteOf(root),
       syncKey: `mirror-${Math.random().toString(36).slice(2)}`,
       now: props.range.end,
-      onZoom: (range) => this.props.onRange?.(range),
+      onZoom: (range) => this.props.onRange?.(range && notTooShort(range)),
       onPointer: (panel, left, top) => this.point(panel, left, top),
     };
     this.#endScheme = onSchemeChange(() => {
@@ -466,6 +468,11 @@ function Swatch({ color }: { color: number | null }) {
   return <span class={`mirror-swatch${classes}`} data-dash={dash || undefined} aria-hidden="true" />;
 }
 
+function notTooShort({ begin, end }: Range): Range {
+  const missing = Math.max(0, SHORTEST_RANGE - (end - begin));
+  return { begin: begin - missing / 2, end: end + missing / 2 };
+}
+
 /** The chart in words, for screen readers. */
 export function described({ panels, states = [], range }: ChartProps): string {
   const lines = panels.flatMap(({ lines: drawn, unit }) =>
@@ -513,7 +520,8 @@ export function Chart(props: ChartProps) {
     };
     if (!(event.key in moved) || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
-    onRange?.(moved[event.key] ?? null);
+    const chosen = moved[event.key] ?? null;
+    onRange?.(chosen && notTooShort(chosen));
   };
   return (
     <div class="mirror-chart">

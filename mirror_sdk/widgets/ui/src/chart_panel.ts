@@ -477,8 +477,8 @@ export function axisNumber(value: number, all: readonly number[]): string {
   const step = all.length > 1 ? Math.abs((all[1] as number) - (all[0] as number)) : Math.abs(value);
   const size = Math.max(...all.map(Math.abs));
   if (size >= 1e6 || (size < 1e-3 && size > 0)) {
-    return size >= 1e6 && size < 1e15 ? value.toLocaleString("en", { notation: "compact", maximumFractionDigits: 2 }) : rounded(value);
+    return size >= 1e6 && size < 1e15 ? value.toLocaleString("en", { notation: "compact", maximumFractionDigits: 2, signDisplay: "negative" }) : rounded(value);
   }
   const digits = step >= 1 || step === 0 ? 0 : Math.min(6, Math.ceil(-Math.log10(step) - 1e-9));
-  return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits, signDisplay: "negative" });
 }

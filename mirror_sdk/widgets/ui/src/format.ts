@@ -34,12 +34,17 @@ export function clock(at: number, zone: string): Clock {
   return Object.fromEntries(parts.map(({ type, value }) => [type, value])) as unknown as Clock;
 }
 
+/** The milliseconds of an instant after its whole second. */
+export function millisecondOf(at: number): number {
+  return ((Math.floor(at) % 1000) + 1000) % 1000;
+}
+
 /** An instant to the second: `2026-11-22 10:20:30`. Milliseconds follow only if `precise` and they are not 0. */
 export function instant(at: number | null | undefined, zone: string, precise = false): string {
   if (at === null || at === undefined || !Number.isFinite(at)) return "";
   const { year, month, day, hour, minute, second } = clock(at, zone);
-  const fraction = Math.round(at) % 1000;
-  const rest = precise && fraction ? `.${String((fraction + 1000) % 1000).padStart(3, "0")}` : "";
+  const fraction = millisecondOf(at);
+  const rest = precise && fraction ? `.${String(fraction).padStart(3, "0")}` : "";
   return `${year}-${month}-${day} ${hour}:${minute}:${second}${rest}`;
 }
 

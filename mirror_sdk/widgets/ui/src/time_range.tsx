@@ -3,10 +3,11 @@
 import { useState } from "preact/hooks";
 import type { Range } from "./chart";
 import { Button, Select, TextField, type Choice } from "./controls";
-import { browserZone, clock, instant, parsedInstant, zoneName } from "./format";
+import { browserZone, instant, millisecondOf, parsedInstant, zoneName } from "./format";
 import { PanelButton } from "./menu";
 
-const MINUTE = 60_000;
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
@@ -37,16 +38,19 @@ export interface TimeRangeProps {
   readonly lengths?: readonly (readonly [label: string, length: number | null])[];
 }
 
+/** The text of a range. A short range has fractions of a second, so that each move and each zoom changes the text. */
 export function labelOf(choice: TimeChoice, zone: string): string {
   if (choice.kind === "last") return LENGTHS.find(([, length]) => length === choice.length)?.[0] ?? "Everything";
-  const [one, other] = [clock(choice.begin, zone), clock(choice.end, zone)];
-  const isOneDay = one.year === other.year && one.month === other.month && one.day === other.day;
-  const isShort = choice.end - choice.begin < 10 * MINUTE;
-  const time = (at: number) => instant(at, zone).slice(11, isShort ? 19 : 16);
-  const day = (at: number) => instant(at, zone).slice(0, 10);
-  return isOneDay
-    ? `${day(choice.begin)} ${time(choice.begin)} – ${time(choice.end)}`
-    : `${day(choice.begin)} ${time(choice.begin)} – ${day(choice.end)} ${time(choice.end)}`;
+  const length = choice.end - choice.begin;
+  const ends = [choice.begin, choice.end];
+  const digits = length < SECOND ? 3 : length < 10 * SECOND ? 1 : 0;
+  const fractions = ends.map((at) => String(millisecondOf(at)).padStart(3, "0").slice(0, digits));
+  const hasFraction = fractions.some(Number);
+  const [begin = "", end = ""] = ends.map((at, index) => {
+    const text = instant(at, zone);
+    return length >= 10 * MINUTE ? text.slice(0, 16) : hasFraction ? `${text}.${fractions[index]}` : text;
+  });
+  return begin.slice(0, 10) === end.slice(0, 10) ? `${begin} – ${end.slice(11)}` : `${begin} – ${end}`;
 }
 
 /** The zones that are offered: that of the browser, UTC, and those the browser knows. */
@@ -62,7 +66,7 @@ export function zoneChoices(zone: string): Choice[] {
 }
 
 function Fields({ range, zone, onApply }: { range: Range; zone: string; onApply(range: Range): void }) {
-  const [texts, setTexts] = useState({ begin: instant(range.begin, zone), end: instant(range.end, zone) });
+  const [texts, setTexts] = useState({ begin: instant(range.begin, zone, true), end: instant(range.end, zone, true) });
   const begin = parsedInstant(texts.begin, zone);
   const end = parsedInstant(texts.end, zone);
   const problem = "Enter a date and a time, such as 2026-11-22 10:20";

@@ -1,10 +1,14 @@
 /** The entry of the server's page. */
 
 import { render } from "preact";
+import { axisNumber } from "../chart_panel";
+import { number, quantity } from "../format";
 import { adopt, adoptStyles } from "../styles";
+import { labelOf } from "../time_range";
 import pageStyles from "../../page.css";
 import { App } from "./app";
 import { startClock, StoreContext } from "./context";
+import { DEVICE_STATUSES, DeviceSummary } from "./device_status";
 import type { Limits } from "./fleet";
 import { Session } from "./http";
 import { watchLayout } from "./layout";
@@ -33,5 +37,7 @@ export function mountPage(root: HTMLElement, limits: Partial<Limits> = {}): void
   store.resume();
 }
 
-/** Functions that tests compare with those of the client. */
-export const comparable = { displayNames, loadObjects, readTyped, valueText, Session };
+/** Functions that tests call, most of them to compare them with those of the client. */
+export const comparable = {
+  axisNumber, DEVICE_STATUSES, DeviceSummary, displayNames, labelOf, loadObjects, number, quantity, readTyped, valueText, Session,
+};

@@ -63,9 +63,9 @@ class SignedIn {
   readonly fleet: Fleet;
   readonly requests: SentRequests;
 
-  constructor(key: string, limits: Limits, noteObject: (object: DeviceObject) => void) {
+  constructor(key: string, limits: Limits, noteObject: (object: DeviceObject) => void, now: () => number) {
     this.session = new Session(key);
-    this.fleet = new Fleet(this.session, limits, noteObject);
+    this.fleet = new Fleet(this.session, limits, noteObject, now);
     this.requests = new SentRequests(this.session);
   }
 }
@@ -97,7 +97,7 @@ export class Store {
   private pausedUntil = 0;
   private unshown: PageEvent[] = [];
   private readonly limits: Limits;
-  readonly fleet = computed(() => this.current.value?.fleet ?? new Fleet(nobody, this.limits, () => undefined));
+  readonly fleet = computed(() => this.current.value?.fleet ?? new Fleet(nobody, this.limits, () => undefined, this.now));
   readonly requests = computed(() => this.current.value?.requests ?? new SentRequests(nobody));
   readonly device = computed(() => {
     void this.fleet.value.version.value;
@@ -107,6 +107,9 @@ export class Store {
   constructor(limits: Partial<Limits> = {}) {
     this.limits = { maxDevices: MAX_DEVICES, devicesPerRequest: MAX_DEVICES_PER_REQUEST, ...limits };
   }
+
+  /** Return the server's time in milliseconds. */
+  private readonly now = (): number => Date.now() + this.clockOffset.peek();
 
   get session(): Session {
     return this.current.peek()?.session ?? nobody;
@@ -141,7 +144,7 @@ export class Store {
 
   signIn(key: string): void {
     this.end();
-    const signedIn = new SignedIn(key, this.limits, (object) => this.noteObject(object));
+    const signedIn = new SignedIn(key, this.limits, (object) => this.noteObject(object), this.now);
     this.current.value = signedIn;
     this.phase.value = "starting";
     this.say("");

@@ -35,6 +35,8 @@ export function valueText(base64: string | undefined, path = "", unit = "", cont
   if (type === "time" && /^\d{1,12}$/.test(text)) return { ...plain(text), time: Number(text) * 1000 };
   const number = numberOf(base64, path);
   if (number === null) return plain(shortened(text));
+  // A device that rounds -0.04 reports -0.0.
+  if (Object.is(number, -0)) return { ...plain("0"), unit };
   const hasRoundingErrors = text.includes(".") && text.replace(/\D/g, "").length > SIGNIFICANT_DIGITS;
   return { ...plain(shortened(hasRoundingErrors ? numberText(number) : text)), unit };
 }
