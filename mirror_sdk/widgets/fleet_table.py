@@ -54,7 +54,6 @@ class FleetTable(WriterHost):
             its cell. If the notebook does not say which cell is running, it closes all earlier ones of this client.
 
     Attributes:
-        explorer: The explorer of a device; ``None`` before one was opened.
         writer: The write panel; ``None`` before it was opened.
 
     Raises:
@@ -169,7 +168,11 @@ class FleetTable(WriterHost):
 
     @property
     def explorer(self) -> Explorer | None:
-        """The explorer of a device; ``None`` before one was opened."""
+        """The explorer of a device; ``None`` before one was opened.
+
+        >>> FleetTable(client, live=False).explorer is None
+        True
+        """
         part = self._parts.get("explorer")
         return part if isinstance(part, Explorer) else None
 
