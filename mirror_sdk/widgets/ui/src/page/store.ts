@@ -1,4 +1,4 @@
-/** What the page knows and does: the session, the fleet, the chosen device, events, and when to read what again. */
+/** The state of the page: the session, the fleet, the chosen device, events, and the schedule of repeated reads. */
 
 import { batch, computed, signal } from "@preact/signals";
 import { Fleet, type Filters, type Limits, MAX_DEVICES, MAX_DEVICES_PER_REQUEST, NO_FILTERS } from "./fleet";
@@ -43,7 +43,7 @@ export interface PageEvent {
 export interface Waiting {
   requests: WaitingRequest[];
   hasMore: boolean;
-  /** Why they cannot be read. */
+  /** The reason why they cannot be read. */
   problem: string;
 }
 
@@ -326,7 +326,7 @@ export class Store {
       this.report(error);
     } finally {
       this.gathering = null;
-      // What became due meanwhile.
+      // Reads that became due in the meantime.
       if (this.current.peek() && this.hasWork()) this.gatherSoon(pause);
     }
   }
@@ -405,7 +405,7 @@ export class Store {
 
   private async follow(session: Session): Promise<void> {
     const opened = (): void => {
-      // At first everything has just been read.
+      // Initially everything has just been read.
       const isAgain = this.stream.peek().state === "away";
       this.stream.value = { state: "live" };
       this.say("");
@@ -454,7 +454,7 @@ export class Store {
   async send(method: Method, path: string, typed: string | null): Promise<void> {
     const device = this.device.peek();
     if (!device) return;
-    // The argument of an execution is a text, whatever is declared for the resource.
+    // The argument of an execution is a text, independent of the declared type of the resource.
     const content = typed === null ? {} : readTyped(typed, method === "POST" ? "" : path);
     if ("problem" in content) return;
     await this.requests.peek().send(method, device, path, content).then(this.submitted, this.report);
@@ -476,7 +476,7 @@ export class Store {
 
   // Subscriptions
 
-  /** Return the state of this key's subscription to a resource: active, asked or refused; null if there is none. */
+  /** Return the state of this key's subscription to a resource, or null without a subscription. */
   async readSubscription(path: string): Promise<string | null> {
     try {
       const response = await this.session.call("GET", this.subscription(path));
