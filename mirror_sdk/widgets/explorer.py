@@ -56,7 +56,7 @@ class Explorer(WriterHost):
 
     model: ExplorerModel
     _component = traitlets.Unicode("explorer").tag(sync=True)
-    _shown = """
+    _attributes = """
         devices_text is_reading_devices device_id title subtitle is_reading card as_of clock_ahead_ms selected
         empty_text hours past_text
     """

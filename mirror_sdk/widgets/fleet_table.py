@@ -68,7 +68,7 @@ class FleetTable(WriterHost):
 
     model: FleetModel
     _component = traitlets.Unicode("fleet").tag(sync=True)
-    _shown = """
+    _attributes = """
         is_loading taken_at counts_text attributes resources sparkline_text selected activity is_acting
     """
     _intents = "load change_view read_selected subscribe_selected dismiss"

@@ -141,8 +141,8 @@ def _visible(line: Series, interval: Interval, more: int = 0) -> tuple[Numbers, 
     """Return the times and the numbers within the interval, and ``more`` on each side for the lines."""
     at, numbers = line.with_breaks
     begin, end = map(milliseconds, interval)
-    shown = slice(max(np.searchsorted(at, begin) - more, 0), np.searchsorted(at, end, "right") + more)
-    return at[shown], numbers[shown]
+    visible = slice(max(np.searchsorted(at, begin) - more, 0), np.searchsorted(at, end, "right") + more)
+    return at[visible], numbers[visible]
 
 
 def _text(number: np.float64) -> str:

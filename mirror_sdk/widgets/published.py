@@ -84,15 +84,15 @@ class PublishedRows(Published):
         with self._lock:
             before, self._content = self._content, current
             changed = [row for key, row in current.items() if before.get(key) is not row and before.get(key) != row]
-            gone = [key for key in before if key not in current]
+            removed = [key for key in before if key not in current]
             # A page appends new rows.
             is_moved = [*({key: before[key] for key in before if key in current} | current)] != [*current]
-            if changed or gone or is_moved:
+            if changed or removed or is_moved:
                 self._version += 1
                 if is_moved or len(changed) == len(current):
                     self.send_all()
                 else:
-                    self._send(self._message(rows=[*map(_for_page, changed)], gone=gone), [])
+                    self._send(self._message(rows=[*map(_for_page, changed)], gone=removed), [])
 
     @property
     def rows(self) -> list[Row]:
@@ -123,10 +123,10 @@ class PublishedSeries(Published):
                 else:
                     continue
                 buffers += [_bytes(numbers[shared:]) for numbers in points]
-            gone = [key for key in before if key not in lines]
-            if heads or gone:
+            removed = [key for key in before if key not in lines]
+            if heads or removed:
                 self._version += 1
-                self._send(self._message(lines=heads, gone=gone), buffers)
+                self._send(self._message(lines=heads, gone=removed), buffers)
 
     def _everything(self) -> dict[str, Any]:
         buffers = [_bytes(numbers) for points in self._content.values() for numbers in points]

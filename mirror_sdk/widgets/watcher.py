@@ -92,7 +92,7 @@ class EventWatcher(MirrorWidget):
 
     model: WatcherModel
     _component = traitlets.Unicode("watcher").tag(sync=True)
-    _shown = "is_paused is_reading"
+    _attributes = "is_paused is_reading"
     _intents = "pause resume clear dismiss"
     _copy_seconds = 15.0
 

@@ -5,7 +5,7 @@ and the methods of its model that the component calls:
 
     class Clock(MirrorWidget):
         _component = traitlets.Unicode("clock").tag(sync=True)
-        _shown = "text zone"
+        _attributes = "text zone"
         _intents = "start stop"
 
         def _do_reset(self) -> None:
@@ -80,7 +80,7 @@ class MirrorWidget(LazyModule):
 
     model: Model
 
-    _shown: ClassVar[str] = ""
+    _attributes: ClassVar[str] = ""
     """Attributes of the model for the state of the component, with names as in :func:`camel`."""
     _intents: ClassVar[str] = ""
     """Methods of the model that the component calls. It also calls ``name`` if the widget has ``_do_name``."""
@@ -129,7 +129,7 @@ class MirrorWidget(LazyModule):
     # What a subclass provides
 
     def _view(self) -> dict[str, Any]:
-        """Return the state of the component that is no attribute of the model."""
+        """Return the state of the component that is not an attribute of the model."""
         return {}
 
     def _publish(self) -> None:
@@ -313,11 +313,11 @@ class MirrorWidget(LazyModule):
         """Publish tables and lines, and return the state of the component with its parts."""
         if self._is_changed or not self._content:
             self._publish()
-            shown = {camel(name): attrgetter(name)(self.model) for name in self._shown.split()}
-            self._content = as_json(shown | self._view())
+            state = {camel(name): attrgetter(name)(self.model) for name in self._attributes.split()}
+            self._content = as_json(state | self._view())
             self._rendered = self.model.version
-        state = {"notices": self.model.notices.texts, "isLive": self.is_running}
-        return state | self._content | {name: part._render() for name, part in self._parts.items()}
+        common = {"notices": self.model.notices.texts, "isLive": self.is_running}
+        return common | self._content | {name: part._render() for name, part in self._parts.items()}
 
     def _with_parts(self) -> list[MirrorWidget]:
         return [self, *(widget for part in self._parts.values() for widget in part._with_parts())]

@@ -61,7 +61,7 @@ class WritePanel(MirrorWidget):
 
     model: WriteModel
     _component = traitlets.Unicode("write_panel").tag(sync=True)
-    _shown = """
+    _attributes = """
         limits.text limits.meaning devices.text devices.picked value.paths value.paths_text value.path_problem
         value.form stage is_undo is_outdated can_apply can_undo to_write status_text plan_title progress problems
     """

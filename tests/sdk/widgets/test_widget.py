@@ -44,7 +44,7 @@ class Counter(MirrorWidget):
 
     model: CounterModel
     _component = traitlets.Unicode("counter").tag(sync=True)
-    _shown = "number"
+    _attributes = "number"
     _intents = "add"
 
     def __init__(self, client: MirrorClient) -> None:

@@ -58,7 +58,7 @@ export interface SeriesSource {
 
 /** The connection of a component. */
 export interface Bridge<State = Record<string, unknown>> {
-  /** The state of the component: `_shown` and `_view()` in Python. It is replaced completely. */
+  /** The state of the component: `_attributes` and `_view()` in Python. It is replaced completely. */
   readonly state: ReadonlySignal<State>;
   /** Send what the user does: call the intent `name` in Python. Arguments are JSON. */
   intent(name: string, ...args: Json[]): void;
