@@ -177,10 +177,10 @@ def test_closing_stops_the_writing_and_leaves_no_thread(new_panel, client, simul
     simulator.set_online(lights[0], False)
     before = set(threading.enumerate())
     panel = new_panel(lights, live=True)
-    until(lambda: panel._state["valuePaths"])
+    until(lambda: panel._state.get("valuePaths"))
     enter(panel)
     do(panel, "preview")
-    until(lambda: panel._state["canApply"])
+    until(lambda: panel._state.get("canApply"))
     do(panel, "apply")
     until(lambda: "… Pending" in {one["status"] for one in writes(panel)})
     panel.close()
@@ -201,7 +201,7 @@ def do(name, *arguments):
 def wait(condition):
     while not condition(): time.sleep(0.01)
 do("value.enter", "40")
-do("preview"); wait(lambda: panel._state["canApply"])
+do("preview"); wait(lambda: panel._state.get("canApply"))
 do("apply"); wait(lambda: panel._rows("writes").rows[0]["status"] == "… Pending")
 print("ends", flush=True)
 """
