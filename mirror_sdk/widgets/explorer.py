@@ -13,6 +13,7 @@ from mirror_sdk.device_lookup import DeviceLike
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.widgets import static
 from mirror_sdk.widgets.models.explorer_model import Card, Editor, ExplorerModel
+from mirror_sdk.widgets.models.lines import is_stepped
 from mirror_sdk.widgets.models.past_values import milliseconds
 from mirror_sdk.widgets.models.write_inputs import InputForm
 from mirror_sdk.widgets.widget import READ_WITHIN_SECONDS, Host, MirrorWidget
@@ -252,6 +253,7 @@ class Explorer(MirrorWidget):
             "isWritable": not access or "W" in access,
             "isExecutable": access == "E",
             "unit": editor.form.unit,
+            "isStepped": is_stepped(editor.path),
             "states": [span._asdict() for span in states],
         }
 

@@ -13,7 +13,7 @@ import numpy as np
 from mirror_sdk._formatting import number_text
 from mirror_sdk.widgets import static
 from mirror_sdk.widgets.models.chart_parts import ChartParts
-from mirror_sdk.widgets.models.lines import Point, Series, SeriesKey, panel_title, thinned, within
+from mirror_sdk.widgets.models.lines import Point, Series, SeriesKey, is_stepped, panel_title, thinned, within
 from mirror_sdk.widgets.models.time_window import Interval
 from mirror_sdk.widgets.models.timeline import StateRow, Threshold
 
@@ -80,6 +80,7 @@ def picture(
                 [at for at, _ in points],
                 [float("nan") if value is None else value for _, value in points],
                 color=_PALETTE[color % len(_PALETTE)],
+                drawstyle="steps-post" if is_stepped(line.key.path) else "default",
                 linestyle=_DASHES[color // len(_PALETTE) % len(_DASHES)],
                 marker="." if len(points) < POINTS_IN_PICTURE / 2 else None,
                 markersize=4,
