@@ -8,9 +8,10 @@ from functools import lru_cache
 
 from mirror_sdk._fork import Lock
 from mirror_sdk.wire.object_definitions import (
+    CONSTANT,
+    CONSTANT_IN_DEVICE,
     DECLARED_OBJECTS,
     NUMBERS,
-    SENSOR_UNITS,
     Personal,
     ResourceDeclaration,
     ResourceDefinition,
@@ -21,9 +22,6 @@ from mirror_sdk.wire.paths import parse_path
 _Key = tuple[int, int]
 _SECURITY_OBJECT = 0
 _DEVICE_OBJECT = 3
-_OF_DEVICE = frozenset({0, 1, 2, 3, 17, 18, 19})
-_OF_ALL = frozenset({5603, 5604, SENSOR_UNITS, 5750})
-"""Ids of resources whose values never change: in the Device object, and in all others."""
 _HIGHEST_ID = 65535
 _ACCESSES = ("R", "W", "RW", "E")
 
@@ -65,7 +63,7 @@ def labeled(label: str) -> ResourceDefinition | None:
 def never_changes(path: str) -> bool:
     """Return whether the values of a resource are constant: serial and model numbers, versions, units, ranges."""
     object_id, resource_id = _key(path) or (None, None)
-    return resource_id in (_OF_DEVICE if object_id == _DEVICE_OBJECT else _OF_ALL)
+    return resource_id in (CONSTANT_IN_DEVICE if object_id == _DEVICE_OBJECT else CONSTANT)
 
 
 @lru_cache(maxsize=4096)

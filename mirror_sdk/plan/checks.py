@@ -28,7 +28,7 @@ from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.paths import parse_path
 
 CONNECTED_EXPIRY_SECONDS = 60
-"""How long a write waits for a device that stays connected."""
+"""The time for which a write waits for a device that stays connected."""
 _SILENCES = 2
 """The expiry for a device that sleeps for long, in multiples of the time since its last contact."""
 

@@ -153,7 +153,7 @@ def _request(planned: PlannedWrite, saved: _SavedRequest) -> AcceptedRequest:
         response = AsyncResponse(
             id=planned.async_id, status=saved.status, error=saved.error, timestamp=saved.responded_at
         )
-    # The file has no time by the clock of the client, which may have been another machine's.
+    # The file has no time of the client's clock, because another machine may have saved it.
     return AcceptedRequest(
         async_id=planned.async_id,
         device_id=planned.device_id,

@@ -44,8 +44,10 @@ class FleetTable(MirrorWidget):
     between two reports of the resource. Constant resources, such as units and serial numbers, are never stale.
 
     The table also shows one value of each device, and a line of this value over the last 24 hours. By default it is the
-    main value of the device's type. The line comes from the history of the service. Without a history it has the values
-    that the notification log of this application still contains, and later ones.
+    main value: the last number or boolean of a sensor or actuator, preferably its Sensor Value, On/Off or Dimmer. A
+    device without sensors shows another number, such as its battery level. The line comes from the history of the
+    service. Without a history it has the values that the notification log of this application still contains, and later
+    ones.
 
     A *view* is the arrangement of the table: a dictionary with the members ``columns``, ``group_by``, ``status``,
     ``search``, ``sort_by``, ``descending`` and ``resource``. The *Views* menu saves the current view in a file under
@@ -129,7 +131,7 @@ class FleetTable(MirrorWidget):
             drifting          Int64                how many differ from the desired value
             pending           Int64                how many writes are pending
             stale             Int64                how many values are stale
-            unconfirmed       Int64                how many were reported before the device accepted another value
+            unconfirmed       Int64                how many have no report since the device accepted another value
             last_reported_at  datetime64[ms, UTC]  when it last reported anything
             ================  ===================  ===========================================================
 

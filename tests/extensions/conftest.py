@@ -1,4 +1,4 @@
-"""A server inside the test, for the tests of each extension."""
+"""Fixtures of all extensions: a server inside the test."""
 
 from tests.server.conftest import *  # noqa: F403 - fixtures
 from tests.server.interface.conftest import *  # noqa: F403 - fixtures

@@ -1,4 +1,4 @@
-"""Long responses that none of their clients takes."""
+"""Long responses that no client reads."""
 
 import asyncio
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,7 +13,7 @@ from mirror_server.web.asgi_bridge import ASGIBridge
 async def check_made_no_further(
     bridge: ASGIBridge, key: str, path: tuple[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A long response that none of its clients takes is made as far as there is room."""
+    """Check that a long response without a reader is produced only as far as there is space."""
     made: list[Future[Any]] = []
 
     class Threads(ThreadPoolExecutor):
@@ -25,7 +25,7 @@ async def check_made_no_further(
         monkeypatch.setattr("mirror_server.extensions.downloads._THREADS", threads)
         deaf = [Reader(bridge, key, *path) for _ in range(3)]
         await until(lambda: all(each.sent for each in deaf) and bridge.backpressure.total_bytes > 100_000)
-        # What is being made counts as much as it may become. When it is there, there may be room for the next.
+        # A batch counts with its maximum size while it is being made. Afterwards there may be space for the next.
         count = None
         while count != len(made):
             count = len(made)
@@ -33,7 +33,7 @@ async def check_made_no_further(
             for _ in range(20):
                 await asyncio.sleep(0)
         assert len(made) <= len(deaf)
-        # It began when there was room, and what it makes next waits for the client.
+        # It started when there was space, and its next batch waits for the client.
         assert 100_000 < bridge.backpressure.total_bytes < 1_000_000
         for each in deaf:
             each.may_read.set()

@@ -1,4 +1,4 @@
-"""Servers in processes of their own."""
+"""Fixtures: servers in separate processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ StartServer = Callable[..., ServerProcess]
 
 @pytest.fixture
 def start_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartServer]:
-    """Starts servers on databases of their own; they are stopped at the end of the test."""
+    """Start servers on separate databases, and stop them at the end of the test."""
     servers: list[ServerProcess] = []
 
     def start(*options: str, **variables: str) -> ServerProcess:
@@ -34,13 +34,13 @@ def start_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartServ
 
 @pytest.fixture(scope="module")
 def simulated() -> int:
-    """How many simulated devices the shared server has."""
+    """The number of simulated devices of the shared server."""
     return 2
 
 
 @pytest.fixture(scope="module")
 def shared_server(tmp_path_factory: pytest.TempPathFactory, simulated: int) -> Iterator[ServerProcess]:
-    """One server with simulated devices for all tests of a module that leave it running."""
+    """One server with simulated devices for all tests of a module that do not stop it."""
     options = ("--simulate", str(simulated), "--clock", "manual", *CALLS_THIS_MACHINE)
     server = ServerProcess(tmp_path_factory.mktemp("shared"), *options)
     try:
@@ -57,8 +57,8 @@ def application(shared_server: ServerProcess) -> Application:
 
 @pytest.fixture
 def sockets() -> Iterator[Sockets]:
-    """Opens websockets, which are closed at the end."""
-    # Most tests here need no library for them.
+    """Open websockets, which are closed at the end."""
+    # Most tests here need no websocket library.
     from process_websockets import Sockets  # noqa: PLC0415
 
     with ExitStack() as opened:
@@ -67,7 +67,7 @@ def sockets() -> Iterator[Sockets]:
 
 @pytest.fixture
 def open_silent() -> Iterator[Callable[..., Silent]]:
-    """Opens websockets by hand, which are closed at the end."""
+    """Open websockets without a library, which are closed at the end."""
     from process_websockets import Silent  # noqa: PLC0415 - as above
 
     with ExitStack() as opened:
@@ -82,7 +82,7 @@ def open_silent() -> Iterator[Callable[..., Silent]]:
 
 @pytest.fixture
 def demo_environment(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """A demo server of the usual twelve devices on a clock that stands still; gives what leads to it."""
+    """The environment of a demo server with the usual twelve devices, on a clock that stands still."""
     demo = Child("demo", "--port=0", "--clock=manual", stderr_path=tmp_path / "demo-stderr.txt")
     try:
         yield read_exports(demo)

@@ -1,4 +1,4 @@
-"""A child that is forked from the process of the tests, as an application that forks has one."""
+"""A child that is forked from the process of the tests, like that of an application that forks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Forked:
             os._exit(0)
 
     def result(self, seconds: float = 120) -> Any:
-        """What it gave; where it does not end in time, it is ended."""
+        """Return the result. A child that does not end in time is killed."""
         deadline = time.monotonic() + seconds
         told = b""
         try:

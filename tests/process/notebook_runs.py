@@ -1,9 +1,9 @@
-"""Runs notebooks one after the other, each as after a restart, and returns the outputs of each.
+"""Runs notebooks one after the other, each as after a restart, and prints the outputs of each.
 
-What all of them import is imported once, and a child made by a fork runs a notebook: that takes a small part of the
-processor's time that kernels of their own would. A line of JSON on standard input names a notebook, and its environment
-variables. The line of JSON that follows on standard output has its cells, each with
-its id, what it wrote (``stdout``, ``stderr``), what it gave and showed (``shown``, by media type), and its ``error``.
+All common imports are made once, and a forked child runs each notebook. That takes a small part of the CPU time of
+separate kernels. A line of JSON on standard input names a notebook and its environment variables. The following line of
+JSON on standard output has its cells, each with its id, its output (``stdout``, ``stderr``), its results and displays
+(``shown``, by media type), and its ``error``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def run(notebook: Path) -> list[dict[str, Any]]:
     pd.set_option("display.width", 80, "display.max_columns", 20)
     shell = InteractiveShell.instance()
     shell.run_line_magic("colors", "nocolor")
-    # Results and displays as a notebook gets them, in all forms and in order.
+    # Results and displays in the order and in all formats of a notebook.
     outputs: list[dict[str, Any]] = []
     shell.display_pub = CapturingDisplayPublisher()
     shell.display_pub.outputs = outputs
@@ -41,7 +41,7 @@ def run(notebook: Path) -> list[dict[str, Any]]:
     told = []
     for cell in cells:
         with tempfile.TemporaryFile() as stderr:
-            # Threads and libraries write there too, past what Python calls sys.stderr.
+            # Threads and libraries write there too, bypassing sys.stderr.
             os.dup2(stderr.fileno(), STDERR)
             with capture_output(stderr=False, display=False) as captured:
                 ended = shell.run_cell("".join(cell["source"]))
@@ -55,7 +55,7 @@ def run(notebook: Path) -> list[dict[str, Any]]:
 
 
 def displayed(outputs: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """The texts of what a cell gave and showed, by media type; widgets update theirs at any time."""
+    """Return the texts of a cell's results and displays by media type. Widgets may update theirs at any time."""
     found = defaultdict(list)
     for output in outputs:
         if output.get("update"):
@@ -67,7 +67,7 @@ def displayed(outputs: list[dict[str, Any]]) -> dict[str, list[str]]:
 
 
 def run_in_child(notebook: Path, environment: dict[str, str]) -> None:
-    """Run it in a child of this process, which has nothing of what another notebook defined."""
+    """Run the notebook in a child of this process, without any definitions of another notebook."""
     child = os.fork()
     if child == 0:
         os.environ |= environment
@@ -80,7 +80,7 @@ def run_in_child(notebook: Path, environment: dict[str, str]) -> None:
 
 
 if __name__ == "__main__":
-    # Before mirror_sdk, which looks for it to show tables in it.
+    # Before mirror_sdk, which checks for IPython in order to display tables.
     InteractiveShell.instance()
     for module in IMPORTED_BY_MANY:
         import_module(module)

@@ -1,4 +1,4 @@
-"""JupyterLab as a process: as ``mirror lab`` starts it, and by itself."""
+"""JupyterLab as a process: started by ``mirror lab``, and alone."""
 
 import json
 import re
@@ -14,17 +14,17 @@ from process_server import child_environment, wait_until
 ADDRESS = re.compile(r"(http://127\.0\.0\.1:\d+)/lab(?:/workspaces/[\w-]+)?/tree/(\S+)\?token=(\w+)")
 MIRROR = re.compile(r"Mirror with 3 simulated devices: (\S+)")
 CONFIG = {
-    # Otherwise the type checker, installed for other tests, would read all packages for each opened notebook.
+    # Otherwise the type checker, which other tests need, would read all packages for each opened notebook.
     "LanguageServerManager": {"autodetect": False},
-    # As ``jupyterapp``, so that a page opens one notebook after the other.
+    # The name ``jupyterapp`` lets a page open one notebook after the other.
     "LabApp": {"expose_app_in_browser": True},
 }
 START_SECONDS = 120
-"""JupyterLab, its extensions and a kernel are a lot to start on a slow machine."""
+"""Time for JupyterLab, its extensions and a kernel to start on a slow machine."""
 
 
 class JupyterProcess:
-    """A program that runs JupyterLab, with everything of Jupyter's in a folder of its own."""
+    """A program that runs JupyterLab, with all of Jupyter's files in its own folder."""
 
     def __init__(self, folder: Path, command: Sequence[str], environment: dict[str, str]) -> None:
         self.folder = folder
@@ -48,7 +48,7 @@ class JupyterProcess:
         return found
 
     def close(self) -> None:
-        """Stop it, and with it server and kernels."""
+        """Stop the program, including its server and kernels."""
         if self.process.poll() is None:
             self.process.terminate()
         self.process.wait(START_SECONDS)

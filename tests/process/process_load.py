@@ -1,4 +1,4 @@
-"""Applications that keep a server busy, over its restarts."""
+"""Applications that keep a server busy during its restarts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from resource_paths import SWITCH
 
 
 def pending_without_command(server: ServerProcess) -> list[Any]:
-    """Desired values in the database that are pending although no command waits for them."""
+    """Return the desired values in the database that are pending although no command waits for them."""
     return databases.query(
         server.database_url,
         "SELECT device_id, path FROM resources WHERE desired_status = 0 AND NOT EXISTS (SELECT * FROM commands"
@@ -24,7 +24,7 @@ def pending_without_command(server: ServerProcess) -> list[Any]:
 
 
 class Load:
-    """One device's requests, one after the other; each is repeated with its async-id until it is accepted.
+    """The requests for one device, one after the other. Each is repeated with its async-id until it is accepted.
 
     Every second load waits for the response with the request; ``told`` contains those that had one.
     """
@@ -45,7 +45,7 @@ class Load:
 
     @property
     def last_written(self) -> str:
-        """The value that is written last; ``0`` before the first one."""
+        """Return the value that is written last; ``0`` before the first one."""
         return self.written[-1] if self.written else "0"
 
     def stop(self) -> None:
@@ -84,7 +84,7 @@ class Load:
 
 
 class Reader:
-    """Reads the log with a position of its own and survives every restart."""
+    """A reader of the log with its own position, which survives every restart."""
 
     def __init__(self, server: ServerProcess, key: str) -> None:
         self.uids: dict[str, list[str]] = {}
@@ -120,7 +120,7 @@ class Reader:
 
 
 def check_load(application: Application, loads: list[Load], readers: list[Reader]) -> list[tuple[str, Any]]:
-    """Let everything end, and see that nothing was lost or doubled; gives the log."""
+    """Wait for the end of all requests, check that nothing was lost or duplicated, and return the log."""
     for load in loads:
         load.stop()
     placed = [async_id for load in loads for async_id in load.accepted]

@@ -1,4 +1,4 @@
-"""An application with a webhook, and what it is to get."""
+"""An application with a webhook, and checks of the messages that it receives."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class CallbackServer:
     """A callback endpoint.
 
     Args:
-        take: Called with each message and its headers, on a thread of its own; returns the status to respond with.
+        take: A function that is called with each message and its headers, on a separate thread. It returns the status.
     """
 
     def __init__(self, take: Callable[[Message, Headers], int]) -> None:
@@ -47,7 +47,7 @@ class CallbackServer:
 
 
 class Receiver(CallbackServer):
-    """An application's callback endpoint; it takes its time, and sometimes fails."""
+    """An application's callback endpoint, which is slow and sometimes fails."""
 
     def __init__(self, seed: int) -> None:
         self.batches: list[list[str]] = []
@@ -68,7 +68,7 @@ class Receiver(CallbackServer):
 
 
 def register(application: Application, receiver: Receiver, number: int) -> dict[str, object]:
-    """Register the webhook again, with a mark that distinguishes the registrations."""
+    """Register the webhook again, with a header that distinguishes the registrations."""
     serialization = {"type": "v2", "max_chunk_size": 7, "cfg": {"include_uid": True}}
     body = {"url": receiver.url, "headers": {"x-round": str(number)}, "serialization": serialization}
     answer = application.http.put("/v2/notification/callback", json=body)
@@ -77,7 +77,7 @@ def register(application: Application, receiver: Receiver, number: int) -> dict[
 
 
 def numbers_of(application: Application) -> dict[str, int]:
-    """The number of each entry of the log by its uid, in order; a message would list them by kind."""
+    """Return the number of each entry of the log by its uid, in order. A message would list them by kind."""
     last = int(application.poll(after="latest", hold=0).headers["Mirror-Cursor"])
     found: dict[str, int] = {}
     number = 0
@@ -93,7 +93,7 @@ def numbers_of(application: Application) -> dict[str, int]:
 
 
 def check_webhook(application: Application, receiver: Receiver) -> int:
-    """It got the whole log in order; gives how many messages came again, as what was under way in a kill does."""
+    """Check that it received the entire log in order; return the number of repeated messages, as after a kill."""
     numbers = numbers_of(application)
     last = list(numbers)[-1]
     wait_until(lambda: last in {uid for batch in receiver.batches for uid in batch}, "the webhook to get all")

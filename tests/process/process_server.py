@@ -1,4 +1,4 @@
-"""A real server process to test against, and what is needed to wait for it without sleeping."""
+"""A real server process, and functions that wait for it without sleeping."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ DEVICE_COMMAND = [
     "from mirror_server.extensions.lwm2m.device.command import main; main(prog_name='mirror-device')",
 ]
 CALLS_THIS_MACHINE = ("--allow-callbacks-to", "127.0.0.0/8")
-"""Options of a server whose webhooks lead to this machine."""
+"""Options of a server that may send webhooks to this machine."""
 TLS = ssl.create_default_context()
-"""For all clients: each would read all certificates of the system for one of its own, which takes long."""
+"""A TLS context for all clients, because each would otherwise read all certificates of the system, which takes long."""
 
 _KEY_MADE_AT = 1_700_000_000_000
 _PAUSE = threading.Event()
 
 
 def wait_until_quick(act: Callable[[], object], seconds: float) -> None:
-    """Do it until it takes less than this: what holds it up does so each time, other work of the machine does not."""
+    """Repeat the action until it takes less than this. A real delay occurs each time, unlike load of the machine."""
 
     def is_quick() -> bool:
         began_at = time.monotonic()
@@ -61,21 +61,21 @@ def wait_for(wanted: object, read: Callable[[], Any]) -> None:
 
 
 def child_environment(**variables: str) -> dict[str, str]:
-    """What a child process sees: this environment without settings of the server, and the source tree."""
+    """Return the environment of a child process: without settings of the server, and with the source tree."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("MIRROR_")}
     python_path = os.pathsep.join(filter(None, [str(ROOT), inherited.get("PYTHONPATH")]))
     return inherited | {"PYTHONPATH": python_path} | variables
 
 
 def run_command(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a command that ends by itself, in this process, which spares its start."""
+    """Run a command that ends by itself, in this process, which saves its start."""
     unset = {name: None for name in os.environ if name.startswith("MIRROR_")}
     result = CliRunner(env=unset | variables).invoke(main, arguments, prog_name="mirror-server", catch_exceptions=False)
     return subprocess.CompletedProcess(arguments, result.exit_code, result.stdout, result.stderr)
 
 
 def run_python(*arguments: str, seconds: float = 120, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run Python until it ends, in a process of its own."""
+    """Run Python in a separate process until it ends."""
     command, options = [sys.executable, *arguments], {"env": child_environment(), **options}
     return subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False, **options)
 
@@ -112,7 +112,7 @@ class Child:
         return self.stderr_path.read_text()
 
     def read_line(self, seconds: float = PATIENCE_SECONDS) -> str:
-        """The next line of its standard output."""
+        """Return the next line of its standard output."""
         assert self._process.stdout is not None
         end_at = time.monotonic() + seconds
         while b"\n" not in self._unread:
@@ -128,22 +128,22 @@ class Child:
         self._process.send_signal(signal_number)
 
     def wait(self, seconds: float = PATIENCE_SECONDS) -> int:
-        """Its exit code."""
+        """Wait for the end and return the exit code."""
         return self._process.wait(seconds)
 
     def stop(self) -> int:
-        """Stop it with a signal; return its exit code."""
+        """Stop it with a signal and return its exit code."""
         self.send(signal.SIGTERM)
         return self.wait()
 
     def kill(self) -> None:
-        """End it without a chance to tidy up."""
+        """Kill it without a chance to clean up."""
         self._process.kill()
         self._process.wait(PATIENCE_SECONDS)
         self.close()
 
     def close(self) -> None:
-        """Let go of its output, after it has ended."""
+        """Close its output after it has ended."""
         if self._process.stdout is not None:
             self._process.stdout.close()
 
@@ -160,7 +160,7 @@ def read_exports(demo: Child) -> dict[str, str]:
 
 
 def responds(url: str) -> bool:
-    """Whether a server is there and healthy."""
+    """Return whether a healthy server responds."""
     try:
         return httpx.get(f"{url}/healthz", timeout=PATIENCE_SECONDS, trust_env=False, verify=TLS).status_code == 200
     except httpx.TransportError:
@@ -168,7 +168,7 @@ def responds(url: str) -> bool:
 
 
 class ServerProcess:
-    """``mirror-server run`` on a database of its own; may be killed and started again on the same port."""
+    """A process of ``mirror-server run`` on its own database. It may be killed and started again on the same port."""
 
     def __init__(self, folder: Path, *options: str, database_url: str | None = None, **variables: str) -> None:
         self.database_path = folder / "mirror.db"
@@ -182,13 +182,13 @@ class ServerProcess:
         self._applications: list[Application] = []
 
     def start(self) -> Self:
-        """Start it and wait until it responds."""
+        """Start the server and wait until it responds."""
         self.begin()
         wait_until(self._responds, f"a response of {self.url}/healthz; it says: {self.child.stderr}")
         return self
 
     def begin(self) -> None:
-        """Start it and wait until it prints its address."""
+        """Start the server and wait until it prints its address."""
         arguments = ["run", "--port", self._port, "--database", self.database_url, *self._options]
         self.child = Child(*arguments, stderr_path=self.stderr_path, **self._variables)
         line = self.child.read_line()
@@ -209,7 +209,7 @@ class ServerProcess:
         return self.stderr_path.read_text()
 
     def stop(self, signal_number: int = signal.SIGTERM) -> int:
-        """Stop it with a signal; return its exit code."""
+        """Stop the server with a signal and return its exit code."""
         self.child.send(signal_number)
         return self.child.wait()
 
@@ -217,7 +217,7 @@ class ServerProcess:
         self.child.kill()
 
     def key(self, *scopes: Scope) -> str:
-        """Make a new access key, by default with all scopes."""
+        """Create an access key, by default with all scopes."""
         database = open_database(self.database_url)
         try:
             return access_keys.create(database, "test", scopes or tuple(Scope), _KEY_MADE_AT)
@@ -225,11 +225,11 @@ class ServerProcess:
             database.close()
 
     def application(self, *scopes: Scope) -> Application:
-        """A client with a new access key."""
+        """Return a client with a new access key."""
         return self.client(self.key(*scopes))
 
     def client(self, key: str) -> Application:
-        """A client with this access key."""
+        """Return a client with this access key."""
         application = Application(self.url, key)
         self._applications.append(application)
         return application
@@ -242,7 +242,7 @@ class ServerProcess:
 
 
 class Application:
-    """An application: one access key, and the requests the tests send often."""
+    """An application: one access key, and the requests that tests send often."""
 
     def __init__(self, url: str, key: str) -> None:
         self.key = key
@@ -262,7 +262,7 @@ class Application:
         return response.json() if response.content else None
 
     def add_device(self, name: str, *resources: Mapping[str, Any], **members: Any) -> str:
-        """Have the simulator add a device; gives its id."""
+        """Add a simulated device and return its id."""
         body = {"endpoint_name": name, "resources": list(resources), **members}
         device_id: str = self.json("POST", "/sim/v1/devices", json=body)["id"]
         return device_id
@@ -271,13 +271,13 @@ class Application:
         self.json("PATCH", f"/sim/v1/devices/{device_id}", json=behavior)
 
     def simulated_values(self, device_id: str) -> dict[str, str]:
-        """Path -> the device's own value."""
+        """Return the device's own values by path."""
         listed = self.json("GET", "/sim/v1/devices")["data"]
         device = next(device for device in listed if device["id"] == device_id)
         return {resource["path"]: resource["value"] for resource in device["resources"]}
 
     def resource(self, device_id: str, path: str) -> Any:
-        """One resource of E1."""
+        """Return one resource of E1."""
         listed = self.json("GET", f"/v3/devices/{device_id}/echo")["resources"]
         return next(resource for resource in listed if resource["resource_path"] == path)
 
@@ -310,7 +310,7 @@ class Application:
             after = cursor
 
     def responses(self) -> dict[str, list[Any]]:
-        """All async responses so far, by async-id."""
+        """Return all async responses so far by async-id."""
         found: dict[str, list[Any]] = {}
         for kind, entry in self.entries():
             if kind == "async-responses":
@@ -318,7 +318,7 @@ class Application:
         return found
 
     def response(self, async_id: str) -> Any:
-        """The one async response of a request, waited for."""
+        """Wait for the only async response of a request and return it."""
         wait_until(lambda: async_id in self.responses(), f"the async response {async_id}")
         (only,) = self.responses()[async_id]
         return only

@@ -1,4 +1,4 @@
-"""Websockets of another library, and websockets opened by hand, to test the server's with."""
+"""Websockets of another library, and websockets without a library, for tests of the server's websockets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONNECT = "/v2/notification/websocket-connect"
 
 
 class Sockets:
-    """Opens websockets, which are closed at the end."""
+    """A factory of websockets, which are closed at the end."""
 
     def __init__(self, opened: ExitStack) -> None:
         self._opened = opened
@@ -46,7 +46,7 @@ def message(socket: ClientConnection) -> dict[str, Any]:
 
 
 def responses(socket: ClientConnection, *async_ids: str) -> list[str]:
-    """The ids of async responses in the order they came, up to the last of these."""
+    """Return the ids of async responses in the order of their arrival, up to the last of these."""
     found: list[str] = []
     while not set(async_ids) <= set(found):
         found += [entry["id"] for entry in message(socket).get("async-responses", [])]
@@ -54,7 +54,7 @@ def responses(socket: ClientConnection, *async_ids: str) -> list[str]:
 
 
 def observed(socket: ClientConnection, value: str) -> dict[str, Any]:
-    """The notification of a value, waited for."""
+    """Wait for the notification of a value and return it."""
     while True:
         for entry in message(socket).get("notifications", []):
             if entry["payload"] == encoded(value):
@@ -62,7 +62,7 @@ def observed(socket: ClientConnection, value: str) -> dict[str, Any]:
 
 
 def rest(socket: ClientConnection) -> list[str]:
-    """The ids of async responses up to the end of the connection."""
+    """Return the ids of async responses up to the end of the connection."""
     found: list[str] = []
     try:
         while True:
@@ -72,7 +72,7 @@ def rest(socket: ClientConnection) -> list[str]:
 
 
 def closed(socket: ClientConnection) -> tuple[int, str]:
-    """Code and reason with which the server closed it."""
+    """Wait until the server closes the connection, and return code and reason."""
     with pytest.raises(ConnectionClosed) as caught:
         list(iter(partial(socket.recv, timeout=PATIENCE_SECONDS), None))
     assert caught.value.rcvd is not None
@@ -88,7 +88,7 @@ def device(application: Application, name: str) -> str:
 
 
 class Silent:
-    """A websocket without a library, which sends no pongs and reads only when it is called."""
+    """A websocket without a library, which sends no pongs and reads only on request."""
 
     def __init__(
         self, server: ServerProcess, key: str, *lines: str, behind: bytes = b"", receive_bytes: int = 0
@@ -114,7 +114,7 @@ class Silent:
         return self._up_to(b"\r\n\r\n")
 
     def frame(self) -> tuple[int, bytes]:
-        """Opcode and content of the next frame."""
+        """Return opcode and content of the next frame."""
         first, second = self._take(2)
         size = second & 127
         if size > 125:
@@ -125,13 +125,13 @@ class Silent:
         self.socket.sendall(Frame(opcode, content).serialize(mask=True))
 
     def rest(self) -> bytes:
-        """What is left until the server ends the connection, which is waited for."""
+        """Wait until the server ends the connection, and return the remaining bytes."""
         while chunk := self.socket.recv(1 << 16):
             self.received += chunk
         return self.received
 
     def is_ended(self) -> bool:
-        """Whether the server ends the connection, which is waited for."""
+        """Wait for the server to end the connection, and return whether it does."""
         try:
             while self.socket.recv(1 << 20):
                 pass

@@ -1,4 +1,4 @@
-"""However slow the machine is, a measurement has a sample: what is measured is waited for."""
+"""A measurement has at least one sample, even on a slow machine, because it waits for it."""
 
 import asyncio
 import importlib
@@ -32,7 +32,7 @@ def test_load_generator_waits_for_the_first_response():
             port = server.sockets[0].getsockname()[1]
             command = {"ports": [port], "requests": ["GET / HTTP/1.1\r\n\r\n"], "connections": 1, "seconds": 0}
             running = asyncio.create_task(load_program.run(command))
-            # Until it has nothing to do but wait, the time of its measurement long over.
+            # Until it only waits, long after the end of its measuring time.
             for _ in range(100):
                 await asyncio.sleep(0)
             time_is_over.set()

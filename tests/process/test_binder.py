@@ -1,7 +1,8 @@
-"""The files for Binder, by the rules repo2docker builds and starts an image with.
+"""The files for Binder, tested by the rules with which repo2docker builds and starts an image.
 
-What repo2docker does with a folder ``binder``: it takes the Python of ``runtime.txt``, installs ``requirements.txt``
-from the root of the repository, runs ``postBuild`` there once, and has ``start`` run the command of each session.
+repo2docker processes a folder ``binder`` as follows: it uses the Python of ``runtime.txt``, installs
+``requirements.txt`` from the root of the repository, runs ``postBuild`` there once, and lets ``start`` run the command
+of each session.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Session:
 
 
 def own_environment(**variables: str) -> dict[str, str]:
-    """An environment in which the commands of this project are those of this Python."""
+    """Return an environment in which the commands of this project are those of this Python."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     inherited = {name: value for name, value in child_environment().items() if name not in {"API_HOST", "API_KEY"}}
     return inherited | {"PATH": path} | variables

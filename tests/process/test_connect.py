@@ -1,4 +1,4 @@
-"""``examples.connect()``: the mirror that is there, or one that is started for the program or notebook."""
+"""``examples.connect()``: uses a running mirror, or starts one for the program or notebook."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ print(AsyncMirrorClient.from_env().base_url)
 
 
 def run_connecting(program: str = PROGRAM, **variables: str) -> list[str]:
-    """The lines that a program prints which connects twice, and makes another client."""
+    """Return the output of a program that connects twice and creates another client."""
     inherited = {name: value for name, value in child_environment().items() if name not in {"API_HOST", "API_KEY"}}
     run = run_python("-c", program, env=inherited | variables)
     assert run.returncode == 0, run.stderr

@@ -1,4 +1,4 @@
-"""``mirror lab`` as a user starts it: server, JupyterLab and simulated time together, and nothing left afterwards."""
+"""``mirror lab`` from a user's view: server, JupyterLab and simulated time together, and nothing remains afterwards."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def shared_lab(tmp_path_factory: pytest.TempPathFactory, database: Path) -> Iterator[Lab]:
-    """For the tests that leave it running; the last one closes JupyterLab."""
+    """A lab for the tests that do not stop it. The last test closes JupyterLab."""
     running = Lab(tmp_path_factory.mktemp("lab"), f"--database={database}")
     yield running
     running.close()
@@ -97,7 +97,7 @@ def test_its_notebooks_are_trusted_as_long_as_they_are_as_they_came(shared_lab):
 
 
 def all_trusted(lab: Lab, notebook: str) -> bool:
-    """Whether JupyterLab takes the outputs of all cells for its user's own."""
+    """Return whether JupyterLab trusts the outputs of all cells."""
     cells = lab.request("GET", f"/api/contents/{notebook}").json()["content"]["cells"]
     return all(cell["metadata"]["trusted"] for cell in cells if cell["cell_type"] == "code")
 
@@ -135,7 +135,7 @@ def test_everything_stops_when_jupyterlab_is_closed_and_the_next_lab_goes_on(sha
     finally:
         lab.close()
     assert not responds(environment["API_HOST"])
-    # Its port may be another one's at once: each JupyterLab takes the first that is free.
+    # Another JupyterLab may use its port immediately, because each one takes the first free port.
     with pytest.raises(ProcessLookupError):
         os.kill(jupyter, 0)
 
@@ -162,7 +162,7 @@ def test_lab_reports_how_to_install_missing_packages(monkeypatch):
 
 
 def _child_of(parent_pid: int, word: str) -> int:
-    """The child whose command line has the word."""
+    """Return the child process with this word in its command line."""
     for child in Path(f"/proc/{parent_pid}/task/{parent_pid}/children").read_text().split():
         if word in Path(f"/proc/{child}/cmdline").read_text():
             return int(child)
@@ -170,6 +170,6 @@ def _child_of(parent_pid: int, word: str) -> int:
 
 
 def _environment_of(pid: int) -> dict[str, str]:
-    """The environment of a process, as the system knows it."""
+    """Return the environment of a process from /proc."""
     pairs = Path(f"/proc/{pid}/environ").read_bytes().decode().rstrip("\0").split("\0")
     return dict(pair.split("=", 1) for pair in pairs)

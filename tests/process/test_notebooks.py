@@ -1,6 +1,6 @@
-"""Every notebook gives its stored outputs to the letter on a fresh mirror.
+"""Every notebook produces exactly its stored outputs on a new mirror.
 
-In real kernels, and on a mirror that others used, they run in ``tests/system/process/test_notebooks_by_nbval.py``.
+``tests/system/process/test_notebooks_by_nbval.py`` runs them in real kernels, and on a mirror that others used.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Run: TypeAlias = Callable[[Path, Mapping[str, str]], list[dict[str, Any]]]
 
 WITH_COAP = find_spec("aiocoap") is not None
 NOTEBOOKS = [path for path in sorted((ROOT / "notebooks").glob("*.ipynb")) if WITH_COAP or path.stem[:2] != "08"]
-"""Without aiocoap the one on real devices says what to install, and nothing else."""
+"""The notebook on real devices. Without aiocoap it only says what to install."""
 BACKEND = "module://matplotlib_inline.backend_inline"
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """Runs a notebook in an environment; gives its cells, by the program notebook_runs."""
+    """Run a notebook in an environment, by the program notebook_runs, and return its cells."""
     folder = tmp_path_factory.mktemp("notebooks")
     command = [sys.executable, str(Path(__file__).with_name("notebook_runs.py"))]
     environment = child_environment(IPYTHONDIR=str(folder), MPLBACKEND=BACKEND)

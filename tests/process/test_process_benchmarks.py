@@ -1,4 +1,4 @@
-"""The benchmarks run where the package is installed, without programs that had to be installed: one of them, tiny.
+"""A tiny benchmark runs from an installed package, without programs that must be installed separately.
 
 ``tests/system/test_every_benchmark.py`` runs all of them in a checkout.
 """
@@ -32,7 +32,7 @@ def test_the_command_of_an_installed_package_measures_that_package(tmp_path: Pat
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert {figure["benchmark"] for figure in json.loads(result.read_text())["figures"]} == {"read_value"}
-    # The programs it starts come with it, and so do those it shares with the tests.
+    # The package contains the programs that it starts, and the helpers that it shares with the tests.
     names = {path.name for path in (installed / "mirror_sdk" / "_benchmarks").iterdir()}
     ours = (ROOT / "tests" / "benchmarks").iterdir()
     assert {path.name for path in ours if path.is_file()} | {"bare_coap.py", "databases.py"} <= names

@@ -1,4 +1,4 @@
-"""Where the commands meet a shell: dashes, Ctrl-C, closed pipes, outputs that cannot show a character."""
+"""The commands in a shell: dashes, Ctrl-C, closed pipes, output encodings that lack a character."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ PATIENCE_SECONDS = 60
 
 
 class Shell:
-    """Runs commands as a shell does."""
+    """A runner of commands that behaves like a shell."""
 
     def __init__(self, server: ServerProcess, application: Application) -> None:
         self.base = {"API_HOST": server.url, "API_KEY": application.key, "PYTHONUNBUFFERED": "1"}
 
     def run(self, *words: str, encoding: str = "utf-8") -> subprocess.CompletedProcess[bytes]:
-        """Run a command in this process, with an output of this encoding; that spares its start."""
+        """Run a command in this process, with an output of this encoding, which saves its start."""
         unset = {name: None for name in os.environ if name.startswith("MIRROR_")}
         runner = CliRunner(charset=encoding, env=unset | self.base)
         ended = runner.invoke(main, words, prog_name="mirror", catch_exceptions=False)
@@ -59,7 +59,7 @@ class Shell:
 
     @contextmanager
     def running(self, *words: str, first: str = "pass") -> Iterator[subprocess.Popen[str]]:
-        """A command that runs; ``first`` is what its process does before."""
+        """Start a command; ``first`` is code that its process runs before it."""
         command = [sys.executable, "-c", f"{first}\n{COMMANDS['mirror']}", *words]
         environment = child_environment(**self.base)
         pipe = subprocess.PIPE
@@ -77,7 +77,7 @@ def shell(shared_server: ServerProcess, application: Application) -> Shell:
 
 @pytest.fixture
 def device(application: Application) -> str:
-    """A device with a name and values that few encodings can show."""
+    """A device with a name and values that few encodings support."""
     name = f"käse-日本-{os.urandom(4).hex()}"
     application.name = name
     application.add_device(
@@ -94,7 +94,7 @@ def id_of(application: Application, device: str) -> str:
 
 
 def value_of(application: Application, device: str, path: str) -> str:
-    """The device's own value."""
+    """Return the device's own value."""
     return application.simulated_values(id_of(application, device))[path]
 
 
@@ -144,7 +144,7 @@ def test_interrupted_watch_exits_with_success(shell, application, device, how, f
 def test_a_snapshot_that_does_not_fit_on_the_disk_leaves_the_file_unchanged(shell, device, tmp_path):
     file = "state.parquet"
     (tmp_path / file).write_text("before")
-    # What is imported is not to be written half, either.
+    # An imported file must not be written half either.
     no_room = """
 import resource, sys
 sys.dont_write_bytecode = True
@@ -202,7 +202,7 @@ def test_interrupted_wait_reports_that_the_request_continues(shell, application,
 
 
 def first_line(watching: subprocess.Popen[str], application: Application, device: str) -> str:
-    """The first line it shows, of changes that are made until then."""
+    """Return the first line of its output, during changes of the device."""
     assert watching.stdout is not None
     output = watching.stdout.fileno()
     os.set_blocking(output, False)

@@ -19,7 +19,7 @@ Judge = Callable[..., str]
 
 @pytest.fixture
 def judge(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Judge:
-    """Runs the conformance tests in an empty folder; gives what they say of a server that conforms."""
+    """Run the conformance tests in an empty folder; return their output for a conforming server."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     for name in ["API_HOST", "API_KEY", "PYTEST_ADDOPTS", "PYTEST_PLUGINS"]:
         monkeypatch.delenv(name, raising=False)
@@ -27,7 +27,7 @@ def judge(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Judge:
     def judge(*arguments: str, **variables: str) -> str:
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        # Their assertions are rewritten already, or not at all.
+        # The assertions of these modules are already rewritten, or not at all.
         warnings = ["-W", "error", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
         said = pytester.runpytest_inprocess(*warnings, "-q", "-rs", *PLUGIN, *arguments)
         assert said.ret == 0, said.stdout.str() + said.stderr.str()
@@ -39,7 +39,7 @@ def judge(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Judge:
 
 @pytest.fixture(scope="module")
 def real_time_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server with simulated devices whose clock runs by itself."""
+    """A server with simulated devices and a real-time clock."""
     server = ServerProcess(tmp_path_factory.mktemp("real-time"), "--simulate", "2")
     try:
         yield server.start()

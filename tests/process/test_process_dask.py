@@ -1,4 +1,4 @@
-"""Fleets on Dask: the workers of a real cluster load what a snapshot of a real server shows. Source: wire.md 7."""
+"""Fleets on Dask: the workers of a real cluster load the same table as a snapshot. Source: wire.md 7."""
 
 import doctest
 import logging
@@ -45,14 +45,14 @@ KINDS = [
 
 @pytest.fixture(autouse=True)
 def _threads_that_end() -> Iterator[None]:
-    """Dask keeps those that it makes for itself until the process ends."""
+    """Allow Dask's own threads to run until the process ends."""
     with ThreadPoolExecutor(2, "dask") as pool, dask.config.set(pool=pool):
         yield
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """Devices with many and with few resources, some of which have values, a write, or nothing."""
+    """A server with devices of many and few resources; some have values, a write, or nothing."""
     running = ServerProcess(tmp_path_factory.mktemp("dask"), "--simulate", "0", "--clock", "manual").start()
     with MirrorClient(running.url, running.key()) as client:
         simulator = Simulator(client)
@@ -69,13 +69,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @pytest.fixture(scope="module")
 def key(server: ServerProcess) -> str:
-    """What the workers have in their environment."""
+    """The access key in the environment of the workers."""
     return server.key(Scope.READ)
 
 
 @pytest.fixture(scope="module")
 def cluster(server: ServerProcess, key: str) -> Iterator[Client]:
-    """A process with two threads."""
+    """A worker process with two threads."""
     environment = {"API_HOST": "http://127.0.0.1:9", "API_KEY": key}
     with (
         dask.config.set({"distributed.nanny.environ": environment, "distributed.worker.daemon": True}),

@@ -1,4 +1,4 @@
-"""The demo server: a database that is kept, a clock that passes, a key that is given, and its end."""
+"""The demo server: its persistent database, its running clock, its key, and its end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ StartDemo = Callable[..., Child]
 
 @pytest.fixture
 def start_demo(tmp_path: Path) -> Iterator[StartDemo]:
-    """Starts demo servers, which are stopped at the end."""
+    """Start demo servers, which are stopped at the end."""
     children: list[Child] = []
 
     def start(*options: str, **variables: str) -> Child:
@@ -172,7 +172,7 @@ def test_real_devices_come_to_a_demo_and_end_with_the_program_that_started_them(
 
 def test_devices_that_do_not_register_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
-    # A key that is set for another demo is not that of a program that starts one.
+    # A key of another demo in the environment is not used by a program that starts its own.
     monkeypatch.setenv("MIRROR_DEMO_KEY", GIVEN_KEY)
     server = DemoServer(devices=1, coap=True)
     try:

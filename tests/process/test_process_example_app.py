@@ -1,4 +1,4 @@
-"""The example application against a real server, by both channels."""
+"""The example application against a real server, with both channels."""
 
 from __future__ import annotations
 

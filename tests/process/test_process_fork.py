@@ -28,7 +28,7 @@ RESOURCES = [{"path": TEMPERATURE, "value": "21.5", "observable": True}]
 CALLS = 40
 AT_ONCE = 4
 A_STOP_SECONDS = 9
-"""Less than who stops a watch waits for a callback that does not end."""
+"""A time below the one for which stopping a watch waits for a callback that does not end."""
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def client(shared_server: ServerProcess, simulator: Application) -> Iterator[Mir
 
 
 def request_objects(client: MirrorClient, devices: list[str]) -> int:
-    """Request device objects, several at once; return how many were those of other devices."""
+    """Request several device objects concurrently; return the number of wrong ones."""
     asked = [devices[number % len(devices)] for number in range(CALLS)]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         found = list(pool.map(client.get_device, asked))
@@ -63,7 +63,7 @@ async def request_objects_async(client: AsyncMirrorClient, devices: list[str]) -
 
 @contextmanager
 def in_thread(act, *arguments):
-    """Run something concurrently, on a thread that has ended when this does."""
+    """Run a function concurrently, on a thread that ends with the block."""
     with ThreadPoolExecutor(1) as pool:
         yield pool.submit(act, *arguments)
 
@@ -85,7 +85,7 @@ def test_children_and_their_children_have_connections_of_their_own(client, devic
 
 @pytest.fixture
 def _keeps_idle_connections(monkeypatch):
-    """No connection is closed for being idle, however long a busy machine takes for a test."""
+    """Close no idle connections, however long a busy machine takes for a test."""
     monkeypatch.setattr(network, "IDLE_SECONDS", 600)
 
 
@@ -103,12 +103,12 @@ def test_a_child_closes_its_client_and_not_that_of_its_parent(client, devices):
     assert Forked(client.close).result() is None
     assert Forked(act).result()
     assert request_objects(client, devices) == 0
-    # The same connections, not new ones in the place of broken ones; where more threads came at once there are more.
+    # The same connections, not new ones that replace broken ones. Concurrent threads may have opened more.
     assert ports <= ports_of(client)
 
 
 def ports_of(client):
-    """The local ports of the connections that the client has open."""
+    """Return the local ports of the client's open connections."""
     streams = list(client._session.sender._connections._sockets)
     opened = [stream for stream in streams if stream.get_extra_info("socket").fileno() >= 0]
     return {stream.get_extra_info("client_addr")[1] for stream in opened}
@@ -190,7 +190,7 @@ def test_a_recorder_stays_with_the_parent(client, simulator, devices, tmp_path):
             return [*shown, gc.collect() >= 0]
 
         assert Forked(act).result() == [False, "stopped,", True]
-        # The lock is still the parent's.
+        # The lock still belongs to the parent.
         with pytest.raises(InvalidValue, match="in use by another recorder"):
             client.record(tmp_path / "run.parquet")
         change("23")
@@ -280,7 +280,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def test_fork_waits_for_imports_of_other_threads(shared_server, simulator):
-    """In the child it would stay half made, and locked by a thread that is not there."""
+    """Otherwise a module would stay half imported in the child, and locked by a thread that does not exist there."""
     ran = run_python(
         "-c", FORKS_IN_AN_IMPORT, seconds=150, env=child_environment(API_HOST=shared_server.url, API_KEY=simulator.key)
     )
@@ -333,7 +333,7 @@ def test_fork_during_a_delayed_read_of_a_loop(shared_server, simulator, devices)
                     await asyncio.sleep(0.01)
                 assert watch.is_running
                 assert await request_objects_async(client, devices) == 0
-                # The same connections, not new ones in the place of broken ones.
+                # The same connections, not new ones that replace broken ones.
                 assert ports <= ports_of(client)
 
     asyncio.run(asyncio.wait_for(main(), 240))

@@ -1,4 +1,4 @@
-"""A disk that fills up under a running server: reported, survived, and over when there is space."""
+"""A disk that fills up under a running server: the server reports it, survives, and recovers when there is space."""
 
 from __future__ import annotations
 

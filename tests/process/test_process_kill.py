@@ -153,7 +153,7 @@ def test_kills_at_random_moments_under_load_lose_nothing_and_double_nothing(star
 
 
 def check_history(application: Application, loads: list[Load], dead: list[tuple[float, float]]) -> None:
-    """Check that it has each end of a write once, notifications in order, and a gap of contacts meanwhile."""
+    """Check that the history has each end of a write once, notifications in order, and a gap for each downtime."""
     answer = application.http.get("/v3/device-echo/history", headers={"Accept": "application/x-ndjson"})
     *lines, end = map(json.loads, answer.text.splitlines())
     assert end["object"] == "history-end"

@@ -1,4 +1,4 @@
-"""The server's log on stderr: each line is written at once, however the process or the pipe ends."""
+"""The server's log on stderr: each line is written immediately, however the process or the pipe ends."""
 
 import json
 import os
@@ -50,7 +50,7 @@ def test_unread_pipe_delays_neither_responses_nor_the_stop(tmp_path):
     server.stderr_path = tmp_path / "pipe"
     os.mkfifo(server.stderr_path)
     reader = os.open(server.stderr_path, os.O_RDONLY | os.O_NONBLOCK)
-    # More than a pipe holds.
+    # More than fits into a pipe.
     paths = [f"/v3/devices/{number}{'x' * 3000}" for number in range(40)]
     try:
         server.begin()

@@ -1,4 +1,4 @@
-"""Clients that are slow, broken, too large or not even HTTP: they get an error, and others are not affected."""
+"""Slow, broken, oversized and non-HTTP clients get an error, and others are not affected."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def connect(server: ServerProcess) -> socket.socket:
 
 
 def exchange(server: ServerProcess, sent: bytes) -> bytes:
-    """What the server says to these bytes on a connection of their own, up to its end of the connection."""
+    """Send bytes on a new connection, and return the response up to the end of the connection."""
     with closing(connect(server)) as connection:
         connection.sendall(sent)
         received = b""
@@ -33,7 +33,7 @@ def exchange(server: ServerProcess, sent: bytes) -> bytes:
 
 
 def request(start: bytes, key: str, *headers: bytes, body: bytes = b"") -> bytes:
-    """A request after which the connection ends."""
+    """Return a request that closes the connection."""
     lines = [start + b" HTTP/1.1", b"Host: x", b"Connection: close", b"Authorization: Bearer " + key.encode(), *headers]
     return b"\r\n".join([*lines, b"", body])
 
@@ -44,7 +44,7 @@ def chunks(size_bytes: int) -> Iterator[bytes]:
 
 
 def assert_well(application: Application) -> None:
-    """Others are served without delay."""
+    """Check that others are served without delay."""
     wait_until_quick(lambda: [application.json("GET", "/v3/devices") for _ in range(10)], 2)
 
 
@@ -56,7 +56,7 @@ def test_too_large_body_is_413_with_and_without_content_length(application):
         assert (answer.status_code, body["object"], body["type"]) == (413, "error", "too_large")
         assert body["request_id"] == answer.headers["X-Request-ID"]
     assert application.json("GET", "/v2/subscriptions") == []
-    # Of just the limit it is taken.
+    # A body of exactly the limit is accepted.
     rules = b'[{"endpoint-type":"Light"}]'
     for content in (rules.ljust(LIMIT_BYTES), chain([rules.ljust(len(CHUNK))], chunks(LIMIT_BYTES - len(CHUNK)))):
         application.json("PUT", "/v2/subscriptions", content=content, headers=json_type)

@@ -29,7 +29,7 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def messages() -> list[str]:
-    """What the device says."""
+    """The output of the device."""
     return []
 
 
@@ -49,7 +49,7 @@ def run(start_server: Callable[..., ServerProcess], messages: list[str]) -> Iter
 
 
 def registered(options: DeviceOptions, clock: SystemClock, messages: list[str]) -> BackgroundFleet:
-    """The device, as soon as the port is open: on PostgreSQL a server is ready before it leads, and opens it then."""
+    """The registered device. On PostgreSQL, a server is ready before it leads, and opens the port only then."""
 
     def register() -> BackgroundFleet | None:
         try:

@@ -1,4 +1,4 @@
-"""The ``mirror`` command against a real server: what it shows, to people and programs, and its exit status."""
+"""The ``mirror`` command against a real server: its output for people and programs, and its exit status."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_drift_is_displayed_and_can_be_checked(run, application, light):
     run("drift", "--check", "--path", "/3311/*", status=1)
     assert "none of these devices has /9/*" in run("drift", "--check", "--path", "/9/*").stderr
     (shown,) = [line.split() for line in run("drift").stdout.splitlines() if application.name in line]
-    # As "get" shows them.
+    # In the format of "get".
     assert {"40", "20", "reverted"} <= set(shown)
 
 
@@ -260,7 +260,7 @@ def test_terminal_prompts_for_the_key_without_echo(application, shared_server, l
     environment = child_environment(API_HOST=shared_server.url, API_KEY=application.key)
     program = "from mirror_sdk.cli import main; main()"
     command = [sys.executable, "-c", program, "snapshot", "state.parquet", "--pseudonymize"]
-    # Without a terminal of its own the process must not prompt on that of the test run.
+    # Without its own terminal, so that the process does not prompt on that of the test run.
     process = subprocess.Popen(
         command, stdin=theirs, stderr=subprocess.PIPE, cwd=tmp_path, env=environment, start_new_session=True
     )
@@ -397,7 +397,7 @@ def test_unwritable_file_is_reported_in_one_line(run, tmp_path):
 def test_undo_file_restores_the_same_values(run, application, light, tmp_path):
     clock, package, before = "/3/0/13", "/5/0/0", tmp_path / "before.csv"
     time = {"path": clock, "value": "1767225600", "writable": True}
-    # Of three bytes base64 could be hex digits as well.
+    # The base64 of three bytes could also be hex digits.
     zeros = {"path": package, "value": "AAAA", "writable": True}
     device_id = application.add_device("clock", time, zeros, {"path": LEVEL, "value": "500"})
     for path in (clock, package, LEVEL):

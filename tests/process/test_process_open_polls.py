@@ -17,11 +17,11 @@ pytestmark = pytest.mark.process
 
 POLLS = 100
 BEFORE_THE_END_SECONDS = 30
-"""Less than a poll is held here: what happens in this time is not its end."""
+"""A time below the hold of a poll, so nothing within it is caused by the end of the hold."""
 
 
 class OpenPoll:
-    """A poll on a connection of its own, sent without waiting for the response."""
+    """A poll on its own connection, sent without waiting for the response."""
 
     def __init__(
         self, server: ServerProcess, key: str, query: str, *headers: str, version: str = "1.1", more: str = ""
@@ -36,12 +36,12 @@ class OpenPoll:
         self.socket.sendall("\r\n".join([*lines, "", more]).encode())
 
     def response(self) -> tuple[int, bytes]:
-        """Status and body."""
+        """Return status and body."""
         status, _, body = self.complete_response()
         return status, body
 
     def complete_response(self) -> tuple[int, dict[bytes, bytes], bytes]:
-        """Status, headers, of which none is there twice, and body."""
+        """Return status, headers and body, and check that no header is duplicated."""
         received = b""
         while b"\r\n\r\n" not in received:
             received += self._more()
@@ -87,11 +87,11 @@ def is_open_or_ready(application: Application, poll: OpenPoll) -> bool:
 
 
 def hold_plain(polls: ExitStack, server: ServerProcess, application: Application) -> OpenPoll:
-    """Open a plain poll and make sure that it is open: others of its key are rejected."""
+    """Open a plain poll, and check that it is open: other polls of its key are rejected."""
     while True:
         poll = hold(polls, server, application.key, "hold=55")
         wait_until(partial(is_open_or_ready, application, poll), "the poll to be open")
-        # It may have arrived while the other poll was open itself.
+        # The test poll may have been open itself when this one arrived.
         if not count_ready([poll]):
             return poll
 
@@ -115,7 +115,7 @@ def test_100_open_polls_leave_the_mirror_readable_and_wake_together(shared_serve
 
 
 def test_polls_that_wake_together_each_have_the_head_they_would_have_alone(shared_server, application):
-    """Also those whose connection ends, or speaks an older version, and with the id that its client gave it."""
+    """Also if the connection closes afterwards, uses HTTP/1.0, or has a request id of its client."""
     device_id = application.add_device("heads", {"path": SWITCH, "value": "0", "writable": True})
     last_seq = len(list(application.entries()))
     query = f"after={last_seq}&hold=55"
@@ -144,7 +144,7 @@ def test_polls_that_wake_together_each_have_the_head_they_would_have_alone(share
         assert [headers.get(b"connection") for _, headers, _ in answers] == [None, None, b"close", b"close"]
         assert answers[1][1][b"x-request-id"] == of_client.encode()
         assert len({headers[b"x-request-id"] for _, headers, _ in answers}) == len(answers)
-        # Those that end, end; the others take the next request.
+        # The ones that close are closed; the others accept the next request.
         assert [poll.socket.recv(1) for poll in held[2:]] == [b"", b""]
         for poll in held[:2]:
             poll.socket.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")

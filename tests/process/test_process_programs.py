@@ -1,4 +1,4 @@
-"""Programs that others wrote for the public API run unmodified: every call of theirs, or a reason why not."""
+"""Third-party programs for the public API run unmodified: every call, or a reason for each exception."""
 
 import importlib
 import json
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.process
 
 PROGRAMS = ROOT / "tests" / "programs"
 STEPS = {"vendor's SDK, Python": 70, "connector library, Python": 35}
-"""How many steps a program has at least."""
+"""The minimum number of steps of a program."""
 MANUAL = " ".join(mirror_server.cli.TOPICS["programs"].read_text().split())
 
 
@@ -34,7 +34,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def run_programs(name: str, folder: Path) -> Any:
-    """Run those whose name has this word; returns the report that the command writes."""
+    """Run the programs with this word in their name; return the report of the command."""
     command = [sys.executable, str(PROGRAMS), name, "--cache", str(folder), "--json", str(folder / "result.json")]
     run = subprocess.run(
         command, env=child_environment(), capture_output=True, text=True, timeout=600, check=False, cwd=folder
@@ -85,7 +85,7 @@ def test_a_call_that_fails_or_is_left_out_is_a_complaint(told: list[dict[str, An
 
 
 def _run_in(folder: Path, *names: str, hidden: str = "") -> subprocess.CompletedProcess[str]:
-    """The command where neither Node nor npm is found, nor a module."""
+    """Run the command without Node, npm and its modules."""
     hide = f"import sys, runpy; sys.modules[{hidden!r}] = None; sys.path.insert(0, {str(PROGRAMS)!r});"
     run = f"sys.argv[0] = {str(PROGRAMS)!r}; runpy.run_path(sys.argv[0], run_name='__main__')"
     return run_python(

@@ -1,4 +1,4 @@
-"""Real devices over a kill of the service: nothing is lost or done twice."""
+"""Real devices during a kill of the service: nothing is lost or done twice."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ pytestmark = pytest.mark.process
 
 
 class Field:
-    """A server with a CoAP port, an application, and devices that are received for."""
+    """A server with a CoAP port, an application, and devices with a receiving thread."""
 
     def __init__(self, server: ServerProcess, port: int, devices: Devices) -> None:
         self.server, self.port, self.devices = server, port, devices
         self.application: Application = server.application()
 
     def device(self, name: str, **more: str) -> BareDevice:
-        """A device that has not registered yet."""
+        """Create a device that has not registered yet."""
         return self.devices.add(BareDevice(self.port, name, {TEMPERATURE: "20", SWITCH: "0", REBOOT: ""}, **more))
 
     def registered(self, name: str, **parameters: str) -> BareDevice:
@@ -34,7 +34,7 @@ class Field:
         return device
 
     def subscribe(self, device: BareDevice) -> str:
-        """Have its temperature observed; gives the device's id."""
+        """Observe its temperature and return the device's id."""
         listed = self.application.json("GET", "/v3/devices")["data"]
         device_id: str = next(each["id"] for each in listed if each["endpoint_name"] == device.name)
         self.application.json("PUT", f"/v2/subscriptions/{device_id}{TEMPERATURE}")
@@ -42,7 +42,7 @@ class Field:
         return device_id
 
     def reported(self, device_id: str) -> list[str]:
-        """The values that came as notifications of one device."""
+        """Return the notified values of one device."""
         entries = list(self.application.entries())
         return [
             decoded(each["payload"]) for kind, each in entries if kind == "notifications" and each["ep"] == device_id
@@ -57,7 +57,7 @@ def field(start_server: Callable[..., ServerProcess]) -> Iterator[Field]:
 
 
 def test_a_kill_with_observations_and_commands_under_way_loses_nothing_and_executes_nothing_twice(field):
-    """A write is sent again, because to write the same value twice does no harm."""
+    """A write is sent again, because writing the same value twice does no harm."""
     application = field.application
     awake = [field.registered(f"awake-{number}") for number in range(3)]
     asleep = field.registered("asleep", b="UQ")

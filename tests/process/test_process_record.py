@@ -1,4 +1,4 @@
-"""Recordings over kills: of the server, and of the recorder."""
+"""Recordings during kills of the server and of the recorder."""
 
 import signal
 import subprocess
@@ -38,7 +38,7 @@ def client(server, key):
 
 @pytest.fixture
 def change(client):
-    """Changes the observed temperature of a device."""
+    """Change the observed temperature of a device."""
     simulator = Simulator(client)
     device_id = simulator.add_device("thermometer", RESOURCES)
     client.subscribe(device_id, TEMPERATURE)
@@ -57,7 +57,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def start_recorder(server, key, folder):
-    """Starts the command in processes of their own, all with one key."""
+    """Start the command in separate processes with one key."""
     running = []
 
     def start(*options):
@@ -79,13 +79,13 @@ def start_recorder(server, key, folder):
 
 
 def seen(folder):
-    """The numbers of the entries as every reader sees them."""
+    """Return the numbers of the entries, which are equal for every reader."""
     (numbers,) = {tuple(sorted(read(folder)["seq"])) for read in READERS.values()}
     return list(numbers)
 
 
 def observed(folder):
-    """Return the values in the order of the recording, each once: a device repeats its value when subscribed again."""
+    """Return each value once, in the order of the recording. A device repeats its value when it is subscribed again."""
     frame = Recording(folder).events()
     return [value for value in frame[frame["event"] == "observation"]["value_num"].unique() if value]
 

@@ -1,4 +1,4 @@
-"""What the server writes to its log: never a key's secret, never a value."""
+"""The log of the server never contains the secret of a key, nor a value."""
 
 from __future__ import annotations
 

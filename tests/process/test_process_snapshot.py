@@ -1,4 +1,4 @@
-"""Fleet snapshots of a real server: cut connections, readers that stall, and writes meanwhile. Source: wire.md 7."""
+"""Fleet snapshots of a real server: interrupted connections, slow readers, and concurrent writes. Source: wire.md 7."""
 
 import socket
 import threading
@@ -21,7 +21,7 @@ DEVICES = 24
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A fleet whose snapshot is larger than all that is buffered on the way."""
+    """A fleet whose snapshot is larger than all buffers between server and client."""
     running = ServerProcess(tmp_path_factory.mktemp("snapshot"), "--simulate", "0").start()
     with MirrorClient(running.url, running.key()) as client:
         simulator = Simulator(client)
@@ -32,7 +32,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 def add_large_device(client: MirrorClient, simulator: Simulator, name: str) -> None:
-    """A device with ten large values, and a number of which every change is reported."""
+    """Add a device with ten large values and a number with notifications."""
     resources = [{"path": path, "value": LARGE, "observable": True} for path in LARGE_PATHS]
     resources.append({"path": TEMPERATURE, "value": "0", "observable": True, "auto_observable": True})
     device_id = simulator.add_device(name, resources)
@@ -42,7 +42,7 @@ def add_large_device(client: MirrorClient, simulator: Simulator, name: str) -> N
 
 
 def begin(server: ServerProcess) -> socket.socket:
-    """Request a snapshot and read nothing of it."""
+    """Request a snapshot without reading the response."""
     connection = socket.create_connection(("127.0.0.1", server.port))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
     head = f"GET /v3/device-echo HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.key()}\r\nAccept: {ARROW}\r\n\r\n"
@@ -68,7 +68,7 @@ def test_stalled_reader_does_not_block_others(server: ServerProcess) -> None:
 
 
 def test_it_shows_one_instant_while_devices_report(server: ServerProcess) -> None:
-    """Every device is set to the same number, round after round; a table shows two neighboring rounds at most."""
+    """Every device is set to the same number, round after round. A table contains at most two consecutive rounds."""
     stop = threading.Event()
     with MirrorClient(server.url, server.key()) as writer, MirrorClient(server.url, server.key()) as client:
         simulator = Simulator(writer)
@@ -95,7 +95,7 @@ def test_it_shows_one_instant_while_devices_report(server: ServerProcess) -> Non
         pd.testing.assert_frame_equal(refreshed.mirror.refresh(client), client.fleet.snapshot(paths=[TEMPERATURE]))
     for frame in frames:
         numbers = frame.set_index("device_id")["reported_num"].astype(float).reindex(ids)
-        # In the order of the writes: the devices of the new round first, then those of the round before.
+        # In the order of the writes: first the devices of the new round, then those of the previous one.
         assert numbers.is_monotonic_decreasing
         assert numbers.iloc[0] - numbers.iloc[-1] <= 1
     assert frames[7]["reported_num"].max() > frames[0]["reported_num"].min()

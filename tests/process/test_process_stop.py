@@ -1,4 +1,4 @@
-"""SIGTERM during all kinds of work: the server ends soon and in order, loses nothing, and continues at its start."""
+"""SIGTERM during all kinds of work: the server ends soon and in order, loses nothing, and resumes when restarted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from resource_paths import LEVEL
 pytestmark = pytest.mark.process
 
 SOON_SECONDS = 30
-"""Less than anything takes that is under way."""
+"""A time below the duration of everything that is in flight."""
 
 
 class SlowReceiver(CallbackServer):

@@ -1,4 +1,4 @@
-"""TLS of the server's own: HTTPS and secure websockets, another certificate without an interruption, and faults."""
+"""TLS of the server itself: HTTPS, secure websockets, renewal of the certificate without interruption, and errors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Files:
         self.renew()
 
     def renew(self) -> int:
-        """Write another certificate; gives its number."""
+        """Write another certificate and return its serial number."""
         made = self.authority.issue_cert("localhost", "127.0.0.1", not_after=self.ends_at)
         self.cert.write_bytes(b"".join(blob.bytes() for blob in made.cert_chain_pems))
         self.key.write_bytes(made.private_key_pem.bytes())
@@ -55,7 +55,7 @@ class Files:
         return ("--tls-cert", str(self.cert), "--tls-key", str(self.key))
 
     def context(self) -> ssl.SSLContext:
-        """What a client trusts."""
+        """Return a context that trusts the test's authority."""
         made = ssl.create_default_context()
         self.authority.configure_trust(made)
         return made
@@ -67,7 +67,7 @@ def files(tmp_path: Path) -> Files:
 
 
 class Server:
-    """``mirror-server run`` with TLS."""
+    """A process of ``mirror-server run`` with TLS."""
 
     def __init__(self, folder: Path, *options: str, database_url: str | None = None, **variables: str) -> None:
         self.database_url = database_url or new_database_url(folder)
@@ -84,7 +84,7 @@ class Server:
             database.close()
 
     def serial_number(self, context: ssl.SSLContext) -> int:
-        """That of the certificate it shows."""
+        """Return the serial number of the server's current certificate."""
         with (
             socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_SECONDS) as plain,
             context.wrap_socket(plain, server_hostname="localhost") as connection,

@@ -1,4 +1,4 @@
-"""The SDK's websockets, against a real server: events, responses and gaps as by long polling, and failures."""
+"""The SDK's websockets against a real server: events, responses and gaps as with long polling, and failures."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_watch_and_recording_read_by_websocket(client, application, device, tmp_
         wait_until(lambda: recorder.events > 0, "the event to be recorded")
         assert open_polls(application) >= 2
         for _ in range(3):
-            # Readers that are thrown away end their websockets.
+            # Readers that are garbage-collected close their websockets.
             assert list(client.events(timeout=0.1)) == []
     assert recorder.audit().complete
     client.close()
@@ -138,7 +138,7 @@ def test_child_process_has_websockets_of_its_own(client, application, device):
 
 
 class Older(BaseHTTPRequestHandler):
-    """A service that has a log and no websockets."""
+    """An older service, which has a log and no websockets."""
 
     protocol_version = "HTTP/1.1"
 
@@ -151,7 +151,7 @@ class Older(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.mark.parametrize(("status", "error"), [(404, NotFound), (426, MirrorError)])

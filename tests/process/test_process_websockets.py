@@ -1,4 +1,4 @@
-"""Websocket channels, with a client of another library: messages as by poll, in order, none lost, and who may."""
+"""Websocket channels, with a third-party client: messages as by poll, in order, none lost, and access control."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ pytestmark = pytest.mark.process
 
 OpenSilent = Callable[..., Silent]
 BEFORE_THE_END_SECONDS = 30
-"""Less than the default limits on silence: what happens in this time is not their doing."""
+"""A time below the default limits on silence, so nothing within it is caused by them."""
 
 
 def test_events_arrive_in_order_by_the_websocket_of_their_application_alone(shared_server, application, sockets):
-    """Those that came while none was open, too."""
+    """Also those that arrived while no websocket was open."""
     assert [register(application), register(application)] == [201, 200]
     other = shared_server.application()
     register(other)
@@ -169,7 +169,7 @@ def test_messages_are_written_as_the_registration_says(shared_server, applicatio
     extras = {"timestamp", "uid", "original-ep"}
     assert extras <= observed(socket, "7").keys()
 
-    # A later registration holds for the open socket too.
+    # A later registration applies to the open socket too.
     register(application)
     application.write(device_id, SWITCH, "8", "again")
     assert not extras & observed(socket, "8").keys()
@@ -210,7 +210,7 @@ def test_invalid_handshake_is_rejected(shared_server, application, lines, status
     assert (b"sec-websocket-accept" in head.lower()) == (status == 101)
     assert (b"upgrade: websocket" in head.lower()) == (status in {101, 426})
     if b"connection: close" in head.lower():
-        # In words of its own: those of the library repeat the header, and with it the key.
+        # The reason is the server's own text, since that of the library repeats the header, and with it the key.
         body = ErrorBody.model_validate_json(silent.rest())
         assert body.code == status
         assert "ak_secret" not in body.model_dump_json()
@@ -273,7 +273,7 @@ def test_client_that_never_reads_is_disconnected_and_does_not_block_others(start
 
     wait_until(is_cut_off, "the end of the client that never reads")
     assert "its client did not read the" in server.stderr
-    # All of it is there for a client that reads.
+    # A client that reads gets all of it.
     assert state(application)["queue_size"] > 0
     deaf.close()
 

@@ -1,4 +1,4 @@
-"""A cell that makes a client and a widget, and runs again and again: nothing of the earlier runs stays open."""
+"""A cell that creates a client and a widget and runs repeatedly leaves nothing open."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def test_cell_that_runs_again_leaves_no_threads_and_no_connections(shared_server
     kept, before = [], connections(shared_server.port)
     for _ in range(RUNS):
         client = MirrorClient(shared_server.url, application.key)
-        # As IPython keeps the result of each run.
+        # IPython stores the result of each run like this.
         kept.append(EventWatcher(client))
         wait_until(lambda: "mirror-watch" in threads(), "the watch of the widget")
-        # A connection on which a request is made is not closed.
+        # A connection with a request in flight is not closed.
         kept[-1]._live.wait_until_idle(PATIENCE_SECONDS)
     wait_until(lambda: sorted(threads()) == ["mirror-watch", "mirror-widget"], "threads of one widget alone")
     assert connections(shared_server.port) <= before + 2

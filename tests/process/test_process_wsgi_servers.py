@@ -1,4 +1,4 @@
-"""The app under gunicorn and waitress: real processes, a bounded number of polls, an end in order."""
+"""The app under gunicorn and waitress: real processes, a bounded number of polls, an orderly shutdown."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ pytestmark = pytest.mark.process
 
 MOST = 3
 BEFORE_THE_END_SECONDS = 30
-"""Less than a poll is held here: what happens in this time is not its end."""
+"""A time below the hold of a poll, so nothing within it is caused by the end of the hold."""
 BEFORE_A_HEARTBEAT_SECONDS = 10
-"""Return whether a write to the stream fails because the client has disconnected."""
+"""Code that returns whether a write to the stream fails because the client has disconnected."""
 APP = "mirror_server.extensions.wsgi.app"
 COMMANDS = {
     "gunicorn": f"gunicorn --threads 8 --bind 127.0.0.1:0 --graceful-timeout 5 {APP}:create()",
@@ -51,7 +51,7 @@ COMMANDS = {
 
 
 class WsgiProcess:
-    """A WSGI server on a database; its address is in its log."""
+    """A WSGI server on a database. Its log contains its address."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
@@ -147,7 +147,7 @@ def test_websocket_and_too_large_body_are_rejected(server, application):
     assert "must be started with 'mirror-server run'" in refused.json()["message"]
     channel = app.http.put("/v2/notification/websocket")
     if not location_of(server.database_url).is_file:
-        # Another process may open it.
+        # Another process may open the database.
         assert channel.status_code == 201
         app.json("DELETE", "/v2/notification/websocket")
     else:
@@ -179,7 +179,7 @@ def test_polls_are_limited_and_do_not_block_the_device_object(server, applicatio
 
 
 def hang_up(server: WsgiProcess, application: Application, path: str, count: int) -> None:
-    """Send requests that are held, and close their connections when they are."""
+    """Send requests that wait, and close their connections when they do."""
     ask = f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {application.key}\r\n\r\n"
     address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
     held = [socket.create_connection(address, timeout=PATIENCE_SECONDS) for _ in range(count)]

@@ -118,7 +118,7 @@ called("setHandler", lambda: until(lambda: [each["ep"] for each in registered])[
 called("stopLongPolling", library.stopLongPolling, None)
 
 
-# The same by a callback.
+# Values, by a callback.
 def polls_are_over():
     """End the poll channel. Its thread may have been about to poll again when it was stopped."""
     is_over = not library.longPollThread.is_alive()

@@ -1,4 +1,4 @@
-"""Lets the asynchronous client be used by tests that block, so that one test of a flow runs over both clients."""
+"""A blocking wrapper of the asynchronous client, so that one test of a flow runs with both clients."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ASYNCHRONOUS = (AsyncMirrorClient, AsyncDeviceRequest, AsyncPlan, AsyncRecorder,
 
 
 class Loop:
-    """An event loop in a thread of its own."""
+    """An event loop in its own thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -29,14 +29,14 @@ class Loop:
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """What the coroutine gives, waited for."""
+        """Wait for the coroutine and return its result."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(PATIENCE_SECONDS)
 
     def tasks_left(self) -> int:
-        """How many tasks still run."""
+        """Return the number of tasks that still run."""
 
         async def count() -> int:
-            # The loop itself closes what httpx leaves of a body that is not read to its end.
+            # The loop itself closes the rest of a body that httpx did not read completely.
             for _ in range(LAST_TURNS):
                 await asyncio.sleep(0)
             return len(asyncio.all_tasks()) - 1
@@ -51,7 +51,7 @@ class Loop:
 
 
 def pause_in_no_time(client: Any) -> list[float]:
-    """A client of either kind pauses no more between its attempts; the list is filled with how long it would have."""
+    """Replace the pauses between attempts of either client, and return the list of their durations."""
     slept: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -62,7 +62,7 @@ def pause_in_no_time(client: Any) -> list[float]:
 
 
 class Blocking:
-    """An asynchronous object whose methods block; what they give is wrapped in the same way."""
+    """A wrapper of an asynchronous object whose methods block. Their results are wrapped in the same way."""
 
     def __init__(self, wrapped: Any, loop: Loop) -> None:
         self._wrapped = wrapped
@@ -100,7 +100,7 @@ class Blocking:
         if isinstance(made, AsyncCassette):
             return BlockingCassette(made, self._loop)
         if isinstance(made, AsyncEvents):
-            # Events of the other client start at the call.
+            # Events of the synchronous client start at the call.
             self._loop.run(made.__aenter__())
             return BlockingEvents(made, self._loop)
         return made
@@ -114,7 +114,7 @@ def _argument_for(argument: Any) -> Any:
 
 
 class BlockingCassette(Blocking):
-    """A cassette of the asynchronous client, whose block is one that blocks."""
+    """A cassette of the asynchronous client with a blocking context manager."""
 
     def __enter__(self) -> Self:
         self._loop.run(self._wrapped.__aenter__())
@@ -122,7 +122,7 @@ class BlockingCassette(Blocking):
 
 
 class BlockingEvents(Iterator[Event]):
-    """Events of the asynchronous client, which block."""
+    """A blocking iterator of the asynchronous client's events."""
 
     def __init__(self, events: AsyncEvents, loop: Loop) -> None:
         self._events = events

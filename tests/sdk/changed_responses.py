@@ -20,11 +20,11 @@ RESOURCES = [
 ]
 DIMMER = {"path": LEVEL, "value": "10", "observable": True, "writable": True}
 DIMMED = [RESOURCES[0], DIMMER]
-"""A temperature and a level."""
+"""The paths of a temperature and a level."""
 
 
 class Between(httpx.BaseTransport, httpx.AsyncBaseTransport):
-    """Stands between a client of either kind and the server.
+    """A transport between a client of either kind and the server.
 
     ``before`` receives each request and may fail it before it is sent. ``change`` returns the changed response, or
     raises an error as if it were lost.
@@ -78,14 +78,14 @@ class Arriving(httpx.SyncByteStream, httpx.AsyncByteStream):
 
 @functools.cache
 def zipped(begin, spaces, bits=31):
-    """Something and so many spaces after it, compressed."""
+    """Return compressed content that is followed by many spaces."""
     compress = zlib.compressobj(wbits=bits)
     parts = [compress.compress(begin), *(compress.compress(b" " * 10**6) for _ in range(spaces // 10**6))]
     return b"".join([*parts, compress.flush()])
 
 
 def traced_peak(call):
-    """How much memory a call takes at most."""
+    """Return the peak memory of a call."""
     tracemalloc.start()
     try:
         call()
@@ -101,7 +101,7 @@ def response_with(response, content):
 
 
 def without(ending, request, response):
-    """Return the response of a service without paths that end like this."""
+    """Return the response of a service without paths that end with ``ending``."""
     if not request.url.path.endswith(ending):
         return response
     return httpx.Response(404, json={"object": "error", "code": 404, "type": "not_found", "message": "no such path"})

@@ -11,7 +11,7 @@ URL = "http://127.0.0.1:1"
 
 
 def groups_of(owner: Any, prefix: str = "") -> dict[str, type]:
-    """The classes of the groups of a client or a group, with those of its groups."""
+    """Return the classes of the groups of a client or a group, including nested groups."""
     found: dict[str, type] = {}
     for name, member in vars(type(owner)).items():
         if isinstance(member, lazy_property):
@@ -22,5 +22,5 @@ def groups_of(owner: Any, prefix: str = "") -> dict[str, type]:
 
 with MirrorClient(URL, "a-key") as _client:
     GROUPS: dict[str, type] = groups_of(_client)
-# It has not connected, so there is nothing to close.
+# The client has not connected, so there is nothing to close.
 ASYNC_GROUPS: dict[str, type] = groups_of(AsyncMirrorClient(URL, "a-key"))

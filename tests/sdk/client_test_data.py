@@ -1,4 +1,4 @@
-"""What most tests of the client have in common: the address of the service, paths, and the resources of devices."""
+"""Shared test data of the client tests: the address of the service, paths, and the resources of devices."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -34,7 +34,7 @@ class Clock:
 def add_lights(
     simulator: Simulator, count: int, reader: Any = None, resources: Any = (DIMMER, LAMP, SENSOR)
 ) -> list[str]:
-    """Add lights, whose levels are known where a client reads them."""
+    """Add lights; a reader reads their levels."""
     ids = [simulator.add_device(f"light-{number}", resources, endpoint_type="Light") for number in range(count)]
     if reader is not None:
         levels(reader, ids)
@@ -42,7 +42,7 @@ def add_lights(
 
 
 def all_to(devices: Iterable[str], level: int = 40) -> list[tuple[str, str, int]]:
-    """What a plan is wanted to write."""
+    """Return the entries of a plan that writes one level to all devices."""
     return [(device_id, LEVEL, level) for device_id in devices]
 
 

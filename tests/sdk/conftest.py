@@ -1,4 +1,4 @@
-"""A real server inside the test, with simulated devices and a clock that stands still, and clients of it."""
+"""Fixtures: a real server inside the test, with simulated devices and a clock that stands still, and clients of it."""
 
 import asyncio
 import gc
@@ -39,7 +39,7 @@ LONGEST_END_SECONDS = 60
 
 @dataclass
 class Mirror:
-    """A running server and what a client needs to reach it."""
+    """A running server with everything that a client needs to reach it."""
 
     services: Services
     transport: httpx.WSGITransport
@@ -47,7 +47,7 @@ class Mirror:
 
     @property
     def either_transport(self) -> Between:
-        """For clients of either kind."""
+        """A transport for clients of either kind."""
         return Between(self)
 
     def new_key(self, *scopes: Scope) -> str:
@@ -56,14 +56,14 @@ class Mirror:
 
 @pytest.fixture
 def history_seconds(request: pytest.FixtureRequest) -> float | None:
-    """For how long what happened is kept: with the mark ``keeps_history`` a week, else or with False not at all."""
+    """Return a week for tests with the mark ``keeps_history``, otherwise ``None`` for no history."""
     mark = request.node.get_closest_marker("keeps_history")
     return None if mark is None or mark.args == (False,) else 7 * 86_400.0
 
 
 @pytest.fixture
 def manual_clock() -> bool:
-    """Whether time stands still until the simulator lets it pass. A test may say otherwise."""
+    """Return whether the clock stands still until the simulator advances it. A test may override this."""
     return True
 
 
@@ -81,7 +81,7 @@ def mirror(tmp_path: Path, history_seconds: float | None, manual_clock: bool) ->
     app = create_app(services)
     bridge = ASGIBridge(app, Settings(max_body_bytes=settings.max_body_bytes, max_parked_polls=100))
     yield Mirror(services, httpx.WSGITransport(app=app), httpx.ASGITransport(app=bridge))
-    # The poll of a watch ends with its server: by itself it is held for half a minute, in which other tests run.
+    # The open poll of a watch ends with its server. Otherwise it would last half a minute, during later tests.
     app.stopping.set()
     end_at = time.monotonic() + LONGEST_END_SECONDS
     while app.blocking_polls.in_use and time.monotonic() < end_at:
@@ -91,7 +91,7 @@ def mirror(tmp_path: Path, history_seconds: float | None, manual_clock: bool) ->
 
 @pytest.fixture
 def loop() -> Iterator[Loop]:
-    """An event loop on which nothing is left at the end."""
+    """An event loop on which no task may remain at the end."""
     running = Loop()
     yield running
     left = running.tasks_left()
@@ -101,7 +101,7 @@ def loop() -> Iterator[Loop]:
 
 @pytest.fixture
 def run(mirror: Mirror) -> Callable[..., Any]:
-    """Runs a scene with an asynchronous client on a new loop; nothing may be left on it, or be warned of."""
+    """Run a scene with an asynchronous client on a new loop. It must leave no task and cause no warning."""
 
     def run(
         scene: Callable[[AsyncMirrorClient], Awaitable[Any]],
@@ -129,8 +129,8 @@ def run(mirror: Mirror) -> Callable[..., Any]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test on the asynchronous client, and with the mark ``both_clients`` on the synchronous one too.
 
-    Most synchronous code is generated from the asynchronous code (tests/test_sync_twins.py). Only what
-    is written by hand for each of them needs both: sending, reading the log, recorders, and writes in flight.
+    Most synchronous code is generated from the asynchronous code (tests/test_sync_twins.py). Only code that is written
+    separately for each client needs both: sending, reading the log, recorders, and writes in flight.
     """
     if "client_of" in metafunc.fixturenames:
         both = metafunc.definition.get_closest_marker("both_clients")
@@ -140,7 +140,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def client_of(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
-    """Makes clients of an address; an asynchronous one is wrapped, so that it blocks."""
+    """Create clients of an address. An asynchronous client is wrapped, so that it blocks."""
     loop: Loop | None = request.getfixturevalue("loop") if request.param == "AsyncMirrorClient" else None
     with ExitStack() as made:
 
@@ -154,13 +154,13 @@ def client_of(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
 
 @pytest.fixture
 def new_client(mirror: Mirror, client_of: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes clients of either kind of the server, each with a key of its own."""
+    """Create clients of either kind for the server, each with its own key."""
     return lambda *scopes: client_of(URL, mirror.new_key(*scopes), transport=mirror.either_transport)
 
 
 @pytest.fixture
 def address(mirror: Mirror) -> Iterator[str]:
-    """Where the server of the test listens, for clients over real connections."""
+    """The address of the test's server, for clients over real connections."""
     server = make_server("127.0.0.1", 0, mirror.transport.app, threaded=True)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -173,7 +173,7 @@ def address(mirror: Mirror) -> Iterator[str]:
 
 @pytest.fixture
 def shell(mirror: Mirror, address: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Runs the command ``mirror`` against the server, on a port, with a key of its own."""
+    """Run the command ``mirror`` against the server, on a port, with its own key."""
     monkeypatch.setenv("API_HOST", address)
     monkeypatch.setenv("API_KEY", mirror.new_key())
     return lambda *words: CliRunner().invoke(main, [str(word) for word in words])
@@ -218,19 +218,19 @@ def ids(simulator: Simulator, plain: MirrorClient) -> list[str]:
 
 @pytest.fixture
 def client_over(mirror: Mirror, client_of: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes clients whose responses are changed in transit."""
+    """Create clients whose responses are changed in transit."""
     return lambda change: client_of(URL, mirror.new_key(), transport=Between(mirror, change))
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where a recording is to be."""
+    """The folder for a recording."""
     return tmp_path / "run.parquet"
 
 
 @pytest.fixture
 def settle(mirror: Mirror) -> Callable[[], object]:
-    """Waits until what was written to the database is there."""
+    """Wait until all writes to the database are done."""
     return lambda: mirror.services.database.settle(10)
 
 
@@ -249,7 +249,7 @@ def rivals(mirror: Mirror, client_of: Callable[..., Any]) -> list[Any]:
 
 @pytest.fixture
 def observed(client: MirrorClient, simulator: Simulator, device_id: str) -> Callable[..., datetime]:
-    """Changes the temperature, which is observed, a second after the last change; gives when it is then."""
+    """Return a function that changes the observed temperature, a second after the last change, and returns the time."""
     client.subscribe(device_id, TEMPERATURE)
     simulator.advance(1)
 
@@ -264,14 +264,14 @@ def observed(client: MirrorClient, simulator: Simulator, device_id: str) -> Call
 
 @pytest.fixture
 def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is said of a service."""
+    """Remove the address and the key of a service from the environment."""
     for name in ("API_HOST", "API_KEY", "API_PAGE"):
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What would be opened in a browser."""
+    """The addresses that would be opened in a browser."""
     addresses: list[str] = []
     monkeypatch.setattr(webbrowser, "open", addresses.append)
     return addresses

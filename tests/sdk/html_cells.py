@@ -1,4 +1,4 @@
-"""What stands in the tables of a piece of HTML."""
+"""The contents of the tables in a piece of HTML."""
 
 from html.parser import HTMLParser
 

@@ -1,4 +1,4 @@
-"""A service on a real socket that does to its clients what it likes."""
+"""A service on a real socket that sends its clients any bytes at any pace."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Self
 from waits import PATIENCE_SECONDS
 
 PACE_SECONDS = 0.02
-"""Between two bytes: far less than any limit of a client, so that none of its waits for a byte is too long."""
+"""The pause between two bytes. It is far below any limit of a client, so that no single wait is too long."""
 BRIEFLY = 0.3
 """A limit on a call, in seconds."""
 AT_MOST = 30.0
-"""When a call with that limit has ended, on a machine that is busy."""
+"""The time within which a call with that limit must end, even on a busy machine."""
 
 
 Answer = Callable[[bytes], Iterable[bytes]]
@@ -25,7 +25,7 @@ Answer = Callable[[bytes], Iterable[bytes]]
 
 
 class MaliciousService:
-    """Responds to each request, and then waits for the client to hang up.
+    """A service that responds to each request, and then waits for the client to hang up.
 
     Args:
         respond: Returns the chunks of each response.
@@ -51,7 +51,7 @@ class MaliciousService:
         self._stopped.set()
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        # What it has just taken is closed too.
+        # Connections that were accepted last are closed too.
         self._threads[0].join(60)
         for connection in self._connections:
             with suppress(OSError):
@@ -70,7 +70,7 @@ class MaliciousService:
             self._threads[-1].start()
 
     def _serve(self, connection: socket.socket) -> None:
-        # So that a client without a limit ends too, and its test fails.
+        # A client without a limit ends here too, so that its test fails.
         ends_at = time.monotonic() + PATIENCE_SECONDS
         try:
             while (request := self._request(connection)) is not None:
@@ -94,7 +94,7 @@ class MaliciousService:
 
 
 def one_by_one(*parts: bytes) -> Iterator[bytes]:
-    """The bytes of the last part one by one, the others as they are, and then a space for ever."""
+    """Yield all parts, the last one byte by byte, and then spaces for ever."""
     *whole, last = parts
     yield from whole
     yield from (bytes([byte]) for byte in last)

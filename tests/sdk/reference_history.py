@@ -1,4 +1,4 @@
-"""A history computed again in plain Python: row by row, second by second."""
+"""A reference implementation of the history analysis in plain Python: row by row, second by second."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from resource_paths import TEMPERATURE
 
 BEGIN = datetime(2026, 3, 2, 12, tzinfo=UTC)
-"""Noon of a Monday, at which bins of all of ``LENGTHS`` begin."""
+"""Noon of a Monday, when bins of all ``LENGTHS`` begin."""
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15)
 SECONDS = 40
-"""How long a generated history is."""
+"""Length of a generated history."""
 DEVICES, PATHS = ("d1", "d2"), ("/3303/0/5700", "/3303/1/5700")
 UP, DOWN = ("registration", "reg_update"), ("deregistration", "expired")
 
@@ -44,9 +44,9 @@ def numbers() -> st.SearchStrategy[float | None]:
 
 
 def histories(values: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy[list[Row]]:
-    """Generated histories: values, registrations and their ends, gaps of a device or of all, in any order.
+    """Generate histories: values, registrations and their ends, gaps of a device or of all, in any order.
 
-    Some values have a time before their arrival. Some devices leave, return and report theirs again.
+    Some values have a time before their arrival. Some devices leave, return and report their values again.
     """
     instant = st.integers(0, SECONDS)
     device = st.sampled_from(DEVICES)
@@ -67,8 +67,8 @@ def histories(values: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy
         instant,
         st.one_of(st.none(), st.integers(0, 10)),
     )
-    # Lists are mostly short by themselves, and one_of counts repeated arguments once, so few values would follow each
-    # other without a break.
+    # Short lists are likely anyway, and one_of counts a repeated argument once. Without this, few values would follow
+    # each other without a break.
     each = st.sampled_from([*[reports] * 12, seen, gap]).flatmap(lambda kind: kind)
     rows = st.one_of(st.lists(each, max_size=3), *[st.lists(each, min_size=size, max_size=30) for size in (8, 20)])
     back = st.builds(
@@ -99,7 +99,7 @@ def _back(device: str, path: str, second: int, value: Any, lengths: tuple[int, .
 
 
 def frame_of(rows: list[Row], **about: Any) -> pd.DataFrame:
-    """The rows as a history table, in their order, as a user may have changed it."""
+    """Return the rows as a history table, in their order, as a user may have changed it."""
 
     def times(instants: list[int | None]) -> pd.Series:
         given = [None if one is None else at(one) for one in instants]
@@ -127,12 +127,12 @@ def frame_of(rows: list[Row], **about: Any) -> pd.DataFrame:
 
 
 class Naive:
-    """A history, evaluated instant by instant.
+    """A history that is evaluated instant by instant.
 
     Args:
         rows: Its rows.
-        limit: How many seconds a device may be silent.
-        known_until: Up to which second it is known; the last row by default.
+        limit: The number of seconds that a device may be silent.
+        known_until: The last second that is known; by default that of the last row.
     """
 
     def __init__(self, rows: list[Row], limit: int | None = None, known_until: int | None = None) -> None:
@@ -150,12 +150,12 @@ class Naive:
         return [row for row in self.rows if row.what == "reported" and (row.device, row.path) == (device, path)]
 
     def steps(self, device: str, path: str) -> list[Row]:
-        """The values of a resource, also as they are known again when they came."""
+        """Return the values of a resource, including those that became known again when they arrived."""
         again = [row for row in self._told_again if (row.device, row.path) == (device, path)]
         return sorted([*self.values(device, path), *again], key=lambda row: (row.at, row.order))
 
     def known(self, device: str, path: str, second: int) -> float | bool | str | None:
-        """What is known of a resource from this second to the next; ``None`` for nothing."""
+        """Return the known value of a resource from this second to the next, or ``None``."""
         reports = [row for row in self.steps(device, path) if row.at <= second]
         if not reports or second >= self.known_until:
             return None
@@ -171,14 +171,14 @@ class Naive:
         return sorted([*(row.at for row in rows), *(row.received for row in rows if row.received is not None)])
 
     def is_absent(self, device: str, second: int, *reasons: str) -> bool:
-        """Whether a second lies in an interval of a device, or of all."""
+        """Return whether a second lies in an interval of a device, or of all devices."""
         return any(
             whom in (None, device) and begin <= second < end and reason in reasons
             for whom, begin, end, reason in self.intervals
         )
 
     def _reported_again(self, intervals: list[tuple[str | None, int, float, str, float]]) -> list[Row]:
-        """The values that came when something had been unknown since their time, each as if it were reported then."""
+        """Return values that arrived after their resource had been unknown, each as if reported at its arrival."""
         again = []
         for row in self.rows:
             if row.what != "reported" or row.received is None:
@@ -192,8 +192,8 @@ class Naive:
         return self._without_delayed(again, intervals)
 
     def _without_delayed(self, again: list[tuple[int, Row]], intervals: list[tuple[Any, ...]]) -> list[Row]:
-        """Those of the values that say something else than what is known since one of the same time came before."""
-        # Of what came at once the last one counts.
+        """Return the values that differ from an earlier arrival of the same report."""
+        # The last of several simultaneous arrivals counts.
         last = {
             (row.device, row.path, reported_at, row.at): row
             for reported_at, row in sorted(again, key=lambda one: one[1].order)
@@ -208,7 +208,7 @@ class Naive:
         return kept
 
     def _intervals(self, limit: int | None) -> list[tuple[str | None, int, float, str, float]]:
-        """Whose each is, its begin and end, why, and as which row its end came."""
+        """Return the intervals: device, begin, end, reason, and the row with which the end arrived."""
         found = []
         for place, row in enumerate(self.rows):
             if row.what == "gap":
@@ -229,7 +229,7 @@ def readable(value: float | bool | str | None) -> float | bool | str | None:
 
 
 def reports(*values: tuple[int, Any], device: str = "d1", path: str = TEMPERATURE) -> list[Row]:
-    """Values at seconds."""
+    """Return rows with values at these seconds."""
     return [Row("reported", device, path, second, value, order=n) for n, (second, value) in enumerate(values)]
 
 

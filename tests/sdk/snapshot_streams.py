@@ -1,4 +1,4 @@
-"""Streams of snapshots as a service sends them, and with some damage."""
+"""Intact and damaged streams of snapshots."""
 
 import json
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ _EXTREMES = (b"\xff" * 4, b"\x00" * 4, b"\xff\xff\xff\x7f", b"\x00\x00\x00\x80",
 
 
 def device(number):
-    """A row of the stream: values of all kinds, some desired."""
+    """Return a row of the stream: values of all kinds, some desired."""
     paths = ["/3/0/0", "/3303/0/5700", "/3303/0/5701", "/3311/0/5850", "/9999/0/1"][: number % 6]
     return {
         "device_id": f"{number:032x}",
@@ -61,7 +61,7 @@ def end(device_count):
 
 
 def arrow_stream(rows, compression=None, schema=SCHEMA, device_count=None, ends_after=None):
-    """A stream of batches of rows; its end stands in an empty batch, or in the one after which it is to."""
+    """Return a stream of batches of rows. Its end is in an empty batch or in the last one."""
     sink = pa.BufferOutputStream()
     count = sum(map(len, rows)) if device_count is None else device_count
     with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
@@ -90,7 +90,7 @@ def ndjson_stream():
 
 
 def mutated(content, rng):
-    """The same with some damage."""
+    """Generate damaged streams."""
     data = bytearray(content)
     at = rng.randrange(len(data))
     match rng.randrange(6):

@@ -1,4 +1,4 @@
-"""Failed writes that someone acknowledged: they do not count as failed until the next write."""
+"""Acknowledged failed writes do not count as failed until the next write."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The rows of a table that names devices and resources are what is acted on next."""
+"""Tables with devices and resources can be used as the input of the next call."""
 
 import re
 
@@ -19,7 +19,7 @@ def rooms(simulator):
 
 @pytest.fixture
 def warm(client, simulator, rooms):
-    """The question: which rooms are above 30 degrees; two are."""
+    """Select the rooms above 30 degrees; there are two."""
     for number, room in enumerate(rooms):
         simulator.set_value(room, TEMPERATURE, str(28 + number))
         client.read_value(room, TEMPERATURE)

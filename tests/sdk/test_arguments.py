@@ -1,4 +1,4 @@
-"""Invalid arguments: an error with the name and the fix, before anything is sent."""
+"""Invalid arguments raise an error with the name and the fix before anything is sent."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Columns for Arrow of which little is made: what is missing, words that occur, numbers that are the same."""
+"""Conversion of Arrow columns: missing values, categories, numbers without a loss."""
 
 import pyarrow as pa
 import pytest

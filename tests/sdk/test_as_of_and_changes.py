@@ -1,4 +1,4 @@
-"""client.as_of and client.changes, over both clients, of a real server. Source: wire.md 10."""
+"""client.as_of and client.changes, over both clients, with a real server. Source: wire.md 10."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -23,7 +23,7 @@ SECOND = timedelta(seconds=1)
 
 @pytest.fixture
 def reported(simulator, plain):
-    """Two devices, their temperatures observed, and when these changed; the light of the first one was switched on."""
+    """Two devices with observed temperatures, and the times of their changes; the light of the first one is on."""
     ids = [simulator.add_device(name, RESOURCES, endpoint_type=kind) for name, kind in (("a", "Light"), ("b", "Fan"))]
     plain.subscriptions.rules.replace([{"resource_path": [TEMPERATURE]}], apply_now=True)
     times = []
@@ -46,7 +46,7 @@ def test_the_state_is_that_of_the_instant(client, reported, simulator):
         about = frame.attrs["mirror"]
         assert (about["one_instant"], about["devices"], about["revision"]) == (True, 2, None)
         assert about["taken_at"] == instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    # It can be brought up to the present.
+    # It can be refreshed.
     assert client.fleet.refresh(client.as_of(times[0], paths=[TEMPERATURE]))["reported_num"].tolist() == [23.5, 23.5]
     assert client.as_of(times[0], raw=True).columns.tolist() == STATE_RAW_SCHEMA.names
     before, after = client.as_of(times[1] - SECOND), client.as_of(simulator.get_clock())
@@ -120,7 +120,7 @@ def test_changes_have_both_values(client, reported, plain, simulator):
     assert client.changes(*times, ["b"])["device_id"].tolist() == [ids[1]]
     assert client.changes(*times, endpoint_type="Fan")["device_id"].tolist() == [ids[1]]
     assert client.changes(*times, paths=[LIGHT]).empty
-    # Without an end they reach to the present.
+    # Without an end, changes reach to the present.
     found = client.changes(times[0], paths=[TEMPERATURE])
     assert found.attrs["mirror"]["end"] == write_timestamp(simulator.get_clock())
     assert_frame_equal(found, client.changes(times[0], simulator.get_clock(), paths=[TEMPERATURE]))
@@ -144,7 +144,7 @@ def test_a_service_that_ignores_the_instant_is_reported(client_over, mirror, rep
     def change(request, answer):
         if request.url.path != "/v3/device-echo":
             return answer
-        # What a service would send that does not know it.
+        # The response of a service that does not support it.
         without = httpx.Request("GET", request.url.copy_remove_param("as_of"), headers=request.headers)
         present = mirror.transport.handle_request(without)
         return response_with(present, present.read())

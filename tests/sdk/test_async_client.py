@@ -1,4 +1,4 @@
-"""What only the asynchronous client has: tasks that wait together, cancellation, other loops, async callbacks."""
+"""Features of the asynchronous client only: concurrent tasks, cancellation, other loops, async callbacks."""
 
 from __future__ import annotations
 

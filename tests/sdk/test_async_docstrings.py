@@ -1,4 +1,4 @@
-"""Every example of an asynchronous class gives what it shows, with ``await`` at its top as in ``python -m asyncio``."""
+"""Every example of an asynchronous class returns the documented result, with top-level ``await``."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def test_the_example_returns_the_documented_result(
 
 
 async def show(test: doctest.DocTest, simulator: Simulator, mirror: Any, folder: Path) -> None:
-    """Run the examples one after the other, with what they take for granted."""
+    """Run the examples one after the other, with the names that they use."""
     async with (
         contextlib.AsyncExitStack() as stack,
         AsyncMirrorClient("http://mirror.localhost", mirror.new_key(), transport=mirror.async_transport) as client,
         AsyncMirrorClient("http://mirror.localhost", mirror.new_key(), transport=mirror.async_transport) as operator,
     ):
-        # A key sees what happens from its first request on.
+        # A key receives events from its first request on.
         await client.devices.list()
         names = {"client": client, "simulator": AsyncSimulator(operator), **predefined(simulator, folder)}
         names |= {"asyncio": asyncio, "AsyncMirrorClient": AsyncMirrorClient}
@@ -79,9 +79,9 @@ async def show(test: doctest.DocTest, simulator: Simulator, mirror: Any, folder:
 
 @contextlib.asynccontextmanager
 async def listening(mirror: Any) -> AsyncIterator[str]:
-    """Serve the mirror on this loop at an address, as it is served for websockets too.
+    """Serve the mirror on this loop at an address, including websockets.
 
-    A process of its own would have to start within a time that a busy machine may exceed.
+    A separate process would have to start within a time that a busy machine may exceed.
     """
     server = _server_of(mirror.services)
     with listen("127.0.0.1", 0) as listener:

@@ -1,4 +1,4 @@
-"""How long a client waits after failures."""
+"""The pauses of a client after failures."""
 
 import random
 
@@ -20,7 +20,7 @@ def test_every_delay_is_positive_and_bounded(failures, chance):
 
 
 def test_jitter_does_not_consume_numbers_of_a_seeded_program(plain):
-    """Nor does a server in the program, which names its requests."""
+    """A server in the program, which generates request ids, does not consume them either."""
     random.seed(7)
     expected = random.getstate()
     assert Backoff().failed() > 0

@@ -1,4 +1,4 @@
-"""``client.service.browse()``: the page of the service, at a device, without a key in any address."""
+"""``client.service.browse()`` opens the page of the service, at a device, without a key in any address."""
 
 import pytest
 

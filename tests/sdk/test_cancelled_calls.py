@@ -11,14 +11,14 @@ import pytest
 from mirror_sdk import AsyncMirrorClient
 
 AT_ONCE = 8
-"""How many requests the client sends at a time."""
+"""Number of requests that the client sends at a time."""
 MOST_TURNS = 30
-"""How many turns of the event loop a call takes at most."""
+"""Maximum number of turns of the event loop that a call takes."""
 NOTHING = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n[]"
 
 
 class FastService:
-    """Responds with an empty list, and counts its open connections."""
+    """A service that responds with an empty list, and counts its open connections."""
 
     def __init__(self) -> None:
         self.open_count = 0
@@ -39,7 +39,7 @@ class FastService:
 
 
 async def cancel_after(client: AsyncMirrorClient, turns: int, times: int) -> None:
-    """Cancel concurrent calls after so many turns of the event loop, in as many turns as given."""
+    """Cancel concurrent calls after ``turns`` turns of the event loop, ``times`` times."""
     calls = [asyncio.create_task(client.subscriptions.rules.list()) for _ in range(AT_ONCE)]
     for _ in range(turns):
         await asyncio.sleep(0)

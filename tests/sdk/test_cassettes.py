@@ -49,18 +49,18 @@ def file(tmp_path):
 
 
 NOWHERE = httpx.MockTransport(lambda request: pytest.fail(f"sent {request.method} {request.url}"))
-"""There is no service."""
+"""A transport that fails the test when a request is sent."""
 
 
 @pytest.fixture
 def alone(client_of):
-    """Makes clients without a service, whose responses come from a cassette."""
+    """Create clients without a service, whose responses come from a cassette."""
     return lambda url=URL: client_of(url, "another-key", transport=NOWHERE)
 
 
 @pytest.fixture
 def playing(alone, file):
-    """Makes such a client with a cassette until the end of the test."""
+    """Create such a client with a cassette that is used until the end of the test."""
     with ExitStack() as cassettes:
 
         def playing(**options):
@@ -72,7 +72,7 @@ def playing(alone, file):
 
 
 def both(client, alone, file, program):
-    """What a program gives while it is recorded, and then when it is played."""
+    """Run a program twice, recorded and replayed, and return both results."""
     with client.cassettes.use(file) as cassette:
         assert (cassette.is_recording, cassette.is_playing) == (True, False)
         recorded = program(client)
@@ -99,7 +99,7 @@ def tables(client):
     yield client.notifications.events_frame(after=0, timeout=0)
     plan = client.plan(client.fleet.snapshot(paths=[LEVEL]), value=41, if_match=True)
     yield plan.frame
-    # Concurrent writes may each get the time of another's response.
+    # Concurrent writes may each have the time of another response.
     yield plan.apply(concurrency=1)
     yield plan.undo().frame
     yield client.fleet.snapshot()
@@ -136,7 +136,7 @@ def test_long_waits_are_replayed_without_delay(client, alone, lights, file, monk
     assert recorded == played
     assert recorded[0] == []
     assert recorded[1][0][0] == TEMPERATURE
-    # But for what the service may have held a poll less than the client then wants to wait.
+    # Except if the service ended a poll slightly before the time for which the client then wants to wait.
     assert waits.count(True) <= 2
 
 
@@ -207,13 +207,13 @@ def test_errors_are_played_too(client, plain, alone, lights, file):
 
 
 def poll_of(player):
-    """The only one that brought something."""
+    """Return the only poll with entries."""
     (poll,) = {one.key for one in player._exchanges if is_poll(one.key) and one.status == 200}
     return poll
 
 
 def test_a_replayed_poll_waits_for_its_cause_regardless_of_other_responses(plain, lights, file, monkeypatch):
-    """The recording was slow; it is played at once, and one of its requests is late."""
+    """The recording was slow, it is replayed without delay, and one of its requests is late."""
     recorded_seconds = itertools.count(step=10)
     monkeypatch.setattr(
         "mirror_sdk.cassette.modes.CassetteRecorder", partial(CassetteRecorder, clock=lambda: next(recorded_seconds))
@@ -224,7 +224,7 @@ def test_a_replayed_poll_waits_for_its_cause_regardless_of_other_responses(plain
     seconds = 0.0
     player = Player(file, clock=lambda: seconds)
     poll = poll_of(player)
-    # What was recorded last.
+    # The last recorded exchange.
     other = player._exchanges[-1].key
     begun = player.waiting_seconds()
     assert isinstance(player.respond(poll, None, begun, 25), Wait)
@@ -232,7 +232,7 @@ def test_a_replayed_poll_waits_for_its_cause_regardless_of_other_responses(plain
     assert player.waiting_seconds() > 25
     seconds = 4.9
     assert isinstance(player.respond(poll, None, player.waiting_seconds(), 25), Wait)
-    # It may never be made this time.
+    # The request may never be made in the replay.
     seconds = 5.1
     assert isinstance(player.respond(poll, None, player.waiting_seconds(), 25), Played)
 
@@ -261,7 +261,7 @@ def test_identical_requests_are_replayed_in_the_recorded_order(mirror, lights, f
     player.respond(listed, None, 0, 0)
     assert isinstance(player.respond(poll, None, 0, 25), Wait)
     player.respond(asked, "an-id", 0, 0)
-    # The other request came later.
+    # The other request was recorded later.
     assert isinstance(player.respond(poll, None, 0, 25), Played)
 
 
@@ -302,14 +302,14 @@ def test_many_threads_are_recorded_and_played_also_by_tasks(plain, lights, file,
 
 
 def everything_in(path):
-    """All bytes of a cassette, packed and unpacked."""
+    """Return all bytes of a cassette, packed and unpacked."""
     with zipfile.ZipFile(path) as archive:
         return path.read_bytes() + b"".join(archive.read(name) for name in archive.namelist())
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has other rights")
 def test_it_is_as_private_as_other_new_files(client, lights, file):
-    """There are people's values in it."""
+    """A cassette may contain personal values."""
     for mask in (0o077, 0o022, 0o002):
         before = os.umask(mask)
         try:
@@ -324,7 +324,7 @@ def test_it_is_as_private_as_other_new_files(client, lights, file):
 @pytest.mark.both_clients
 def test_the_key_is_not_in_it_even_where_a_service_says_it_back(client_of, file):
     key = "ak_0123456789abcdef_a-secret-of-forty-three-characters-in-all"
-    # Also where it comes in two pieces.
+    # Also if it arrives in two pieces.
     body = b"x" * 69_990 + key.encode() + b"y" * 70_000
     headers = {"X-Request-ID": key, "Set-Cookie": f"key={key}", "ETag": f'"{key}"'}
     echo = httpx.MockTransport(lambda _: httpx.Response(400, headers=headers, stream=Arriving(body, 1000)))

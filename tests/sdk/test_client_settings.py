@@ -69,13 +69,13 @@ def test_the_default_address_is_that_of_a_local_mirror(environ):
 @pytest.mark.parametrize("command", ["run", "demo"])
 def test_a_local_mirror_listens_on_the_default_address(command):
     options = {option.name: option.default for option in server_commands.commands[command].params}
-    # A demo has no other host.
+    # The demo has no option for the host.
     assert f"http://{options.get('host', '127.0.0.1')}:{options['port']}" == DEFAULT_BASE_URL
 
 
 @pytest.fixture
 def no_mirror(monkeypatch, no_environment):
-    """Nothing listens on this machine, and nothing is set but a key."""
+    """Let all connections of this machine fail, with no setting other than a key."""
 
     def fail_to_connect(*_args, **_kwargs):
         raise httpcore.ConnectError("[Errno 111] Connection refused")
@@ -109,7 +109,7 @@ def test_without_a_server_both_clients_name_the_address(no_mirror, client_of):
 @pytest.mark.parametrize("program", [[mirror, "devices"], [example_app.main]])
 def test_the_command_and_the_example_application_say_it_too(no_mirror, monkeypatch, program):
     monkeypatch.setenv("LONG_POLLING_ENABLED", "true")
-    # The signals of this process stay as they are.
+    # The signal handlers of this process stay unchanged.
     monkeypatch.setattr("mirror_sdk.example_app.signal.signal", lambda *_: None)
     command, *arguments = program
     told = CliRunner().invoke(command, arguments)

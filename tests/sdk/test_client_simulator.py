@@ -29,7 +29,7 @@ def test_new_resource_appears_after_an_update_and_removed_one_stays(client, simu
 def test_invalid_simulated_devices_are_rejected_by_name(simulator):
     with pytest.raises(ValueError, match="path"):
         simulator.add_device("s", [{"path": "3303"}])
-    # Time moves on only, and not too far.
+    # The clock only moves forward, and not too far.
     for amount in (0, -1, timedelta(days=400)):
         with pytest.raises(ValueError, match="advance_seconds"):
             simulator.advance(amount)

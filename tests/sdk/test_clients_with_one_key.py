@@ -1,4 +1,4 @@
-"""What two who use one key share, and what each has alone: as ``mirror help client`` lists it, point by point."""
+"""Two clients with one key: their shared and separate state, in the order of ``mirror help client``."""
 
 import threading
 

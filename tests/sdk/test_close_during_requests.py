@@ -1,4 +1,4 @@
-"""A client is closed while other threads make a connection with it, or wait for a response."""
+"""A client is closed while other threads connect, or wait for a response."""
 
 import socket
 import ssl
@@ -38,7 +38,7 @@ def test_a_connection_that_comes_too_late_is_closed_and_nothing_is_sent(monkeypa
         assert is_closed.wait(PATIENCE_SECONDS)
         return made or real(*arguments)
 
-    # A name with several addresses: none of the others is tried then.
+    # A host name with several addresses: none of the others is tried after the close.
     monkeypatch.setattr(network_streams, "_addresses", lambda host, *_: [host] * 3)
     monkeypatch.setattr(httpcore.SyncBackend, "connect_tcp", connect)
     client = MirrorClient(f"http://127.0.0.1:{listener.getsockname()[1]}", "key", timeout=PATIENCE_SECONDS)
@@ -78,7 +78,7 @@ def test_waiters_for_a_handshake_or_response_are_notified_at_once(monkeypatch, l
         monkeypatch.setenv("HTTPS_PROXY", f"{proxy}://{address}")
     client = MirrorClient(f"{scheme}://{'mirror.example' if proxy else address}", "key", timeout=LONGER_SECONDS)
     with ThreadPoolExecutor(1) as others, ExitStack() as stack:
-        # Where the test fails the other would else be waited for.
+        # If the test fails, the other thread would otherwise block its end.
         stack.callback(client.close)
         call = others.submit(client.devices.list)
         near = listener.accept()[0]

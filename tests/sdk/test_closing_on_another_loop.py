@@ -1,4 +1,4 @@
-"""An asynchronous client that is closed on another event loop than its own drops what belongs to that loop."""
+"""An asynchronous client that is closed on another event loop drops everything that belongs to its first loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from malicious_service import MaliciousService
 from mirror_sdk import AsyncMirrorClient
 from mirror_sdk.errors import ConfigError
 
-# A connection of a loop that has ended is closed by the garbage collector, which says so.
+# The garbage collector closes a connection of a loop that has ended, and warns about it.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 
 Use = Callable[[AsyncMirrorClient, Path], Coroutine[Any, Any, Any]]

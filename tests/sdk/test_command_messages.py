@@ -47,7 +47,7 @@ def test_empty_result_is_explained_on_standard_error(shell, simulator, words, fo
     (line,) = told.stderr.splitlines()
     assert NOTHING[words] in line
     if words.startswith("watch"):
-        # A CSV always has the names of its columns.
+        # A CSV always has column names.
         assert len(told.stdout.splitlines()) == (form == "--csv")
     elif form == "--json":
         assert json.loads(told.stdout) == []
@@ -148,7 +148,7 @@ def test_file_that_cannot_be_replaced_is_overwritten(file, monkeypatch):
     def reject(*_):
         raise OSError(errno.EBUSY, "busy")
 
-    # A mount needs rights that a test has not.
+    # The test cannot mount a file system without root.
     with monkeypatch.context() as mounted:
         mounted.setattr(os, "replace", reject)
         write(file)

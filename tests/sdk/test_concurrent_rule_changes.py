@@ -90,7 +90,7 @@ def test_an_impossible_rule_is_named_and_changes_nothing(client, rules, kind, to
 
 
 def test_many_threads_change_rules_at_once(mirror):
-    """Each with a client of its own, as many programs with one key have."""
+    """Each thread has its own client, like many programs with one key."""
     key = mirror.new_key()
     with MirrorClient(URL, key, transport=mirror.transport) as first:
         first.subscriptions.rules.replace([TEMPERATURES, *({"endpoint_name": f"old-{number}"} for number in range(4))])
@@ -122,7 +122,7 @@ def test_rules_that_others_change_without_end_end_with_the_call(client_of):
 
     client = client_of(transport=httpx.MockTransport(respond))
     slept = pause_in_no_time(client)
-    # By this clock only the pauses take time.
+    # This clock advances only during pauses.
     client._session.sender._clock = lambda: sum(slept)
     with pytest.raises(CallTimeout, match="other programs kept changing the rules of this key") as caught:
         client.subscriptions.rules.add([LIGHTS], timeout=0.3)

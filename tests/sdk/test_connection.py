@@ -15,7 +15,7 @@ OVER_DTLS = {"protocol": "coaps", "lwm2m_version": "1.1", "binding": "UQ", "addr
 
 @pytest.fixture
 def client_with_connection(client_over):
-    """Makes clients of a service that adds these members to every connection."""
+    """Create clients of a service that adds these members to every connection."""
 
     def change(told):
         def add(request, answer):
@@ -67,7 +67,7 @@ def test_an_explanation_names_the_transport_and_origin_of_a_value(client_with_co
     why = client.devices.explain(device_id, TEMPERATURE).why
     assert "The device sent it in response to a read, by LwM2M 1.1 over CoAP with DTLS." in why
     assert "The device speaks LwM2M 1.1 over CoAP with DTLS; its messages come from [2001:db8::1]:40000." in why
-    # A key that may not know the address does without.
+    # A key without the permission does not see the address.
     client = client_with_connection(OVER_DTLS | {"address": None, "protocol": "coap"})
     assert "The device speaks LwM2M 1.1 over CoAP." in client.devices.explain(device_id, TEMPERATURE).why
 

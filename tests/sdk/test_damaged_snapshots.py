@@ -1,4 +1,4 @@
-"""Snapshots that are damaged or hostile end in an error of the package, over both clients. Source: wire.md 7."""
+"""Damaged or malformed snapshots raise an error of the package, with both clients. Source: wire.md 7."""
 
 import functools
 import io
@@ -43,7 +43,7 @@ def test_damaged_snapshot_never_crashes_or_returns_a_wrong_table():
             except (ConnectionFailed, UnexpectedResponse):
                 check_rejected += 1
                 continue
-        # It can be used, though Arrow made it of what was damaged.
+        # The result is usable, although Arrow decoded it from damaged bytes.
         frame.groupby("path", observed=True)["reported_num"].mean()
         frame.to_parquet(io.BytesIO())
         rows = frame.astype({"device_id": object, "path": object})[["device_id", "path"]]
@@ -57,7 +57,7 @@ def test_the_columns_are_those_the_server_sends():
 
 
 def response_with(form, content, headers=None):
-    """A service whose every snapshot is this."""
+    """Return the response to a snapshot request with this content."""
 
     def answer(request):
         if request.headers["Accept"] != form:
@@ -69,7 +69,7 @@ def response_with(form, content, headers=None):
 
 @pytest.fixture
 def answering(client_of):
-    """Makes clients of such a service."""
+    """Create clients of such a service."""
 
     def make(form, content, headers=None, max_snapshot_bytes=1_000_000):
         return client_of(transport=response_with(form, content, headers), max_snapshot_bytes=max_snapshot_bytes)
@@ -79,7 +79,7 @@ def answering(client_of):
 
 @pytest.fixture
 def check_rejected(answering):
-    """Checks that such a response is rejected with this message."""
+    """Check that such a response is rejected with this message."""
 
     def check_rejected(message, *answer, error=UnexpectedResponse, **limits):
         with pytest.raises(error, match=message):
@@ -93,7 +93,7 @@ def changed(**members):
 
 
 def resources(index, **members):
-    """The device with another resource in this place."""
+    """Replace the resource of the device at this position."""
     listed = device(FULL)["resources"]
     listed[index] = {**listed[index], **members}
     return changed(resources=listed)
@@ -182,7 +182,7 @@ def test_lines_are_validated_like_an_arrow_stream(check_rejected):
 def test_device_count_equals_the_announced_count(answering, check_rejected, form):
     content = ndjson_stream() if form == NDJSON else arrow_stream(streams.batches())
     check_rejected("12 devices but announces 13", form, content, {"Mirror-Total": "13"})
-    # A header that is not a number announces nothing.
+    # A header that is not a number is ignored.
     assert len(answering(form, content, {"Mirror-Total": "9" * 5000}).fleet.snapshot()) == 30
 
 
@@ -273,7 +273,7 @@ def test_a_truncated_response_is_detected(check_rejected):
     content = arrow_stream(streams.batches())
     for length in (3, 100, len(content) // 2, len(content) - 9):
         check_rejected("was cut off", ARROW, content[:length], error=ConnectionFailed)
-    # An empty body is truncated if something was announced, and otherwise not a snapshot.
+    # An empty body is truncated if a size was announced, and otherwise not a snapshot.
     check_rejected("was cut off after 0 of 4 devices", ARROW, b"", {"Mirror-Total": "4"}, error=ConnectionFailed)
     check_rejected("empty", ARROW, b"")
 

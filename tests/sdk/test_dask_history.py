@@ -1,4 +1,4 @@
-"""A history as a Dask DataFrame: its partitions together are what client.history gives. Source: wire.md 10."""
+"""A history as a Dask DataFrame: its partitions together are the result of client.history. Source: wire.md 10."""
 
 from datetime import datetime, timedelta
 
@@ -24,7 +24,7 @@ def access(mirror, address):
 
 @pytest.fixture
 def interval(mirror, simulator, plain):
-    """Five devices that report in each of ten minutes, during which the service is silent once."""
+    """Five devices that report in each of ten minutes; the service has a gap once."""
     ids = [simulator.add_device(f"device-{number}", RESOURCES) for number in range(5)]
     plain.subscriptions.rules.replace([{"resource_path": [TEMPERATURE]}], apply_now=True)
     begin = simulator.advance(60)
@@ -70,7 +70,7 @@ def test_a_partition_is_of_one_range_and_one_interval(access, interval):
     assert first["changed_at"].max() < begin + 4 * MINUTE
     assert first.attrs["mirror"]["begin"] == begin.strftime("%Y-%m-%dT%H:%M:%S.000Z")
     assert list(rows[["path", "value_num"]].get_partition(1).compute().columns) == ["path", "value_num"]
-    # A gap that began before stands in the first interval.
+    # A gap that started earlier is in the first interval.
     rows = read_history(*access, begin=end - 2 * MINUTE, end=end, time_per_partition=MINUTE, devices_per_partition=2)
     frames = [rows.get_partition(number).compute() for number in range(rows.npartitions)]
     assert [int((frame["event"] == "gap").sum()) for frame in frames] == [1, *[0] * (rows.npartitions - 1)]

@@ -1,4 +1,4 @@
-"""Decoders of content types that programs register, in each place that shows values."""
+"""Decoders of content types that programs register, in all places that display values."""
 
 import base64
 import json
@@ -66,7 +66,7 @@ def example():
 
 
 def from_vendor(request, answer):
-    """The responses of a service whose devices report in their own JSON."""
+    """Change the responses as if the devices reported in a vendor's JSON format."""
     answer = without_arrow(request, answer)
     if not (content := answer.content):
         return answer

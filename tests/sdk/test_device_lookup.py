@@ -1,4 +1,4 @@
-"""A device is named by its id, its endpoint name, or what has its id; what a name leads to is never guessed."""
+"""Devices can be addressed by id, endpoint name, or an object that has an id. Ambiguous names are errors."""
 
 import httpx
 import pytest
@@ -185,7 +185,7 @@ def test_unknown_name_raises_with_similar_names(named, directory, light):
     with pytest.raises(UnknownDevice, match=r"'LIGHT-01'; similar: light-01"):
         named.get_device("LIGHT-01")
     assert "POST" not in {method for method, _ in directory.asked}
-    # A hostile one is shown harmlessly.
+    # Control characters are escaped.
     directory.listed[None] = [listed("f" * 32, "li\u202eght-01")]
     with pytest.raises(UnknownDevice, match=r"similar: li\\u202eght-01"):
         named.get_device("lihgt-01")

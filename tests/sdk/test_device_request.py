@@ -1,4 +1,4 @@
-"""Reading of responses to device requests; tests with a server check the actions of a client."""
+"""Parsing of responses to device requests. Other tests check the calls of a client with a server."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

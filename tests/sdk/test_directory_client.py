@@ -1,4 +1,4 @@
-"""What people say of devices, saved filters and device events, as the clients have them. Source: wire.md 9."""
+"""Attributes of devices, saved filters and device events in both clients. Source: wire.md 9."""
 
 from datetime import datetime, timedelta
 

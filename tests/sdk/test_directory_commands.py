@@ -1,4 +1,4 @@
-"""mirror device-events and mirror devices --query, of a real server. Source: wire.md 9."""
+"""mirror device-events and mirror devices --query, with a real server. Source: wire.md 9."""
 
 import csv
 import io

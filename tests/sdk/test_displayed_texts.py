@@ -1,4 +1,4 @@
-"""What others wrote is shown without acting on a screen or in a spreadsheet, and without the access key."""
+"""Untrusted texts have no effect on a terminal or a spreadsheet, and never contain the access key."""
 
 import csv
 import io
@@ -182,7 +182,7 @@ def test_resources_escape_control_characters():
         shown.append(format_value(resource.reported.value, resource.unit))
         assert not any(acts(one) or "\n" in one for one in shown), path
     assert not acts(device._repr_html_())
-    # What is data stays as it came.
+    # Data stay unchanged.
     assert device["/3/0/0"].value == ACTING
     assert device["/3303/0/5700"].unit == ACTING
 

@@ -1,4 +1,4 @@
-"""Units, numbers and times as people write them. Data and the wire are not affected."""
+"""Units, numbers and times for human readers. Data and the wire format are not affected."""
 
 from __future__ import annotations
 
@@ -104,5 +104,5 @@ def test_times_that_are_displayed_together_have_one_precision() -> None:
         "2026-01-02 03:04:05.000",
         "2026-01-02 03:04:05.678",
     ]
-    # The wire has milliseconds.
+    # The wire format has milliseconds.
     assert time_precision([WHOLE.replace(microsecond=999)]) == "seconds"

@@ -1,4 +1,4 @@
-"""Every example in a docstring and in the manual of the client gives what it shows, on a mirror with two devices."""
+"""Every example in a docstring and in the manual returns the documented result, on a mirror with two devices."""
 
 import doctest
 import importlib
@@ -62,24 +62,25 @@ WITHOUT = {
     *(f"MirrorWidget.{name}" for name in ("is_changed", "notify", "open", "rows", "series", "start")),
     *(f"AcceptedRequest.{name}" for name in ("default_timeout_seconds", "wait_timeout", "read_failure", "read_value")),
 }
-"""What users do not call."""
+"""Members that users do not call."""
 WANTED = [("light-01", "/3311/0/5851", 40), ("light-01", "/3311/0/5850", "on")]
-"""What the plan is of that a :class:`PlanReport` has in its examples."""
+"""The entries of the plan whose :class:`PlanReport` the examples use."""
 STATION = RESOURCES[:1]
 LIGHT = [{"path": "/3/0/4", "value": "", "executable": True}, RESOURCES[2], DIMMER]
 GENERATED = {Simulator, DeviceRequest, MirrorClient, Plan, *CLIENT_GROUPS.values()}
-"""Made from asynchronous classes, whose examples test_async_docstrings.py runs."""
+"""Classes that are generated from asynchronous ones, whose examples test_async_docstrings.py runs."""
 
 
 def examples_of(kinds):
-    """The tests of their docstrings by their names."""
+    """Return the tests of the docstrings by their names."""
     found = [doctest.DocTestFinder().find(kind, kind.__name__) for kind in kinds]
     return {test.name.removeprefix("mirror_sdk."): test for tests in found for test in tests if test.examples}
 
 
 EXAMPLES = examples_of([*(kind for kind in CLASSES if kind not in GENERATED), *map(importlib.import_module, MODULES)])
 TOPICS = {topic: test for topic in help_command.TOPICS if topic != "dask" and (test := topic_examples(topic)).examples}
-"""The examples of ``dask`` need a server on a port: ``test_process_dask.py`` runs them."""
+"""Topics of the manual with examples. ``test_process_dask.py`` runs those of ``dask``, which need a server on a port.
+"""
 
 
 def predefined(simulator, folder):
@@ -92,8 +93,8 @@ def predefined(simulator, folder):
 
 @pytest.fixture
 def names(plain, simulator, tmp_path, opened):
-    """What the examples take for granted."""
-    # A key sees what happens from its first request on.
+    """Yield the predefined names of the examples."""
+    # A key receives events from its first request on.
     plain.devices.list()
     kinds = {kind.__name__: kind for kind in (MirrorClient, Recording, *WIDGETS)}
     yield {"client": plain, "simulator": simulator, **predefined(simulator, tmp_path), "examples": examples, **kinds}
@@ -103,7 +104,7 @@ def names(plain, simulator, tmp_path, opened):
 @pytest.mark.parametrize("name", [*EXAMPLES, *TOPICS])
 def test_the_example_returns_the_documented_result(name, names, mirror, monkeypatch, request):
     if name == "client":
-        # Its applications find the mirror, on a port, in the environment.
+        # The applications in these examples read the address of the mirror, on a port, from the environment.
         monkeypatch.setenv("API_HOST", request.getfixturevalue("address"))
         monkeypatch.setenv("API_KEY", mirror.new_key())
     if name.startswith("PlanReport."):

@@ -1,4 +1,4 @@
-"""Which proxy and which certificates of the environment both clients use."""
+"""Proxies and certificates of the environment, for both clients."""
 
 import asyncio
 import os
@@ -90,11 +90,11 @@ def test_both_clients_agree(environment, client_of):
 
 
 def test_proxy_handshake_respects_the_timeout():
-    """As for SOCKS, whose proxy may say nothing, or take nothing."""
+    """The handshake of SOCKS, whose proxy may never respond or never read."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         began = None
-        # Its time begins once the connection is there.
+        # The time starts when the connection is established.
         deadline = Deadline(BRIEFLY, lambda: 0.0 if began is None else time.monotonic() - began)
         stream = DeadlineBackend(OpenStreams()).connect_tcp("127.0.0.1", port, deadline)
         began = time.monotonic()
@@ -106,7 +106,7 @@ def test_proxy_handshake_respects_the_timeout():
 
 
 def send_request(client):
-    """An asynchronous client reads certificates when it first sends, for no loop to wait for that."""
+    """Send a request. The asynchronous client reads certificates with its first request, in a thread."""
 
     async def twice():
         async with client:
@@ -132,9 +132,9 @@ def test_unreadable_certificates_raise_with_the_file(environment, tmp_path, kind
 
 @pytest.mark.parametrize("address", [DEFAULT_BASE_URL, "https://mirror.test"])
 def test_the_error_names_a_proxy_that_does_not_run(environment, client_of, address):
-    """Also for the address the client has by default, where a server may well run."""
+    """The default address of the client also counts, where a server may be running."""
     with socket.socket() as nobody:
-        # Bound and not listening: connections fail, and no other program can bind it.
+        # Bound but not listening: connections fail, and no other program can bind the port.
         nobody.bind(("127.0.0.1", 0))
         check_named(environment, client_of, address, f"127.0.0.1:{nobody.getsockname()[1]}")
 

@@ -23,7 +23,7 @@ from mirror_sdk.wire.errors import ErrorBody, FieldError
 
 
 def _drawn() -> dict[str, str]:
-    """Each class of the drawing with the class it hangs on, by the indentation."""
+    """Return each class of the drawing with its base class, by the indentation."""
     assert errors.__doc__ is not None
     parents: dict[str, str] = {}
     above: dict[int, str] = {}

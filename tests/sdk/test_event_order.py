@@ -1,4 +1,4 @@
-"""Events come in the order of the log, each with its own number, and a program may stop and continue anywhere."""
+"""Events arrive in the order of the log, each with its number, and a program can stop and continue at any of them."""
 
 import asyncio
 import gc
@@ -33,7 +33,7 @@ def kinds(events):
 
 @pytest.fixture
 def backlog(mirror, simulator, client, device_id):
-    """Things of several kinds, ten seconds apart, in the order in which they happened."""
+    """Events of several kinds, ten seconds apart, in the order in which they happened."""
     begin = client.events(timeout=0).position
     client.subscribe(device_id, TEMPERATURE)
     assert mirror.services.database.settle(10)
@@ -108,7 +108,7 @@ def test_filters_skip_events_and_the_position_advances(client, simulator, backlo
 
 
 def test_invalid_position_or_filter_is_rejected_at_the_call_with_the_cure(client):
-    # Such as a position that a program kept in a file, and reads as a text.
+    # For example a position that a program stored in a file and reads as text.
     for after in ("5", 5.0, True, -1):
         with pytest.raises(InvalidValue, match=r"after=.*int\(\.\.\.\)"):
             client.events(after=after)
@@ -176,7 +176,7 @@ def test_unnumbered_entries_are_ordered_by_kind_and_move_the_position_last(regis
 
 
 def test_entry_that_is_twice_in_a_message_is_returned_twice():
-    """At-least-once delivery: the uid shows it."""
+    """Delivery is at least once. The uid identifies the duplicate."""
     events = answering({"registrations": [left(5), left(4), left(4)]}, 5).events(after=3, timeout=0)
     assert [(event.seq, events.position) for event in events] == [(4, 4), (4, 4), (5, 5)]
 
@@ -215,7 +215,7 @@ def test_event_that_no_table_can_store_does_not_affect_other_events(what):
     assert frame["seq"].tolist() == [4, 5, 6]
 
 
-# Beginning at the call, on a loop
+# Events start at the call, on a loop
 
 
 def test_events_between_the_call_and_the_first_read_are_returned(run, device_id):

@@ -187,7 +187,7 @@ DRIFTS = [
     *(((SWITCH, b"1", 1, at(-30), value, None), "unconfirmed", at(-30)) for value in (b"0", b"on")),
     (("/9/0/1", b"x", 1, at(-30), b"y", at(-5)), "reverted", at(-5)),
     ((SWITCH, b"1", 1, at(-30), b"0", at(-5)), "reverted", at(-5)),
-    # What agrees, or was never written, does not drift.
+    # Values that agree, or were never written, do not drift.
     ((LEVEL, None, None, None, b"10", at(-5)), None, None),
     ((LEVEL, b"40", 1, at(-30), b"40", at(-5)), None, None),
     ((LEVEL, b"40", 1, at(-30), b"40", at(-90)), None, None),
@@ -263,7 +263,7 @@ def test_unreadable_report_is_a_type_mismatch_with_the_desired_number():
     drift = drift_frame(state, tolerance=1)
     assert drift["kind"].tolist() == [DriftKind.TYPE_MISMATCH]
     assert drift["since"].iloc[0] == pd.Timestamp(at(-5))
-    # So is a text that can be read.
+    # The same holds for readable text.
     text = state.assign(value_kind="text", reported_text="warm")
     assert drift_frame(text)["kind"].tolist() == [DriftKind.TYPE_MISMATCH]
 

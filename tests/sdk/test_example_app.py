@@ -1,4 +1,4 @@
-"""The example application, by both channels, over real sockets to a server in this process.
+"""The example application, with both channels, over real sockets to a server in this process.
 
 Source: specification 5.2 and 6.
 """
@@ -24,7 +24,7 @@ def key(mirror):
 
 @pytest.fixture
 def own(address, key):
-    """Another client with the key of the application."""
+    """A client with the key of the application."""
     with MirrorClient(address, key) as client:
         yield client
 
@@ -80,7 +80,7 @@ def test_existing_rules_of_the_key_remain(polling, own, device_id):
         assert sorted(own.subscriptions.list(device_id)) == [TEMPERATURE, SWITCH]
     assert [kept.resource_path for kept in own.subscriptions.rules.list()] == [[SWITCH]]
     assert own.subscriptions.list(device_id) == [SWITCH]
-    # What another rule subscribes too stays subscribed.
+    # A resource of another rule stays subscribed.
     own.subscriptions.rules.replace([{"resource_path": ["/3303/*"], "endpoint_type": "Light"}], apply_now=True)
     with listening(polling):
         pass
@@ -96,7 +96,7 @@ def test_leftovers_of_a_killed_run_are_removed_by_the_next_one(polling, own, dev
             assert len(own.subscriptions.rules.list()) == 1
             raise KeyboardInterrupt
 
-    # Also where this one fails.
+    # Also if this one fails.
     with pytest.raises(KeyboardInterrupt):
         fail()
     assert (own.subscriptions.rules.list(), own.subscriptions.list(device_id)) == ([], [])

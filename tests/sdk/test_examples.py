@@ -1,4 +1,4 @@
-"""What notebooks begin with: a fleet that starts over, devices of their own, an hour of the day, plots for any page."""
+"""The setup of notebooks: a fleet that starts over, separate devices, a time of day, plots for light and dark pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mirror_sdk.lab.demo import DemoError
 SET_POINT = {"path": "/3308/0/5900", "value": "20.5", "observable": True, "writable": True}
 VALVE = {"endpoint_name": "valve-01", "endpoint_type": "Valve", "resources": [SET_POINT]}
 PAGES = ["#ffffff", "#111111"]
-"""White, and what JupyterLab's dark theme lies on."""
+"""White, and the background of JupyterLab's dark theme."""
 
 
 def test_reset_makes_registered_devices_respond_and_removes_rules_and_subscriptions(plain, simulator, ids):
@@ -95,7 +95,7 @@ def test_plots_can_be_read_on_light_and_dark_pages_and_have_no_background():
 
 
 def contrast(one: str, other: str) -> float:
-    """How far two colors are apart (WCAG 2)."""
+    """Return the contrast of two colors (WCAG 2)."""
     dark, bright = sorted([luminance(one), luminance(other)])
     return (bright + 0.05) / (dark + 0.05)
 

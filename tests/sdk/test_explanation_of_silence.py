@@ -23,7 +23,7 @@ def device_id(simulator):
 
 
 def report(simulator, device_id, *, every_seconds=60):
-    """Have the device send a value again and again; it is silent after the last one."""
+    """Let the device report a value repeatedly. It is silent after the last report."""
     for number in range(5):
         simulator.advance(every_seconds)
         simulator.set_value(device_id, TEMPERATURE, f"{simulator.get_clock():%H%M}{number}")
@@ -96,7 +96,7 @@ def test_notifications_of_other_applications_do_not_count_for_the_interval(clien
 
 @pytest.fixture
 def reporting(client, simulator, device_id):
-    """The device, which reported to the client."""
+    """The device after it has reported to the client."""
     client.subscribe(device_id, TEMPERATURE)
     report(simulator, device_id)
     return device_id

@@ -1,4 +1,4 @@
-"""Without an extra, each way to request a table raises an error that says how to install it."""
+"""Without an extra, each way to request a table raises an error with the command that installs it."""
 
 import os
 import subprocess

@@ -25,7 +25,7 @@ def device_id(simulator):
 
 @pytest.fixture
 def failed(client, other, simulator, device_id):
-    """The request of a write of the first client that the device rejected; the other one has looked at the log."""
+    """The request of a write that the device rejected, after the other client has read the log."""
     list(other.events(limit=1, timeout=0))
     simulator.set_response_mode(device_id, "reject")
     request = client.requests.begin_write(device_id, LEVEL, 40)
@@ -50,7 +50,7 @@ def test_reason_of_a_failed_write_is_only_sent_to_its_application(client, other,
 
 
 def test_a_write_whose_failure_is_not_explained_may_have_reached_the_device(client, other, simulator, device_id):
-    """So a plan of another application writes the value that was reported before it once more."""
+    """A plan of another application therefore writes the previously reported value again."""
     client.read_value(device_id, LEVEL)
     simulator.set_response_mode(device_id, "silent")
     client.requests.begin_write(device_id, LEVEL, 40, expiry_seconds=300)

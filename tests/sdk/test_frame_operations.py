@@ -1,4 +1,4 @@
-"""What is done with tables: what is old in them, how they are drawn, joined and handed on."""
+"""Operations on tables: stale values, plots, joins and exports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ mpl.use("agg")
 
 
 def device(device_id, name, reported):
-    """A device object of what was reported: value and how many minutes ago, by path; nothing where it never was."""
+    """Return a device object with reported values: path to value and age in minutes, or ``None`` if never reported."""
     resources = [
         resource(path, value, reported_at=at(-minutes)) if minutes else resource(path)
         for path, (value, minutes) in reported.items()
@@ -43,7 +43,7 @@ def state(*devices, **more):
     return state_frame(devices or (HALL, ROOF, CELLAR, FRESH), taken_at=NOW, **more)
 
 
-# What is old
+# Stale values
 
 
 def rows_of(frame):
@@ -86,7 +86,7 @@ def test_times_read_as_texts_are_rejected_with_the_cure():
 
 
 def as_arrow(frame):
-    """The same table with Arrow's types, as ``pd.read_parquet(file, dtype_backend="pyarrow")`` gives it."""
+    """Convert to Arrow's types, as ``pd.read_parquet(file, dtype_backend="pyarrow")`` returns them."""
     table = pa.Table.from_pandas(frame)
     return table.to_pandas(types_mapper=pd.ArrowDtype).mirror.with_metadata_from(frame)
 
@@ -96,7 +96,7 @@ def test_a_table_of_arrow_types_is_stale_and_in_another_zone_as_any_other():
     assert_frame_equal(found, state().mirror.stale("1h", by="device"))
     there = as_arrow(state()).mirror.in_zone("Asia/Kolkata")
     assert there["reported_at"].dropna().dt.hour.tolist() == [15, 17, 12, 15, 17]
-    # Days, and times without a zone, stay as they are.
+    # Dates, and times without a zone, stay unchanged.
     for kind in (pa.date32(), pa.date64(), pa.timestamp("ms")):
         days = pd.Series(pd.to_datetime(["2026-01-05"] * len(state()))).astype(pd.ArrowDtype(kind))
         there = as_arrow(state()).assign(installed=days).mirror.in_zone("Asia/Kolkata")
@@ -150,7 +150,7 @@ def test_directory_supplies_the_last_contact_of_stale_devices():
             state().mirror.stale("1h", by="device", devices=other)
 
 
-# How it is drawn
+# Plots
 
 
 def test_a_legend_names_devices_and_resources(tmp_path):
@@ -161,7 +161,7 @@ def test_a_legend_names_devices_and_resources(tmp_path):
         ("0198aaaa02", LEVEL, "Hall", "Hall (0198aaaa02) Light Control · Dimmer"),
         ("0198aaaa03", LEVEL, "hall", "hall (0198aaaa03) Light Control · Dimmer"),
         ("nameless", LEVEL, None, "nameless Light Control · Dimmer"),
-        # Matplotlib hides a label that begins with an underscore, and reads what stands between dollar signs.
+        # Matplotlib hides a label that begins with an underscore, and interprets text between dollar signs.
         ("d1", LEVEL, "_hidden", " _hidden Light Control · Dimmer"),
         ("d2", LEVEL, r"$\frac$", r"$\frac$ Light Control · Dimmer"),
         ("d3", LEVEL, "a\x1b[2J", r"a\x1b[2J Light Control · Dimmer"),
@@ -182,13 +182,13 @@ def test_each_row_of_any_table_has_a_label():
     assert events.mirror.labels.fillna("none").tolist() == ["Temperature · Sensor Value", "none"]
 
 
-# Tables put together
+# Joins
 
 ROOMS = pd.DataFrame({"device_id": ["d2", "d1", "d9"], "room": ["Attic", "Hall", "Nowhere"]})
 
 
 def older(**about):
-    """Two of the devices, taken an hour before."""
+    """A table of two of the devices, from an hour earlier."""
     table = state_frame([HALL, ROOF], taken_at=at(-60), server="http://b")
     table.attrs["mirror"].update(about)
     return table
@@ -237,7 +237,7 @@ def test_missing_key_matches_nothing():
     events = events_frame([Event(kind=EventKind.GAP, received_at=NOW), observation("50", path=LEVEL)])
     other = pd.DataFrame({"device_id": [None, "d1"], "room": ["Nowhere", "Hall"]})
     assert events.mirror.join(other)["room"].fillna("none").tolist() == ["none", "Hall"]
-    # A table that does not know its moment makes a join no older.
+    # A table without a time does not make the result of a join older.
     joined = state().mirror.join(events_frame([]), on="device_id")
     assert joined.attrs["mirror"]["taken_at"] == state().attrs["mirror"]["taken_at"]
 
@@ -289,11 +289,11 @@ def test_dropped_metadata_are_restored(kind):
     assert table.attrs["mirror"]["devices"] == 4
 
 
-# Tables handed on
+# Exports
 
 
 def sheet_of(frame, tmp_path):
-    """What a sheet of Excel has in it: its rows, and of which kind each cell is."""
+    """Return the rows of an Excel sheet, and the type of each cell."""
     file = tmp_path / "table.xlsx"
     frame.mirror.for_excel().to_excel(file, index=False)
     sheet = openpyxl.load_workbook(file).active

@@ -148,7 +148,7 @@ def test_wide_rejects_two_snapshots_in_one_table():
 
 
 def _array(values, kind):
-    """An array of exactly this kind; of a dictionary's indices older versions of Arrow choose the type themselves."""
+    """Return an array of exactly this type, since older versions of Arrow choose the type of dictionary indices."""
     if not pa.types.is_dictionary(kind):
         return pa.array(values, kind)
     told = pa.array(values, kind.value_type).dictionary_encode()
@@ -172,7 +172,7 @@ COLUMNS = [
 def test_chunked_column_equals_the_conversion_of_pandas(chunks, kind, values, dtype):
     cells = {"some": [values[0], None, values[1]], "none": [None, None], "all": values}
     parts = [[cell for each in chunk for cell in cells[each]] for chunk in chunks]
-    # Each part stands in the middle of a longer one.
+    # Each sample is in the middle of a longer text.
     column = pa.chunked_array([_array([*values, *part, *values], kind).slice(2, len(part)) for part in parts], kind)
     made = to_frame(pa.table({"a": column}), {})["a"]
     by_pandas = column.unify_dictionaries().to_pandas(types_mapper=lambda _: dtype)

@@ -1,4 +1,4 @@
-"""How tables look in a notebook, while they stay plain tables."""
+"""The HTML of tables in a notebook; they remain plain tables."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_ids_and_times_stay_in_one_line_without_styles():
     html = mirror(state(warm())[["device_id", "reported_at"]]).to_html()
     for text in (LONG_ID, "2026-11-20 12:37:55.576"):
         assert f'<td nowrap style="text-align: left; white-space: nowrap">{text}</td>' in html
-    # A long text may go over several lines.
+    # A long text may have several lines.
     texts = pd.DataFrame({"device_id": ["a"], "reason": ["a reason of many words " * 8]})
     with pd.option_context("display.max_colwidth", None):
         assert '<td style="text-align: left">a reason' in mirror(texts).to_html()
@@ -72,7 +72,7 @@ def test_a_unit_stands_in_the_header_where_all_rows_have_it():
     for table, titles in (
         (state(both[0]), {"reported_num (°C)"}),
         (state(*both), {"reported_num"}),
-        # The rows that are not shown count as well.
+        # Hidden rows count as well.
         (many, {"reported_num"}),
         # Each column of values has the unit of the rows with a value in it.
         (state(warm(), device(resource(DIMMER, None, b"40"))), {"reported_num (°C)", "desired_num (%)"}),

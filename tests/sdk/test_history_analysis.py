@@ -1,4 +1,4 @@
-"""Analysis over time: compared with a plain re-computation, and at the borders."""
+"""Analysis of the history: compared with a reference implementation, and at the boundaries."""
 
 import inspect
 import math
@@ -57,14 +57,14 @@ def instants(times):
 
 
 def rows_of(found, names):
-    """Return the rows of some columns: times as seconds after the beginning, and spans in seconds."""
+    """Return the rows of some columns: times as seconds after the beginning, and durations in seconds."""
     columns = [found[name] for name in names.split()]
     read = {"datetime64": instants, "timedelta64": seconds}
     return list(zip(*(read.get(str(one.dtype).partition("[")[0], list)(one) for one in columns), strict=True))
 
 
 def runs(found):
-    """Return intervals of seconds with one result that is not ``None``: begin, end and the result."""
+    """Return intervals of seconds with a constant result other than ``None``: begin, end and the result."""
     for answer, some in groupby(found, key=lambda one: one[1]):
         listed = [second for second, _ in some]
         if answer is not None:
@@ -73,7 +73,7 @@ def runs(found):
 
 @st.composite
 def queries(draw, values=None):
-    """Draw a history, the begin and end of a query, its arguments, and the same in plain Python."""
+    """Draw a history, the begin and end of a query, its arguments, and the reference implementation of the history."""
     rows = draw(histories(values))
     begin, limit = draw(st.sampled_from([0, 0, 5, 12, 30])), draw(st.one_of(st.none(), st.integers(1, 12)))
     end = draw(st.one_of(st.just(SECONDS + 5), st.integers(begin, SECONDS + 10)))
@@ -83,12 +83,12 @@ def queries(draw, values=None):
 
 
 def by_resource(naive, begin, end, answer):
-    """What each second of each resource is, by resource."""
+    """Yield each resource with the results of all of its seconds."""
     for device, path in naive.resources:
         yield device, path, [(second, answer(naive.known(device, path, second))) for second in range(begin, end)]
 
 
-# How long
+# Durations
 
 
 CONDITIONS = [
@@ -220,7 +220,7 @@ def test_result_has_endpoint_names_and_metadata(name):
     pd.testing.assert_frame_equal(ANSWERS[name](frame.iloc[::-1]), found)
 
 
-# Who was there
+# Availability
 
 
 @settings(max_examples=25)
@@ -303,7 +303,7 @@ HOUR = 3600
 
 
 def door(*rows, order=None, **about):
-    """A door that closed at half past nine, whose device was away from one until two o'clock."""
+    """Return the history of a door that closed at half past nine; its device was absent from one until two o'clock."""
     before = [
         Row("reported", "d1", DOOR, 9 * HOUR, True, order=1, received=9 * HOUR),
         Row("reported", "d1", DOOR, 9 * HOUR + 1800, False, order=2, received=9 * HOUR + 1800),
@@ -318,7 +318,7 @@ def repeated(at, received, value=False, order=5):
 
 
 def closed(frame, **options):
-    """From when to when it was known to be closed, in hours."""
+    """Return the hours during which the door was known to be closed."""
     rows = frame.mirror.durations(
         DOOR, equals=False, per_interval=True, begin=at(9 * HOUR), end=at(18 * HOUR), **options
     )
@@ -335,14 +335,14 @@ def test_old_value_reported_after_an_absence_is_known_from_its_receipt_on():
     assert counts["count"].tolist() == [3, 0, 0, 0, 0, 0, 0]
     stays = back.mirror.unchanged("1h", begin=at(9 * HOUR), end=at(18 * HOUR))
     assert stays["count"].tolist() == [2, 0]
-    # It holds until the next value, and what did not come back is not known.
+    # The value is valid until the next one. A value that is not reported again stays unknown.
     assert closed(door(repeated(9.5, 14), repeated(16, 16, value=True, order=6))) == [(9.5, 13), (14, 16)]
-    # In any order of the rows.
+    # The order of the rows does not matter.
     assert closed(back.iloc[::-1]) == closed(back)
-    # On the way when its device left, and what a newer value has overtaken, is not.
+    # A report from before the absence does not count, nor one that a newer value has superseded.
     assert closed(door(repeated(9.5, 13.5, order=3))) == [(9.5, 13)]
     assert closed(door(repeated(9, 14, value=True))) == [(9.5, 13)]
-    # As far as it is known at all.
+    # Only up to the end of the known time.
     about = {"oldest_at": at(0).isoformat(), "end": at(15 * HOUR).isoformat()}
     assert closed(door(repeated(9.5, 14), **about)) == [(9.5, 13), (14, 15)]
 
@@ -359,7 +359,7 @@ def test_with_receipt_times_of_the_client_the_previous_registration_counts():
     live = door(repeated(9.5, 14), repeated(17, 17, order=6, value=True)).drop(columns="revision")
     live["received_at"] += pd.Timedelta("100D")
     assert closed(live) == [(9.5, 13), (14, 17)]
-    # All rows were read at once, after all events: only their numbers show which came after the registration.
+    # All rows were read together, after all events, so only their numbers show which came after the registration.
     late = live.assign(received_at=at(10**6))
     assert closed(late) == [(9.5, 13)]
     numbered = late.assign(seq=pd.Series([1, 2, 3, 4, 5, 6], dtype="Int64"))
@@ -381,7 +381,7 @@ def test_repeated_counter_value_rises_from_its_receipt_on():
     assert rows_of(found, "begin end increase") == [(20, 30, 4.0)]
 
 
-# What came late
+# Delayed arrivals
 
 
 @settings(max_examples=25)
@@ -396,7 +396,7 @@ def test_late_values_are_those_of_a_plain_computation(rows, longer_than, data):
         delay = row.received - row.at
         if behind or (longer_than is not None and delay > longer_than):
             expected.append((row.device, row.path, row.at, row.received, delay, behind))
-    # The order of the rows does not matter: the table numbers them.
+    # The order of the rows does not matter, because the table numbers them.
     found = frame_of(rows).sample(frac=1, random_state=1).mirror.late_arrivals(limited(longer_than))
     assert rows_of(found, "device_id path changed_at received_at delay lag") == expected
 
@@ -456,7 +456,7 @@ def test_reset_counter_counts_from_zero():
         frame_of(reports((0, "a"))).mirror.rates(TEMPERATURE)
 
 
-# Next to each other
+# Side by side
 
 
 def test_an_aligned_table_has_a_column_for_each_resource_of_the_kind_of_its_values():

@@ -45,7 +45,7 @@ def sources(plain, simulator, folder):
         simulator.advance(150)
         simulator.register(roof)
         end = simulator.advance(270)
-        # By the last look of the recorder it is known that nothing else came.
+        # The last poll of the recorder proves that nothing else has arrived.
         until(lambda: recorder.audit().until_at == end)
     frames = {
         "history": plain.history(begin=begin, end=end),
@@ -70,7 +70,7 @@ def test_results_are_the_same_for_history_recording_and_events(sources):
     assert sorted(there["availability"].round(3)) == [round(1 - 150 / 660, 3), 1.0]
     (silent,) = history.mirror.gaps().to_dict("records")
     assert (silent["reason"], silent["duration"]) == ("deregistration", timedelta(seconds=150))
-    # It is known up to its end, without end=.
+    # The recording is known up to its end, without end=.
     whole = history.mirror.resample("1min", "count")
     assert whole["bin"].min() == pd.Timestamp(span["begin"])
     assert whole["bin"].max() == pd.Timestamp(span["end"]) - timedelta(minutes=1)
@@ -93,7 +93,7 @@ def test_state_at_the_begin_gives_the_same_result_as_the_complete_history(plain,
             late(value, changed_at)
         late(b"20", begin + timedelta(minutes=30))
         simulator.advance(3600)
-        # Repeated as by a registration: changed before the begin, received two hours after it.
+        # Repeated like after a registration: changed before the begin, received two hours later.
         for value, changed_at in before:
             late(value, changed_at)
         end = simulator.advance(3600)

@@ -1,4 +1,4 @@
-"""client.history, over both clients, of a real server. Source: wire.md 10."""
+"""client.history, over both clients, with a real server. Source: wire.md 10."""
 
 import json
 import pickle
@@ -26,7 +26,7 @@ def history_seconds():
 
 @pytest.fixture
 def begin(simulator):
-    """Return the instant after which everything in this module happens."""
+    """Return the instant before which nothing in this module happens."""
     simulator.advance(60)
     return simulator.get_clock()
 
@@ -53,7 +53,7 @@ def is_history(request):
 
 @pytest.fixture
 def client_with_changes(client_over):
-    """Makes clients whose history is changed on its way."""
+    """Create clients whose history is changed in transit."""
     return lambda change: client_over(lambda asked, answer: change(asked, answer) if is_history(asked) else answer)
 
 
@@ -62,11 +62,11 @@ def cells(frame, *names):
 
 
 def test_span_of_time_counts_back_from_the_present_of_the_service(client, plain, devices):
-    """The clock of the mirror here is not that of this machine."""
+    """The clock of the mirror differs from that of this machine."""
     first, _ = devices
     chosen = {"devices": [first], "paths": [TEMPERATURE]}
     assert client.history(begin="25s", **chosen)["value_num"].tolist() == [22.5, 23.5]
-    # Not before the first row: if the first checkpoint is made only now, the history starts there.
+    # Not before the first row: if the first checkpoint is created only now, the history starts there.
     earlier = client.history(begin=timedelta(seconds=30), end="15s", **chosen)
     assert earlier["value_num"].tolist()[-1] == 22.5
     assert client.as_of("15s", **chosen)["reported_num"].tolist() == [22.5]
@@ -133,7 +133,7 @@ def test_many_devices_are_requested_in_batches(client, simulator, begin, monkeyp
     whole = client.history(ids)
     assert (whole["event"] == "gap").sum() == (client.history()["event"] == "gap").sum()
     monkeypatch.setattr("mirror_sdk.history.history_request.MAX_IDS_PER_URL", 2)
-    # Gaps of the service stand there once.
+    # Gaps of the service appear once.
     assert_frame_equal(client.history(reversed(ids)), whole)
     assert_frame_equal(client.history(ids, begin=begin, limit=3), client.history(begin=begin, limit=3))
 
@@ -178,7 +178,7 @@ def test_history_is_available_in_other_table_formats(client, devices, begin):
         assert_frame_equal(client.history(begin=begin, raw=True, compression=compression), frame)
 
 
-# What breaks off
+# Interruptions
 
 
 @pytest.mark.parametrize(("is_arrow", "cuts"), [(True, 2), (False, 1)])
@@ -199,7 +199,7 @@ def test_history_requests_pages_until_the_instant_of_the_call(
         simulator.set_value(devices[0], TEMPERATURE, 99)
         return sent if len(asked) > cuts else response_with(sent, sent.content[: len(sent.content) * 7 // 10])
 
-    # No row is there twice, and none is missing.
+    # No row is duplicated, and none is missing.
     assert cells(client_with_changes(cut).history(), "revision") == cells(whole, "revision")
     assert asked[0] is None
     assert len(set(asked)) == len(asked) == cuts + 1
@@ -226,11 +226,11 @@ def test_the_time_of_a_call_is_not_exceeded_by_going_on(client, monkeypatch, dev
         client.history()
 
 
-# What is not as agreed
+# Malformed responses
 
 
 def history_of(rows, **end):
-    """Return a history of these rows, as a service sends it."""
+    """Return a history with these rows, as a service sends it."""
     moments = {"taken_at": "2026-01-05T08:00:00Z", "oldest_at": "2026-01-05T08:00:00Z"}
     end = {"object": "history-end", **moments, "row_count": len(rows), "revision": 10**6, **end}
     sink = pa.BufferOutputStream()
@@ -293,7 +293,7 @@ def test_history_larger_than_the_limit_is_rejected(mirror, client_of, devices):
         client.history()
 
 
-# What is not there
+# Missing values
 
 
 def test_instant_before_the_history_raises_with_the_oldest_instant(client, simulator, devices):

@@ -1,4 +1,4 @@
-"""mirror history and mirror as-of, of a real server. Source: wire.md 10."""
+"""mirror history and mirror as-of, with a real server. Source: wire.md 10."""
 
 import csv
 import io
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.keeps_history
 
 @pytest.fixture
 def times(simulator, plain):
-    """When the temperature of a device was 21.5, 22.5 and 23.5, an hour apart; a write ended at the last one."""
+    """The times of three temperatures, 21.5, 22.5 and 23.5, an hour apart; a write ended at the last one."""
     device_id = simulator.add_device("a", RESOURCES, endpoint_type="Light")
     plain.subscribe(device_id, TEMPERATURE)
     found = [simulator.get_clock()]
@@ -84,7 +84,7 @@ def test_span_longer_than_the_history_includes_values_dated_before_it(shell, mir
     assert "the history begins at 2026-01-05T08:00:00.000Z" in shown.stderr
     limited = shell("history", "early", TEMPERATURE, "--json", "--since", "60s", "--limit", "1")
     assert rows(limited) == rows(shown)[:1]
-    # These are older than the requested ones.
+    # These are older than the requested times.
     assert values(shell("history", "early", TEMPERATURE, "--json", "--since", "20s")) == [None]
 
 

@@ -1,4 +1,4 @@
-"""The history table: of the batches of a history, and of an events table. Source: wire.md 10."""
+"""The history table, built from batches of a history and from an events table. Source: wire.md 10."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -26,7 +26,7 @@ def row(**members):
 
 
 def batch(*rows):
-    """Rows as they come: what is not given is missing."""
+    """Return rows in wire format, with missing values for absent members."""
     return pa.RecordBatch.from_pylist(list(rows), schema=COLUMNS)
 
 
@@ -127,7 +127,7 @@ def test_events_become_a_history():
     assert frame[["revision", "status", "requested_at", "until"]].isna().all(axis=None)
     about = frame.attrs["mirror"]
     assert (about["devices"], about["complete"], about["server"]) == (2, True, "there")
-    # Those of one instant stay in the order of the log.
+    # Rows of one instant stay in the order of the log.
     at_once = history_frame(events_frame([observed(b"3"), observed(b"1"), observed(b"2")]))
     assert at_once["value_num"].tolist() == [3, 1, 2]
 

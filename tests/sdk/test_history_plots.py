@@ -25,7 +25,7 @@ def legend(axes):
 
 
 def bars(axes):
-    """Each bar: its row, and from which second to which it reaches."""
+    """Return the bars: the row of each, and its first and last second."""
     found = []
     for collection in axes.collections:
         for path in collection.get_paths():

@@ -1,4 +1,4 @@
-"""``if_match``: a write that does not overwrite what its writer has not seen."""
+"""``if_match``: a write that does not overwrite changes its writer has not seen."""
 
 import json
 import pickle

@@ -1,4 +1,4 @@
-"""Another service responds, or none, with both clients. Source: wire.md 0, 6, 7."""
+"""Responses of other services, or none, with both clients. Source: wire.md 0, 6, 7."""
 
 import itertools
 import json
@@ -21,7 +21,7 @@ PAGE = b"<!doctype html><title>Please log in</title>"
 
 @pytest.fixture
 def client_of(client_of):
-    """Makes clients of either kind that send each request once."""
+    """Create clients of either kind that send each request once."""
     return lambda *given, **options: client_of(*given, max_retries=0, **options)
 
 

@@ -1,4 +1,4 @@
-"""The tile in JupyterLab's launcher: which mirror it leads to, and when there is none."""
+"""The tile in JupyterLab's launcher: its mirror, and when the tile is absent."""
 
 import re
 import sys
@@ -44,7 +44,7 @@ def test_demo_has_a_new_key_that_is_on_no_command_line(monkeypatch: pytest.Monke
     assert keys[0] != keys[1]
     assert all(key not in str(process["command"]) for key, process in zip(keys, processes, strict=True))
     assert all(tile_of(process)["enabled"] is True for process in processes)
-    # Without the server installed there is none.
+    # The server is not installed, so there is no tile.
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert tile_of(launcher.server_process())["enabled"] is False
 

@@ -1,4 +1,4 @@
-"""Reading the log over HTTP: losses, failures, many who wait, watches. The service is a script; time is a number."""
+"""Reading the log over HTTP: losses, failures, many waiters, watches. The service is a script, and time is a number."""
 
 import asyncio
 import logging
@@ -45,9 +45,9 @@ class Time:
 
 
 class Log:
-    """The poll of a service with one log. ``before_poll`` runs at each poll and may fail it or add to the log.
+    """A service with one log and a poll. ``before_poll`` is called for each poll and may fail it or add to the log.
 
-    ``page`` is how many entries a message has at most; a service sends a response with a 5xx status alone.
+    ``page`` is the maximum number of entries in a message. A response with a 5xx status has no body.
     """
 
     def __init__(self, page: int = 1000) -> None:
@@ -211,7 +211,7 @@ def test_each_event_restarts_the_wait_and_processing_time_does_not_count(log):
     log.time.seconds += 1000
     log.add("de-registrations", "d2")
     assert [event.device_id for event in found] == ["d2"]
-    # Then it ends after that time without any.
+    # Then the iterator ends after that time without any event.
     assert [poll["hold"] for poll in log.polls] == ["25", "25", "25", "25", "10"]
 
 
@@ -285,7 +285,7 @@ def test_after_a_long_pause_reading_starts_at_the_end_unless_a_response_is_pendi
 
 
 class OpenPollLog(Log):
-    """A log whose polls stay open until the test releases them; it counts the open polls."""
+    """A log whose polls stay open until the test releases them. It counts the open polls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -342,7 +342,7 @@ def test_a_thread_that_becomes_the_reader_waits_only_for_its_remaining_time():
         log.wait_until_open()
         looks.clear()
         waiting = threads.submit(router.wait, of_next, 25)
-        # It has looked at its time, and cannot read before the first one leaves.
+        # The second waiter has checked the time, and cannot read before the first one leaves.
         wait_until(lambda: len(looks) == 2)
         log.time.seconds += 20
         log.let_go("first")
@@ -449,10 +449,7 @@ def test_a_rejected_key_ends_a_watch_and_is_recorded(log, caplog):
     assert "watch ended" in caplog.text
 
 
-# A look at what there is
-
-
-# A look at what there is
+# Checks without waiting
 
 
 def test_a_status_check_respects_retry_after(log, router):
@@ -487,5 +484,5 @@ def test_a_status_check_while_another_thread_reads():
         log.add_response("waited")
         may_go_on.set()
         assert waiting.result(60) is not None
-    # What it passed over is still brought to those who want it.
+    # Entries that this reader skipped are still delivered to those who expect them.
     assert router.expect("b").response is not None

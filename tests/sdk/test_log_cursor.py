@@ -41,10 +41,10 @@ LASTING = [
 
 def test_response_moves_the_position_and_returns_its_entries():
     reader = cursor(None)
-    # Without a position it requests the end, and does not wait.
+    # Without a position, it requests the end of the log and does not wait.
     poll = reader.next_poll(25)
     assert (poll.params, poll.hold_seconds) == ({"after": "latest", "hold": 0}, 0)
-    # The first may begin anywhere, and one without entries stays where it is.
+    # The first page may start anywhere, and a page without entries does not move the position.
     assert reader.accept(Poll(5, {"blips": [1]}, None)).seq == 5
     batch = reader.accept(Poll(5, {}, None, AT))
     assert (reader.position, reader.served_at, batch.served_at) == (5, AT, AT)
@@ -60,7 +60,7 @@ def test_a_failure_that_may_pass_leaves_the_position_and_waits_longer_each_time(
     assert fail(reader, error) == (NOTHING, 1.0)
     assert reader.last_failure is error
     assert reader.next_poll(25).params["after"] == 5
-    # The service may require a longer wait; after a response it resets.
+    # The service may require a longer pause. After a response the pause is reset.
     assert fail(reader, failure(429, retry_after_seconds=40.0))[1] == 40.0
     reader.accept(Poll(5, {}, None))
     assert reader.last_failure is None
@@ -77,7 +77,7 @@ def test_a_log_shorter_than_the_position_is_a_loss_and_its_end_the_new_position(
     reader = cursor(5000)
     reader.failed(ConnectionFailed("lost"))
     batch, pause_seconds = fail(reader, failure(400, "CURSOR_BEYOND_LOG"))
-    # A program that only looks what is there finds the new end at once.
+    # A program that does not wait finds the new end immediately.
     assert (batch.gap, batch.entries, pause_seconds) == (Gap(None, None), (), 0.0)
     assert (reader.has_position, reader.position, reader.last_failure) == (False, None, None)
     assert reader.next_poll(25).params["after"] == "latest"
@@ -98,7 +98,7 @@ def test_the_limit_of_a_wait_is_that_of_its_poll():
     assert cursor(5).next_poll(25, 13.5).within_seconds == 13.5
     opening = cursor(None).opening_poll(13.5)
     assert (opening.within_seconds, opening.params) == (13.5, {"after": "latest", "hold": 0})
-    # The reader of a poll continues by itself; a request for the end has to be repeated by its caller.
+    # The reader of a poll continues automatically; a request for the end must be repeated by its caller.
     assert (opening.max_retries, cursor(5).next_poll(25).max_retries) == (None, 0)
 
 

@@ -1,4 +1,4 @@
-"""Names on a client and its groups: an unknown one is an error that says which one to use."""
+"""Unknown names on a client and its groups raise an error that suggests the right one."""
 
 import pydoc
 import re

@@ -1,4 +1,4 @@
-"""What came first within one millisecond: device objects, tables, drift, explanations and plans. Source: wire.md 1."""
+"""The order of changes within one millisecond in objects, tables, drift, explanations, plans. Source: wire.md 1."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -27,7 +27,7 @@ def light(simulator):
 
 
 def device_of(reported, desired, *, status=1, value=b"94", wanted=b"40"):
-    """A device object with a resource of (time, revision) of what is reported and of what is desired."""
+    """Return a device object with a resource; each argument is (time, revision) of the reported or desired value."""
     parts = {"resource_path": LEVEL, "subscribed": False, "reported": {}, "desired": {}}
     if reported is not None:
         at, revision = reported
@@ -91,7 +91,7 @@ def test_older_report_is_not_drift(status, value, kind):
 
 
 def test_equal_times_without_revisions_are_not_drift():
-    """An older service sends none."""
+    """Older services send no revisions."""
     parts = [((AT, 9), (AT, 7), []), ((AFTER, 9), (AT, 7), ["reverted"]), ((BEFORE, 7), (AT, 9), [])]
     for reported, desired, kinds in parts:
         state = state_frame([device_of(reported, desired)], taken_at=AFTER)
@@ -103,7 +103,7 @@ def test_equal_times_without_revisions_are_not_drift():
 
 
 def kinds(client, light, **options):
-    """The kinds of drift of each of the tables a client gives; they are the same."""
+    """Return the kinds of drift, which must be the same in each table of a client."""
     tables = [client.fleet.snapshot(), client.state_frame([light]), client.get_device(light).to_frame(raw=True)]
     found = [table.mirror.drift(**options)["kind"].tolist() for table in tables]
     assert found[0] == found[1] == found[2]
@@ -159,7 +159,7 @@ def stripped(body):
 
 
 def of_before(request, answer):
-    """The responses of a service that supports neither Arrow nor revisions of values."""
+    """Change the responses to those of a service that supports neither Arrow nor revisions of values."""
     told = without_arrow(request, answer)
     if told.status_code != 200 or "echo" not in request.url.path:
         return told

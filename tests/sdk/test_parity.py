@@ -33,14 +33,14 @@ TWINS = {
     **{kind: ASYNC_GROUPS.get(name) for name, kind in GROUPS.items()},
 }
 NAMES = {"close": "aclose", "__enter__": "__aenter__", "__exit__": "__aexit__"}
-# What the asynchronous one has instead.
+# Members of the asynchronous client that replace these.
 TYPES = {kind.__name__: twin.__name__ for kind, twin in TWINS.items()} | {"Events": "AsyncEvents"}
 TYPES["httpx.BaseTransport | None"] = "httpx.AsyncBaseTransport | None"
 AT_ONCE = {
     *("Cassette.insert", "Cassette.open", "Cassettes.use", "MirrorClient.events", "MirrorClient.from_cassette"),
     *("MirrorClient.from_env", "Notifications.status", "Plan.save", "Plan.stop", "Recorder.audit"),
 }
-"""What the asynchronous client does without waiting."""
+"""Members of the asynchronous client that do not wait."""
 
 
 def public(kind):

@@ -61,11 +61,11 @@ def test_a_recording_may_begin_before_there_is_such_a_resource(client, simulator
 
 
 def test_a_resource_without_rows_in_the_interval_causes_no_warning(client, simulator, begin):
-    """It has no row in this interval, and is there."""
+    """The device has the resource, but no row in this interval."""
     frame = client.history(["a"], [TEMPERATURE], begin=begin + timedelta(seconds=1))
     assert silent(frame) == [TEMPERATURE]
     assert frame["path"].isna().all()
-    # A table that was cut says nothing of what is not in it.
+    # A table with a limit cannot report missing paths.
     assert silent(client.history(paths=[NOBODY], limit=1)) is None
 
 

@@ -1,4 +1,4 @@
-"""Payloads read by column are the same as read one by one, and so is the state table of a batch."""
+"""Payloads that are decoded by column equal those decoded one by one, and so does the state table of a batch."""
 
 import math
 
@@ -55,7 +55,7 @@ def columns_of(rows):
 
 
 def same(one, other):
-    """Equal, with the sign of zero; no column has a nan."""
+    """Return whether the values are equal, including the sign of zero; no column has a nan."""
     if isinstance(one, float):
         return one == other and math.copysign(1, one) == math.copysign(1, other)
     return one == other

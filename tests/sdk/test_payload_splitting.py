@@ -1,4 +1,4 @@
-"""A payload of many resources is split into one each, which say the same; and the link format."""
+"""A payload with many resources is split into equivalent payloads of one each; also the link format."""
 
 import contextlib
 import json
@@ -98,5 +98,5 @@ def test_links_are_read_in_linear_time(repeated):
     start = time.thread_time()
     with contextlib.suppress(InvalidLinkFormat):
         list(parse_links(text))
-    # A quadratic reader takes minutes.
+    # A quadratic parser would take minutes.
     assert time.thread_time() - start < 5

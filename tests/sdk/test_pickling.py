@@ -1,4 +1,4 @@
-"""What belongs to one process says so when it is pickled, and how to do without."""
+"""Objects that belong to one process raise an error with an alternative when they are pickled."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""Plans: what they find, what they send, and the way back, with either client against a real server."""
+"""Plans: checks, writes and undo, with either client against a real server."""
 
 import io
 import json
@@ -52,7 +52,7 @@ def test_apply_returns_the_requests_table(client, lights):
     assert result["accepted_at"].notna().all()
     assert result.attrs["mirror"]["complete"] is True
     assert result.attrs["mirror"]["stopped_because"] is None
-    # What was written since it was reported counts as the present value.
+    # A value that was written after it was reported counts as the current value.
     again = client.plan(all_to(lights, 40)).frame
     assert again["check"].tolist() == ["already_so"] * 4
     assert again["reason"].str.fullmatch(r"written at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC").all()
@@ -106,7 +106,7 @@ def test_values_of_wrong_types_are_rejected_in_their_rows(client, lights):
 def test_writes_are_read_from_tables(client, lights):
     long = pd.DataFrame({"device_id": pd.Categorical(lights), "path": LEVEL, "value": [1, 2, 3, pd.NA]})
     assert client.plan(long).frame["wanted_num"].tolist() == [1.0, 2.0, 3.0]
-    # As ``mirror plan --undo`` writes it.
+    # The format that ``mirror plan --undo`` writes.
     file = pd.DataFrame({"device": lights, "path": LEVEL, "value": [1, 2, 3, 4]})
     assert client.plan(file).frame["device_id"].tolist() == list(lights)
     state = client.state_frame(paths=[LEVEL])
@@ -167,7 +167,7 @@ def test_too_many_failures_stop_the_plan_which_can_be_continued(client, simulato
     assert statuses(plan.apply(canary=0, concurrency=1, max_failures=1)) == ["failure", "failure", "queued", "queued"]
     assert "max_failures is 1" in repr(plan)
     assert statuses(plan.apply(canary=0, max_failures=None)) == ["failure", "failure", "failure", "queued"]
-    # Devices that are away are written to on request.
+    # Writes to offline devices are sent on request.
     with once(lambda: "pending" in statuses(plan.result), lambda: simulator.register(lights[3])):
         assert statuses(plan.apply(canary=0, include_offline=True))[3] == "success"
 
@@ -291,7 +291,7 @@ def test_saved_plan_is_continued_by_another_client_without_writing_twice(client,
     again = loaded.apply()
     assert statuses(again) == ["success"] * 4
     assert again["async_id"].tolist() == plan.result["async_id"].tolist()
-    # What was written before was not written again.
+    # Earlier writes were not repeated.
     assert levels(client, lights) == [7, 7, 40, 7]
     assert loaded.undo().frame["wanted_num"].tolist() == [10.0] * 4
 

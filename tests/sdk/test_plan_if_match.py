@@ -35,7 +35,7 @@ def test_if_match_rejects_rows_that_were_written_before_the_plan(client, other_c
     seen = client.fleet.snapshot()
     other_client.write_value(lights[1], LEVEL, 55)
     other_client.write_value(lights[2], LEVEL, 40)
-    # A table with values of its own has seen as well.
+    # A table with a column of values also contains the current revisions.
     for plan in (client.plan(seen.assign(value=40), if_match=True), client.plan(seen, value=40, if_match=True)):
         told = plan.frame.set_index("device_id").loc[lights]
         assert told["check"].tolist() == ["ok", "changed", "already_so", "ok", "ok"]
@@ -52,7 +52,7 @@ def test_if_match_rejects_rows_that_were_written_after_the_plan(client, other_cl
         client.read_value(light, LEVEL)
     plan = client.plan(client.fleet.snapshot(), value=40, if_match=True)
     ordered = plan.frame["device_id"].tolist()
-    # The first of all, which was to be the canary, among them.
+    # Including the first one, the intended canary.
     for device in (ordered[0], ordered[3]):
         other_client.write_value(device, LEVEL, 55)
     result = plan.apply(max_failures=0, concurrency=1)
@@ -68,7 +68,7 @@ def test_if_match_rejects_rows_that_were_written_after_the_plan(client, other_cl
     assert frame["check"].tolist() == ["changed", "ok", "ok", "changed", "ok"]
     assert "2 rejected" in repr(plan)
     assert "55" in frame["reason"].iloc[0]
-    # What it wrote is taken back, and nothing else.
+    # The undo restores what the plan wrote, and nothing else.
     plan.undo().apply()
     assert [level(client, device) for device in ordered] == [55, 10, 10, 55, 10]
 

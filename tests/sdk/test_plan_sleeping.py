@@ -1,4 +1,4 @@
-"""Plans with devices that sleep: who is written to first, for how long a write waits, and what comes days later."""
+"""Plans for sleeping devices: the order of writes, how long a write waits, and results that arrive days later."""
 
 import threading
 from datetime import timedelta
@@ -16,7 +16,7 @@ CONTACT = timedelta(minutes=15)
 
 @pytest.fixture
 def add(simulator, plain):
-    """Adds a device whose level is known; one that sleeps has fallen asleep."""
+    """Add a device with a known level. A sleeping device has fallen asleep."""
 
     def add(name, *, sleeps=False, is_known=True):
         device_id = simulator.add_device(name, [DIMMER, LAMP], queue_mode=sleeps)
@@ -36,7 +36,7 @@ def sleepers(add):
 
 @pytest.fixture
 def lights(add, sleepers):
-    """Two that are awake, added after those that sleep."""
+    """Two devices that are awake, added after the sleeping ones."""
     return [add(f"light-{number}") for number in range(2)]
 
 
@@ -88,7 +88,7 @@ def test_wait_for_sleeping_devices_ends_at_timeout_and_stop(client, sleepers, li
     thread = threading.Thread(target=lambda: applied.append(plan.apply(timeout=300)))
     thread.start()
     while thread.is_alive():
-        # Repeat it, since the plan may not have been started the first time.
+        # Apply it again, since the plan may not have started the first time.
         plan.stop()
         thread.join(0.1)
     assert statuses(applied[0]) == ["pending"] * 3 + ["success"] * 2
@@ -133,12 +133,12 @@ def test_plan_without_awake_devices_needs_canary_0(client, simulator, sleepers):
         plan.apply()
     assert statuses(plan.result) == ["queued"] * 3
     assert client.requests.list() == []
-    # A single write needs none.
+    # A single write needs no canary.
     single = client.plan(all_to(sleepers[:1], 50))
     assert "1 device sleeps and receives its writes at its next contact, within 3 days" in repr(single)
     assert statuses(single.apply()) == ["pending"]
     assert statuses(plan.apply(canary=0)) == ["pending"] * 3
-    # What is on its way may be looked at without a canary, and undone before it was taken.
+    # Applying again only checks pending writes, so it needs no canary. They can be undone before delivery.
     assert statuses(plan.apply()) == ["pending"] * 3
     assert statuses(plan.undo().apply(canary=0)) == ["pending"] * 3
     simulator.advance(CONTACT)
@@ -159,7 +159,7 @@ def test_outcome_of_days_ago_is_found_and_not_written_again(client, new_client, 
     first = plan.apply()
     plan.save(tmp_path / "plan.json")
     fall_asleep(simulator, sleepers, days=1)
-    # By then the service has forgotten the async-ids and the responses.
+    # By then the service has deleted the async-ids and the responses.
     fall_asleep(simulator, sleepers, days=2)
     for device_id in (*sleepers, *lights):
         simulator.set_value(device_id, LEVEL, 7)
@@ -172,7 +172,7 @@ def test_outcome_of_days_ago_is_found_and_not_written_again(client, new_client, 
     assert again["accepted_at"].equals(first["accepted_at"])
     assert again["finished_at"].notna().all()
     assert own_levels(simulator, [*sleepers, *lights]) == ["7"] * 5
-    # The plan that stayed in its program sees the same.
+    # The plan object in the program has the same result.
     assert statuses(plan.apply()) == ["success"] * 5
     loaded.save(tmp_path / "plan.json")
     assert client.plans.load(tmp_path / "plan.json").result["finished_at"].equals(again["finished_at"])

@@ -1,4 +1,4 @@
-"""Undoing a plan leaves alone what was changed after the plan wrote it."""
+"""Undoing a plan does not overwrite later changes by others."""
 
 import re
 

@@ -110,7 +110,7 @@ def test_failed_read_delays_the_plan_briefly_and_is_named(client, simulator, lig
 
 def test_timeout_of_a_plan_includes_its_reads(client, simulator, lights):
     simulator.set_online(lights[1], False)
-    # Where what comes before the reads takes all of the time, it is tried with more.
+    # If everything before the reads takes all of the time, the test tries a longer timeout.
     for timeout in (1, 5, 25):
         with pytest.raises(CallTimeout, match=f"took longer than timeout={timeout} s") as caught:
             client.plan(all_to(lights), read_first=True, timeout=timeout)
@@ -145,7 +145,7 @@ def test_undo_rejects_exactly_the_rows_that_are_not_undoable(client, simulator, 
 
 
 def check_one(want, before):
-    """What is found for a write to a device that reported the instances of a multiple resource before."""
+    """Check a write to a device that reported the instances of a multiple resource before."""
     payload, _ = encode(before, want.path, SENML_JSON)
     mirrored = device_object(state(want.path, payload, content_type=SENML_JSON))
     body = {"id": "015f00", "endpoint_name": "a", "state": "registered", "created_at": TAKEN_AT, "updated_at": TAKEN_AT}

@@ -1,4 +1,4 @@
-"""Pseudonyms: what is personal in any table is replaced, the same by the same, and nothing of it is left."""
+"""Pseudonyms: personal values in any table are replaced consistently, and none remains."""
 
 import pickle
 import re
@@ -42,7 +42,7 @@ SECRETS += ["4711", "192.168", "26201337", "unheard", "Ritas-request"]
 
 @pytest.fixture
 def homes(client, simulator):
-    """The devices of two people, with all kinds of values, a write that waits, and events."""
+    """The devices of two people, with all kinds of values, a pending write, and events."""
     ids = []
     for name in (ANNA, BERT):
         resources = [{"path": path, "value": value, "observable": True} for path, value in RESOURCES.items()]
@@ -91,7 +91,7 @@ def tables(client, simulator, homes, tmp_path):
 
 
 def everything_of(table):
-    """What may come of a table when it is handed on, without compression."""
+    """Return everything that is stored when a table is shared, without compression."""
     if isinstance(table, pd.DataFrame):
         flat = table if table.columns.nlevels == 1 else table.set_axis(map(str, table.columns), axis=1)
         return [pickle.dumps(table), flat.to_parquet(None, compression=None), repr(table.attrs).encode()]
@@ -118,7 +118,7 @@ def test_no_personal_text_is_left_in_any_table(tables, homes):
     for name, table in tables.items():
         if name not in {"drift", "requests"}:
             assert found_in(table, homes), name
-        # A wide table has no names of devices to be looked for.
+        # A wide table has no column of device names to search for.
         shared = table.mirror.pseudonymize(KEY, also=[ANNA] if "wide" in name else [])
         assert found_in(shared, homes) == set(), name
         assert (shared.shape, list(shared.index.names)) == (table.shape, list(table.index.names)), name
@@ -188,7 +188,7 @@ def test_each_listed_resource_is_replaced_and_reported(client, homes, tmp_path):
     assert told["reported_text", "/9999/*/1"] == ("undeclared", 2)
     assert told["reported_text", None] == ("within", 1)
     assert ("reported_num", "/9999/*/1") not in told
-    # It is in the files too.
+    # Also in the files.
     state.to_parquet(tmp_path / "state.parquet")
     assert read_parquet(tmp_path / "state.parquet").attrs == state.attrs
     assert metadata_of_table(read_parquet(tmp_path / "state.parquet", as_="arrow"))["pseudonymized"] == report
@@ -203,7 +203,7 @@ def test_key_determines_the_pseudonyms_and_is_stored_nowhere(client, homes):
     assert one["device_id"].tolist() == same["device_id"].tolist()
     assert not set(one["device_id"]) & set(other["device_id"])
     assert one.attrs["mirror"]["server"] != other.attrs["mirror"]["server"]
-    # Rows with one label stay apart.
+    # Rows with equal labels stay separate.
     twice = pd.concat([state, state]).mirror.pseudonymize(KEY)
     assert twice["device_id"].tolist() == one["device_id"].tolist() * 2
     assert not is_in(KEY, one)

@@ -71,13 +71,13 @@ def derived_tables():
 
 
 def exact(number):
-    """Whether it is one of the exact numbers, that of the next hour, or one in another scale."""
+    """Return whether a number is one of the exact numbers, also an hour later or in another scale."""
     told = [(one + hour) * scale for one in PERSONAL for hour in (0, 1) for scale in (1, 2, 1e6)]
     return any(abs(float(number) - one) < 1e-7 for one in told)
 
 
 def exact_numbers(frame):
-    """What is left of the exact numbers, also within texts and bins."""
+    """Return the exact numbers that remain, also within texts and bins."""
     flat = frame.reset_index()
     cells = [cell for place in range(flat.shape[1]) for cell in flat.iloc[:, place].dropna().tolist()]
     cells += [edge for cell in cells if isinstance(cell, pd.Interval) for edge in (cell.left, cell.right)]
@@ -106,7 +106,7 @@ def test_numbers_of_other_resources_stay_in_derived_tables():
         named = ["device_id", "endpoint_name", "endpoint_name_other"]
         plain, told = (one.drop(columns=named, errors="ignore") for one in (table, shared))
         pd.testing.assert_frame_equal(told, plain, check_categorical=False)
-    # A value of a joined table follows its own path.
+    # A value of a joined table is treated according to its own path.
     shared = mirror(tables["join by device, other side"]).pseudonymize(KEY)
     assert set(shared["value_num_other"]) == {21.53, 21.77, 22.53, 22.77}
 
@@ -121,7 +121,7 @@ def test_times_counts_and_revisions_stay():
 
 
 def forms_of(column, path):
-    """The same values in every form of a table, and for pandas in every dtype that has them."""
+    """Return the same values in every form of a table, and for pandas in every suitable dtype."""
     about = {"device_id": ["d1", "d2", "d3"], "path": [path] * 3}
     table = pa.table({**about, "reported_num": column, "last_other": column})
     frame = table.to_pandas()

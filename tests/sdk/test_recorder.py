@@ -1,4 +1,4 @@
-"""Recordings of a real server by both clients, and reading them."""
+"""Recordings of a real server, written and read with both clients."""
 
 import asyncio
 import errno
@@ -44,7 +44,7 @@ def no_space(*_, **__):
 
 
 def fail_to_write(recorder, act, monkeypatch):
-    """Have a recorder end by itself, when something happens."""
+    """Let a recorder end with an error at some event."""
     monkeypatch.setattr(RecordingFolder, "append", no_space)
     act()
     until(lambda: not recorder.is_running)
@@ -72,7 +72,7 @@ def test_a_recording_contains_its_events_and_the_next_recorder_continues(client,
     audit = following.audit()
     assert (audit.complete, audit.gaps, audit.events) == (True, (), 4)
     assert str(audit).startswith("complete from ")
-    # Others see one table.
+    # All other readers see one table.
     frame = pd.read_parquet(folder)
     assert list(frame.columns) == EVENTS_RAW_SCHEMA.names
     assert frame["value_num"].tolist() == numbers(Recording(folder).events()) == [2.0, 3.0, 4.0, 5.0]
@@ -121,7 +121,7 @@ def test_a_recording_cannot_be_continued_with_the_log_of_another_key(new_client,
 @pytest.mark.both_clients
 def test_a_new_file_is_started_when_the_current_one_is_large_or_old(client, observed, folder, monkeypatch):
     with client.record(folder, rotate_bytes=1) as recorder:
-        # Both could come with one poll, and in one file.
+        # Both could arrive with one poll, and in one file.
         observed(1.0)
         until(lambda: recorder.events == 1)
         observed(2.0)
@@ -203,7 +203,7 @@ def test_a_truncated_or_damaged_journal_yields_its_complete_entries_and_the_rest
 
 
 def damaged(content, count=20):
-    """The content with one bit turned over, at places all over it."""
+    """Yield the content with one flipped bit at various positions."""
     for number in range(count):
         place = number * len(content) // count
         yield content[:place] + bytes([content[place] ^ (1 << number % 8)]) + content[place + 1 :]
@@ -229,7 +229,7 @@ def test_a_damaged_file_is_reported_by_name_or_changes_nothing(client, observed,
                 refused += f"{error}".startswith(f"{file} is damaged (")
         assert refused > 5
         file.write_bytes(kept)
-    # A recorder does not go on with it, and leaves it to others.
+    # A recorder does not continue with it, and does not change it.
     part = part_path(folder, 2)
     kept = part.read_bytes()
     part.write_bytes(kept[: len(kept) // 2])
@@ -259,7 +259,7 @@ def test_a_state_is_that_of_the_instant(client, simulator, observed, device_id, 
     with client.record(folder) as recorder:
         first = observed(1.0)
         second = observed(2.0)
-        # In the instant of a state, and after it.
+        # At the instant of a state, and after it.
         simulator.set_value(device_id, TEMPERATURE, 3.0)
     recording = recorder.recording
 
@@ -420,7 +420,7 @@ def test_an_asynchronous_recorder_that_cannot_write_while_stopping_raises(
         monkeypatch.setattr(recorder._writer, "write", write)
         await asyncio.to_thread(simulator.deregister, device_id)
         assert await asyncio.to_thread(begun.wait, 30)
-        # Once the recorder waits for the end of its writing.
+        # The recorder is waiting for the end of its write.
         asyncio.get_running_loop().call_soon(stopping.set)
         with pytest.raises(OSError, match="no space left"):
             await recorder.stop()

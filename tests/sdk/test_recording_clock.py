@@ -1,4 +1,4 @@
-"""The bounds of a recording are the service's instants, however far its clock is from the one here."""
+"""The bounds of a recording are times of the service, however wrong the local clock is."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -17,7 +17,7 @@ MILLISECOND = timedelta(milliseconds=1)
 
 @pytest.fixture
 def here(simulator, monkeypatch):
-    """The clock of the client, which is two months ahead of that of the service."""
+    """The clock of the client, two months ahead of the service."""
     now = simulator.get_clock() + timedelta(days=60)
     monkeypatch.setitem(RecordingWriter.__init__.__kwdefaults__, "now", lambda: now)
     return now
@@ -55,12 +55,12 @@ def test_coverage_uses_the_clock_of_the_service(client, simulator, here, observe
     assert Recording(folder).audit().from_at == begun_at
     assert all(is_complete(folder, instant) for instant in (begun_at, ended_at, between, continued_at))
 
-    # What the log has dropped by then is not.
+    # Except those that the log has dropped by then.
     inside = observed(4.0)
     simulator.advance(timedelta(hours=25))
     with client.record(folder):
         resumed_at = simulator.get_clock()
-        # The state is taken again when the loss was read.
+        # The state is recorded again when the loss is detected.
         until(lambda: len(file_names.state_numbers(folder)) == 4)
         behind = observed(5.0)
     assert not Recording(folder).audit().complete
@@ -102,7 +102,7 @@ def test_without_times_of_the_service_nothing_is_covered(client_over, simulator,
     assert (audit.complete, audit.from_at, audit.until_at) == (True, None, None)
     assert str(audit).startswith("complete from an unknown time to an unknown time: 0")
     assert not is_complete(folder, begun_at)
-    # An updated service sends it: nothing is missing between its state table and the last poll.
+    # A new service sends it: nothing is missing between its state table and the last poll.
     is_told = True
     with client.record(folder):
         renewed_at = simulator.advance(60)
@@ -125,7 +125,7 @@ def test_coverage_lies_between_two_snapshots_without_a_loss():
     lost = [*gone_on, LogSpan(12, 13, at(30), at(40))]
     assert is_covered(merge(lost), at(30), at(40))
     assert not is_covered(merge(lost), at(20), at(30))
-    # An instant that was there twice is not known.
+    # An instant that occurs twice is ambiguous.
     set_back = [LogSpan(0, 5, at(0), at(10)), LogSpan(5, 9, at(4), at(20))]
     for begin, end, is_known in ((1, 3, True), (1, 7, False), (4, 7, False), (11, 20, True), (1, 20, False)):
         assert is_covered(set_back, at(begin), at(end)) is is_known

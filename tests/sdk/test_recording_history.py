@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::mirror_sdk.NotSubscribedWarning
 
 @pytest.fixture
 def recorded(client, simulator, folder):
-    """Two devices whose temperatures are observed; what happened while they were recorded, and when that began."""
+    """A recording of two devices with observed temperatures, and the time at which their events started."""
     ids = [simulator.add_device(name, RESOURCES) for name in ("a", "b")]
     client.subscriptions.rules.replace([{"resource_path": [TEMPERATURE]}], apply_now=True)
     simulator.advance(1)
@@ -56,7 +56,7 @@ def test_rows_are_sorted_by_device_path_and_time(recorded):
     assert (about["devices"], about["complete"]) == (2, True)
     assert about["oldest_at"] == begin.strftime("%Y-%m-%dT%H:%M:%S.000Z")
     assert recording.history(raw=True).columns.tolist() == HISTORY_RAW_SCHEMA.names
-    # It is complete as far as it was recorded.
+    # It is complete up to the end of the recording.
     assert recording.history(end=about["taken_at"]).attrs["mirror"]["complete"]
     assert not recording.history(end=begin + 60 * SECOND).attrs["mirror"]["complete"]
 
@@ -93,7 +93,7 @@ def test_a_loss_is_a_gap_with_its_ends(client, simulator, device_id, folder):
         simulator.set_value(device_id, TEMPERATURE, 22.5)
     lost_from = simulator.get_clock()
     simulator.set_value(device_id, TEMPERATURE, 23.5)
-    # A day of the log is kept.
+    # The log retains a day.
     simulator.advance(timedelta(days=3))
     simulator.set_value(device_id, TEMPERATURE, 24.5)
     with pytest.warns(GapWarning), client.record(folder) as recorder:

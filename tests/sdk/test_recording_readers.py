@@ -44,7 +44,7 @@ def test_a_running_a_killed_and_a_finished_recording_are_a_table_to_every_reader
     audit = recorder.audit()
     assert (audit.events, audit.finalized_events) == (2, 0)
     assert "every program can read 0 of these events" in str(audit)
-    # What a kill of the recorder leaves at this moment.
+    # The state after a kill of the recorder at this moment.
     left = shutil.copytree(folder, tmp_path / "left" / folder.name)
     shutil.copytree(file_names.sidecar_of(folder), file_names.sidecar_of(left))
     recorder.stop()
@@ -78,7 +78,7 @@ def test_an_event_waits_for_no_other_one_to_be_seen(folder):
         clock.now = 160
         written.finalize_when_due()
         assert_all_see(folder, [1])
-        # Without an event there is nothing to be seen, and no further file.
+        # Without an event there is no row and no further file.
         clock.now = 1000
         written.append([], LogSpan(1, 1, AT, AT))
         written.finalize_when_due()
@@ -89,7 +89,7 @@ LAST = 5
 
 
 def record(folder):
-    """A life of a recorder, up to the last number."""
+    """Run a recorder up to the last number."""
     clock = Clock()
     written = RecordingFolder(folder, ABOUT, rotate_seconds=2, clock=clock)
     try:
@@ -101,14 +101,14 @@ def record(folder):
             written.append([event(written.position + 1)], LogSpan(written.position, written.position + 1, AT, AT))
         written.close()
     finally:
-        # As the system does for a process that is no more.
+        # The system does this when a process dies.
         if written._journal is not None:
             written._journal[0].close()
         written._lock.release()
 
 
 def record_killed(folder, step):
-    """Whether the life came to its end, by a kill at its step of this number or as it wanted."""
+    """Run a recorder that is killed at this step, and return whether it reached its end before."""
     try:
         with killed_at(step):
             record(folder)
@@ -118,7 +118,7 @@ def record_killed(folder, step):
 
 
 def check_prefix(folder):
-    """All that can be read is a beginning, and other programs see a beginning of that."""
+    """Check that the readable entries are a prefix, and that other programs see a prefix of it."""
     if not file_names.part_numbers(folder):
         with pytest.raises(FileNotFoundError):
             Recording(folder)
@@ -132,7 +132,7 @@ def check_prefix(folder):
     assert {path.name for path in folder.iterdir()} == {
         file_names.part_path(folder, number).name for number in range(1, len(file_names.part_numbers(folder)) + 1)
     }
-    # The one that is the least patient with files that are not alike.
+    # Polars is the strictest about files with different schemas.
     assert sorted(READERS["Polars"](folder)["seq"]) == finalized
 
 
@@ -143,7 +143,7 @@ def test_a_kill_at_each_step_leaves_a_prefix_and_the_next_recorder_continues(tmp
         if record_killed(folder, step):
             break
         check_prefix(folder)
-        # The next one is killed as well, at another step.
+        # The next recorder is killed as well, at another step.
         record_killed(folder, 41 - step % 40)
         check_prefix(folder)
         record(folder)

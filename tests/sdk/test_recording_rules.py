@@ -29,14 +29,14 @@ TEMPERATURES = PresubscriptionRule(resource_path=["/3303/*"])
 
 @pytest.fixture
 def sensors(simulator):
-    """Five of them by name -> id, of two types, and one without a temperature."""
+    """Five sensors of two types and a device without a temperature, as name -> id."""
     types = {f"sensor-{number}": "AB"[number % 2] for number in range(1, 6)}
     found = {name: simulator.add_device(name, [SENSOR, LAMP], endpoint_type=kind) for name, kind in types.items()}
     return found | {"lamp": simulator.add_device("lamp", [LAMP], endpoint_type="Lamp")}
 
 
 def warned(client, folder, **options):
-    """What is said when a recorder begins."""
+    """Return the warnings at the start of a recorder."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         client.record(folder, **options).stop()
@@ -49,7 +49,7 @@ def recorded(recorder):
     return frame[frame["event"] == "observation"]["value_num"].tolist()
 
 
-# What nothing covers
+# Paths without a rule
 
 
 def test_uncovered_paths_of_devices_are_reported(client, sensors, folder):
@@ -59,7 +59,7 @@ def test_uncovered_paths_of_devices_are_reported(client, sensors, folder):
     assert "/9999/* (which no registered device has)" in said
     assert "subscribe=True" in said
     assert "client.subscriptions.rules.add()" in said
-    # A warning that is an error leaves no recorder.
+    # If the warning is raised as an error, no recorder remains.
     with pytest.raises(NotSubscribedWarning):
         client.record(folder, paths=["/3303/*", SWITCH, "/9999/*"])
     client.record(folder, paths=["/3303/*", SWITCH, "/9999/*"], subscribe=True).stop()
@@ -117,7 +117,7 @@ def test_a_rule_for_future_devices_covers_missing_paths(plain, sensors, folder):
     assert warned(plain, folder, paths=["/9999/*"]) != []
 
 
-# Rules that are there while it records
+# Rules during a recording
 
 
 @pytest.mark.both_clients
@@ -197,7 +197,7 @@ def test_rules_that_a_killed_recorder_left_are_removed_by_the_next_one(client, n
 
 @pytest.fixture
 def cut(mirror, client_of):
-    """A network that can be cut before or after a request arrives, a client that uses it, and one that does not."""
+    """A network that can be interrupted before or after a request, a client that uses it, and one that does not."""
     network, key = SimpleNamespace(cuts=lambda request: None), mirror.new_key()
 
     def pass_on(request, answer=None):
@@ -227,14 +227,14 @@ def test_rules_that_could_not_be_removed_are_removed_by_the_next_recorder(cut, s
     [("GET /v2/subscriptions", "before"), ("PUT /v2/subscriptions", "after"), ("GET /v3/devices", "before")],
 )
 def test_a_beginning_that_fails_leaves_no_rules(cut, sensors, folder, what, when):
-    """Cut once, before or after the service got the request; the state of devices is read after the rules are added."""
+    """The network is interrupted once, before or after a request. The state is read after the rules are added."""
     network, client, near = cut
     asked = []
 
     def cuts(request):
         if f"{request.method} {request.url.path}".startswith(what) and asked in ([], [request]):
             asked[:] = [request]
-            # A killed recorder is to leave a note of the rules that it was about to add.
+            # A killed recorder must leave a note of the rules that it was going to add.
             assert file_names.rules_path(folder).exists() or what == "GET /v2/subscriptions"
             return when
         return None

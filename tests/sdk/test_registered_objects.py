@@ -1,4 +1,4 @@
-"""Objects that are not built in: by code, and by object definition files."""
+"""Objects that are not built in: registered by code and by object definition files."""
 
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -58,7 +58,7 @@ def test_a_registered_object_types_its_values():
     assert found is not None
     assert (found.label, found.unit, found.range) == ("Pump · Flow", "l/s", (0, 50.5))
     assert decode(raw, LWM2M_TLV, "/33000/0/1").python == 21.5
-    # A type may be given by its word.
+    # A type may be named by a word.
     assert decode(b"0", None, "/33000/0/4").kind is ValueKind.TIME
     assert encode(1500, "/33000/0/2") == (b"1500", "text/plain")
     with pytest.raises(InvalidValue, match=r"Pump · Speed, integer.* from 0 to 3000"):

@@ -1,4 +1,4 @@
-"""Statistics by bins of time: compared with a plain re-computation, and at the borders."""
+"""Statistics by bins of time: compared with a reference implementation, and at the boundaries."""
 
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
@@ -22,7 +22,7 @@ HOUR = 3_600_000
 
 
 def naive_bins(naive, length, begin, end):
-    """Each cell, second by second."""
+    """Compute each cell second by second."""
     first = begin - begin % length
     for device, path in naive.resources:
         for start in range(first, max(end, begin + 1), length):
@@ -46,7 +46,7 @@ def test_the_statistics_are_those_of_a_plain_computation(rows, length, limit, da
     given = {name: at(one) for name, one in (("begin", begin), ("end", end)) if one is not None}
     found = frame_of(rows).mirror.resample(f"{length}s", ALL, silence_limit=limited(limit), **given)
     newest = max((row.at for row in rows), default=0)
-    # Without an end the newest row is requested too.
+    # Without an end, the newest row is requested too.
     last = newest + 1 if end is None else end
     first = min(last, *(row.at for row in rows), last) if begin is None else begin
     naive = Naive(rows, limit, newest if end is None else max(newest, end))
@@ -59,7 +59,7 @@ def test_a_number_with_zero_duration_is_an_extreme_and_counts():
     (cell,) = frame_of(rows).mirror.resample("10s", ALL, end=at(10)).to_dict("records")
     assert (cell["max"], cell["min"], cell["last"], cell["count"]) == (99.0, 1.0, 2.0, 3)
     assert cell["time_weighted_mean"] == 1.5
-    # The mean of booleans is the share that is true.
+    # The mean of booleans is the share of true values.
     found = frame_of(reports((0, True), (4, False))).mirror.resample("10s", ALL, end=at(10))
     assert found["time_weighted_mean"].tolist() == [0.4]
     assert (found["last"].tolist(), found["last"].dtype) == ([False], "boolean")
@@ -85,7 +85,7 @@ def test_the_mean_of_a_constant_is_the_constant(value, instants):
     assert set(found["time_weighted_mean"].dropna()) == {value}
 
 
-# What a user may have done to the table
+# Changes that a user may make to the table
 
 
 def test_the_order_of_the_rows_the_index_and_the_unit_of_times_make_no_difference():
@@ -119,7 +119,7 @@ def test_a_nonexistent_local_time_is_resolved_or_rejected():
     frame = frame_of(reports((0, 1.0), (9, 2.0)))
     times = pd.Series(np.array(["2026-03-02T12:00", "9999-12-31T23:59:59"], dtype="datetime64[ms]"))
     frame = frame.assign(changed_at=times.dt.tz_localize("UTC"))
-    # pandas 3 knows no zone after the year 9999, pandas 2.2 does.
+    # pandas 3 supports no zone after the year 9999, pandas 2.2 does.
     is_known = pd.__version__.startswith("2.")
     message = r"outside the range that time zones support .*the clock of a device is wrong; pass begin= and end="
     with nullcontext() if is_known else pytest.raises(InvalidValue, match=message):
@@ -143,11 +143,11 @@ def test_initial_values_come_from_earlier_rows_or_a_state_table():
     assert found["device_id"].unique().tolist() == ["d1"]
     assert found["last"].tolist() == [5.0, 5.0, 9.0]
     assert found["count"].tolist() == [0, 0, 1]
-    # Its time is a contact, from which a silence is counted.
+    # Its time is a contact, at which a silence may start.
     quiet = later.mirror.resample("10s", "last", begin=at(0), end=at(30), state=state, silence_limit="105s")
     assert quiet["last"].tolist() == [5.0, pd.NA, 9.0]
     assert quiet["covered"].tolist() == [0.6, 0.0, 1.0]
-    # It is valid from its instant, even if its times are later.
+    # It is valid from its instant on, even if its times are later.
     behind = state.assign(reported_at=pd.to_datetime([at(25), None], utc=True))
     behind.attrs["mirror"] = {"taken_at": at(0).isoformat()}
     found = later.mirror.resample("10s", "last", begin=at(0), end=at(30), state=behind)
@@ -174,7 +174,7 @@ def test_bins_are_laid_out_with_a_column_for_each_resource():
 
 
 def in_units(*values):
-    """Temperatures at seconds, each in its unit."""
+    """Return temperatures at seconds, each with its unit."""
     frame = frame_of(reports(*[(second, value) for second, value, _ in values]))
     return frame.assign(unit=pd.Categorical([unit for _, _, unit in values]))
 
@@ -252,9 +252,9 @@ def test_events_give_the_same_result_as_a_history():
             event(EventKind.EXPIRED, 20, seq=3),
             event(EventKind.REGISTRATION, 40, seq=4),
             event(EventKind.OBSERVATION, 50, "22", seq=5),
-            # It came late.
+            # The event arrived late.
             event(EventKind.OBSERVATION, 5, "10", seq=6, received=60),
-            # A read has a value, the response to a write has none.
+            # The response to a read contains a value, that to a write does not.
             event(EventKind.ASYNC_RESPONSE, 55, "24", seq=7),
             event(EventKind.ASYNC_RESPONSE, 60, seq=8),
         ]
@@ -271,7 +271,7 @@ def test_no_value_is_carried_across_a_loss_of_events(first, received):
     events = [
         event(EventKind.OBSERVATION, 10, "20", seq=1, received=40),
         event(EventKind.OBSERVATION, 30, "21", seq=2, received=40),
-        # It arrived with the entries after it.
+        # It arrived with the later entries.
         event(EventKind.GAP, None, seq=5, first=first, received=received),
         event(EventKind.OBSERVATION, 50, "22", seq=6, received=70, device="d2"),
         event(EventKind.OBSERVATION, 60, "23", seq=7, received=70),
@@ -299,10 +299,10 @@ def test_no_value_is_carried_across_a_gap_without_a_start():
     ("zone", "begin", "span", "hours"),
     [
         ("Europe/Berlin", "2026-03-28T23:00Z", 1.5, [1.5, 0.5, 1.5]),
-        # Put back by a whole bin: its hour comes twice.
+        # Clocks are set back by a full bin, so its hour occurs twice.
         ("Europe/Berlin", "2026-10-24T22:00Z", 1, [1] * 6),
         ("Asia/Kathmandu", "2026-03-28T18:15Z", 24, [24]),
-        # Midnight comes twice, or not at all.
+        # Midnight occurs twice, or not at all.
         ("Atlantic/Azores", "2026-10-25T00:00Z", 24, [25]),
         ("America/Havana", "2026-11-01T04:00Z", 12, [13, 12]),
         ("America/Sao_Paulo", "2017-10-14T03:00Z", 24, [24, 23]),
@@ -328,7 +328,7 @@ def test_days_of_a_zone_have_23_or_25_hours():
     found = rows.mirror.resample(**asked, tz="Europe/Berlin")
     assert [str(one) for one in found["bin"]] == ["2026-10-25 00:00:00+02:00"]
     assert found["covered"].tolist() == [1.0]
-    # The zone of the table is that of the bins.
+    # Bins are in the zone of the table.
     pd.testing.assert_frame_equal(rows.mirror.in_zone("Europe/Berlin").mirror.resample(**asked), found)
 
 

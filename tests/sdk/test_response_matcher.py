@@ -1,4 +1,4 @@
-"""Entries of messages, and responses of pending requests."""
+"""Matching entries of messages with the pending requests that wait for them."""
 
 import gc
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from mirror_sdk.wire.notifications import AsyncResponse, Notification, Registrat
 from mirror_sdk.wire.routes import MAX_SEQ_DIGITS
 
 GOOD = {"ep": "d", "path": "/3303/0/5700", "payload": "NDA2"}
-# Made here, because pydantic builds a model at its first use and keeps the local variables of the caller alive.
+# Imported here, because pydantic builds a model at its first use and then holds the local variables of the caller.
 FIRST, SECOND = (AsyncResponse(id=async_id, status=200) for async_id in ("first", "second"))
 
 
@@ -26,7 +26,7 @@ def test_responses_resolve_their_requests_up_to_the_limit():
     matcher.accept(SECOND, comes_again=True)
     assert (second.response.status, matcher.waiting, matcher.may_accept) == (200, 1, True)
     matcher.accept(FIRST, comes_again=True)
-    # As many are still to come by the log as it keeps.
+    # The reader expects as many responses as the log can still deliver.
     assert (first.response.status, matcher.may_accept, matcher.waiting) == (200, False, 0)
     matcher.pass_over_log()
     assert matcher.may_accept
@@ -35,7 +35,7 @@ def test_responses_resolve_their_requests_up_to_the_limit():
     del first
     gc.collect()
     assert matcher.expect("first").response is None
-    # A request without a reader leaves no state.
+    # A request without a reader uses no memory.
     del second
     gc.collect()
     assert len(matcher._awaited_responses) == 0
@@ -56,7 +56,7 @@ def test_repeated_response_changes_nothing_and_is_counted():
     )
     assert matcher.expect("a").response.status == 200
     assert (matcher.duplicates, matcher.unclaimed) == (4, 1)
-    # A response that came with its request is skipped in the log once; one that the log brought first is not.
+    # A response that arrived with its request is skipped once in the log. One that the log delivered first is not.
     matcher = ResponseMatcher()
     came, logged = matcher.expect("came"), matcher.expect("logged")
     matcher.accept(AsyncResponse(id="came", status=200), comes_again=True)
@@ -90,7 +90,7 @@ def test_malformed_entry_does_not_affect_others(bad):
     entries = list(Entries({"notifications": [GOOD, bad, GOOD]}))
     assert [type(entry.body) for entry in entries] == [Notification, Unreadable, Notification]
     assert entries[1].body == Unreadable("notifications", bad)
-    # Where there is no list, all of it cannot be read.
+    # An entry without a list cannot be read at all.
     matcher = ResponseMatcher()
     awaited_response = matcher.expect("wanted")
     matcher.feed([*Entries({"async-responses": bad, "registrations": [bad]}), reply("wanted")])

@@ -20,7 +20,7 @@ _GZIP = 31
 
 @pytest.fixture
 def responding(client_of):
-    """Makes clients of both kinds that receive only this response."""
+    """Create clients of both kinds that receive only this response."""
 
     def make(status, body, **headers):
         def respond(sent):

@@ -24,7 +24,7 @@ CHANNEL = "/v2/notification/pull"
 
 
 class ByTheBridge(Between):
-    """Has the server wait without a thread, as it does where it runs, for clients of either kind, and counts."""
+    """A transport for either client with which the server waits without a thread. It counts requests."""
 
     sent, delayed, most_held = (), 0, 0
 
@@ -56,7 +56,7 @@ class ByTheBridge(Between):
 
 @pytest.fixture
 def over(mirror, client_of):
-    """Makes a client of either kind over the bridge, with its transport; its position in the log is known."""
+    """Create a client of either kind over the bridge, with its transport. Its position in the log is known."""
 
     def over(*change, **before):
         transport = ByTheBridge(mirror, *change, **before)
@@ -86,7 +86,7 @@ def test_one_request_reads_writes_and_executes(over, simulator, device_id):
     client.write_value(device_id, SWITCH, True)
     client.execute(device_id, REBOOT)
     assert transport.requested_kinds() == [delayed(device_id)] * 3
-    # As if each had been read in the log.
+    # The position is the same as if each response had been read from the log.
     assert client.notifications.status().position == begins + 3
     assert counts(client) == (0, 0, 0)
     assert client.get_device(device_id)[SWITCH].desired.status.name == "SUCCESS"
@@ -110,7 +110,7 @@ def test_a_short_wait_is_not_spent_on_it(over, mirror, client_of, device_id, tim
     with suppress(WaitTimeout, CallTimeout):
         client.read_value(device_id, TEMPERATURE, timeout=timeout)
     assert delayed(device_id, None) in transport.requested_kinds()
-    # Nor is the little time that a client has for each of its calls.
+    # A short timeout of each call has the same effect.
     hasty = client_of(URL, mirror.new_key(), transport=transport, timeout=1.9)
     with suppress(CallTimeout):
         hasty.read_value(device_id, TEMPERATURE, timeout=60)
@@ -119,7 +119,7 @@ def test_a_short_wait_is_not_spent_on_it(over, mirror, client_of, device_id, tim
 
 @pytest.fixture
 def observing(over, mirror, device_id):
-    """Such a client, with its transport, that observes the temperature and has read all of the log."""
+    """A client with its transport that observes the temperature and has read the complete log."""
     client, transport = over()
     client.subscribe(device_id, TEMPERATURE)
     assert mirror.services.database.settle(60)
@@ -134,7 +134,7 @@ def test_other_log_entries_are_neither_lost_nor_repeated(observing, simulator, d
     simulator.set_value(device_id, TEMPERATURE, 23.5)
     for _ in range(3):
         assert client.read_value(device_id, TEMPERATURE) == 23.5
-    # The observation stands before.
+    # The observation comes first in the log.
     assert client.notifications.status().position == begins
     request = client.requests.begin_read(device_id, SWITCH)
     transport.requested_kinds()
@@ -175,7 +175,7 @@ def test_a_log_that_lags_far_is_read(observing, simulator, device_id):
 
 
 def delayed_response(members_of):
-    """Replaces a response that arrives with its request."""
+    """Replace a response that arrives with its request."""
 
     def after(request, accepted):
         if "Prefer" not in request.headers:
@@ -191,7 +191,7 @@ NO_ANSWERS = [{"id": "of another", "status": 200, "payload": "OTk="}, {"id": 7},
 
 @pytest.mark.parametrize("members", [{}, *({"async-response": answer} for answer in NO_ANSWERS)])
 def test_a_response_to_another_request_is_left_to_the_log(over, device_id, members):
-    """Nor does an earlier service know the wish."""
+    """An earlier service does not support the option either."""
     client, transport = over(delayed_response(lambda _: members))
     assert client.read_value(device_id, TEMPERATURE) == 21.5
     assert transport.requested_kinds()[-2:] == [delayed(device_id), ("GET", CHANNEL, None)]
@@ -208,7 +208,7 @@ def test_a_response_without_a_number_is_used_and_skipped_in_the_log(over, device
 
 @pytest.mark.parametrize(("status", "times_away"), [(None, 5), (502, 0), (504, 0)])
 def test_request_lost_during_a_long_poll_is_repeated(over, device_id, status, times_away):
-    """The server was killed and is away for a time, or a proxy waits for less than the request is held."""
+    """The server was killed and is away for a time, or a proxy has a shorter timeout than the hold of the request."""
     lost = []
 
     def lose(request, answer):

@@ -54,7 +54,7 @@ def test_a_request_under_another_async_id(client_over, ids):
     for _ in range(2):
         with pytest.raises(UnexpectedResponse):
             client.requests.begin_read(ids[0], TEMPERATURE, async_id="mine")
-    # A service that says nothing of it is taken at its word.
+    # A service that does not name the request is trusted.
     for taken in ("empty", "without"):
         assert client.requests.begin_read(ids[0], TEMPERATURE, async_id=taken).result(60).python == 21.5
 

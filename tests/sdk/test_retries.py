@@ -1,4 +1,4 @@
-"""What is sent again after a failure, when, and when not; over both clients. Source: wire.md 0, 2."""
+"""Retries after failures: which requests, when, and when not; with both clients. Source: wire.md 0, 2."""
 
 import httpx
 import pytest
@@ -16,7 +16,7 @@ LOST = [httpx.ConnectError("refused"), httpx.ReadError("reset"), httpx.RemotePro
 
 
 class Service:
-    """Responds with a script, whose last step is repeated, and stores the requests."""
+    """A service that responds with a script, repeats its last step, and stores the requests."""
 
     def __init__(self, *script):
         self.script = script
@@ -33,7 +33,7 @@ class Service:
 
 @pytest.fixture
 def client_of(client_of):
-    """Makes clients of both kinds that do not pause but record their pauses."""
+    """Create clients of both kinds that record their pauses instead of waiting."""
 
     def make(service, **options):
         client = client_of(transport=httpx.MockTransport(service), **options)

@@ -1,4 +1,4 @@
-"""Slow work does not run on the thread of the loop, and ends in an orderly way when cancelled."""
+"""Slow work runs outside the event loop's thread, and ends in an orderly way when it is cancelled."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ HEAVY = (
     *("mirror_sdk.frames", "mirror_sdk.plan", "mirror_sdk.recording", "mirror_sdk.snapshot"),
     *("mirror_sdk.history", "mirror_sdk.arrow_tables"),
 )
-"""Modules whose functions take long: names close to another, tables, files, checks."""
+"""Modules with slow functions: similar names, tables, files, checks."""
 LIGHT_MODULES = {
     module.__name__
     for module in (
@@ -75,7 +75,7 @@ LIGHT_FUNCTIONS = {
         *(RecordingFolder.position.fget, RecordingFolder.due_in_seconds.fget),
     )
 }
-"""What of heavy modules takes no time. Not as names, which a rename would leave without what they name."""
+"""Fast parts of heavy modules. They are not listed by name, because a rename would leave the names without a target."""
 
 
 def run(scene: Awaitable[Any]) -> Any:
@@ -151,7 +151,7 @@ CALLS: dict[str, tuple[Callable[..., Awaitable[Any]], Callable[..., Awaitable[An
     "plan of an unknown name": (nothing, lambda c, _, __: c.plan([("nobody", SWITCH, True)])),
     "record": (nothing, lambda c, _, folder: c.record(folder / "run.parquet")),
 }
-"""What is done before, and what is looked at."""
+"""For each call: its preparation and the call itself."""
 
 
 def test_it_is_not_done_on_the_thread_of_the_loop(mirror, device_id, tmp_path):
@@ -161,7 +161,7 @@ def test_it_is_not_done_on_the_thread_of_the_loop(mirror, device_id, tmp_path):
             await client.subscribe(device_id, SWITCH)
             for name, (prepare, call) in CALLS.items():
                 seen: set[str] = set()
-                # What runs once in a process.
+                # Some code runs only once in a process.
                 await call(client, await prepare(client, tmp_path), tmp_path / name / "first")
                 before = await prepare(client, tmp_path)
                 with watched(seen):
@@ -222,7 +222,7 @@ for call in (first, *calls):
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
 """
-"""The first call uses a network, the others need pandas. Each runs in a process of its own."""
+"""The first call uses a network, the others need pandas. Each runs in a separate process."""
 
 
 def test_slow_imports_do_not_run_on_the_thread_of_the_loop(tmp_path):
@@ -234,7 +234,7 @@ def test_slow_imports_do_not_run_on_the_thread_of_the_loop(tmp_path):
     calls += ["client.notifications.events_frame(timeout=0, limit=0)", "client.plan([])", "client.requests.frame([])"]
     calls.append("client.record('run.parquet', devices=[])")
     with socket.socket() as nobody:
-        # Bound and not listening: no one responds, and no other process can use it.
+        # Bound but not listening: no one responds, and no other process can use the port.
         nobody.bind(("127.0.0.1", 0))
         address = f"https://127.0.0.1:{nobody.getsockname()[1]}"
         command = [sys.executable, "-W", "ignore", "-c", PROGRAM, address, *calls]
@@ -310,7 +310,7 @@ def test_a_large_response_is_parsed_in_a_thread(monkeypatch, bytes_more, is_on_l
 
 
 class Full:
-    """A reader with so many events in one message, and nothing after it."""
+    """A reader with many events in one message, and nothing after it."""
 
     has_position = True
     last_failure = None
@@ -321,7 +321,7 @@ class Full:
         self._batches = iter([Batch(Entries(message), 1)])
 
     async def go_to_end(self, *_: float | None) -> None:
-        """It is there."""
+        """Do nothing, since the position is already at the end."""
 
     async def read(self, *_: float | None) -> Batch:
         batch = next(self._batches, None)
@@ -332,7 +332,7 @@ class Full:
 
 
 def slow_clock() -> Callable[[], float]:
-    """Each look at it takes a fifth of a turn."""
+    """Return a clock that advances by a fifth of a time slice at each call."""
     ticks = count()
     return lambda: next(ticks) * LONGEST_TIME_SLICE_SECONDS / 5
 
@@ -353,7 +353,7 @@ def test_between_the_events_of_one_message_others_have_their_turn(monkeypatch):
         while min(counts.values()) < 1000:
             turns += 1
             await asyncio.sleep(0)
-            # No more than a turn of each is in between.
+            # At most one turn of each is in between.
             assert max(counts.values()) <= turns * 10
         await listing
         await watch.stop()
@@ -400,7 +400,7 @@ def test_a_wait_cancelled_during_delivery_loses_no_response(monkeypatch):
 
 
 class Slow:
-    """Work in a thread that ends when it may."""
+    """Work in a thread that ends when the test allows it."""
 
     def __init__(self, work: Callable[..., Any]) -> None:
         self._work = work
@@ -415,7 +415,7 @@ class Slow:
 
 
 async def cancelled(mirror: Any, slow: Slow, call: Callable[[AsyncMirrorClient], Any], behind: Any = nothing) -> None:
-    """Cancel a call during its slow work, with which it ends and not before. Then run the queued work."""
+    """Cancel a call during its slow work, and check that it ends only with the work. Then run the queued work."""
     async with AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport) as client:
         calling = asyncio.create_task(call(client))
         assert await asyncio.to_thread(slow.started.wait, PATIENCE_SECONDS)
@@ -428,7 +428,7 @@ async def cancelled(mirror: Any, slow: Slow, call: Callable[[AsyncMirrorClient],
             await calling
         assert slow.has_ended
         await behind(client)
-        # What the error knows of was held as long as this.
+        # Objects that the error refers to were alive until here.
         assert error.value.__traceback__ is not None
 
 
@@ -472,11 +472,11 @@ def test_a_recording_that_is_cancelled_while_it_is_opened_frees_its_folder(mirro
     run(cancelled(mirror, slow, record, behind=record))
 
 
-# Garbage
+# Garbage collection
 
 
 def test_a_response_creates_no_reference_cycles():
-    """Each of those holds all loops of the process, and the more is left, the sooner the next one comes."""
+    """A cycle is freed only by a garbage collection, which stops all loops of the process."""
     transport = httpx.MockTransport(lambda _: httpx.Response(200, json=[{"uri": "/3/0/0", "obs": False}]))
 
     def found_after(call: Callable[[], object]) -> int:
@@ -505,13 +505,13 @@ def resources_alive() -> int:
 
 @pytest.mark.filterwarnings("ignore::mirror_sdk.SnapshotWarning")
 def test_only_used_parts_of_a_device_are_retained(mirror, simulator):
-    """Objects that live until others have come are what Python looks for garbage among, and all loops stand still."""
+    """Objects that outlive others make garbage collections longer, which stop all loops."""
     resources = [{"path": f"/3303/{one}/5700", "value": "21.5"} for one in range(10)]
     fleet = [simulator.add_device(f"device-{number}", resources) for number in range(40)]
     alive = []
 
     def count_garbage(request, respond):
-        """How much of the devices before is still there."""
+        """Count the objects of earlier devices that are still alive."""
         if request.url.path.endswith("/echo"):
             alive.append(resources_alive())
         return without_snapshots(request, respond)

@@ -17,7 +17,7 @@ REQUEST = ops.submit_device_request("d1", "a1", method="GET", path="/3303/0/5700
 
 
 class Service:
-    """Responds with the steps of a script, and stores the requests."""
+    """A service that responds with the steps of a script, and stores the requests."""
 
     def __init__(self, *script: httpx.Response | Exception) -> None:
         self.script = list(script)
@@ -84,7 +84,7 @@ def test_cookies_go_back_to_the_service_that_gave_them():
 
 
 class Wire(httpcore.NetworkStream):
-    """Stores each write and the requested sizes of reads, until a failure."""
+    """A connection that stores each write and the requested sizes of reads, until a failure."""
 
     def __init__(self, *failures: Exception, comes: bytes = b"answer") -> None:
         self.failures = list(failures)

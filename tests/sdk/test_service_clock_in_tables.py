@@ -1,4 +1,4 @@
-"""All instants of a table are the service's, also where its clock is far from the one here."""
+"""All times in a table are those of the service, even if its clock differs from the local one."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -19,7 +19,7 @@ INSTANTS = ["requested_at", "accepted_at", "finished_at", "expires_at"]
 
 @pytest.fixture
 def begins_at(monkeypatch: pytest.MonkeyPatch) -> datetime:
-    """Where the clock of a mirror begins that is made after this."""
+    """Set the start of the clock of a mirror that is created afterwards."""
     instant = datetime.now(UTC).replace(microsecond=0) - timedelta(days=60)
     monkeypatch.setattr("mirror_server.server._MANUAL_CLOCK_BEGINS_AT", int(1000 * instant.timestamp()))
     return instant
@@ -27,7 +27,7 @@ def begins_at(monkeypatch: pytest.MonkeyPatch) -> datetime:
 
 @pytest.fixture
 def now(begins_at: datetime, simulator: Any) -> Callable[[], datetime]:
-    """The clock of the mirror, which is made after this: it stands still, at a time that is not the one here."""
+    """The clock of the mirror. It stands still at a time that differs from the local one."""
     assert simulator.get_clock() == begins_at
     return simulator.get_clock
 
@@ -67,7 +67,7 @@ def test_delayed_request_has_times_of_the_service_clock(now, client, simulator, 
     assert frame["requested_at"].tolist() == [pd.Timestamp(begin)] * 3
     assert frame["expires_at"].tolist() == [pd.Timestamp(begin + timedelta(hours=2))] * 3
     assert frame["finished_at"].iloc[0] == begin + timedelta(hours=1)
-    # An hour there, not here.
+    # An hour of the service's clock, not of the local one.
     assert timedelta(0) <= waiting.latency < timedelta(seconds=20)
     assert frame["latency"].iloc[0] == pd.Timedelta(waiting.latency).floor("ms")
 

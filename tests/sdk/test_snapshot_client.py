@@ -20,7 +20,7 @@ def meta(frame):
 @pytest.mark.filterwarnings("ignore::mirror_sdk.EmptyTableWarning")
 @pytest.mark.parametrize("raw", [False, True])
 def test_it_is_the_state_table(client, request, monkeypatch, raw):
-    # Of a mirror without devices it is an empty one of the same columns.
+    # The table of a mirror without devices is empty and has the same columns.
     pd.testing.assert_frame_equal(client.fleet.snapshot(raw=raw), client.state_frame(raw=raw))
     assert meta(client.fleet.snapshot())["devices"] == 0
     request.getfixturevalue("ids")
@@ -56,7 +56,7 @@ def test_devices_are_selected(client, ids, monkeypatch):
     assert names(devices=[]) == []
     assert names(devices=ids[:2], filters={"id__in": ids[1:]}) == ["b"]
     assert meta(client.fleet.snapshot(devices=ids))["devices"] == 4
-    # More than fit into an address are picked by the client.
+    # If the ids do not fit into a URL, the client selects the devices.
     monkeypatch.setattr("mirror_sdk.snapshot.device_selection.MAX_IDS_PER_URL", 1)
     assert names(devices=ids[:2]) == ["a", "b"]
     with pytest.raises(NotFound):

@@ -1,4 +1,4 @@
-"""client.fleet.dataset over both clients, and how its folder is read back. Source: wire.md 7."""
+"""client.fleet.dataset with both clients, and ways to read its folder. Source: wire.md 7."""
 
 import asyncio
 from pathlib import Path
@@ -36,7 +36,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def many(simulator, ids, monkeypatch):
-    """More devices, which arrive two by two."""
+    """Add more devices, which arrive two at a time."""
     monkeypatch.setattr(snapshots, "_DEVICES_PER_PAGE", 2)
     for number in range(9):
         simulator.add_device(f"device-{number}", RESOURCES[: number % 4])
@@ -48,7 +48,7 @@ def assert_same(found, expected):
 
 
 def left(folder):
-    """What lies about where a dataset was to be."""
+    """Return the names of the files next to the dataset."""
     return sorted(path.name for path in folder.parent.iterdir() if not path.name.startswith("mirror.db"))
 
 
@@ -64,7 +64,7 @@ def test_however_it_is_read_back_it_is_the_table_of_a_snapshot(client, many, fol
     assert_same(SnapshotDataset(folder).to_frame(), expected)
     plain = pd.read_parquet(folder)
     assert plain.attrs == expected.attrs
-    # Of a column without any value pandas forgets the categories.
+    # pandas loses the categories of a column without any value.
     full = expected.columns[expected.notna().any()]
     pd.testing.assert_frame_equal(plain[full], expected[full])
     assert (written.rows, written.device_count) == (len(expected), expected.attrs["mirror"]["devices"])
@@ -196,7 +196,7 @@ def test_memory_does_not_grow_with_the_fleet(plain, simulator, folder, monkeypat
 
 
 class Half(httpx.AsyncByteStream):
-    """Sends half of a response, and then nothing."""
+    """A stream that sends half of a response, and then nothing."""
 
     def __init__(self, answer, stalls):
         self.content = answer.content

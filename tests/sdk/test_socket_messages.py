@@ -1,4 +1,4 @@
-"""What a message of a reader's websocket means to a reader that may have read some of it by a poll."""
+"""Messages of a websocket for a reader that may have read some of the entries by a poll."""
 
 from __future__ import annotations
 

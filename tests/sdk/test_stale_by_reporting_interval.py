@@ -1,4 +1,4 @@
-"""Which values are stale by what their resources do: subscribed or auto-observed, their max-age, their rhythm."""
+"""Stale values by reporting interval: subscribed or auto-observed resources, their max-age and their usual interval."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -18,7 +18,7 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 def is_stale(
     after, *, path=TEMPERATURE, subscribed=True, raw=True, contact=None, pause=None, least=None, holds=None, **reported
 ):
-    """Whether the one value of a device is stale so long after it was reported."""
+    """Return whether the one value of a device is stale at some time after its report."""
     value = resource(path, b"21", subscribed=subscribed, reported_at=REPORTED_AT)
     value["reported"] |= {"expires_at": None if holds is None else REPORTED_AT + holds, **reported}
     device = device_object(value, device_id="d", created_at=REPORTED_AT + after)

@@ -30,7 +30,7 @@ def begin_responded(client, simulator, device_id):
 
 @pytest.fixture
 def requested(client, simulator, device_id):
-    """Return two requests whose responses are in the log: a failed one, in a message of its own, and one after it."""
+    """Return two requests whose responses are in the log: a failed one, in its own message, and one after it."""
     silent = simulator.add_device("silent", [SENSOR])
     simulator.set_response_mode(silent, "silent")
     lost = client.requests.begin_read(silent, TEMPERATURE)
@@ -48,7 +48,7 @@ def test_the_first_status_check_finds_the_response_also_after_a_failed_one(clien
 
 
 def test_a_tiny_time_is_not_less_than_none(client, requested):
-    # The look that follows has a second, in which a machine may do something else: by this clock little time passes.
+    # The check has a real second, in which the machine may do other work, but this clock advances only a little.
     ticks = itertools.count()
     client._session.sender._clock = client._session.router._clock = lambda: next(ticks) / 10_000
     assert requested[1].result(timeout=1e-9).python == 21.5
@@ -66,7 +66,7 @@ def test_the_requests_table_agrees_with_done(client, simulator, requested):
     for column in ("async_id", "device_id", "path", "method", "accepted_at", "expires_at", "status"):
         assert unanswered[column].tolist() == [frame[column].iloc[-1]], column
     client.close()
-    # That of a closed client shows what it had seen.
+    # The table of a closed client contains what it had received.
     simulator.set_online(away, True)
     assert requests_frame(handles(*requested, waiting))["status"].tolist() == ["failure", "success", "pending"]
 

@@ -1,4 +1,4 @@
-"""Tables for Arrow and Polars, and what takes them: the same rows, types and basis as for pandas, without pandas."""
+"""Arrow and Polars tables, and their consumers: the same rows, types and metadata as with pandas, without pandas."""
 
 import subprocess
 import sys
@@ -35,7 +35,7 @@ OF_NOW = ["received_at"]
 
 @pytest.fixture
 def fleet(client, simulator, ids):
-    """A fleet with values, with writes that are done and one that waits, and with events."""
+    """A fleet with values, with finished writes and a pending one, and with events."""
     client.requests.begin_write(ids[3], TEMPERATURE, 20, allow_read_only=True)
     events = client.events(timeout=60, limit=4)
     client.subscribe(ids[0], TEMPERATURE)
@@ -210,7 +210,7 @@ with Mirror(Path(sys.argv[1])) as mirror:
 
 
 def test_arrow_and_polars_need_no_pandas(tmp_path):
-    """Where pandas is installed pyarrow itself loads it with its first array; nothing of this package does."""
+    """If pandas is installed, pyarrow itself imports it with its first array. Nothing in this package does."""
     command = [sys.executable, "-c", WITHOUT_PANDAS, str(tmp_path)]
     found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     (arrow, polars) = found.stdout.splitlines()

@@ -33,12 +33,12 @@ LONG = HEAD + b"Content-Length: 1000000\r\n\r\n"
 
 @pytest.fixture
 def client_of(client_of):
-    """Makes clients of either kind of an address, whose calls may take little time."""
+    """Create clients of either kind with a short timeout."""
     return lambda url, **options: client_of(url, **{"timeout": BRIEFLY} | options)
 
 
 def seconds_of(call, error=CallTimeout, match="timeout=0.3"):
-    """How long a call takes to fail."""
+    """Return how long a call takes to fail."""
     began = time.monotonic()
     with pytest.raises(error, match=match):
         call()
@@ -111,7 +111,7 @@ def test_attempts_and_pauses_count(client_of):
     with MaliciousService(lambda _: [BUSY]) as service:
         client = client_of(service.url, timeout=60, max_retries=100)
         slept = pause_in_no_time(client)
-        # By this clock only the pauses take time.
+        # This clock advances only during pauses.
         client._session.sender._clock = lambda: sum(slept)
         with pytest.raises(ServerError, match=r"after [2-9] attempts"):
             client.get_device(DEVICE)
@@ -122,7 +122,7 @@ SNAPSHOT = b"HTTP/1.1 200 OK\r\nContent-Type: application/vnd.apache.arrow.strea
 
 
 MESSAGE = b"8\r\n\xff\xff\xff\xff\xe8\x03\0\0\r\n"
-"""One of 1000 bytes begins."""
+"""The beginning of a response of 1000 bytes."""
 
 
 @pytest.mark.both_clients
@@ -291,7 +291,7 @@ def test_a_wait_for_a_response_ends_within_its_timeout_despite_a_stalled_poll(cl
 
 
 def test_a_slow_response_that_progresses_is_read_completely():
-    """Of a snapshot the client's limit is for each step."""
+    """For a snapshot, the client's limit applies to each step."""
     now = [0.0]
     pace = Pace(10, lambda: now[0])
     pace.begin_attempt()
@@ -314,7 +314,7 @@ def test_a_slow_response_that_progresses_is_read_completely():
 def test_a_command_accepts_both_limits_before_its_name(monkeypatch):
     def respond(request):
         if b"slow" in request:
-            # May come to be read when its client is gone, and others are counted.
+            # This request may be read after its client has gone, and the others are counted.
             return itertools.chain([CHUNKED], itertools.repeat(b"1\r\n \r\n"))
         asked.append(request)
         return [BUSY]

@@ -1,4 +1,4 @@
-"""What users hand on as JSON: it always succeeds, is strict JSON, and any web framework takes it as it is."""
+"""JSON output for users: it always succeeds, is strict JSON, and works unchanged with any web framework."""
 
 import base64
 import enum
@@ -35,7 +35,7 @@ def reject(constant):
 
 
 def check(told):
-    """Strict JSON, the same by ``to_json()`` and ``to_dict()``, and for the encoders of web frameworks."""
+    """Check that the JSON is strict, and the same by ``to_json()``, ``to_dict()`` and other encoders."""
     body = told.to_dict()
     text = told.to_json()
     assert json.loads(text, parse_constant=reject) == body

@@ -78,7 +78,7 @@ def test_the_displayed_form_of_a_value_can_be_typed_again(pair):
     had = decode(*encode(value, path), path)
     assert parse_value(written(had.python), path) == value
     if had.kind is not ValueKind.OPAQUE:
-        # A text that is shown has escapes for what acts on a terminal.
+        # A displayed text has escapes for control characters.
         assert parse_value(plain_text(had), path) == value
 
 
@@ -143,6 +143,6 @@ def test_json_lists_and_other_keys_are_rejected_for_a_multiple_resource_with_the
         encode([1, 2], "/3/0/7", allow_read_only=True)
     with pytest.raises(InvalidValue, match=r"such as \{0: 3800, 1: 5000\}, not \{'0': 1\}"):
         encode({"0": 1}, "/3/0/7", allow_read_only=True)
-    # A resource with one instance takes one value.
+    # A resource with one instance accepts one value.
     with pytest.raises(InvalidValue, match=r"write it like 50$"):
         parse_value("[1]", "/3311/0/5851")

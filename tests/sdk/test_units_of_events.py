@@ -1,4 +1,4 @@
-"""The unit of an event that its device names in resource 5701, which events do not contain. Source: wire.md 1, 5."""
+"""Units of events, which events do not contain: their device reports them in resource 5701. Source: wire.md 1, 5."""
 
 import pandas as pd
 import pytest
@@ -17,7 +17,7 @@ UNITS = "/3303/0/5701"
 
 @pytest.fixture
 def rooms(client, simulator):
-    """Two rooms that name different units, a light, and a sensor that names none."""
+    """Two rooms with different units, a light, and a sensor without a unit."""
     for name, unit in (("warm", "Cel"), ("cold", "Far"), ("plain", None)):
         named = [] if unit is None else [{"path": UNITS, "value": unit}]
         simulator.add_device(name, [{"path": TEMPERATURE, "value": "1", "observable": True}, *named])
@@ -80,7 +80,7 @@ def test_the_units_stand_in_the_files_of_a_recording(client, simulator, rooms, t
 
 @pytest.fixture
 def changed(plain, simulator, tmp_path, last_poll_soon):
-    """A sensor that names Cel, then Far, with three values; the times of it, and a recording."""
+    """A sensor with the unit Cel, then Far, and three values: their times and a recording."""
     named = {"path": UNITS, "value": "Cel", "observable": True}
     sensor = simulator.add_device("sensor", [SENSOR | {"value": "19"}, named])
     plain.subscriptions.rules.replace([{"resource_path": [TEMPERATURE, UNITS]}], apply_now=True)
@@ -114,7 +114,7 @@ def test_a_value_has_the_unit_that_its_device_reported_at_that_time(client, plai
         assert (row["before_num"], row["before_unit"], row["after_num"], row["unit"]) == (19.0, "Cel", 70.0, "Far")
         for at, unit in ((times[0], "Cel"), (times[-1], "Far")):
             assert source.as_of(at, paths=[TEMPERATURE])["unit"].tolist() == [unit]
-    # How long ago is counted from the end of a recording.
+    # Relative times are counted back from the end of a recording.
     pd.testing.assert_frame_equal(recording.as_of("90s"), recording.as_of(times[-1] - pd.Timedelta("90s")))
 
 

@@ -1,4 +1,4 @@
-"""A resource that a device does not have is UnknownResource from every call, and what it was before as well."""
+"""Every call raises UnknownResource for a missing resource, which is also the error type of earlier versions."""
 
 import pytest
 

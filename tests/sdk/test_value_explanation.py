@@ -1,4 +1,4 @@
-"""Explanations in words, by either client over a real server."""
+"""Explanations in words, with either client and a real server."""
 
 from datetime import timedelta
 
@@ -24,7 +24,7 @@ def device_id(simulator):
 
 @pytest.fixture
 def explained(client, device_id):
-    """What would refresh a resource of the device, by an explanation with these words and without those."""
+    """Check the words of an explanation, and return what would refresh the resource."""
 
     def explain(path, *words, without=(), by=client):
         told = by.devices.explain(device_id, path)
@@ -79,7 +79,7 @@ def test_rule_that_waits_for_a_registration_and_rule_in_effect(client, simulator
     mirror.services.database.settle(10)
     assert client.subscriptions.state(device_id, TEMPERATURE) is SubscriptionState.ACTIVE
     assert len(client.subscriptions.rules.list()) == 1
-    # What cannot be observed gets no rule.
+    # No rule is suggested for a resource that cannot be observed.
     client.subscriptions.rules.replace([{"endpoint_type": "Light"}])
     assert "a subscription is not possible" in explained(LEVEL, without=["takes effect"])[1]
 

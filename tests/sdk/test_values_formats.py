@@ -1,4 +1,4 @@
-"""The binary and structured formats: round trips, what stays bytes and why, and payloads made to do harm."""
+"""The binary and structured formats: round trips, payloads that stay bytes and why, and malicious payloads."""
 
 import base64
 import json
@@ -190,7 +190,7 @@ def test_a_payload_that_cannot_be_read_at_all_is_one_value_under_the_requested_p
     for content_type in (LWM2M_TLV, SENML_JSON, CBOR, "text/html"):
         assert decode_many(b"\xff", content_type, "/3/0") == {"/3/0": decode(b"\xff", content_type, "/3/0")}
     assert decode_many(None, LWM2M_TLV, "/3/0") == {}
-    # Other values than the requested one are named.
+    # Values other than the requested one are named.
     pack = json.dumps([{"bn": "/3/0/", "n": str(number), "v": 1} for number in (9, 10, 13, 15)]).encode()
     problem = decode(pack, SENML_JSON, "/3/0").problem
     found = "/3/0/9, /3/0/10, /3/0/13 ..."

@@ -1,4 +1,4 @@
-"""A warning points at the line of the program that led to it, and comes where something is lost."""
+"""Warnings point at the line of the program that caused them, and appear where something is lost."""
 
 import asyncio
 import threading
@@ -22,7 +22,7 @@ PATIENCE_SECONDS = 30
 
 @pytest.fixture
 def lose(simulator, device_id):
-    """Has the log drop all that is in it."""
+    """Return a function that makes the log drop all of its entries."""
 
     def drop():
         simulator.set_value(device_id, TEMPERATURE, 1.0)
@@ -34,7 +34,7 @@ def lose(simulator, device_id):
 
 @contextmanager
 def pointing_at(mark, *categories):
-    """The warnings that are given meanwhile are these, and all point at the line with this mark."""
+    """Check that exactly these warnings are issued, and that all point at the line with this mark."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
@@ -114,7 +114,7 @@ def test_a_plan_with_all_responses_warns_of_no_gap(client, simulator, device_id,
     lose()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # It looks from the beginning of the log, which is gone.
+        # Loading reads from the start of the log, which was dropped.
         plan = client.plans.load(tmp_path / "plan.json")
         assert plan.apply()["status"].tolist() == ["success"]
         assert plan.apply()["status"].tolist() == ["success"]
@@ -134,7 +134,7 @@ def test_a_plan_with_a_lost_response_warns_at_the_call(mirror, device_id, lose):
         with pointing_at("applied", GapWarning):
             assert plan.apply(timeout=0.001)["status"].tolist() == ["pending"]  # applied
         with pointing_at("applied"):
-            # The mirror knows what came of it.
+            # The mirror knows the result of the write.
             assert plan.apply()["status"].tolist() == ["success"]
 
 
@@ -150,5 +150,5 @@ def test_without_any_line_of_a_program_a_warning_comes_all_the_same():
             thread.start()
             thread.join(PATIENCE_SECONDS)
     assert [str(one.message) for one in caught] == ["odd"]
-    # A function of the program is its line also on a thread.
+    # A function of the program counts as its line, even in a thread.
     assert found[0].file == __file__

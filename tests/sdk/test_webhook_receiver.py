@@ -1,4 +1,4 @@
-"""A webhook instead of long polling: readers see no difference, no duplicates, and no foreign calls."""
+"""A webhook instead of long polling: readers see no difference, no duplicates, and no calls of strangers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def receiver() -> Iterator[WebhookReceiver]:
 
 @pytest.fixture
 def pushed(client, receiver):
-    """A client whose notifications come by the webhook."""
+    """A client with notifications by webhook."""
     client.notifications.use_webhook(receiver)
     return client
 
@@ -54,7 +54,7 @@ def reader_of(inbox: CallbackInbox) -> CallbackReader:
     return CallbackReader(inbox, RegisteredWebhook("http://127.0.0.1:9", inbox.headers[TOKEN_HEADER], None), send)
 
 
-# In the place of long polling
+# Instead of long polling
 
 
 @pytest.mark.both_clients
@@ -74,7 +74,7 @@ def test_requests_get_their_responses_through_the_webhook(pushed, device_id, rec
 
 
 def until(events, value):
-    """The observations up to a value; a webhook may bring first what waited for it."""
+    """Return the observations up to a value. A webhook may deliver earlier ones first."""
     for event in events:
         if event.kind is EventKind.OBSERVATION:
             yield event.device_id, event.path, event.value.python, event.changed_at
@@ -104,7 +104,7 @@ def test_an_address_is_required_and_must_respond(client):
 
 def test_a_custom_application_passes_on_received_messages(client, device_id):
     inbox = CallbackInbox()
-    # Any HTTP server will do: this one passes its calls on to the inbox.
+    # Any HTTP server works: this one passes its calls on to the inbox.
     with WebhookReceiver() as own:
         own.receive = inbox.receive
         client.notifications.use_webhook(inbox, url=own.url)
@@ -174,7 +174,7 @@ def receive(inbox, *messages):
 
 
 def read_all(reader):
-    """What a reader is given, a loss as its first and last number."""
+    """Read all entries; a loss is a tuple of its first and last number."""
     found = []
     while (batch := reader.read(0)).seq is not None:
         found += [(batch.gap.first_seq, batch.gap.last_seq)] if batch.gap else []
@@ -206,7 +206,7 @@ def test_entries_read_by_others_before_a_new_registration_are_a_loss_for_earlier
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """Clients that look into the log after a short silence of their webhook."""
+    """Let clients read the log after a short silence of their webhook."""
     monkeypatch.setattr("mirror_sdk.webhook.registration.SILENCE_SECONDS", 0.05)
 
 
@@ -271,7 +271,7 @@ def test_a_webhook_that_was_replaced_is_an_error_if_the_service_has_no_log(clien
 
 
 def test_an_entry_that_comes_again_is_dropped_by_its_identity_or_else_by_its_number():
-    """One that an earlier version of the service logged, or that cannot be read, has no identity."""
+    """An entry has no identity if an earlier version of the service logged it, or if it cannot be read."""
     inbox = CallbackInbox()
     receive(inbox, numbered(5), numbered(5), numbered(6, uid="u"), numbered(6, uid="u"))
     assert read_all(reader_of(inbox).at(0)) == [5, 6]

@@ -1,4 +1,4 @@
-"""Values that a resource of each declared type takes."""
+"""Hypothesis strategies for values of each resource type."""
 
 from collections.abc import Mapping
 from datetime import UTC
@@ -25,5 +25,5 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 
 def pairs_of(values: Mapping[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[tuple[str, Any]]:
-    """A path and a value of it."""
+    """Return a strategy for pairs of a path and a value."""
     return st.sampled_from(list(values)).flatmap(lambda path: st.tuples(st.just(path), values[path]))

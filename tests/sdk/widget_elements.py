@@ -1,4 +1,4 @@
-"""The parts that a widget is made of, and the events that it shows."""
+"""Helpers for the components of widgets and for events."""
 
 import threading
 from dataclasses import replace
@@ -22,7 +22,7 @@ def observation(
 
 
 def do(widget: Any, intent: str, *arguments: Any) -> None:
-    """Do what a user does on the page: the component sends an intent."""
+    """Send an intent, like a component does for its user."""
     widget._handle_custom_msg({"intent": intent, "args": list(arguments)}, [])
 
 

@@ -1,4 +1,4 @@
-"""Tests that need programs of the system: a browser, PostgreSQL, PgBouncer, Node, and DTLS, which is compiled.
+"""Configuration of tests that need programs of the system: a browser, PostgreSQL, PgBouncer, Node, and DTLS.
 
 ``pytest`` alone does not collect them; ``pytest tests/system`` does. ``.ci/run`` installs what they need.
 """
@@ -30,5 +30,5 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # Started last, one of them would keep a single worker busy at the end.
+    # If one of them started last, a single worker would be busy with it at the end.
     items.sort(key=lambda item: item.path.name not in LONGEST)

@@ -21,13 +21,13 @@ BUILD_PROGRAMS = {
     "gcc": ["gcc", "libc6-dev"],
     "make": ["make"],
 }
-"""What DTLSSocket is built with, as it has no wheels."""
+"""Packages that DTLSSocket needs for its build, since it has no wheels."""
 
 
 def missing() -> list[str]:
     """Return the names of the missing packages."""
     programs = PROGRAMS if importlib.util.find_spec("DTLSSocket") else PROGRAMS | BUILD_PROGRAMS
-    # Debian keeps servers in folders of their own.
+    # Debian has servers in separate folders.
     path = os.pathsep.join([os.environ["PATH"], "/usr/sbin", *map(str, Path("/usr/lib/postgresql").glob("*/bin"))])
     found = [name for program, names in programs.items() if not shutil.which(program, path=path) for name in names]
     has_headers = (Path(sysconfig.get_path("include")) / "Python.h").exists()

@@ -1,6 +1,6 @@
-"""Client generators read the description of the interface without a complaint, and their output compiles.
+"""Client generators accept the description of the interface without errors, and their output compiles.
 
-Needs Node 20 or newer for those that write TypeScript.
+Those for TypeScript need Node 20 or newer.
 """
 
 import compileall
@@ -41,7 +41,7 @@ def description(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the generators that npm installs."""
+    """The folder with the generators that npm installs."""
     assert shutil.which("npm"), "Node is missing: apt-get install nodejs npm"
     folder = tmp_path_factory.mktemp("node")
     for name in ("package.json", "package-lock.json"):
@@ -59,7 +59,7 @@ def test_openapi_python_client(description: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "openapi_python_client", "generate", "--meta", "none"]
     output = run(*command, "--path", description, "--output-path", tmp_path / "client", cwd=tmp_path)
     assert compileall.compile_dir(tmp_path / "client", quiet=1)
-    # It has no bodies of any media type, as the value of a resource is.
+    # The generator does not support bodies of any media type, such as the value of a resource.
     assert re.findall(r"parsing (\w+ \S+) within \w+. Endpoint will not be generated", output) == [
         "PUT /v2/endpoints/{device_id}/{path}",
         "POST /v2/endpoints/{device_id}/{path}",

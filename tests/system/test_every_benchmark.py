@@ -1,4 +1,4 @@
-"""Every benchmark still runs, with tiny sizes. It takes a minute of a processor."""
+"""Every benchmark runs with tiny sizes. This takes a minute of CPU time."""
 
 import json
 import os
@@ -33,7 +33,7 @@ FIGURES = {
     "malicious": 8,
     "widgets": 10,
 }
-"""How many figures each gives."""
+"""The number of figures of each benchmark."""
 if find_spec("aiocoap"):  # speaks CoAP: needs the extra lwm2m
     FIGURES["real_devices"] = 7
 

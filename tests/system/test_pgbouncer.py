@@ -1,4 +1,4 @@
-"""The server with PgBouncer: transaction mode is detected when it starts, session mode works."""
+"""The server with PgBouncer: transaction mode is detected at the start, and session mode works."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ from mirror_server.store.backend import DatabaseError
 
 @contextmanager
 def pgbouncer(folder: Path, pool_mode: str) -> Iterator[str]:
-    """A PgBouncer in front of a new database; gives the URL through it."""
+    """A PgBouncer in front of a new database; yields the URL through it."""
     program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
     assert program, "PgBouncer is missing: apt-get install pgbouncer"
     url = databases.new_postgresql_url("template0")
@@ -41,7 +41,7 @@ def pgbouncer(folder: Path, pool_mode: str) -> Iterator[str]:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder whose path is short enough for a socket, and open to PostgreSQL's user."""
+    """A folder with a path that is short enough for a socket, and with permissions for PostgreSQL's user."""
     made = databases.cluster().folder / "pgbouncer"
     made.mkdir()
     yield made

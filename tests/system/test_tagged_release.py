@@ -1,4 +1,4 @@
-"""A release is not made twice."""
+"""The same release cannot be made twice."""
 
 import subprocess
 

@@ -23,6 +23,7 @@ from mirror_sdk.frames.plot_legend import label_of
 from mirror_sdk.object_definitions import never_changes
 from mirror_sdk.widgets.models.fleet_view import ATTRIBUTE, STATUS_NAMES, FleetView
 from mirror_sdk.widgets.models.formatting import format_count
+from mirror_sdk.widgets.models.main_value import main_path
 from mirror_sdk.widgets.models.model import DIRECTORY_EVENTS, Model, Row, Run, run_now
 from mirror_sdk.widgets.models.past_values import PastValues, milliseconds, read_past_values
 from mirror_sdk.widgets.models.periodic_read import PeriodicRead
@@ -31,7 +32,6 @@ from mirror_sdk.widgets.models.sparklines import SPARKLINE_LENGTH, Sparklines
 from mirror_sdk.widgets.models.status import Status
 from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.object_definitions import display_unit
-from mirror_sdk.wire.paths import parse_path
 
 DEVICES_PER_READ = 100
 """The maximum number of devices in one request."""
@@ -41,8 +41,6 @@ PAST_RELOAD_SECONDS = 900.0
 MOST_DEVICES_AT_ONCE = 500
 """The maximum number of devices of one read or subscription from the selection."""
 _FAILURES_NAMED = 3
-_FIRST_SENSOR_OBJECT = 3200
-_SENSOR_VALUE = 5700
 _OBVIOUS = " · Sensor Value"
 """The end of a label that adds nothing to the name of the object."""
 
@@ -60,8 +58,9 @@ _DRIFT_COUNTS = {
     DriftKind.FAILED: "failed",
     DriftKind.PENDING: "pending",
     DriftKind.UNCONFIRMED: "unconfirmed",
+    # A value that was never reported does not differ; no report confirms the write.
+    DriftKind.NEVER_REPORTED: "unconfirmed",
     DriftKind.REVERTED: "drifting",
-    DriftKind.NEVER_REPORTED: "drifting",
     DriftKind.TYPE_MISMATCH: "drifting",
 }
 FLEET_SCHEMA = pa.schema(
@@ -102,6 +101,7 @@ class DeviceSummary:
         counts: The number of ``failed``, ``drifting``, ``pending``, ``stale`` and ``unconfirmed`` ones.
         last_reported_at: The time of its last report of anything.
         readings: The last number or boolean of each resource, by path.
+        main_path: The path of its main value; empty if it has reported no number and no boolean.
     """
 
     device: Device
@@ -110,6 +110,7 @@ class DeviceSummary:
     counts: Mapping[str, int]
     last_reported_at: datetime | None
     readings: Mapping[str, Reading]
+    main_path: str
 
     @property
     def status(self) -> Status:
@@ -249,7 +250,6 @@ class FleetModel(Model):
         self._sparklines: Sparklines | None = None
         self._is_history = False
         self._past_of: frozenset[str] = frozenset()
-        self._main_paths: dict[str, str] = {}
         self._all = PeriodicRead(self, "fleet", RELOAD_SECONDS)
         self._updates = PeriodicRead(self, "devices", RELOAD_SECONDS)
         self._past = PeriodicRead(self, "sparklines", PAST_RELOAD_SECONDS)
@@ -375,13 +375,13 @@ class FleetModel(Model):
     def displayed_path(self, device: Device) -> str:
         """Return the path of the resource that is displayed of a device.
 
-        It is the resource of the view, or else the main resource of the device's type: the one that most devices of
-        the type have, preferably the value of a sensor.
+        It is the resource of the view, or else that of the main value of the device.
 
         Returns:
-            The path; empty if no device of the type has reported a number or a boolean.
+            The path; empty if the device has reported no number and no boolean.
         """
-        return self.view.resource or self._main_paths.get(device.endpoint_type or "", "")
+        summary = self._fleet.summaries.get(device.id)
+        return self.view.resource or ("" if summary is None else summary.main_path)
 
     @property
     def sparkline_text(self) -> str:
@@ -394,7 +394,8 @@ class FleetModel(Model):
 
     def _show_values(self) -> None:
         """Show the values of the current resources, and read their past unless that was read."""
-        paths = frozenset([self.view.resource] if self.view.resource else self._main_paths.values())
+        main_paths = {summary.main_path for summary in self._fleet.summaries.values()}
+        paths = frozenset([self.view.resource] if self.view.resource else main_paths - {""})
         if paths != self._past_of:
             self._past_of, self._sparklines = paths, None
             self._past.cancel()
@@ -561,10 +562,11 @@ class FleetModel(Model):
         )
 
     def _accept_all(self, fleet: _Fleet) -> None:
+        self._drop_lines_of_other_values(fleet.summaries)
         self._fleet = fleet
         if self._sparklines is not None and self.taken_at is not None:
             self._sparklines.advance(milliseconds(self.taken_at))
-        self._find_resources()
+        self._resources = _resources_of(fleet.summaries.values())
         # Sort only here, so that rows do not move under the mouse with each event.
         ranked = sorted(fleet.summaries.values(), key=lambda one: (DEVICE_STATUSES.index(one.status), one.name))
         self._rows = {one.device.id: {} for one in ranked}
@@ -579,18 +581,21 @@ class FleetModel(Model):
         listed = {device_id: summary for device_id, summary in summaries.items() if device_id in self._rows}
         earlier = self._fleet.summaries
         has_new_resource = any(one.readings.keys() != earlier[key].readings.keys() for key, one in listed.items())
+        self._drop_lines_of_other_values(listed)
         earlier.update(listed)
         if has_new_resource:
-            # The first value of a type of devices decides which resource is displayed.
-            self._find_resources()
+            self._resources = _resources_of(earlier.values())
             self._show_values()
         else:
             self._fill_rows(listed.values())
 
-    def _find_resources(self) -> None:
-        """Find the resources that can be displayed, and the main one of each type of devices."""
-        self._resources = _resources_of(self._fleet.summaries.values())
-        self._main_paths = _main_paths_of(self._fleet.summaries.values())
+    def _drop_lines_of_other_values(self, summaries: Mapping[str, DeviceSummary]) -> None:
+        """Drop the sparklines of devices whose main value is another resource than before."""
+        before = self._fleet.summaries
+        if self._sparklines is not None and not self.view.resource:
+            for key, summary in summaries.items():
+                if key in before and before[key].main_path != summary.main_path:
+                    self._sparklines.drop(key)
 
     def _read_all(self) -> _Fleet:
         directory = {device.id: device for device in self.client.devices.list()}
@@ -624,6 +629,7 @@ class FleetModel(Model):
                 counts[device_id],
                 last.get(device_id),
                 readings.get(device_id, {}),
+                main_path(readings.get(device_id, {})),
             )
             for device_id, device in devices.items()
         }
@@ -653,26 +659,9 @@ def _resources_of(summaries: Iterable[DeviceSummary]) -> list[FleetResource]:
     return sorted(found, key=lambda one: (-one.devices, one.label, one.path))
 
 
-def _main_paths_of(summaries: Iterable[DeviceSummary]) -> dict[str, str]:
-    """Return the main resource of each type of devices."""
-    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for summary in summaries:
-        counts[summary.device.endpoint_type or ""].update(summary.readings.keys())
-    return {
-        kind: min(counted, key=lambda path: (-counted[path], not _is_sensor(path), parse_path(path)))
-        for kind, counted in counts.items()
-        if counted
-    }
-
-
 def short_label(path: str) -> str:
     """Return the name of a resource, without an end that adds nothing to the name of its object."""
     return label_of(path).removesuffix(_OBVIOUS)
-
-
-def _is_sensor(path: str) -> bool:
-    parts = parse_path(path)
-    return parts.object_id >= _FIRST_SENSOR_OBJECT and parts.resource_id == _SENSOR_VALUE
 
 
 def _failed_with(error: MirrorError) -> Act:

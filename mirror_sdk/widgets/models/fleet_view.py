@@ -36,7 +36,7 @@ class FleetView:
         search: Only devices that contain this text.
         sort_by: The column by which devices are sorted; empty for the order by status.
         descending: Whether the order is descending.
-        resource: The path of the resource whose value and sparkline are displayed; empty for the main one of each type.
+        resource: The path of the resource whose value and sparkline are displayed; empty for the main value of each.
     """
 
     columns: tuple[str, ...] = ()

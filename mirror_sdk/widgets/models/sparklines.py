@@ -88,6 +88,10 @@ class Sparklines:
         line.counts[column] += 1
         line.last[column] = number
 
+    def drop(self, key: str) -> None:
+        """Remove a line."""
+        self._lines.pop(key, None)
+
     def line(self, key: str, *, is_state: bool = False) -> Mapping[str, list[float | None]] | None:
         """Return a line as a cell of a table: half hours since the begin, and numbers.
 

@@ -9,10 +9,12 @@ from mirror_sdk.wire.object_definitions.definition import (
     ResourceType,
 )
 from mirror_sdk.wire.object_definitions.display_units import DISPLAY_UNITS, display_unit
-from mirror_sdk.wire.object_definitions.ipso import IN_SENSOR_UNITS, IPSO_OBJECTS, SENSOR_UNITS
-from mirror_sdk.wire.object_definitions.lwm2m import LWM2M_OBJECTS
+from mirror_sdk.wire.object_definitions.ipso import CONSTANT, IN_SENSOR_UNITS, IPSO_OBJECTS, SENSOR_UNITS
+from mirror_sdk.wire.object_definitions.lwm2m import CONSTANT_IN_DEVICE, LWM2M_OBJECTS
 
 __all__ = [
+    "CONSTANT",
+    "CONSTANT_IN_DEVICE",
     "DECLARED_OBJECTS",
     "DISPLAY_UNITS",
     "IN_SENSOR_UNITS",

@@ -19,6 +19,9 @@ SENSOR_UNITS = 5701
 IN_SENSOR_UNITS = frozenset({*range(5508, 5514), 5601, 5602, 5603, 5604, 5700, 5702, 5703, 5704, 5900})
 """Resource ids whose numbers are in the unit that resource 5701 of the same object instance names."""
 
+CONSTANT = frozenset({5603, 5604, SENSOR_UNITS, 5750})
+"""Ids of resources whose values never change, such as units and ranges, in all objects but Device."""
+
 _STR, _INT, _FLT, _BOOL = ResourceType.STRING, ResourceType.INTEGER, ResourceType.FLOAT, ResourceType.BOOLEAN
 _OPQ, _TIME, _EXE = ResourceType.OPAQUE, ResourceType.TIME, ResourceType.NONE
 

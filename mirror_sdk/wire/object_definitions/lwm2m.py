@@ -16,6 +16,9 @@ _STR, _INT, _UINT, _FLT = ResourceType.STRING, ResourceType.INTEGER, ResourceTyp
 _BOOL, _OPQ, _TIME, _LINK = ResourceType.BOOLEAN, ResourceType.OPAQUE, ResourceType.TIME, ResourceType.OBJLINK
 _EXE = ResourceType.NONE
 
+CONSTANT_IN_DEVICE = frozenset({0, 1, 2, 3, 17, 18, 19})
+"""Ids of resources of the Device object whose values never change, such as serial numbers and versions."""
+
 LWM2M_OBJECTS: Mapping[int, tuple[str, Mapping[int, D]]] = {
     1: (
         "LwM2M Server",

@@ -9,6 +9,8 @@ import orjson
 from flask import Blueprint
 
 from mirror_sdk.wire.object_definitions import (
+    CONSTANT,
+    CONSTANT_IN_DEVICE,
     DECLARED_OBJECTS,
     DISPLAY_UNITS,
     IN_SENSOR_UNITS,
@@ -81,6 +83,8 @@ def _declared_objects(keeps_history: bool) -> bytes:
         "objects": objects,
         "units_resource": SENSOR_UNITS,
         "in_those_units": sorted(IN_SENSOR_UNITS),
+        "constant_in_device": sorted(CONSTANT_IN_DEVICE),
+        "constant": sorted(CONSTANT),
         "display_units": DISPLAY_UNITS,
         "keeps_history": keeps_history,
     }

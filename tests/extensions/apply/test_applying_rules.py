@@ -1,4 +1,4 @@
-"""Rules that are put with ``apply=now`` are applied a part at a time, and none is lost. Source: wire.md 3."""
+"""Rules that are stored with ``apply=now`` are applied in batches, and none is lost. Source: wire.md 3."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def test_rules_of_two_applications_are_applied_in_small_transactions(
 def test_response_does_not_wait_for_rules_that_a_slow_disk_applies_for_long(
     server: Any, key: str, fleet: list[str], monkeypatch: Any
 ) -> None:
-    """A client that gets a 503 may put them again, and they would be applied from the start."""
+    """A client that gets a 503 may store them again, and they would be applied from the start."""
     monkeypatch.setattr(rule_applier, "_RESOURCES_PER_BATCH", 5)
     monkeypatch.setattr(rule_applier, "_MAX_WAIT_SECONDS", 0)
     applier = server.services.part(RuleApplier)
     apply_batch, is_answered = applier._apply_batch, threading.Event()
-    # The thread of the start has ended: it would be in a part when the rules come.
+    # The thread of the start has ended. Otherwise it could be in a batch when the rules arrive.
     wait_until(lambda: applier._thread is None)
 
     def apply_slowly(after: str) -> str | None:
@@ -108,7 +108,7 @@ def test_rules_are_applied_from_where_the_server_ended(server: Any, key: str, fl
         pending = store.next_to_apply(session, "")
         assert pending is not None
         assert store.advance(session, pending, (fleet[2], PATHS[1]), is_all=False)
-        # Another process that did the same is too late.
+        # Another process with the same change is too late.
         assert not store.advance(session, pending, (fleet[2], PATHS[1]), is_all=False)
 
     server.services.database.write(apply_some)
@@ -244,7 +244,7 @@ def test_rules_of_one_application_retry_no_subscriptions_of_another(
     server.put_rules(other, {"resource-path": ["/3303/1/*"]}, query=NOW)
     assert state_of(server, key, device) == "refused"
     server.put_rules(other, {}, query=NOW)
-    # The device already observes it for another application.
+    # The device already observes the resource for another application.
     assert state_of(server, key, device) == "active"
 
 

@@ -1,4 +1,4 @@
-"""Its routes: the scopes of which a key needs one, methods, paths."""
+"""The routes of the extension: the scopes of which a key needs one, methods, paths."""
 
 from mirror_server.service.keys import Scope
 

@@ -1,4 +1,4 @@
-"""A device gets a request whose async-id the service made when the 202 was sent, and not before."""
+"""A request with a generated async-id reaches its device only after the 202 was sent."""
 
 import asyncio
 from contextlib import suppress
@@ -34,13 +34,13 @@ def bridge(server):
 
 
 def waits(server, key):
-    """How many requests of the key wait for their devices."""
+    """Return the number of the key's requests that wait for their devices."""
     assert server.services.database.settle(60)
     return len(server.waiting(key))
 
 
 def submit(server, bridge, key, device, body=READ, query=b"", *, ends="sent"):
-    """Place a request through the bridge; gives how many waited for devices when the 202 was given to be sent.
+    """Submit a request through the bridge, and return how many waited for devices when the 202 was sent.
 
     Args:
         ends: The response is ``sent``, its client is ``disconnected`` before that, or sending is ``interrupted``.
@@ -91,7 +91,7 @@ def test_request_with_its_own_id_is_delivered_after_its_202(server, key, light):
     for name in ("first", "second"):
         server.submit(key, light, name, "GET", TEMPERATURE)
         assert waits(server, key) == 0
-    # And after each response, before the next request is read.
+    # Again after each response, before the next request is read.
     assert found == [["first"], [], ["second"], []]
     assert server.responses(key) == {"first": (200, None), "second": (200, None)}
 
@@ -102,7 +102,7 @@ def test_running_server_releases_requests_after_its_loop_sent_the_202(server, ke
     _server_of(server.services)
     server.submit(key, light, "mine", "GET", TEMPERATURE)
     assert waits(server, key) == 0
-    # No longer than a request would notice, however busy the loop.
+    # At most the delay that a request would notice, however busy the loop is.
     assert set(waited) == {0.001}
 
 
@@ -140,7 +140,7 @@ def test_waking_a_device_does_not_deliver_delayed_requests(server, key, light, l
     server.registration(key, light, "PUT")
     assert waits(server, key) == 1
     other = server.key()
-    # Requests of others come after it, because a device gets all requests in order.
+    # Requests of other applications come after it, because a device gets all requests in order.
     server.submit(other, light, "behind", "PUT", SWITCH, value="1")
     assert (waits(server, key), waits(server, other)) == (1, 1)
     assert server.responses(key) == server.responses(other) == {}

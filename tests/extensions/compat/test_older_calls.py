@@ -14,7 +14,7 @@ def test_endpoints_come_page_by_page_without_devices_that_left(server, key, monk
     monkeypatch.setattr("mirror_server.extensions.compat.views._DEVICES_AT_A_TIME", 2)
     first, *others = sorted(server.add_device(key, f"d{number}") for number in range(5))
     server.registration(key, first, "DELETE")
-    # A list that was sent leaves room for the next.
+    # After a list was sent, there is space for the next.
     for _ in range(20):
         with server.call(key, "GET", ENDPOINTS) as answer:
             assert answer.headers["Content-Type"] == "application/json"

@@ -1,4 +1,4 @@
-"""Device requests as older programs place them, the resource in the path. Source: wire.md 9."""
+"""Device requests in the form of older programs, with the resource in the path. Source: wire.md 9."""
 
 import base64
 
@@ -25,7 +25,7 @@ def call(server, key, method, device, path, query="", data=None, headers=None):
 
 
 def accepted(answer):
-    """The async-id of a request that was accepted."""
+    """Return the async-id of an accepted request."""
     assert answer.status_code == 202, answer.get_data()
     assert answer.headers["Mirror-Requested-At"] < answer.headers["Mirror-Expires-At"]
     (name,) = answer.json
@@ -38,7 +38,7 @@ def entries(server, key):
 
 
 def written(server, key, light, payload, content_type=None):
-    """Write a label; return its value and content type, and how the device responded."""
+    """Write a label; return its value and content type, and the response of the device."""
     headers = None if content_type is None else {"Content-Type": content_type}
     async_id = accepted(call(server, key, "PUT", light, LABEL, data=payload, headers=headers))
     desired = server.resource(key, light, LABEL)["desired"]

@@ -27,7 +27,7 @@ BODY = b"PUT /v2/subscriptions HTTP/1.1\r\nHost: x\r\nContent-Type: application/
 
 
 class Listening:
-    """A server of these connections on a port of its own, inside the test's event loop."""
+    """A server for these connections on its own port, inside the test's event loop."""
 
     def __init__(self, server, **limits):
         settings = read_settings(**limits)
@@ -53,7 +53,7 @@ class Listening:
         self.make = make
 
     async def exchange(self, *sent, until=b""):
-        """What comes until the server ends the connection, or until it has said something."""
+        """Return everything that the server sends until it closes the connection, or until a text."""
         reader, writer = await self.connect()
         for piece in sent:
             writer.write(piece)
@@ -63,7 +63,7 @@ class Listening:
         return answer
 
     async def response(self, *sent):
-        """The same, where the connection was too old before this machine came to send."""
+        """Return the response. The exchange is repeated if the connection was closed because this machine was slow."""
         while not (told := await self.exchange(*sent)):
             pass
         return told
@@ -182,7 +182,7 @@ async def test_rest_of_a_rejected_body_is_not_awaited(server):
 
     async with listening(server) as served:
         answer = await served.exchange(head, b" " * 1_100_000)
-        # So that the client sends its next request on another connection.
+        # The client must send its next request on another connection.
         assert_rejected(answer, 413)
 
 
@@ -263,7 +263,7 @@ async def test_client_that_reads_nothing_is_disconnected(server):
 
     async with listening(server, write_timeout_seconds=SHORT) as served:
         reader, writer = await served.connect()
-        # As little as possible is taken by the system for it.
+        # The system must buffer as little as possible.
         reader._transport.pause_reading()
         while not served.made:
             await asyncio.sleep(0)
@@ -277,7 +277,7 @@ async def test_client_that_reads_nothing_is_disconnected(server):
 
 
 LISTED = b"GET /v3/devices HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n"
-"""Without a valid key each request is rejected, so the responses show how many were read."""
+"""A request for the devices. A request without a valid key is rejected, so the responses show how many were read."""
 RULES = b'[{"endpoint-name": "upgraded"}]'
 
 
@@ -286,7 +286,7 @@ def statuses(answers):
 
 
 async def one_by_one(served, sent):
-    """What comes until the end when each byte is a piece of its own, as the parser sees it."""
+    """Return the responses when the parser gets each byte separately."""
     reader, writer = await served.connect()
     while not (served.made and served.made[-1].transport):
         await asyncio.sleep(0)
@@ -309,7 +309,7 @@ async def test_upgrade_request_keeps_http_1_and_its_body(server):
 
     async with listening(server) as served:
         for frame in framings:
-            # The second one is a request, which is not to be read as one.
+            # The second body is itself a request, which must not be parsed as one.
             for body, status in ((RULES, b"202"), (last, b"400")):
                 header, content = frame(body)
                 sent = upgrade + header + b"\r\n" + content + last
@@ -318,7 +318,7 @@ async def test_upgrade_request_keeps_http_1_and_its_body(server):
 
 
 async def check_requests_after_an_upgrade(server, upgrade, status):
-    """Check that they get responses, and that the upgrade gets this status; return the responses."""
+    """Check that requests around an upgrade get responses, and the upgrade this status. Return the responses."""
     key = server.key().encode()
     last = LISTED % key + b"Connection: close\r\n\r\n"
 

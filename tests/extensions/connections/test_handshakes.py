@@ -21,7 +21,7 @@ NO_UVLOOP = pytest.mark.skipif(sys.platform == "win32", reason="there is no such
 
 
 class Greeting(asyncio.Protocol):
-    """Says something as soon as the handshake is over."""
+    """A protocol that sends a message immediately after the handshake."""
 
     def __init__(self, opened):
         self.opened = opened
@@ -56,7 +56,7 @@ class Listening:
         )
 
     async def greeted(self):
-        """A connection whose handshake is over."""
+        """Open a connection and complete its handshake."""
         reader, writer = await self.connect(ssl=self.trust, server_hostname="localhost")
         assert await reader.readexactly(7) == b"welcome"
         return reader, writer
@@ -86,12 +86,12 @@ async def listening(**options):
 
 @pytest.fixture(params=["asyncio", pytest.param("uvloop", marks=NO_UVLOOP)])
 def anyio_backend(request):
-    """Each of the event loops that the server may have."""
+    """Run the test on both event loops that the server may use."""
     return "asyncio", {"use_uvloop": request.param == "uvloop"}
 
 
 async def ended(reader):
-    """Waits until the server ends a connection."""
+    """Wait until the server closes a connection."""
     try:
         return await reader.read() == b""
     except ConnectionResetError:

@@ -1,4 +1,4 @@
-"""How many connections the system's limit of open files allows, and what the operator learns of it."""
+"""The number of connections under the system's limit of open files, and messages about it for the operator."""
 
 import resource
 
@@ -10,7 +10,7 @@ from mirror_server.extensions.connections.open_files import allow_connections
 
 @pytest.fixture
 def connections(monkeypatch):
-    """The connections that can be open under a soft and a hard limit."""
+    """Return the number of possible connections under a soft and a hard limit, and the limits that were set."""
 
     def allow(soft, hard, wanted=25_000):
         monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
@@ -31,7 +31,7 @@ def test_limit_is_raised_for_the_connections(connections, caplog):
         (25_300, 25_300, 25_000, 25_000, False),
         (NO_LIMIT, NO_LIMIT, 25_000, 25_000, False),
         (1024, 4096, 25_000, 3796, True),
-        # As few as the operator wants.
+        # The operator may allow only a few.
         (256, 320, 20, 20, True),
     ):
         assert connections(soft, hard, wanted) == (allowed, [(min(wanted + 300, hard % 2**63), hard)] if raised else [])

@@ -1,4 +1,4 @@
-"""How a device is connected. An extension; source: wire.md 6."""
+"""The connection of a device: its address and transport. An extension; source: wire.md 6."""
 
 from devices_in_memory import DevicesInMemory
 

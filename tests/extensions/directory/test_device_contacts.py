@@ -1,6 +1,6 @@
 """Contacts of a device: the last one in the directory, recent ones in the log of the application. Source: wire.md 6.
 
-Both are extensions.
+Both features are extensions.
 """
 
 from datetime import datetime
@@ -19,7 +19,7 @@ BEGIN = datetime.fromisoformat("2026-01-05T08:00:00Z")
 
 @pytest.fixture
 def device(server, key):
-    """A device that stays silent for an hour, unless it is made to do something."""
+    """A device that stays silent for an hour unless a test makes it act."""
     device_id = server.add_device(key, "lamp", *RESOURCES, queue_mode=True)
     server.patch(key, device_id, online=False)
     server.advance(key, HOUR)
@@ -54,7 +54,7 @@ def test_registrations_responses_and_values_are_contacts(server, key):
 
 
 def test_only_actions_of_the_device_are_contacts(server, key, device):
-    """Not a request that expires, a subscription that waits, or a registration that ends by itself."""
+    """A request that expires is not a contact, nor a subscription that waits or a registration that expires."""
     server.submit(key, device, "write", "PUT", LEVEL, value="2", expiry_seconds=60)
     server.subscribe(key, device)
     server.advance(key, HOUR)

@@ -1,4 +1,4 @@
-"""What became of registrations, as a list. Source: wire.md 9."""
+"""The events of device registrations, as a list. Source: wire.md 9."""
 
 import pytest
 from click.testing import CliRunner
@@ -26,7 +26,7 @@ def test_registration_events_are_listed_in_order(server, key, device, events):
     server.advance(key, 1)
     for method in ("PUT", "POST", "DELETE"):
         server.registration(key, device, method)
-    # A device that is gone already changes nothing by leaving.
+    # The deregistration of a deregistered device changes nothing.
     server.services.devices.deregistered(device)
     with pytest.raises(NotRegistered):
         server.services.devices.registration_updated(device).result(60)

@@ -25,7 +25,7 @@ def key(shared_server):
 
 @pytest.fixture(scope="module", autouse=True)
 def ids(shared_server, key):
-    """a, b and c come at 8:00, 8:01 and 8:02; at 8:02 a updates its registration and b leaves."""
+    """Devices a, b and c, which register at 8:00, 8:01 and 8:02. Then a updates its registration and b deregisters."""
     found = {}
     for name, kind in [("a", "Light"), ("b", "Lock"), ("c", "Lock")]:
         found[name] = shared_server.add_device(key, name, endpoint_type=kind, queue_mode=name == "c")
@@ -133,7 +133,7 @@ def test_too_many_filters_or_values_are_400_with_the_limit(server, key, check_er
     for spell in (str, as_filter):
         assert_limited(spell(repeated("id=a", 100)), spell(repeated("id=a", 101)), "100")
     assert_limited("id__in=" + ",".join(["a"] * 1000), "id__in=" + ",".join(["a"] * 1001), "1000")
-    # Filters that are looked up for each device.
+    # Filters that need a query for each device.
     for name in ("name__neq", "description", "etag__gte", "custom_attributes__room__neq"):
         one = f"{name}={quote(FIRST)}"
         fits = f"{repeated(one, 10)}&{repeated('id__neq=x', 90)}"
@@ -170,7 +170,7 @@ def test_device_equals_its_entry_in_the_list(server, key, ids):
     assert body.items() >= {"id": ids["c"], "name": "c", "state": "registered", "queue_mode": True, **times}.items()
     assert body in server.call(key, "GET", DEVICES).json["data"]
     assert server.call(key, "GET", f"{DEVICES}/{ids['b']}/").json["state"] == "deregistered"
-    # An update of the registration keeps the time of the first one.
+    # An update of the registration does not change the time of the first one.
     updated = server.call(key, "GET", f"{DEVICES}/{ids['a']}").json
     assert (updated["created_at"], updated["updated_at"]) == ("2026-01-05T08:00:00.000Z", "2026-01-05T08:02:00.000Z")
 

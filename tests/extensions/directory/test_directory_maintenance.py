@@ -13,7 +13,7 @@ SECRET = "the-user-sleeps-at-21-degrees"
 
 @pytest.fixture
 def described(server, key):
-    """Two devices of which something is said, of the first one a secret."""
+    """Two devices with descriptions; that of the first one contains a secret."""
     device_ids = [server.add_device(key, name) for name in ("light-1", "light-2")]
     for device_id, said in zip(device_ids, (SECRET, "plain"), strict=True):
         told = {"name": f"{said}-name", "description": f"{said}-description", "custom_attributes": {"of": said}}

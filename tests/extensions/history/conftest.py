@@ -1,4 +1,4 @@
-"""What the tests of the history share: histories with all their places, in small parts."""
+"""Fixtures of the history: small histories with tail, segments and archive."""
 
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -18,13 +18,13 @@ BOTH = [
     "test_history_when_clocks_jump.py",
     "test_unread_downloads.py",
 ]
-"""Those that need the fleet snapshot too."""
+"""Tests that also need the fleet snapshot."""
 collect_ignore = [] if find_spec("mirror_server.extensions.snapshots") else BOTH
 
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a few rows have borders between parts of every kind."""
+    """Make blocks, files and groups small, so that a few rows fill several of each kind."""
     monkeypatch.setattr(parquet, "_ROWS_OF_A_GROUP", 2)
     monkeypatch.setattr(compaction, "_ROWS_OF_A_BLOCK", 4)
     monkeypatch.setattr(offload, "_ROWS_OF_A_FILE", 6)

@@ -1,4 +1,4 @@
-"""Histories for tests: rows of any kind, the naive results of queries of them, and the real results."""
+"""Histories for tests: rows of any kind, the naive results of queries, and the real results."""
 
 from __future__ import annotations
 
@@ -135,18 +135,18 @@ class StoredHistory:
         self.forget_trimmed()
 
     def files(self) -> list[str]:
-        """What is in the archive."""
+        """Return the names of the files in the archive."""
         folder = self.folder / "archive"
         return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
     def archived_devices(self) -> set[str]:
-        """The devices of which anything is in the archive, in files that do not count too."""
+        """Return the devices with data in the archive, including files that are no longer used."""
         folder = self.folder / "archive"
         read = (pq.read_table(folder / name, columns=["device_id"], partitioning=None) for name in self.files())
         return {device_id for table in read for device_id in table.column(0).to_pylist() if device_id is not None}
 
     def named_files(self) -> list[str]:
-        """What the history knows to be in the archive."""
+        """Return the files that the history lists as its archive."""
         return [file.file_name for file in self.recorded.database.query(segments.files)]
 
     def forget_trimmed(self) -> None:
@@ -157,7 +157,7 @@ class StoredHistory:
         self.recorded.rows = [row for row in self.recorded.rows if row not in old]
 
     def state(self, instant: int) -> list[tuple[Any, ...]]:
-        """The naive state at an instant: device, path, registered, the last value, the last write."""
+        """Return the naive state at an instant: device, path, registered, the last value, the last write."""
         found_rows: dict[tuple[str, str], tuple[StoredHistoryRow | None, StoredHistoryRow | None]] = {}
         for key in sorted({(row.device_id, row.path or "") for row in self._of_devices()}):
             of_key = [row for row in self._of_devices() if (row.device_id, row.path or "") == key]
@@ -210,18 +210,18 @@ def found_at(service: HistoryService, instant: int, *, named: bool = True, **sel
 def expected(
     rows: Iterable[StoredHistoryRow], is_selected: Callable[[StoredHistoryRow], bool] = lambda _: True
 ) -> list[StoredHistoryRow]:
-    """The naive result."""
+    """Return the naive result."""
     return sorted(filter(is_selected, rows), key=key_of)
 
 
 def found(service: HistoryService, limit: int | None = None, **selection: Any) -> list[StoredHistoryRow]:
-    """The rows that the service returns."""
+    """Return the rows that the service returns."""
     with closing(service.open(HistorySelection(**selection))) as opened:
         return list(islice(rows_of(opened.batches()), limit))
 
 
 def tail(session: Session) -> list[StoredHistoryRow]:
-    """The rows of the tail, compacted ones too, by revision."""
+    """Return the rows of the tail by revision, including compacted ones."""
     return list(rows_of(map(tail_batch, history.stored_tail(session, 0, 100))))
 
 

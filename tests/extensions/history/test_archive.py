@@ -1,4 +1,4 @@
-"""The archive: what other programs read of it, what is deleted while it is read, and what happens where it fails."""
+"""The archive: reads by other programs, deletion during reads, and failures of the storage."""
 
 import errno
 from collections.abc import Callable
@@ -171,7 +171,7 @@ def test_files_of_killed_process_are_deleted(new_history, tmp_path):
 
 
 def test_failed_deletion_of_file_keeps_device_recorded_as_erased(stored, monkeypatch):
-    """A second erasure reports that nothing is left, so nothing may be."""
+    """An erasure that is repeated reports that nothing is left, so nothing may be left."""
     stored.erase("a", "b")
     history_eraser = HistoryEraser(stored.recorded.database, stored.archive())
     with monkeypatch.context() as patched:
@@ -229,7 +229,7 @@ def test_damaged_part_does_not_prevent_erasure_of_others(stored):
 
 @pytest.mark.parametrize("change", ["trimmed", "erased"])
 def test_file_changed_during_check_is_not_damaged(stored, monkeypatch, change):
-    """Checking a database that is served says nothing of what the server does meanwhile."""
+    """Checking a database in use does not report changes by its server as damage."""
     other = HistoryService(stored.recorded.database, stored.clock, stored.archive())
     stored.open()
     changed: list[bool] = []
@@ -254,7 +254,7 @@ def test_file_changed_during_check_is_not_damaged(stored, monkeypatch, change):
 
 
 def test_read_during_erasure_returns_other_devices(stored):
-    """A file that was there when the reading began has gone since, and the one that took its place as well."""
+    """Both the file that existed at the start of the read and its replacement have been deleted since."""
     files = set(stored.named_files())
     with (
         closing(stored.service.open(HistorySelection())) as opened,
@@ -266,7 +266,7 @@ def test_read_during_erasure_returns_other_devices(stored):
         stored.erase("a")
         stored.round()
         assert between - files - set(stored.files())
-        # A gap of the service has no device, and stays.
+        # A gap of the service has no device, and remains.
         assert list(rows_of(opened.batches())) == expected(stored.recorded.rows) != []
         assert list(state.batches())
     assert stored.archived_devices() == set()
@@ -314,7 +314,7 @@ def test_archive_in_any_fsspec_location(new_history):
 
 
 class OfLeader:
-    """The database as the process with a token has it: when another one leads, nothing of it is stored."""
+    """The database for the process with a token. When another process leads, it stores nothing."""
 
     def __init__(self, database: Database, token: str) -> None:
         self.read = database.read
@@ -334,10 +334,10 @@ class OfLeader:
 @pytest.mark.sqlite
 @pytest.mark.parametrize(("place", "then"), [("file", "leads again"), ("block", "leads no more")])
 def test_former_leader_restores_nothing_erased(stored, monkeypatch, place, then):
-    """It slept between reading what is left and writing it, while another one led and erased."""
+    """The process slept between reading the remaining rows and writing them, while another one led and erased."""
     database, archive, token = stored.recorded.database, stored.archive(), own(stored, 1)
     if place == "block":
-        # The gap has no device, so the block stays.
+        # The gap has no device, so the block remains.
         stored.record(TEXT, BYTES, GAP)
         Compaction(database, 3).compact(stored.now, 0)
     slow = HistoryEraser(OfLeader(database, token) if then == "leads no more" else database, archive)  # type: ignore[arg-type] # what it needs of one
@@ -375,7 +375,7 @@ def test_former_leader_restores_nothing_erased(stored, monkeypatch, place, then)
 @pytest.mark.sqlite
 @pytest.mark.parametrize("location", ["", None], ids=["file", "block"])
 def test_concurrent_erasures_finish_after_all_is_deleted(new_history, monkeypatch, location):
-    """The other one knows of one device alone, and replaces what this one has read to erase two."""
+    """The other erasure knows of one device only, and replaces a file that this one has read to erase two."""
     # The gap has no device, so one row is left.
     stored = with_an_archived_day(new_history(location=location), TEXT, BYTES, GAP)
     history_eraser = HistoryEraser(stored.recorded.database, stored.archive())
@@ -403,7 +403,7 @@ def lead(stored: StoredHistory, token: str) -> None:
 
 
 def own(stored: StoredHistory, number: int) -> str:
-    """A token of the process of this test, which leads for another time."""
+    """The token of this process, which will lead again."""
     return f"{stored.recorded.database.process_id}-{number} options"
 
 
@@ -432,7 +432,7 @@ def test_former_leader_writes_no_file_of_new_leader(new_history, monkeypatch):
     assert len(names) == len(set(names)) == 2 * len(named)
     assert set(stored.files()) == set(names)
     assert found(stored.service) == expected(stored.recorded.rows)
-    # What the first one wrote counts for nothing, and the leader removes it.
+    # The changes of the first process are ignored, and the leader removes them.
     quick.delete_unknown()
     assert stored.files() == sorted(named)
     assert found(stored.service) == expected(stored.recorded.rows)

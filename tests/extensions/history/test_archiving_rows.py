@@ -16,7 +16,7 @@ from mirror_server.extensions.history.store.history import StoredHistoryRow
 
 FAR = 10 * DAY
 INSTANTS = st.one_of(st.integers(-3 * DAY, DAY), st.sampled_from([-DAY, 0, 1000, -NOW, 4_070_908_800_000 - NOW]))
-"""When something happened, from the present on; that of a clock that is far off stays what it is."""
+"""Times of events, relative to the present. Those of a clock that is far off are not shifted."""
 
 STEPS = st.one_of(
     st.lists(event_rows(INSTANTS), max_size=12).map(lambda rows: ("tell", rows)),
@@ -65,7 +65,7 @@ def take(kept: StoredHistory, step: str, what: Any) -> None:
 
 
 def shifted(row: StoredHistoryRow, by: int) -> StoredHistoryRow:
-    """The same row, so much later."""
+    """Return the same row at a later time."""
     times = {name: getattr(row, name) for name in ("changed_at", "requested_at", "until")}
     return row._replace(**{name: at + by for name, at in times.items() if at is not None})
 

@@ -26,7 +26,7 @@ def issuer(server):
 
 @pytest.fixture
 def device(server, issuer):
-    """A device with one write that failed, of the issuer."""
+    """A device with one failed write of the issuer."""
     resources = [sensor(READ_ONLY), setting(LEVEL)]
     device_id = server.add_device(issuer, "sensor-1", *resources)
     server.submit(issuer, device_id, "w", "PUT", READ_ONLY, value="30")
@@ -34,7 +34,7 @@ def device(server, issuer):
 
 
 def test_category_is_in_fleet_reads_of_issuer_only_and_never_in_arrow_snapshots(server, device, issuer, other):
-    """A held page of a table is the same for all: nothing in it belongs to one application."""
+    """A cached page of a table is the same for all applications, so it contains nothing of a single one."""
     reader = server.key(Scope.READ)
     server.advance(issuer, 1)
     for query in ("", f"?path={READ_ONLY}", "?changed_after=0", f"?as_of={instant(server.now)}", "/history"):

@@ -41,7 +41,7 @@ def test_every_damage_of_footer_is_detected():
 def test_damaged_value_is_not_returned():
     content = encoded(ROWS)
     told = refused = 0
-    # Not each byte, but each bit of a byte: reading the file for all of them takes half a minute.
+    # Not every bit of every byte, because reading the file for all of them takes half a minute.
     for place in range(0, footer_of(content).start, 25):
         damaged = bytearray(content)
         damaged[place] ^= 1 << place % 8

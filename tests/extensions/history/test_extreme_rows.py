@@ -19,17 +19,17 @@ TEXT = StoredHistoryRow(0, "a", None, PATHS[0], NOW, 0, "reported", "observation
 
 @pytest.fixture(autouse=True)
 def small_parts() -> None:
-    """Parts of the size they are."""
+    """Use the real sizes instead of small ones."""
 
 
 def is_returned(stored: StoredHistory) -> None:
-    """All rows are, and the state of now."""
+    """Check that all rows and the current state are returned."""
     assert found(stored.service) == expected(stored.recorded.rows)
     assert found_at(stored.service, stored.now) == stored.state(stored.now)
 
 
 def settled(stored: StoredHistory) -> None:
-    """The rows as returned from the tail, a segment and the archive."""
+    """Check the rows when they are in the tail, in a segment, and in the archive."""
     is_returned(stored)
     stored.pass_time(DAY)
     stored.round()
@@ -50,7 +50,7 @@ def test_rows_of_clocks_far_in_the_past_or_future_are_retained_and_deleted(new_h
     stored = new_history()
     stored.record(*(TEXT._replace(changed_at=at) for at in (0, -1, -(2**62), 4_070_908_800_000, 2**62, NOW)))
     settled(stored)
-    # A clock that is ahead keeps its rows no more than a day longer than others.
+    # Rows of a clock that is ahead are retained at most a day longer than others.
     stored.pass_time(45 * DAY)
     stored.record(TEXT._replace(changed_at=stored.now))
     stored.round()
@@ -92,7 +92,7 @@ def test_clock_set_back_loses_nothing(new_history):
 
 
 def test_large_values_are_split_into_bounded_groups():
-    """Reading keeps a few groups of each source in memory, even if the values are large."""
+    """A read holds a few groups of each source in memory, even if the values are large."""
     rows = [TEXT._replace(revision=number, changed_at=number, value=bytes(64_000)) for number in range(500)]
     batch = of_rows(rows)
     assert max(value_sizes(part).sum() for part in regroup([batch], len(rows), 5_000_000)) < 10_000_000

@@ -1,4 +1,4 @@
-"""What the snapshot, the fleet as of an instant and the history have in common. Source: wire.md 7 and 10."""
+"""Common behavior of the snapshot, the fleet as of an instant, and the history. Source: wire.md 7 and 10."""
 
 import sys
 from functools import partial
@@ -85,7 +85,7 @@ def test_invalid_parameter_is_400_with_its_name(server, key, check_error):
         body = check_error(get(server, key, f"{path}?{query}"), 400, field)
         assert word in body.fields[0].message, query
         assert body.reason == ("REVISION_BEYOND_MIRROR" if "9007199254740991" in query else None)
-    # None of them has kept a place.
+    # None of them occupies a download slot.
     assert get(server, key, HISTORY).status_code == 200
 
 
@@ -111,7 +111,7 @@ def test_instant_before_the_history_is_400_with_the_oldest_one(server, key, devi
 
 @pytest.fixture
 def in_pieces(monkeypatch):
-    """Responses are made in pieces as small as there can be."""
+    """Make responses in the smallest possible batches."""
     monkeypatch.setattr(snapshots, "_DEVICES_PER_PAGE", 1)
     monkeypatch.setattr("mirror_server.extensions.downloads._CHUNK_BYTES", 1)
     monkeypatch.setattr(arrow_history, "_MOST_BYTES_OF_DEVICES", 1)

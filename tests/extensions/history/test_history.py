@@ -52,7 +52,7 @@ def facts_of(rows):
 
 
 def pages_of(server, key, query, limit, read=lines_of):
-    """The rows of each page, requested one after another."""
+    """Return the rows of each page, requested one after another."""
     rows, end = read(server, key, f"{query}&limit={limit}")
     yield rows
     while end.after is not None:
@@ -132,7 +132,7 @@ def test_later_pages_are_as_of_first_page_after_restart(server, key, device):
     whole, first = lines_of(server, key)
     rows, end = lines_of(server, key, "limit=2")
     server.advance(key, 60)
-    # What comes late stands at its own time, and in no page that is part of an earlier read.
+    # A late row is at its own time, and not in any page of an earlier read.
     server.set_value(key, device, "99")
     server.add_device(key, "0")
     server.restart()
@@ -224,7 +224,7 @@ def test_erased_device_has_no_rows(server, key, device):
     server.services.database.write(partial(stored.erase, device_ids=[device]))
     for read in (lines_of, arrow_of):
         assert {row["device_id"] for row in read(server, key)[0]} == {other}
-        # An earlier read goes on with what there is.
+        # An earlier read continues with the remaining rows.
         assert {row["device_id"] for row in read(server, key, f"after={end.after}")[0]} <= {other}
 
 

@@ -1,4 +1,4 @@
-"""A history over the life of a server: gaps, switching it off and on, erasing, checking, upgrading."""
+"""A history during the life of a server: gaps, disabling and enabling, erasing, checking, upgrading."""
 
 import json
 import sys
@@ -40,14 +40,14 @@ SIX_MONTHS_SECONDS = 185 * DAY_SECONDS
 
 
 class Life:
-    """One server after the other on one database."""
+    """Consecutive servers on one database."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._running: Services | None = None
 
     def start(self, *, keep: bool = True, archive: Path | None = None, without: tuple[str, ...] = ()) -> Services:
-        """End the server that runs, and start another one, with or without a history."""
+        """Stop the running server and start another one, with or without a history."""
         self.stop()
         kept = {"keep_history_seconds": 7 * DAY_SECONDS} if keep else {}
         kept |= {"history_archive": str(archive)} if archive else {}
@@ -188,14 +188,14 @@ def heartbeat_at(database: Database) -> int:
 
 
 def measured(services: Services, name: str) -> Mapping[Any, float]:
-    """The values of a measurement, by those of its labels."""
+    """Return the values of a metric by their labels."""
     (value,) = (each.value for each in chain(*services.measurements()) if each.name == name)
     assert isinstance(value, Mapping)
     return value
 
 
 def compact_all(life: Life, archive: Path | None = None) -> tuple[Services, str, str]:
-    """A server with two devices whose rows of yesterday are in segments or an archive, and the ids of the devices."""
+    """Compact yesterday's rows of two devices into segments or an archive; return the server and the ids."""
     services = life.start(archive=archive)
     first, second = register(services, "first"), register(services, "second")
     record(services, first, "11", "12")
@@ -209,7 +209,7 @@ def compact_all(life: Life, archive: Path | None = None) -> tuple[Services, str,
 
 
 def returned_by(services: Services) -> set[str | None]:
-    """The devices with rows in the history."""
+    """Return the devices with rows in the history."""
     assert services.part(HistoryQueries).history is not None
     with closing(services.part(HistoryQueries).history.open(HistorySelection())) as opened:
         return {name for batch in opened.batches() for name in batch.column("endpoint_name").to_pylist()}
@@ -239,7 +239,7 @@ def test_command_erases_archived_rows_without_server(url, life, tmp_path):
 
 @pytest.mark.sqlite
 def test_device_is_erased_although_part_of_history_is_unreadable(url, life, tmp_path):
-    """All but that is deleted, and when it is there again, that as well."""
+    """Everything else is deleted, and also the unreadable part when it is available again."""
     _, first, _ = compact_all(life, tmp_path / "archive")
     life.stop()
     where = ["--history-archive", tmp_path / "archive"]

@@ -48,7 +48,7 @@ def test_registration_changes_are_history_rows(server: Any, key: str, device: st
     server.advance(key, 1)
     server.patch(key, device, online=False)
     found = rows_of(server)
-    # The rows of a day that is over may be in a file.
+    # The rows of a past day may be in a file.
     server.advance(key, 86_400)
     found += rows_of(server)[-1:]
     assert [row.what for row in found] == ["registration", "reg_update", "deregistration", "registration", "expired"]
@@ -97,7 +97,7 @@ def test_values_of_one_group_have_their_own_times(server: Any, key: str, device:
     assert found[2].content_type == "application/octet-stream"
     assert [row.revision for row in found] == list(range(found[0].revision, found[0].revision + 4))
     assert server.resource(key, device)["reported"]["revision"] == read.revision
-    # The device did not announce this one.
+    # The device did not announce this resource.
     assert server.resource(key, device, "/3303/1/5700")["reported"]["revision"] == found[2].revision
     with server.services.database.read(with_revision=True) as session:
         assert session.last_revision() == read.revision

@@ -1,4 +1,4 @@
-"""The clock of the system jumps: the history is right again when the clock is."""
+"""The system clock jumps: the history is correct again when the clock is."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def machine() -> Machine:
 
 
 class WithHistory:
-    """A server by the clock of a machine that keeps a history for a week, and a device whose values are read."""
+    """A server on a machine's clock with a history of a week, and a device whose values are read."""
 
     def __init__(self, server: Any, machine: Machine) -> None:
         self.server, self.machine, self.key = server, machine, server.key()
@@ -45,7 +45,7 @@ class WithHistory:
             self.server.services.part(Retention).round()
 
     def as_of(self, instant: int | None = None) -> dict[str, Any]:
-        """The values that the history says the device had reported at an instant, or now, by their paths."""
+        """Return the reported values of the device in the history at an instant, or now, by path."""
         at = datetime.fromtimestamp((instant or self.machine.clocks[0]) / 1000, UTC).isoformat(timespec="milliseconds")
         query, headers = {"as_of": at.replace("+00:00", "Z")}, {"Accept": "application/x-ndjson"}
         answer = self.server.call(self.key, "GET", "/v3/device-echo", headers, query_string=query)
@@ -86,10 +86,10 @@ def test_clock_temporarily_ahead_does_not_trim_history(with_history, machine):
 
 
 def test_clock_temporarily_slow_keeps_history(with_history, machine):
-    """As that of a machine which does not keep it while it is off, until NTP sets it right."""
+    """Like a machine whose clock stops while it is off, until NTP corrects it."""
     with_history.read(HUMIDITY)
     for _ in range(20):
-        # What the humidity was is in no row any more, and in the checkpoints alone.
+        # The humidity is no longer in any row, only in the checkpoints.
         machine.run(DAY_SECONDS)
         with_history.read(TEMPERATURE)
         with_history.steps((RUN, 0))

@@ -16,11 +16,11 @@ REUSED = [HealthCheck.function_scoped_fixture]
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """The simulated end of the process."""
 
 
 class Faults:
-    """Kills at the so-many-th thing that is stored or written, before it or right after."""
+    """A fault that kills the process at the n-th write or deletion, before or after it."""
 
     def __init__(self, at: int, *, after: bool) -> None:
         self.left = at

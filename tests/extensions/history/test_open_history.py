@@ -60,7 +60,7 @@ def test_consecutive_pages_return_each_row_once(recorded, service, rows, size, d
     with closing(service.open(HistorySelection())) as first:
         revision = first.revision
     whole, pages = expected(recorded.rows), []
-    # What comes between two pages is not theirs.
+    # Changes between two pages are not part of the query.
     recorded.record(rows[:5], NOW + 1)
     after = None
     while page := found(service, limit=size, after=after, descending=descending, revision=revision):

@@ -1,4 +1,4 @@
-"""The fleet as of an earlier instant: the snapshot as it was then, as far as the history has it. Source: wire.md 10."""
+"""The fleet as of an earlier instant equals the snapshot at that time, within the history. Source: wire.md 10."""
 
 import pytest
 from device_resources import control, sensor
@@ -32,7 +32,7 @@ def device(server, key):
 
 
 def as_of(server, key, at, query=""):
-    """The devices at an instant, which are equal in both formats. The end has only that instant."""
+    """Return the devices at an instant, which are equal in both formats. The end contains only that instant."""
     devices, end = lines_of(server, key, f"as_of={instant(at)}&{query}")
     assert (instant(at), None, None) == (end.to_wire()["taken_at"], end.revision, end.seq)
     rows, of_rows = arrow_of(server, key, f"as_of={instant(at)}&{query}")
@@ -42,7 +42,7 @@ def as_of(server, key, at, query=""):
 
 
 def stored_values(devices):
-    """The part of a snapshot that a history has: the resources with a known value, by path."""
+    """Return the part of a snapshot that a history contains: the resources with a known value, by path."""
     values_by_resource = {}
     for device in devices:
         for resource in device["resources"]:
@@ -79,7 +79,7 @@ MOMENTS = [
 
 @pytest.fixture
 def past_of_a_fleet(server, key, device):
-    """Instants, each with the snapshot that was taken then."""
+    """Return instants, each with the snapshot that was made then."""
     taken = {server.now: lines_of(server, key)[0]}
     for happen in MOMENTS:
         server.advance(key, 60)
@@ -114,7 +114,7 @@ def test_reported_at_is_device_time_and_never_after_instant(server, key, device)
     server.advance(key, 3600)
     late = Observation(device, TEMPERATURE, Content(b"23"), measured_at + 60_000)
     for _ in range(2):
-        # The second time is what a registration repeats: the same value with the same time.
+        # The second time is that of a registration, which repeats the same value with the same time.
         server.services.devices.observed([late]).result(60)
         server.advance(key, 3600)
     (found,) = as_of(server, key, measured_at + 120_000, f"path={TEMPERATURE}")
@@ -132,7 +132,7 @@ def test_devices_and_resources_are_selected(server, key, past_of_a_fleet):
 def test_future_instant_is_400(server, key, device, check_error):
     body = check_error(get(server, key, f"{SNAPSHOT}?as_of={instant(server.now + 1)}"), 400, "as_of")
     assert body.reason == "YET_TO_COME"
-    # So a client can distinguish it from a server version without this parameter.
+    # A client can use this to recognize a server version without this parameter.
     assert not isinstance(error_without_history(BadRequest(400, body)), NoHistory)
     older = check_error(get(server, key, f"{SNAPSHOT}?asof={instant(server.now)}"), 400, "asof")
     renamed = older.model_copy(update={"fields": [FieldError(name="as_of", message=older.fields[0].message)]})
@@ -140,7 +140,7 @@ def test_future_instant_is_400(server, key, device, check_error):
 
 
 def test_batches_are_bounded_and_contain_complete_devices(server, key, device, monkeypatch):
-    # Of two devices each would come in a batch of its own anyway.
+    # Two devices would be in separate batches anyway.
     others = [server.add_device(key, name) for name in "bcd"]
     whole = as_of(server, key, server.now)
     assert sorted(each["device_id"] for each in whole) == sorted([device, *others])

@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def exposed(folder: Path) -> dict[str, str]:
-    """The modes of all files and folders below a folder that others than their owner may use."""
+    """Return the modes of files and folders that others than their owner may use."""
     modes = {str(path.relative_to(folder)): stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*")}
     return {name: oct(mode) for name, mode in modes.items() if mode & 0o077}
 

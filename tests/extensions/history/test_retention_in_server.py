@@ -1,4 +1,4 @@
-"""A server looks after its history by itself, while it leads."""
+"""A server maintains its history automatically while it leads."""
 
 from dataclasses import replace
 from typing import Any
@@ -32,7 +32,7 @@ def test_completed_day_is_archived(new_server, tmp_path):
     server.restart()
     assert set(names) <= set(files(server))
     assert set(before) <= set(found(server.services.part(HistoryQueries).history))
-    # It is trimmed at last, and the files go.
+    # The row is trimmed, and then its files are deleted.
     server.advance(key, 20 * 86_400)
     wait_until(lambda: not (set(names) & set(files(server))))
     server.advance(key, 1)
@@ -40,7 +40,7 @@ def test_completed_day_is_archived(new_server, tmp_path):
 
 
 def test_maintenance_runs_by_system_clock(tmp_path, monkeypatch):
-    """That clock is not advanced by requests."""
+    """Requests do not advance that clock."""
     monkeypatch.setattr("mirror_server.extensions.history.maintenance._ROUND_SECONDS", 0.05)
     services = Services(read_settings(database_url=f"sqlite:///{tmp_path / 'own.db'}", keep_history_seconds=86_400))
     assert isinstance(services.clock, SystemClock)
@@ -52,7 +52,7 @@ def test_maintenance_runs_by_system_clock(tmp_path, monkeypatch):
 
 
 def test_one_thread_at_a_time_runs_maintenance(new_history, monkeypatch):
-    """Else one deletes what the other is about to name."""
+    """Otherwise one thread could delete a file that the other one is about to list."""
     retention, is_locked = new_history().retention, []
     monkeypatch.setattr(
         retention._compaction, "begin", lambda *_instants: is_locked.append(retention._round_lock.locked())
@@ -95,7 +95,7 @@ def oldest_at(services: Services) -> int | None:
 
 
 def states(server: Any, instant: int) -> list[tuple[Any, ...]]:
-    """Registered, last value, last write and its status of each resource."""
+    """Return registered, the last value, and the last write with its status of each resource."""
     return [
         (row[2], row[3], row[8], row[10])
         for row in found_at(server.services.part(HistoryQueries).history, instant, named=False)

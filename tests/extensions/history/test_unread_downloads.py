@@ -1,4 +1,4 @@
-"""Snapshots and histories of clients that take nothing of them."""
+"""Snapshots and histories for clients that do not read them."""
 
 import pytest
 from asgi_requests import limited_bridge

@@ -31,10 +31,10 @@ FORMATS = pytest.mark.parametrize("log_format", ["console", "json"])
 
 @pytest.fixture
 def log_to(monkeypatch):
-    """Has the whole log of this process written to a stream, as the command does, until the test ends."""
+    """Write the entire log of this process to a stream, like the command does, until the test ends."""
 
     def begin(log_format, stream):
-        # pytest's own handlers, which listen too, are not closed by this.
+        # This must not close pytest's own handlers.
         monkeypatch.setattr(logging.root, "handlers", [])
         configure(log_format, stream=stream)
 
@@ -183,7 +183,7 @@ def test_lines_that_a_full_disk_rejected_are_counted_and_reported(log_to, log_fo
 
 @pytest.fixture(params=["pipe", "pipe of another user", "socket"])
 def unread(request, monkeypatch):
-    """The two ends of a log that is not read until its test does, and lines without an end."""
+    """Yield both ends of a log that only the test reads, and an endless sequence of lines."""
     if request.param == "socket":
         ends = socket.socketpair()
         reader, writer = (end.detach() for end in ends)
@@ -195,14 +195,14 @@ def unread(request, monkeypatch):
     with open(writer, "w") as stream:  # noqa: PTH123 - of a descriptor
         yield reader, stream
         os.close(reader)
-        # The thread writes nothing more to a descriptor that may be another file afterwards.
+        # The thread must not write to the descriptor later, when it may be another file.
         (writer,) = (each for each in logging.getLogger().handlers if isinstance(each, LineHandler))
         with writer._queue_changed:
             assert writer._queue_changed.wait_for(lambda: not writer._queue, 60)
 
 
 def lines_of(reader, until):
-    """The lines of a log, read until one of them contains a text."""
+    """Read lines of a log until one of them contains a text."""
     read = b""
     while until not in read or not read.endswith(b"\n"):
         assert select.select([reader], [], [], 60)[0]
@@ -237,7 +237,7 @@ def test_lines_beyond_the_queue_are_counted_and_reported_when_the_log_is_read_ag
     monkeypatch.setattr(handler, "_MAX_QUEUED", 100)
     reader, stream = unread
     log_to("json", stream)
-    # In a pipe with room, a slow thread could empty a full queue, and report some lost lines too early.
+    # In a pipe with free space, a slow thread could empty a full queue, and report some lost lines too early.
     fill(stream)
     count = 0
     while lost_lines() < 7:

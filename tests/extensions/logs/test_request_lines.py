@@ -12,10 +12,10 @@ from mirror_server.extensions.logs.handler import ACCESS_LOG, configure
 
 @contextmanager
 def logged(log_format, *, access_log=True):
-    """The server's log as it is written, while the context lasts."""
+    """Yield the server's log as it is written during the block."""
     stream = StringIO()
     with pytest.MonkeyPatch.context() as patched:
-        # pytest's own handlers are not closed by this.
+        # This must not close pytest's own handlers.
         patched.setattr(logging.root, "handlers", [])
         configure(log_format, stream=stream, access_log=access_log)
         yield stream
@@ -24,7 +24,7 @@ def logged(log_format, *, access_log=True):
 
 @pytest.fixture
 def log_lines():
-    """Gives the lines of the log in JSON that were written since the last call."""
+    """Return the JSON log lines that were written since the last call."""
     with logged("json") as stream:
 
         def read():

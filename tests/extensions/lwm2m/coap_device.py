@@ -1,4 +1,4 @@
-"""A device made of a plain socket, and a handler that records its calls, for the tests of CoAP."""
+"""A device with a plain socket, and a handler that records its calls, for the tests of CoAP."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def key(real: Any) -> str:
 
 @pytest.fixture
 def register(real: Any, key: str, device_side: DeviceSide) -> Callable[..., tuple[Any, str]]:
-    """Registers a device, and returns it with its id. By default it is a thermometer with a switch."""
+    """Register a device, and return it with its id. By default it is a thermometer with a switch."""
 
     def register(name: str = "sensor-1", *resources: Any, **options: Any) -> tuple[Any, str]:
         device = device_side.device(name, *resources, **options)
@@ -47,7 +47,7 @@ def register(real: Any, key: str, device_side: DeviceSide) -> Callable[..., tupl
 
 @pytest.fixture
 def command(real: Any, key: str) -> Callable[..., tuple[int, str | None]]:
-    """Submits a device request, waits for its async response, and returns status and category."""
+    """Submit a device request, wait for its async response, and return status and category."""
     async_ids = (f"asked-{number}" for number in itertools.count(1))
 
     def command(device_id: str, method: str, path: str, **body: Any) -> tuple[int, str | None]:

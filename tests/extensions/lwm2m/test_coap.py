@@ -245,7 +245,7 @@ async def test_close_fails_requests_in_flight(endpoint, device):
 
 @tuned(ack_timeout_seconds=0.5, ack_random_factor=1, retransmissions=1)
 async def test_unacknowledged_request_is_retransmitted_at_contact(endpoint, device):
-    """It is sent once for a burst of messages, also after the last retransmission of the timer."""
+    """A burst of messages causes one retransmission, also after the last one of the timer."""
     reading = asyncio.ensure_future(endpoint.request(device.peer, READ))
     sent = [await device.receive(), await device.receive()]
     for _ in range(50):

@@ -33,7 +33,7 @@ MINUTE = 60_000
 
 
 class RespondingServer:
-    """Responds to the requests of one device with ``codes``; by default with 2.01, 2.04 and 2.02."""
+    """A server that responds to the requests of one device with ``codes``; by default with 2.01, 2.04 and 2.02."""
 
     def __init__(self, server: UdpServer) -> None:
         self._server = server

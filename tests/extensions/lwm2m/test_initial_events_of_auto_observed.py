@@ -35,7 +35,7 @@ def links(value: str | None = None, *, auto: bool = True) -> str:
 
 @pytest.fixture
 def send_notification(bare: BareDevice) -> Callable[[], None]:
-    """Sends a notification with 3.5 from the device."""
+    """Send a notification with 3.5 from the device."""
     return lambda: bare.send(bare.notification(TEMPERATURE, "3.5", token=(727).to_bytes(2, "big")))
 
 

@@ -217,7 +217,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
 
 @pytest.fixture
 def assign_key(database: Database) -> Iterator[Callable[[str | None], None]]:
-    """Assigns the key with the identity of ``SECURE`` to a name, and removes it from the previous one."""
+    """Assign the key with the identity of ``SECURE`` to a name, and remove it from the previous one."""
 
     def assign(name: str | None) -> None:
         def reassign(session: Session) -> None:

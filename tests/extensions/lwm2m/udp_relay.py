@@ -12,7 +12,7 @@ from typing import Literal, Self
 Direction = Literal["up", "down"]
 """``up`` is from the device to the server."""
 Fate = Callable[[Direction, int, bytes], list[bytes]]
-"""Returns the datagrams to forward for a datagram, by its direction and its number from 1."""
+"""A function that returns the datagrams to forward for a datagram, by its direction and its number from 1."""
 
 
 def faithful(_direction: Direction, _number: int, datagram: bytes) -> list[bytes]:

@@ -12,7 +12,7 @@ from mirror_server.store import logs
 
 @pytest.fixture
 def metric(server):
-    """Reads a metric by its name and labels."""
+    """Return a function that reads a metric by its name and labels."""
     scraper = server.key(Scope.ADMIN)
 
     def read(name, **labels):

@@ -10,9 +10,9 @@ from mirror_server.hooks import installed
 
 @pytest.fixture(scope="module")
 def api(shared_server):
-    """The description as the server gives it; a device is there, so that not everything is a 404."""
+    """Load the description that the server returns. A device exists, so that not every response is a 404."""
     shared_server.my_key = shared_server.key()
-    # A key with a webhook or a websocket has no polls.
+    # A key with a webhook or a websocket cannot poll.
     shared_server.key_of_channel = {path: shared_server.key() for path in (routes.CALLBACK, routes.WEBSOCKET)}
     temperature = {"path": "/3303/0/5700", "value": "1", "observable": True, "writable": True}
     shared_server.device = shared_server.add_device(shared_server.my_key, "d", temperature)
@@ -26,7 +26,7 @@ def api(shared_server):
 @pytest.fixture(autouse=True)
 def no_long_polls_or_callbacks(monkeypatch):
     async def take(*_):
-        """The URLs of webhooks could lead anywhere."""
+        """Replace the webhook's URL check, since generated URLs could lead anywhere."""
 
     monkeypatch.setattr("mirror_server.notifications.webhooks.WebhookCaller.put", take)
     monkeypatch.setattr("mirror_server.views.notifications.DEFAULT_HOLD_SECONDS", 0)

@@ -1,4 +1,4 @@
-"""Requests to a server made from its own description: right ones, wrong ones, and chains of them."""
+"""Requests to a server, generated from its own description: valid ones, invalid ones, and sequences."""
 
 # ruff: noqa: PLC0415 - schemathesis takes seconds to load, which other tests do without
 
@@ -32,7 +32,7 @@ TEXT_LISTS = {
     for name in ("id", "name", "endpoint_name", "endpoint_type", "query", "description", "device_id", "event_type")
     for test in ("in", "nin")
 } | {"path"}
-"""Any value in place of such a list is one: a number, or nothing, is a list of one text."""
+"""Lists of texts, for which any value is valid: a number, or nothing, counts as a list with one text."""
 
 MANY = settings(
     max_examples=6,
@@ -45,7 +45,7 @@ MANY = settings(
 
 
 def prepare(server, case):
-    """Reject a longer hold; half of the requests go to an existing device."""
+    """Replace a valid hold by 0, and send about half of the requests to an existing device."""
     hold = str(case.query.get("hold", ""))
     if hold.isdecimal() and int(hold) <= routes.MAX_HOLD_SECONDS:
         case.query["hold"] = 0
@@ -71,7 +71,7 @@ def validate(case, response, *more_checks):
 def negative_data_rejection(context, response, case):
     from schemathesis.specs.openapi import checks
 
-    # Of an empty object or list nothing is sent, which leaves the request right.
+    # An empty object or list sends nothing, so the request stays valid.
     is_unsent = any(value in ({}, []) for value in case.query.values())
     is_right = is_unsent or TEXT_LISTS & case.query.keys()
     return None if is_right else checks.negative_data_rejection(context, response, case)
@@ -80,7 +80,7 @@ def negative_data_rejection(context, response, case):
 def fuzz(server, operation, *changes, fits):
     """Send valid and invalid requests of an operation, and check the responses.
 
-    Each of the changes is made to each case before.
+    ``changes`` are applied to each case before it is sent.
     """
     from schemathesis import GenerationMode
 

@@ -1,3 +1,3 @@
-"""Its routes: the scopes of which a key needs one, methods, paths."""
+"""The routes of the extension: the scopes of which a key needs one, methods, paths."""
 
 ACCESS = [((), "GET", "/openapi.json")]

@@ -1,4 +1,4 @@
-"""The server under thousands of requests made from its own description: right ones, wrong ones, and chains of them."""
+"""The server with thousands of requests generated from its description: valid ones, invalid ones, and sequences."""
 
 from itertools import chain
 

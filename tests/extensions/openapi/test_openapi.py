@@ -1,4 +1,4 @@
-"""The description against the app, the examples and the rules of OpenAPI."""
+"""The description compared with the app, the examples and the rules of OpenAPI."""
 
 import importlib
 import re
@@ -37,7 +37,7 @@ def described_rules(server):
 
 
 def contents(document):
-    """Every body of the description with its media type and what it stands in."""
+    """Yield every body of the description with its media type and its location."""
     webhooks = [(("put", "webhook"), item["put"]) for item in document["webhooks"].values()]
     for place, operation in [*operations(document).items(), *webhooks]:
         bodies = [operation["requestBody"]] if "requestBody" in operation else []
@@ -164,7 +164,7 @@ def test_document_lists_the_arrow_columns_of_the_schema(document, extension, pat
 
 
 def schemas(node):
-    """Every object of a document; a schema is one of them."""
+    """Yield every object of a document, which may be a schema."""
     if isinstance(node, dict):
         yield node
     for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():

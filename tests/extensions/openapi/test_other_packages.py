@@ -1,4 +1,4 @@
-"""The description has the routes of extensions of other packages."""
+"""The description contains the routes of extensions of other packages."""
 
 FAREWELL = """
 from flask import Blueprint

@@ -1,4 +1,4 @@
-"""The files of the web page: their content security policy, and their independence of other hosts."""
+"""The files of the web page: their content security policy, and no dependence on other hosts."""
 
 import re
 from importlib import resources
@@ -67,7 +67,7 @@ def test_declarations_of_the_page_equal_those_of_the_client(server):
 def test_it_knows_why_requests_fail():
     why = SOURCES["marks.ts"].split("const WHY: Record<string, string> = {")[1].split("};")[0]
     assert all(f"  {failure.value[1]}: " in why for failure in Failure)
-    # Of reads and executions too.
+    # Also of reads and executions.
     assert "read-only" not in why
 
 

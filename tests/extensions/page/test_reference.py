@@ -1,4 +1,4 @@
-"""The reference: available to everyone, with the files that its pages load, and nothing else."""
+"""The reference: available to everyone, with the files that its pages load, and no others."""
 
 import re
 from base64 import b64encode
@@ -22,7 +22,7 @@ NOWHERE = ["nothing.html", "_static", "_static/no.css", ".buildinfo", "..%2fsecr
 
 @pytest.fixture
 def built(server, tmp_path):
-    """A server whose reference has been built, with another file in the same folder."""
+    """A server with a built reference, and another file in the same folder."""
     for name, text in FILES.items():
         path = tmp_path / "pages" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ def test_a_browser_loads_nothing_from_elsewhere_and_runs_only_the_script_that_wa
     policy = built.call(None, "GET", "/reference/index.html").headers["Content-Security-Policy"]
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
     assert rules["default-src"] == rules["base-uri"] == "'none'"
-    # Its search reads the other pages.
+    # Its search loads the other pages.
     assert rules["connect-src"] == rules["frame-ancestors"] == "'self'"
     assert rules["script-src"] == f"'self' 'sha256-{b64encode(sha256(SCRIPT.encode()).digest()).decode()}'"
     assert not re.search(r"https?:|\*", policy)

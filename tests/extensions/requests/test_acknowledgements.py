@@ -1,4 +1,4 @@
-"""Failed writes that someone acknowledges, so that they do not count as failed any more: an extension."""
+"""Acknowledged failed writes, which then no longer count as failed: an extension."""
 
 import pytest
 from device_resources import sensor, setting
@@ -14,7 +14,7 @@ SNAPSHOT = "/v3/device-echo"
 
 @pytest.fixture
 def device(server, key):
-    """A device with one write that failed, and one that succeeded."""
+    """A device with one failed write and one successful one."""
     paths = [sensor(READ_ONLY), setting(LEVEL)]
     device_id = server.add_device(key, "sensor-1", *paths, {"path": OTHER, "value": "Cel"})
     server.submit(key, device_id, "failed", "PUT", READ_ONLY, value="30")
@@ -40,9 +40,9 @@ def test_acknowledged_failure_has_name_and_time_until_the_next_write(server, key
     assert server.call(key, "GET", f"/v3/devices/{device}/echo", headers={"If-None-Match": tag}).status_code == 200
     after = desired(server, key, device)
     assert after["acknowledged_by"] == "workbench"
-    # Nothing else of it changes, the revision included: a write with If-Match is taken as before.
+    # Nothing else changes, not even the revision, so a write with If-Match is accepted as before.
     assert after == before | {name: after[name] for name in ("acknowledged_by", "acknowledged_at")}
-    # The first acknowledgement stays.
+    # The first acknowledgement remains.
     server.advance(key, 60)
     assert acknowledge(server, key, device, by="second").status_code == 204
     assert desired(server, key, device) == after

@@ -1,4 +1,4 @@
-"""``If-Match`` on E2: a write that does not overwrite what its writer has not seen. Source: wire.md 1 and 2."""
+"""``If-Match`` on E2: a write does not overwrite changes that its writer has not seen. Source: wire.md 1 and 2."""
 
 import base64
 from concurrent.futures import ThreadPoolExecutor
@@ -68,7 +68,7 @@ def test_write_that_its_writer_has_not_seen_is_not_overwritten(server, key, othe
     assert value_of(answer.json["resource"]["desired"]) == "55"
     assert str(seen) in answer.json["message"]
     assert "third" not in server.responses(key)
-    # With what it is shown it may write.
+    # With the returned revision, the write is accepted.
     again = answer.json["resource"]["desired"]["revision"]
     assert write(server, key, light, "70", f'"{again}"', **{"async-id": "third"}).status_code == 202
     assert server.responses(key)["third"] == (200, None)
@@ -142,7 +142,7 @@ def test_one_of_concurrent_writes_with_the_same_revision_succeeds(server, key, o
         body = {"method": "PUT", "uri": LEVEL, "payload-b64": base64.b64encode(value.encode()).decode()}
         return server.app.test_client().post(url, headers=headers, json=body)
 
-    # Both are sent before either is stored, so that one transaction may have both.
+    # Both are sent before either is stored, so they may share a transaction.
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(submit, [key, other] * 4, map(str, range(1, 9))))
     assert sorted(answer.status_code for answer in answers) == [202] + [412] * 7

@@ -39,7 +39,7 @@ def silent(server, key, device):
 
 
 def without_end(future, timeout_seconds, **options):
-    """A wait that ends when there is a response, and not before."""
+    """Return a wait that ends with a response only."""
     assert 0 < timeout_seconds <= 10
     return DeferredResponse(future, 600, **options)
 
@@ -51,7 +51,7 @@ def no_wait_ends_by_itself(monkeypatch):
 
 
 class WaitingRequest(Request):
-    """A device request; ``look`` is called when its response is given to be sent."""
+    """A device request; ``look`` is called when its response starts."""
 
     def __init__(self, bridge, key, device, body, *, prefer="wait=10", async_id="mine", look=lambda: None, **headers):
         self._look = look
@@ -74,7 +74,7 @@ class WaitingRequest(Request):
 
 @pytest.fixture
 def submit(server, bridge, key, device):
-    """Sends a request and waits for its response."""
+    """Return a function that sends a request and waits for its response."""
 
     def submit(body=READ, device=device, **options):
         async def complete():
@@ -89,7 +89,7 @@ def submit(server, bridge, key, device):
 
 
 def accepted(asked, async_id="mine"):
-    """The device's response in a 202, if there is one."""
+    """Return the device's response from a 202, or ``None``."""
     assert asked.status == 202, asked.json
     DeviceRequestAccepted.model_validate(asked.json, extra="forbid", by_alias=True, by_name=False)
     assert asked.json["async-response-id"] == async_id
@@ -98,13 +98,13 @@ def accepted(asked, async_id="mine"):
 
 
 def logged(server, key):
-    """The async responses of the log, by their ids."""
+    """Return the async responses of the log by id."""
     return {entry["id"]: entry for entry in server.entries(key, "async-responses")}
 
 
 @contextmanager
 def blocked_writer(server):
-    """Holds up the writer to the disk until the event is set."""
+    """Block the writer until the event is set."""
     is_let_on, begun = threading.Event(), threading.Event()
 
     def hold_up(_session):
@@ -156,11 +156,11 @@ def test_request_that_cannot_or_need_not_wait_gets_its_202_at_once(server, key, 
     first = accepted(submit())
     assert accepted(submit()) is None, "it has ended already"
     assert logged(server, key) == {"mine": first}
-    # Its device gets a request without an id after the 202.
+    # The device gets a request without an id after the 202.
     assert list(submit(async_id=None).json) == ["async-response-id"]
     monkeypatch.setattr(server.services, "is_leader", lambda: False)
     assert accepted(submit(async_id="no-leader"), "no-leader") is None
-    # A plain WSGI server would need a thread for it.
+    # A plain WSGI server would need a thread for the wait.
     server.patch(key, device, answer="silent")
     answer = server.call(key, "POST", f"/v2/device-requests/{device}?async-id=x", {"Prefer": "wait=10"}, json=READ)
     assert (answer.status_code, answer.json) == (202, {"async-response-id": "x"})
@@ -248,7 +248,7 @@ async def test_slow_disk_is_waited_for_longer_than_the_preference(server, bridge
 
 
 def with_short_time(future, timeout_seconds, *, expired, is_over=None, **options):
-    """A wait that ends soon, and reports if it has to continue."""
+    """Return a wait that ends soon, and record whether it has to continue."""
     assert timeout_seconds == 10
 
     def over():
@@ -281,7 +281,7 @@ def test_repeat_that_is_not_stored_yet_waits_for_the_disk_when_its_time_is_over(
 async def test_client_with_much_unread_gets_a_202_without_the_response(server, bridge, key, silent):
     application = key.split("_")[1]
     asked = await WaitingRequest(bridge, key, silent, READ).pending()
-    # The device has it, so the time for its response is over after the advance.
+    # The device has the request, so the time for its response is over after the advance.
     await asyncio.to_thread(server.services.database.settle, 60)
     with ResponseReader(bridge.backpressure, application, None).counting(1 << 40):
         await asyncio.to_thread(server.advance, key, 120)

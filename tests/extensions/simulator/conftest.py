@@ -23,7 +23,7 @@ BEGIN_AT = from_datetime(datetime(2026, 11, 20, 12, 0, tzinfo=UTC))
 
 
 class SimulatorDiary(ServiceDiary):
-    """The events, the saved documents, and the last received values."""
+    """A diary that also has the saved documents and the last received values."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
@@ -38,12 +38,12 @@ class SimulatorDiary(ServiceDiary):
         self.heard[device_id, path] = LastObserved(device_id, path, text, self._clock.now())
 
     def names(self) -> list[str]:
-        """What happened, in order, without the savings."""
+        """Return the names of the events in order, except for saves."""
         return [name for name, _, _ in self.entries if name != "saved"]
 
 
 class DocumentShelf:
-    """Documents in memory; what is saved stands in the diary, between the events."""
+    """Documents in memory. Saves are recorded in the diary, between the events."""
 
     def __init__(self, diary: SimulatorDiary) -> None:
         self._diary = diary
@@ -72,7 +72,7 @@ class World:
         return SimulatorBackend(events=self.diary, store=self.shelf, clock=self.clock, seed=self.seed)
 
     def restart(self, count: int = 0, *, after_seconds: float = 0, seed: int | None = None) -> None:
-        """A new process on the same documents: the timers of the old one are gone, and so is the diary."""
+        """Start a new process on the same documents. The old timers are gone, and the diary is new."""
         self.seed = self.seed if seed is None else seed
         self.clock = ManualClock(self.clock.now() + round(after_seconds * 1000))
         documents, heard = self.shelf.documents, self.diary.heard
@@ -92,7 +92,7 @@ class World:
         return self.simulator.add(name, "Test", queue_mode, wanted)
 
     def seeded(self, endpoint_name: str, count: int = 6) -> str:
-        """Start so many seeded devices; gives the id of one."""
+        """Start seeded devices, and return the id of one."""
         self.simulator.start(count)
         return self.id_of(endpoint_name)
 
@@ -106,7 +106,7 @@ class World:
         return next(resource.value for resource in self.state(device_id).resources if resource.path == path)
 
     def send_all(self, device_id: str, command: DeviceCommand) -> list[DeviceResponse]:
-        """Send a command, and append its response to the list when it comes."""
+        """Send a command, and append its response to the returned list when it arrives."""
         answers: list[DeviceResponse] = []
 
         def take(answer: DeviceResponse) -> None:
@@ -139,7 +139,7 @@ def new_world() -> type[World]:
 
 
 class SimulatedServer(Server):
-    """A server with simulated devices, which its simulator plays."""
+    """A server with simulated devices."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         super().__init__(folder, **{"simulate": 0, **settings})
@@ -174,7 +174,7 @@ def simulated_server(tmp_path: Path) -> Iterator[SimulatedServer]:
 
 @pytest.fixture(scope="module")
 def shared_simulated_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimulatedServer]:
-    """One server for all tests of a module that change nothing they share."""
+    """One server for all tests of a module that change no shared state."""
     running = SimulatedServer(tmp_path_factory.mktemp("simulated"))
     yield running
     running.services.close()

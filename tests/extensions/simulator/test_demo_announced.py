@@ -1,4 +1,4 @@
-"""What a demo server says when it is there."""
+"""The output of a demo server when it is ready."""
 
 from contextlib import closing
 

@@ -28,7 +28,7 @@ ELSEWHERE = f"ak_0123456789abcdef_{'x' * 43}"
 
 
 class Demo:
-    """A demo: its database, the file of the database, and the key file."""
+    """A demo: its database URL, the database file, and the key file."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "mirror.db"
@@ -163,7 +163,7 @@ def test_only_private_file_of_this_user_is_trusted(mode, is_own):
 
 
 def test_key_that_cannot_be_stored_is_valid_with_warning(demo, tmp_path):
-    # No name of a file is that long, with the ending of the part of it.
+    # A file name with the suffix of the partial file would be too long.
     path = tmp_path / ("x" * 248)
     key, note, problem = stored_key(demo.database, path, NOW)
     assert (demo.admits(key), note) == (True, "")

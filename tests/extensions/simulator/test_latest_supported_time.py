@@ -22,7 +22,7 @@ def server(simulated_server):
 
 @pytest.fixture
 def late(server):
-    """A server whose clock stands ten days before its end."""
+    """A server whose clock is ten days before the latest supported time."""
     begin_at = CLOCK_ENDS_AT - 10 * DAY_SECONDS * 1000
     server.services.database.write(partial(Session.put_setting, name=MANUAL_CLOCK, value=str(begin_at)))
     server.restart()

@@ -1,4 +1,4 @@
-"""A manual clock that also passes by itself."""
+"""A manual clock that also runs automatically."""
 
 import pytest
 from waits import wait_until

@@ -80,7 +80,7 @@ def test_offline_device_sends_change_with_its_time_when_online_again(world):
     world.simulator.set_behavior(device_id, online=True)
     assert world.diary.names() == ["registered", "contact", "observed"]
     assert [(o.content.payload, o.changed_at) for o in world.diary.observations()] == [(b"1", changed_at)]
-    # One that is online already makes no contact.
+    # A device that is online already makes no contact.
     world.simulator.set_behavior(device_id, online=True, latency_seconds=1.5)
     assert len(world.diary.all("contact")) == 1
     assert world.state(device_id).latency_seconds == 1.5

@@ -36,7 +36,7 @@ def test_read_returns_value_as_text(world):
 
 @pytest.fixture
 def writable(world) -> str:
-    """A device with a temperature of 21 that may be written."""
+    """A device with a writable temperature of 21."""
     return world.add(temperature={"value": "21", "writable": True})
 
 
@@ -74,7 +74,7 @@ def test_device_rejects_invalid_values(world, light):
         before = world.value(device_id, path)
         assert world.send(device_id, Write(path, text(value))).outcome is outcome, (name, path, value)
         assert world.value(device_id, path) == (value if outcome is Outcome.DONE else before)
-    # A number is not taken as bytes.
+    # A number is not accepted as bytes.
     outcome = world.send(light, Write(DIMMER, text("50", "application/octet-stream"))).outcome
     assert outcome is Outcome.UNSUPPORTED_CONTENT_TYPE
 
@@ -108,7 +108,7 @@ def test_written_value_is_sent_to_observers_after_response(world, light):
 
 
 def test_notification_attributes_are_accepted(world):
-    """A rule is checked against the one that is there."""
+    """A rule is checked against the existing one."""
     taken = ("pmin=5", "pmax=5", "pmin=5&pmax=120", "pmin=0&pmax=1", "pmin=10&pmax=10")
     no_rules = "", "pmin", "pmin=", "pmin=-1", "pmin=1.5", "pmax=0", "pmin=5&pmax=4", "pmin=1&pmin=2", "gt=20", "pmin=٣"
     device_id = world.add(temperature={})

@@ -1,4 +1,4 @@
-"""Every route of the simulator, and that it plays the device's side alone. Source: wire.md 8."""
+"""Every route of the simulator, which controls only the device's side. Source: wire.md 8."""
 
 import itertools
 import re
@@ -86,7 +86,7 @@ def test_invalid_device_is_400_and_not_added(server, key, device, states, check_
     ]
     for body, field in cases:
         check_error(server.call(key, "POST", DEVICES, json=body), 400, field)
-    # Nothing can be executed and observed.
+    # No resource can be both executed and observed.
     for flag in ("observable", "auto_observable"):
         resources = [{"path": TEMPERATURE}, {"path": "/3/0/4", "executable": True, flag: True}]
         answer = server.call(key, "POST", DEVICES, json={"endpoint_name": "both", "resources": resources})
@@ -156,7 +156,7 @@ def test_registration_update_and_deregistration(server, key, device, states, che
 def test_response_waits_until_effects_are_on_disk(server, key, device):
     server.subscribe(key, device, SWITCH)
     busy = threading.Event()
-    # As if the disk were slow.
+    # Simulate a slow disk.
     server.services.database.submit(lambda _: busy.wait(0.3))
     url = f"{DEVICES}/{device}/resources{SWITCH}"
     assert server.call(key, "PUT", url, json={"value": "7"}, settled=False).status_code == 204
@@ -306,5 +306,5 @@ def test_name_of_real_device_is_rejected(server, key, check_error):
     for _ in range(2):
         answer = server.call(key, "POST", DEVICES, json={"endpoint_name": "thermometer"})
         assert "a real device" in check_error(answer, 400, "endpoint_name").message
-        # Nor is it when that has left.
+        # Nor after that one has left.
         server.advance(key, 60)

@@ -22,7 +22,7 @@ HALF_A_DAY = 12 * 3600
 
 @pytest.fixture
 def station(world) -> str:
-    """A device that is always on. The thermometer sends nothing without a subscription."""
+    """A device that is always online. Its thermometer sends nothing without a subscription."""
     return world.seeded("weather-station-01", count=2)
 
 
@@ -92,7 +92,7 @@ def test_command_at_measurement_does_not_delay_it(world, new_world):
 
 
 def test_pmin_separates_notifications(world):
-    """And pmax sends a value that did not change."""
+    """pmax sends a value that did not change."""
     device_id = world.add(temperature={"value": "20"})
     begin_at = world.clock.now()
     world.send(device_id, WriteAttributes(TEMPERATURE, "pmin=100&pmax=300"))
@@ -157,7 +157,7 @@ def test_sleeping_device_accepts_commands_during_contact(world, thermometer):
 
 
 def test_sleeping_device_reports_during_contact(world, thermometer):
-    """It does not report when its update was due, if it updated its registration earlier."""
+    """There is no report at the due time of the update, if the device updated its registration earlier."""
     world.send(thermometer, Observe(TEMPERATURE))
     world.advance(HALF_A_DAY - 60)
     world.simulator.update(thermometer)

@@ -56,7 +56,7 @@ def test_offline_and_deregistered_devices_stay_as_they_were(world):
 
 
 def test_restarted_simulator_continues_same_curves(new_world):
-    """Also with another seed: each device keeps the one it was made with."""
+    """Also with another seed: each device continues with the seed with which it was created."""
 
     def run(restart: bool):
         world = new_world(7)
@@ -172,7 +172,7 @@ def test_clock_that_was_ahead_does_not_prevent_sending(world, rules, repeated):
 
 
 def observed(world, rules: str) -> str:
-    """A device whose temperature is observed by these rules, and was 21 at last."""
+    """A device whose temperature is observed with these attributes; the last value was 21."""
     device_id = world.add(temperature={"value": "20"})
     world.send(device_id, WriteAttributes(TEMPERATURE, rules))
     world.send(device_id, Observe(TEMPERATURE))

@@ -1,4 +1,4 @@
-"""A room comes after its set-point: what is written there warms and cools it."""
+"""The temperature of a room follows its set-point, which a write changes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from mirror_server.extensions.simulator.device import SimulatedDevice, seeded_de
 THERMOSTAT = 5
 MINUTE, HOUR = 60_000, 3_600_000
 BEGIN_AT = 1_795_176_000_000
-"""An afternoon: the curve of a set-point has stood still for hours."""
+"""An afternoon during which the curve of the set-point is constant for hours."""
 
 NOISE = 0.35
-"""The noise of a room, and what rounding adds."""
+"""The noise of a room, and the rounding error."""
 
 numbers = st.integers(50, 350).map(lambda tenths: f"{tenths / 10:.1f}")
 

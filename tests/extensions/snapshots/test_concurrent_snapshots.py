@@ -1,4 +1,4 @@
-"""Snapshots and ranges are made outside the event loop, which serves others meanwhile; their number is limited."""
+"""Snapshots and ranges are built outside the event loop, which serves others meanwhile. Their number is limited."""
 
 import gc
 import itertools
@@ -21,7 +21,7 @@ LOOKED_UP = b"looked_up=default"
 
 @pytest.fixture
 async def bridge(server, bridge):
-    """The bridge, at whose end the server makes none any more."""
+    """The bridge. At its end the server builds no more snapshots."""
     yield bridge
     services = server.services
     await until(lambda: not (services.slow_reads._slots.in_use or services.download_slots.in_use))
@@ -34,7 +34,7 @@ async def test_loop_serves_others_during_a_slow_query_of_devices(server, bridge,
         quick = await Request(bridge, key, LIST, b"named=lamp").begin()
         assert (asked.status, quick.status) == (None, 200)
     await asked.end()
-    # Without a loop the response is the same.
+    # Without a loop, the response is the same.
     with server.call(key, "GET", f"{path}?{LOOKED_UP.decode()}") as whole:
         assert asked.status == 200
         assert b"".join(message.get("body", b"") for message in asked.sent) == whole.get_data()

@@ -1,4 +1,4 @@
-"""The fleet snapshot: one consistent read, in two forms, in pages that may be held. Source: wire.md 7."""
+"""The fleet snapshot: one consistent read, in two formats, in pages that may be cached. Source: wire.md 7."""
 
 from datetime import UTC, datetime
 from unittest.mock import Mock
@@ -24,7 +24,7 @@ LIGHT = control("/3311/0/5850")
 
 @pytest.fixture
 def ids(server, key):
-    """Three devices; the second has a value, the third nothing to show."""
+    """Three devices; the second has a value, the third has nothing."""
     found = [
         server.add_device(key, "a", sensor(TEMPERATURE), LIGHT),
         server.add_device(key, "b", sensor(TEMPERATURE, "-3"), LIGHT),
@@ -104,7 +104,7 @@ CHANGES = {
 
 
 def test_any_change_of_a_device_object_is_in_the_next_snapshot(server, key, ids):
-    """A cached page is used only while it is current, and changes are sent to a client that requests them."""
+    """A cached page is used only while it is current, and a client that requests changes gets them."""
     for change, make in CHANGES.items():
         if change != "its expiry":
             server.patch(key, ids[0], online=True)

@@ -1,4 +1,4 @@
-"""Its routes: the scopes of which a key needs one, methods, paths; and a body of each that reads one."""
+"""The routes of the extension: scopes of which a key needs one, methods, paths; and a body for each that reads one."""
 
 from mirror_server.service.keys import Scope
 

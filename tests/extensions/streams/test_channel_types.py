@@ -1,4 +1,4 @@
-"""A websocket is one of the channel types of a key, and a stream is another reader of its log."""
+"""A websocket is a channel type of a key, and a stream is another reader of its log."""
 
 from mirror_server.extensions.streams.event_stream import EventStream
 from tests.server.webhook.conftest import *  # noqa: F403 - fixtures

@@ -49,7 +49,7 @@ def test_stream_starts_after_the_last_event_of_its_client_or_at_the_end(server, 
 
     assert ids() == []
     assert ids("?after=1") == ["2", "3"]
-    # A client that comes back repeats its URL.
+    # A client that reconnects repeats its URL.
     assert ids("?after=0", **{"Last-Event-ID": "2"}) == ["3"]
     check_error(server.call(key, "GET", EVENTS, headers={"Last-Event-ID": "x"}), 400, "Last-Event-ID")
 

@@ -14,7 +14,7 @@ MAX_READS = 100
 
 
 class Log:
-    """A socket of a log to which entries are added, each one a message, until its channel is deleted."""
+    """A socket of a log that grows, one message per entry, until its channel is deleted."""
 
     def __init__(self, *added, there=1, checks=0):
         self.there, self.read = there, 0
@@ -64,7 +64,7 @@ class Log:
 
 
 class Client:
-    """A connection whose log grows while it is sent to, or as soon as the server waits afterwards."""
+    """A connection whose log grows during a send, or as soon as the server waits afterwards."""
 
     is_over = False
 

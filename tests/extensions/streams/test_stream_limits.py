@@ -1,4 +1,4 @@
-"""An event stream takes a place as a poll does, and is made no faster than its client takes it."""
+"""An event stream counts as an open poll, and is produced no faster than its client reads it."""
 
 from functools import partial
 
@@ -75,5 +75,5 @@ async def test_stream_sends_heartbeats_until_its_log_is_deleted(server, bridge, 
     server.services.database.write(end_application)
     await stream.end()
     assert stream.sent[-1] == {"type": "http.response.body", "body": b""}
-    # What comes later for the application is dropped.
+    # Later entries of the application are dropped.
     append(server, key, {"ep": "late"})

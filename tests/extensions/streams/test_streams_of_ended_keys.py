@@ -1,4 +1,4 @@
-"""A stream or a websocket ends with the key it was opened with."""
+"""A stream or a websocket ends with the key that opened it."""
 
 import threading
 

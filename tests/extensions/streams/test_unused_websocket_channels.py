@@ -9,7 +9,7 @@ CHANNEL = "/v2/notification/websocket"
 PULL = "/v2/notification/pull"
 HOUR = 3600
 DAY = 24 * HOUR
-# What is over is looked for once an hour.
+# Expired channels are removed once an hour.
 AT_LATEST = HOUR
 
 
@@ -26,7 +26,7 @@ def state(server, key):
 
 @pytest.fixture
 def connect(server):
-    """Connects a channel as a websocket does; gives it."""
+    """Connect and return a channel, like a websocket does."""
 
     def begin(key):
         socket = server.services.part(WebsocketChannels).connect(key.split("_")[1], lambda: True)

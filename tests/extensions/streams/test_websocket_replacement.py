@@ -1,6 +1,6 @@
-"""Of the connections of one websocket channel the newest stays, and starts after the position of the channel.
+"""The newest connection of a websocket channel stays, and starts after the position of the channel.
 
-In whichever order the effects of a transaction come.
+The order of the effects of a transaction does not matter.
 """
 
 import threading

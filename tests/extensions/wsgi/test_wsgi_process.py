@@ -1,4 +1,4 @@
-"""The process that makes the app for a WSGI server: its settings, and what a fork of it may do."""
+"""The process that creates the app for a WSGI server: its settings, and its forks."""
 
 import os
 import shlex

@@ -56,14 +56,14 @@ run(async () => {
   await called("getEndpointSubscriptions", () => library.getEndpointSubscriptions(station), []);
   await called("putPreSubscription", () => library.putPreSubscription(rules), undefined);
   await called("getPreSubscription", () => library.getPreSubscription(), rules);
-  // The call it sends is the one that takes the rules away.
+  // The library sends the request that deletes the rules.
   await called("deleteAllSubscriptions", () => library.deleteAllSubscriptions(), undefined);
   await called("getPreSubscription", () => library.getPreSubscription(), []);
   await simulator("POST", `/devices/${station}/registration`);
   await called("handleNotifications", () => until(() => registered.includes(station)), true);
   await called("stopLongPolling", async () => library.stopLongPolling(), undefined);
 
-  // The same by a callback.
+  // Values, by a callback.
   await send("DELETE", "/v2/notification/pull");
   const url = await receiver((message) => library.handleNotifications(message));
   await called("putCallback", () => library.putCallback({ url, headers: { "X-Token": "abc" } }), undefined);

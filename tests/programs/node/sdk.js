@@ -12,7 +12,7 @@ function publicCalls() {
   const owners = Object.keys(sdk).filter((name) => /(Api|Repository)$/.test(name) && name !== "Repository");
   const found = owners.flatMap((name) => functionsOf(sdk[name], name));
   const observed = functionsOf(new sdk.ConnectApi({ apiKey: key, host }).subscribe.constructor, "ConnectApi.subscribe");
-  // What a notification calls is no call of a program.
+  // Programs do not call these functions, notifications do.
   return [...found, "Client.CallApi", ...observed.filter((call) => !/\.(notify|startNotifications)/.test(call))];
 }
 
@@ -129,7 +129,7 @@ async function values(connect, ids) {
     [],
   );
 
-  // What it calls subscribe.
+  // Presubscriptions again, by the part that the SDK calls subscribe.
   const everything = connect.subscribe.allNotifications();
   const changes = connect.subscribe.deviceStateChanges({ id: station, event: "registration" });
   await simulator("POST", `/devices/${station}/registration`);
@@ -151,7 +151,7 @@ async function values(connect, ids) {
   await step("ConnectApi.stopNotifications", () => connect.stopNotifications(), null);
 }
 
-// Before any poll: the SDK forgets which poll it has open, and cannot end it.
+// Called before any poll, because the SDK forgets its open poll and then cannot end it.
 async function webhook(station) {
   const hooked = new sdk.ConnectApi({ apiKey: key, host, handleNotifications: true });
   const url = await receiver((message) => hooked.notify(message));
@@ -239,7 +239,7 @@ async function directoryAtWork(directory, ids) {
   );
 }
 
-// The newer half of the same SDK; it speaks https, whatever it is told.
+// The newer half of the same SDK, which always uses https.
 async function foundation(ids) {
   const { client, foundation } = new sdk.SDK({ apiKey: key, host });
   const light = ids["light-01"];

@@ -1,4 +1,4 @@
-// Shared by the drivers in JavaScript: steps, printed as lines of JSON, and the simulator.
+// Helpers of the drivers in JavaScript: steps, printed as lines of JSON, and the simulator.
 "use strict";
 
 const http = require("http");
@@ -68,7 +68,7 @@ async function send(method, path, body) {
 
 const simulator = (method, path, body) => send(method, `/sim/v1${path}`, body);
 
-// Endpoint name -> id.
+// Returns a map of endpoint names and ids.
 async function deviceIds() {
   const listed = (await simulator("GET", "/devices")).data;
   return Object.fromEntries(listed.map((device) => [device.endpoint_name, device.id]));

@@ -1,4 +1,4 @@
-"""Widgets take the synchronous client alone; its requests can be counted here."""
+"""Fixtures for widgets. Widgets need the synchronous client, whose requests can be counted here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mirror_server.store import maintenance
 
 
 class CountingTransport(httpx.BaseTransport):
-    """Forwards to the server and records the requests, except for polls and checks for a history."""
+    """A transport that records the requests to the server, except for polls and checks for a history."""
 
     def __init__(self, server: httpx.BaseTransport) -> None:
         self._server = server
@@ -28,7 +28,7 @@ class CountingTransport(httpx.BaseTransport):
         if not asked.endswith(("/pull", "/history")):
             self.requests.append(asked)
         if request.url.params.get("hold", "0") != "0":
-            # An open poll cannot be interrupted here, and threads are awaited that make one.
+            # An open poll cannot be interrupted here, and the end of a test waits for threads with one.
             request.url = request.url.copy_set_param("hold", 1)
         return self._server.handle_request(request)
 
@@ -46,7 +46,7 @@ def client(mirror: Any, transport: CountingTransport) -> Iterator[MirrorClient]:
 
 @pytest.fixture
 def widget(client: MirrorClient) -> Iterator[Callable[..., Any]]:
-    """Makes widgets; they are closed at the end."""
+    """Create widgets and close them at the end."""
     made: list[Any] = []
 
     def make(kind: Any, *arguments: Any, **options: Any) -> Any:
@@ -66,14 +66,14 @@ def lights(client: MirrorClient, simulator: Any) -> list[str]:
 
 @pytest.fixture
 def erase(mirror: Any) -> Callable[[str], object]:
-    """What an operator does: a device is not there any more."""
+    """Remove a device like an operator does."""
     return lambda device_id: mirror.services.database.write(
         lambda at: maintenance.erase_device(at, device_id, Extensions().storages)
     )
 
 
 class Later:
-    """Makes calls on demand, in any order."""
+    """A scheduler that makes calls on demand, in any order."""
 
     def __init__(self) -> None:
         self.waiting: list[Callable[[], None]] = []

@@ -1,4 +1,4 @@
-"""The watcher opens with the history that a service keeps, where there is one."""
+"""The watcher starts with the history of the service, if it has one."""
 
 from datetime import timedelta
 
@@ -55,7 +55,7 @@ def test_history_of_other_subscribers_comes_before_the_log(mirror, plain, simula
     monkeypatch.setattr(earlier_events, "ENTRIES_READ", 4)
     assert 23.5 in recorded(plain)
     assert 21.5 not in recorded(plain)
-    # It reaches a day back.
+    # The history reaches a day back.
     simulator.advance(timedelta(days=2))
     assert recorded(plain) == []
 

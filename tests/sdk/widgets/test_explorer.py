@@ -113,7 +113,7 @@ def test_panel_writes_the_selected_resource(widget, client, device_id):
 
 
 def test_choosing_and_entering_send_nothing_to_the_device(widget, device_id, transport, monkeypatch):
-    # It is due to read the mirror again, as after some seconds on a slow machine.
+    # A reload of the mirror is due, as after some seconds on a slow machine.
     monkeypatch.setattr(explorer_model, "RELOAD_SECONDS", 0)
     explorer = widget(Explorer, device_id)
     transport.requests.clear()

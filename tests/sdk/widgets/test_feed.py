@@ -18,7 +18,7 @@ from mirror_sdk.widgets.live import Live, stop_all
 
 @pytest.fixture
 def live(client):
-    """Makes lives of widgets; they are stopped at the end."""
+    """Create lives of widgets, and stop them at the end."""
     made = []
 
     def make(receive=lambda *_: None, show=lambda: None, failed=lambda _: None, **options):

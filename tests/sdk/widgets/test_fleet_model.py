@@ -1,4 +1,4 @@
-"""The model of the fleet's overview alone."""
+"""The model of the fleet table, without a widget."""
 
 from datetime import UTC, datetime
 
@@ -214,8 +214,8 @@ def values(model):
     return {row["name"]: row["value"] for row in model.rows}
 
 
-def test_main_value_of_each_type_is_displayed_until_the_view_names_a_resource(model, client, simulator):
-    ids = [simulator.add_device(name, [SENSOR, LAMP], endpoint_type=name[0]) for name in ("s1", "s2", "t1")]
+def test_main_value_of_each_device_is_displayed_until_the_view_names_a_resource(model, client, simulator):
+    ids = [simulator.add_device(name, [SENSOR, LAMP]) for name in ("s1", "s2", "t1")]
     for one in ids:
         client.read_value(one, SWITCH)
     client.read_value(ids[0], TEMPERATURE)
@@ -225,9 +225,8 @@ def test_main_value_of_each_type_is_displayed_until_the_view_names_a_resource(mo
         (SWITCH, "Light Control · On/Off", 3),
         (TEMPERATURE, "Temperature · Sensor Value", 2),
     ]
-    # Most devices of the type s have only the switch. A sensor comes first if both are equally frequent.
     assert model.resource is None
-    assert values(model) == {"s1": "false", "s2": "false", "t1": "21.5"}
+    assert values(model) == {"s1": "21.5", "s2": "false", "t1": "21.5"}
     row = next(row for row in model.rows if row["name"] == "t1")
     assert row["sparkline"] == {"at": [0, 47], "values": [None, 21.5]}
     assert row["hints"]["value"] == "Temperature, reported 2026-01-05 08:00:00 UTC"
@@ -239,7 +238,19 @@ def test_main_value_of_each_type_is_displayed_until_the_view_names_a_resource(mo
     assert set(values(model).values()) == {""}
 
 
-def test_first_value_of_a_type_is_displayed_without_another_read_of_the_fleet(
+def test_sparkline_starts_again_if_another_value_becomes_the_main_one(model, client, simulator):
+    one, other = add(simulator, "one"), add(simulator, "other")
+    client.read_value(one, SWITCH)
+    client.read_value(one, TEMPERATURE)
+    client.read_value(other, SWITCH)
+    model.load()
+    client.read_value(other, TEMPERATURE)
+    model.load()
+    row = next(row for row in model.rows if row["name"] == "other")
+    assert (row["value"], row["sparkline"]) == ("21.5", {"at": [0, 47], "values": [None, 21.5]})
+
+
+def test_first_value_of_a_device_is_displayed_without_another_read_of_the_fleet(
     model, client, simulator, transport, seconds
 ):
     ids = {name: add(simulator, name) for name in ("a", "b")}
@@ -272,7 +283,7 @@ def test_sparklines_are_read_with_one_request_for_all_devices(client, simulator,
     model = FleetModel(client)
     model.load()
     assert {tuple(row["sparkline"]["values"]) for row in model.rows} == {(None, 21.5, 1.0, 2.0)}
-    # Once for the day, and once for the stored part of it.
+    # Once for the day, and once for its compacted part.
     assert len(asked) == 2
     assert model.sparkline_text == "mean of each half hour in the last 24 hours"
     simulator.set_value(ids[0], TEMPERATURE, 3)

@@ -102,7 +102,7 @@ def test_damaged_file_of_views_is_a_notice(widget, tmp_path):
 
 
 def test_selecting_and_filtering_send_nothing(widget, device_id, transport, monkeypatch):
-    # It is due to read the mirror again, as after some seconds on a slow machine.
+    # A reload of the mirror is due, as after some seconds on a slow machine.
     monkeypatch.setattr(fleet_model, "RELOAD_SECONDS", 0)
     fleet = widget(FleetTable)
     transport.requests.clear()

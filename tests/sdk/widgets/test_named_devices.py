@@ -1,4 +1,4 @@
-"""Widgets take a device as the client does."""
+"""Widgets accept the same device arguments as the client."""
 
 import pytest
 from client_test_data import DIMMER
@@ -17,7 +17,7 @@ def light(simulator):
 def test_widgets_take_a_device_by_id_and_name_of_the_directory_of_the_mirror_and_of_a_request(plain, light):
     handle = plain.requests.begin_read(light, LEVEL)
     plain.subscribe(light, LEVEL)
-    # The subscription brings it in a while.
+    # The subscription delivers it after a moment.
     assert any(event.kind is EventKind.OBSERVATION for event in plain.events(after=0))
     for spelling in (light, "light-01", plain.devices.get(light), plain.get_device(light), handle):
         with Explorer(plain, spelling, live=False) as explorer:

@@ -1,4 +1,4 @@
-"""The past of fleet tables and explorers: from the service's history, or else from the notification log."""
+"""Earlier values in fleet tables and explorers: from the service's history, or else from the notification log."""
 
 from datetime import UTC, datetime, timedelta
 

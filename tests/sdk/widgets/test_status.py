@@ -1,4 +1,4 @@
-"""The statuses: the same in Python and on the page."""
+"""Statuses are the same in Python and on the page."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The event watcher's model alone, its lines, and its window of time."""
+"""The model of the event watcher, its lines, and its time window, without a widget."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -102,7 +102,7 @@ def test_pause_freezes_the_view_and_loses_no_event():
     assert len(model.frame) == 3
     model.resume()
     assert values(model) == ["3", "2", "1"]
-    # While it is paused the table has all that is kept.
+    # While the watcher is paused, the table has all stored rows.
     model.receive(map(observation, range(3 * MAX_ROWS)))
     assert len(model.rows) == MAX_ROWS
     model.pause()
@@ -182,14 +182,14 @@ def test_the_lines_are_those_chosen_or_the_first_that_bring_numbers():
     assert [line.name for line in model.series] == [f"d{n} {NAME}" for n in range(SERIES_PLOTTED)]
     model.plot([SeriesKey("d8", TEMPERATURE)])
     assert [line.points[0].number for line in model.series] == [8]
-    # Of too many those chosen last are drawn.
+    # If there are too many lines, those chosen last are drawn.
     model.plot([])
     model.receive(observation(n, f"d{n}") for n in range(9, SERIES_CHOSEN + 1))
     texts = [row["key"] for row in model.series_rows if row["number"] is not None]
     model.plot_texts(texts[:SERIES_CHOSEN])
     model.plot_texts([*texts[:SERIES_CHOSEN], texts[SERIES_CHOSEN]])
     assert [key.device_id for key in model.drawn] == [f"d{n}" for n in range(1, SERIES_CHOSEN + 1)]
-    # They are chosen from among so many.
+    # The list of lines is limited.
     model.receive(observation(n, f"d{n}") for n in range(3 * SERIES_LISTED))
     assert len(model.series_rows) == SERIES_LISTED
 
@@ -262,7 +262,7 @@ def test_saved_events_are_read_back(tmp_path, monkeypatch):
     def full(*_):
         raise OSError("the disk is full")
 
-    # A file that could not be written does not remain.
+    # A file that could not be written is removed.
     monkeypatch.setattr(pd.DataFrame, "to_parquet", full)
     before = file.read_bytes()
     for target in (file, tmp_path / "other.parquet"):
@@ -271,7 +271,7 @@ def test_saved_events_are_read_back(tmp_path, monkeypatch):
     assert [(one, one.read_bytes()) for one in tmp_path.iterdir()] == [(file, before)]
 
 
-# What was before
+# Earlier events
 
 
 @pytest.fixture
@@ -328,7 +328,7 @@ def test_a_wider_selection_restores_events_from_the_log(client, simulator, senso
     model.choose(["sensor-9"], [])
     assert len(values(model)) == 3
     assert len(model.frame) == 3
-    # But not what was cleared.
+    # Cleared events do not come back.
     model.clear()
     report(simulator, sensor, 22)
     model.choose([], ["/3303/*"])
@@ -425,7 +425,7 @@ def test_an_interval_of_a_line_leads_on_to_its_neighbors():
     assert within(points, at[9] + timedelta(seconds=5), at[9] + timedelta(seconds=6)) == points[9:]
 
 
-# The window of time
+# The time window
 
 
 def test_a_window_follows_the_newest_or_stays():

@@ -1,4 +1,4 @@
-"""The event watcher without a page: what its component shows, and what its user can do."""
+"""The event watcher without a page: the content of its component, and the actions of its user."""
 
 import threading
 import warnings
@@ -34,7 +34,7 @@ def published(watcher, name):
 
 
 def drawn(watcher):
-    """Draw at once, and return the points of each line."""
+    """Draw immediately, and return the points of each line."""
     watcher._plotted, watcher._plot_at = -1, 0
     watcher.refresh()
     state = watcher.series("lines").state

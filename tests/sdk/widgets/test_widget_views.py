@@ -90,7 +90,7 @@ def test_widget_made_again_with_a_new_client_replaces_the_earlier_one(widget, mi
             assert earlier.comm is not None
         with EventWatcher(again, live=False):
             assert earlier.comm is None
-    # As the next one of its kind does, unless it is to stay.
+    # Like the next widget of its kind, unless the first one must stay.
     first, watcher = widget(Explorer), widget(EventWatcher)
     second = widget(Explorer)
     assert (first.comm, watcher.comm is None) == (None, False)

@@ -1,4 +1,4 @@
-"""What a value is entered with, and what becomes of what was entered."""
+"""Inputs for values, and the conversion of what was entered."""
 
 import pytest
 from client_test_data import FLOAT, OPAQUE, OWN, TIME

@@ -1,4 +1,4 @@
-"""The write panel's model alone, against the real app."""
+"""The model of the write panel, against the real app."""
 
 import re
 import threading
@@ -153,7 +153,7 @@ def test_an_invalid_path_or_value_is_displayed_and_prevents_a_preview(new_model,
     model.tick()
     assert transport.requests == []
     assert model.notices.texts == [f"No preview yet: {problem}"]
-    # What was typed is kept.
+    # The typed text is retained.
     assert (model.value.path, model.value.entry, model.plan) == (path, entry or "", None)
 
 
@@ -263,7 +263,7 @@ def test_accepted_writes_are_displayed_before_rejected_ones(new_model, simulator
     assert {row["device"][:6] for row in model.rows} == {"sensor"}
     assert model.counts[Status.TO_WRITE] == 3
     model.apply()
-    # A plan that is being applied is shown as a whole.
+    # A plan that is being applied is shown completely.
     assert (model.status, len(model.rows)) == (None, 7)
     assert [row["status"] for row in model.rows[:3]] == [Status.SUCCESS.text] * 3
     assert model.progress == (3, 3, Tone.GOOD)
@@ -297,7 +297,7 @@ def test_apply_needs_a_preview_of_this_very_input(new_model, client, lights):
 
 @pytest.fixture
 def later_model(client, lights, later):
-    """A model that has its devices, and whose next calls are made on demand."""
+    """A model with loaded devices, whose further calls are made on demand."""
     model = WriteModel(client, lights, later)
     model.devices.load()
     later.make_all()
@@ -342,7 +342,7 @@ def test_a_write_ends_as_a_requests_table(new_model, client, simulator, lights):
 
 
 def test_progress_is_seen_as_it_happens_and_stopped(client, simulator, lights, seconds):
-    # With a clock that stands still no periodic read becomes due: the only outcome is that of the writing.
+    # With a clock that stands still, no periodic read becomes due, so the write has the only outcome.
     outcomes = []
 
     def run(call, then, failed):
@@ -413,7 +413,7 @@ def test_key_without_write_access_is_a_notice(mirror, lights):
         assert not model.can_undo
 
 
-# The way back
+# Undo
 
 
 def test_undo_is_previewed_first_and_sent_by_apply(new_model, client, lights):
@@ -435,7 +435,7 @@ def test_undo_is_previewed_first_and_sent_by_apply(new_model, client, lights):
     assert model.result["requested_num"].tolist() == [10.0] * 3
     model.preview_undo()
     assert {row["requested"] for row in model.rows} == {"40 %"}
-    # When the input changes it is dropped.
+    # A change of the input discards it.
     model.value.enter("77")
     assert not model.can_apply
     model.apply()

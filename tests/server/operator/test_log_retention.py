@@ -1,4 +1,4 @@
-"""How long the log is kept: the forms in which the option accepts the time."""
+"""The retention of the log: the formats of the option."""
 
 import pytest
 from click import BadParameter

@@ -1,4 +1,4 @@
-"""Finds the rules of accessibility that a page violates, with axe-core: WCAG 2.2 A and AA, and best practices."""
+"""Accessibility checks of a page with axe-core: WCAG 2.2 A and AA, and best practices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A browser, and a JupyterLab it is pointed at: what takes long to start is shared by all tests of this folder."""
+"""Fixtures: a browser and a JupyterLab. All tests of this folder share them, because they start slowly."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def _shared(make: Callable[[], AbstractContextManager[Any]]) -> Any:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
-    # Not later: next to playwright no other event loop can run, and JupyterLab and its mirror would take their time.
+    # Not later: while playwright runs, no other event loop can run, and JupyterLab and its mirror would take their
+    # time.
     if nextitem is None or not nextitem.path.is_relative_to(HERE):
         _shared.cache_clear()
         _opened.close()
@@ -51,7 +52,7 @@ def _chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def browser() -> Browser:
-    """Debian's chromium. A page may take long to show what it will; where a test bounds it, it says so."""
+    """Debian's chromium, with a long default timeout. A test that limits a time sets its own."""
     started: Browser = _shared(_chromium)
     return started
 
@@ -69,6 +70,6 @@ def _lab() -> Iterator[Lab]:
 
 @pytest.fixture
 def lab() -> Lab:
-    """``mirror lab`` with the devices that its notebooks name; each test adds devices with names of its own."""
+    """A process of ``mirror lab`` with the devices of its notebooks. Each test adds devices with its own names."""
     running: Lab = _shared(_lab)
     return running

@@ -1,4 +1,4 @@
-"""Whether texts and signs can be read, by the colors that the browser computed (WCAG 2, level AA)."""
+"""Contrast of texts and symbols, by the colors that the browser computed (WCAG 2, level AA)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TOO_LITTLE = Path(__file__).with_name("too_little_contrast.js").read_text()
 
 
 def expect_enough_contrast(*shown: Locator) -> None:
-    """All of these can be read, once the page has all its colors: a theme comes in several steps.
+    """Check the contrast of all these elements, once the page has all its colors: a theme is applied in several steps.
 
     Texts need 4.5 : 1, large ones and shapes 3 : 1.
     """

@@ -19,13 +19,13 @@ OPEN = "async (path) => { await jupyterapp.commands.execute('docmanager:open', {
 
 
 class Notebook:
-    """A notebook whose cells are run, and what went wrong on its page.
+    """A notebook with runnable cells, and the errors on its page.
 
     Args:
-        lab: The JupyterLab it is opened in.
-        browser: Shows it.
-        cells: Its code, the first cells of which set up what the others show; or the name of a file that is there.
-        in_lab: Whether it is opened in JupyterLab; else in Notebook 7, which the same server has.
+        lab: The JupyterLab that opens it.
+        browser: The browser that displays it.
+        cells: Its code, where the first cells prepare the others; or the name of an existing file.
+        in_lab: Whether it is opened in JupyterLab; otherwise in Notebook 7, which the same server has.
         own_page: Whether JupyterLab is loaded again for it, which takes as long as the rest of most tests.
     """
 
@@ -58,24 +58,25 @@ class Notebook:
         else:
             self.page.goto(self.url)
         expect(self.page.locator(".jp-Notebook")).to_be_visible(timeout=START_SECONDS * 1000)
-        # Cells that are run before there is a kernel are not run, and JupyterLab prompts for one instead.
+        # Cells that are run before the kernel exists are not run, and JupyterLab shows a dialog instead.
         if in_lab:
             expect(self.page.get_by_text("Python 3 (ipykernel) | Idle")).to_be_visible(timeout=START_SECONDS * 1000)
         else:
             wait_until(lambda: _has_idle_kernel(self._http, name), "a kernel", START_SECONDS)
             expect(self.page.locator('[data-status="idle"]').first).to_be_visible(timeout=START_SECONDS * 1000)
         if self._is_shared:
-            # What is in its file is not taken for what it gives now.
+            # Stored outputs of the file must not count as new ones.
             self.page.evaluate("jupyterapp.commands.execute('notebook:clear-all-cell-outputs')")
         self.choose("Run", "Run All Cells")
 
     def other_page(self) -> Page:
-        """The notebook, which is saved, in Notebook 7, with the widgets of the same kernel.
+        """Open the notebook, which is saved, in Notebook 7, with the widgets of the same kernel.
 
-        JupyterLab's language server complains of a file that a second JupyterLab opens.
+        JupyterLab's language server reports an error for a file that a second JupyterLab opens.
         """
         file = f"/api/contents/{self.name}.ipynb"
-        # Jupyter takes a file that is read while it is written for damaged, and puts the former one back.
+        # If Jupyter reads a file while it is being written, it considers the file damaged and restores the previous
+        # one.
         with self.page.expect_response(lambda one: one.request.method == "PUT" and file in one.url) as saved:
             self.choose("File", "Save Notebook")
         assert saved.value.ok
@@ -86,7 +87,7 @@ class Notebook:
         return page
 
     def close(self) -> None:
-        """Close the notebook and end the kernel: its widgets would continue to poll during the next test."""
+        """Close the notebook and end the kernel. Otherwise its widgets would continue to poll during the next test."""
         for page in self._others:
             page.close()
         if self._is_shared and not self.page.is_closed():
@@ -99,7 +100,7 @@ class Notebook:
         self._http.close()
 
     def end_kernel(self) -> None:
-        """End the kernel; the page stays."""
+        """End the kernel; the page stays open."""
         for session in self._http.get("/api/sessions").json():
             if self.name in session["path"]:
                 self._http.delete(f"/api/sessions/{session['id']}")
@@ -112,7 +113,7 @@ class Notebook:
         return name
 
     def wait_for_the_cells(self) -> None:
-        """Until all have run; as long as they do, JupyterLab takes the focus."""
+        """Wait until all cells have run. While they run, JupyterLab takes the focus."""
         prompts = self.page.locator(".jp-CodeCell .jp-InputPrompt")
         expect(prompts).to_have_text([RAN] * len(self._cells), timeout=START_SECONDS * 1000)
 
@@ -128,16 +129,16 @@ class Notebook:
         self.page.keyboard.press("Control+Enter")
 
     def cell(self, number: int) -> Locator:
-        """A cell, counted from 0."""
+        """Return a cell, counted from 0."""
         return self.page.locator(".jp-CodeCell").nth(number)
 
     def widget(self, cell: int = 1) -> Locator:
-        """The widget that a cell shows."""
+        """Return the widget that a cell displays."""
         return self.cell(cell).locator(".mirror-widget").first
 
     @property
     def focused(self) -> str:
-        """What has the focus, by its label or its text."""
+        """Return the label or the text of the focused element."""
         script = (
             "() => { const element = document.activeElement; const labels = element.labels || [];"
             " return labels.length ? labels[0].textContent : element.ariaLabel || element.textContent; }"
@@ -145,10 +146,10 @@ class Notebook:
         return str(self.page.evaluate(script)).strip()
 
     def tab_to(self, name: str) -> None:
-        """Press Tab until what has this in its name has the focus."""
+        """Press Tab until an element with this in its name has the focus."""
         for _ in range(40):
             self.keys("Tab")
-            # Not all of a cell, that has it somewhere in it.
+            # Not the complete cell, which contains the text somewhere.
             if name in self.focused and len(self.focused) < 100:
                 return
         raise AssertionError(f"no Tab leads to {name!r}")
@@ -163,7 +164,7 @@ _shared_pages: dict[Lab, Page] = {}
 
 
 def shared_page(lab: Lab, browser: Browser) -> Page:
-    """A page of JupyterLab that one notebook after the other is opened on."""
+    """Yield a page of JupyterLab on which one notebook after the other is opened."""
     page = _shared_pages.get(lab)
     if page is None or page.is_closed():
         page = _shared_pages[lab] = _new_page(lab, browser)
@@ -181,7 +182,7 @@ def _new_page(lab: Lab, browser: Browser) -> Page:
 
 @cache
 def _context(_lab: Lab, browser: Browser) -> BrowserContext:
-    """One for all pages of a lab: what JupyterLab loads is read and compiled once."""
+    """Return one context for all pages of a lab, so that JupyterLab's files are read and compiled once."""
     made = browser.new_context()
     made.set_default_timeout(PATIENCE_SECONDS * 1000)
     return made

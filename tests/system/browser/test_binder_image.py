@@ -1,8 +1,7 @@
 """A session of Binder in the image that repo2docker would build.
 
-There is no Docker here: repo2docker itself writes its Dockerfile, whose steps from the copy of the repository on are
-done in a folder, in their order, with its variables. What the files of ``binder`` do by themselves stands in
-``test_binder.py``.
+Docker is not available: the steps of repo2docker's own Dockerfile, after the copy of the repository, run in a folder,
+in order and with its variables. ``test_binder.py`` tests the files of ``binder`` separately.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ class Image:
         self._copy_repository()
         outside = ("PYTHON", "VIRTUAL_ENV", "MIRROR_", "API_", "JUPYTER", "COVERAGE")
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(outside)}
-        # Nothing here looks at the bytecode of what is never imported.
+        # The test ignores the bytecode of modules that are never imported.
         self.environment = inherited | {"PATH": "/usr/bin:/bin", "PIP_NO_COMPILE": "1"}
-        # What an image has elsewhere: the folder of a user, and that of all environments.
+        # Replaces the folders of an image: the home of the user, and the folder of all environments.
         places = {"HOME": str(self.repository), "APP_BASE": str(folder / "srv"), "LC_ALL": "C.UTF-8"}
         self.log = ""
         is_copied = False
@@ -52,22 +51,22 @@ class Image:
                 self.log += self.build("/bin/sh", "-c", rest)
 
     def build(self, *command: str) -> str:
-        """Run a command as a step of the build; gives what it prints."""
+        """Run a command as a step of the build and return its output."""
         return self._output(command, self.environment)
 
     def run(self, *command: str) -> str:
-        """Run a command as a session of the image does; gives what it prints."""
+        """Run a command like a session of the image and return its output."""
         return self.build(*self.session(*command))
 
     def session(self, *command: str) -> list[str]:
-        """What runs a command by way of the image's entry point, which runs ``start``."""
+        """The command line that runs a command through the image's entry point, which runs ``start``."""
         found = importlib.util.find_spec("repo2docker")
         assert found is not None
         assert found.origin is not None
         return ["python", "-u", str(Path(found.origin).parent / "buildpacks" / "repo2docker-entrypoint"), *command]
 
     def _dockerfile(self) -> list[tuple[str, str]]:
-        """The instructions that repo2docker writes for the repository."""
+        """Return the instructions that repo2docker writes for the repository."""
         options = ["--no-build", "--debug", "--user-name=jovyan", "--user-id=1000"]
         command = [sys.executable, "-m", "repo2docker", *options, str(self.repository)]
         shown = self._output(command, os.environ)
@@ -82,7 +81,7 @@ class Image:
             self.environment[name] = places.get(name, string.Template(value).safe_substitute(self.environment))
 
     def _lay_out_environment(self) -> None:
-        """The environment that an image begins with.
+        """Create the environment that an image begins with.
 
         It already has the required packages: uv installs them in a few seconds, pip in a minute and a half. pip still
         has to do the rest.
@@ -118,14 +117,14 @@ class Image:
 
 
 def find_python() -> str | None:
-    """The Python that Binder runs, where this machine has one."""
+    """Return the Python version of Binder, if this machine has it."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     found = [shutil.which(f"python{PYTHON}"), *map(str, pyenv.glob(f"versions/{PYTHON}.*/bin/python{PYTHON}"))]
     return next((python for python in found if python and _runs(python)), None)
 
 
 def _runs(python: str) -> bool:
-    """Whether it is more than the name of one that pyenv has set aside."""
+    """Return whether it runs, since pyenv has names for versions that are not active."""
     return subprocess.run([python, "--version"], capture_output=True, check=False).returncode == 0
 
 

@@ -1,4 +1,4 @@
-"""The fleet table in JupyterLab, in a real browser, and with it the table that all widgets share."""
+"""The fleet table in JupyterLab, in a real browser, including the table that all widgets share."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_devices_are_searched_sorted_selected_and_copied(notebook: Notebook) -> 
     expect(grid.get_by_text(NASTY)).to_be_visible()
     search.fill("tested-3")
     expect(count).to_contain_text("10 of ")
-    # Letters and arrows are for the widget, not for JupyterLab.
+    # Letters and arrows are handled by the widget, not by JupyterLab.
     search.press("d")
     search.press("d")
     expect(count).to_contain_text("no row matches")
@@ -98,7 +98,7 @@ def test_devices_are_searched_sorted_selected_and_copied(notebook: Notebook) -> 
     expect(first(grid)).to_have_text("tested-39")
     first(grid).click()
     expect(count).to_contain_text("1 selected")
-    # On a cell a letter would be a command that makes a cell of the notebook.
+    # With the focus on a cell, a letter would be a command that changes the notebook.
     notebook.keys("b", "ArrowDown", "ArrowRight", "Space")
     expect(count).to_contain_text("2 selected")
     notebook.run(2)
@@ -189,7 +189,7 @@ def busy(lab: Lab, browser: Browser) -> Iterator[Notebook]:
 
 
 def test_devices_arrive_while_the_kernel_is_busy_and_on_another_page(busy: Notebook, lab: Lab) -> None:
-    # A kernel that runs a cell does not receive that the page is open.
+    # A kernel that runs a cell is not notified that the page is open.
     (lab.folder / IS_OPEN).touch()
     expect(table(busy).get_by_text("late", exact=True)).to_be_visible(timeout=START_SECONDS * 1000)
     (lab.folder / IS_SEEN).touch()

@@ -1,4 +1,4 @@
-"""The table of the widgets in JupyterLab, in a real browser: that of the event watcher, with events of the test."""
+"""The table of the widgets in JupyterLab, in a real browser, with the event watcher and test events."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_table_and_a_field_of_names_in_a_notebook(notebook: Notebook) -> None:
     expect(grid.get_by_text(NASTY)).to_be_visible()
     search.fill("device-39")
     expect(count).to_have_text("11 of 400 rows")
-    # Letters and arrows are for the widget, not for JupyterLab.
+    # Letters and arrows are handled by the widget, not by JupyterLab.
     search.press("d")
     search.press("d")
     expect(count).to_contain_text("no row matches")
@@ -91,7 +91,7 @@ def test_a_table_and_a_field_of_names_in_a_notebook(notebook: Notebook) -> None:
 
     expect(first("device")).to_have_text("device-1")
     first("device").click()
-    # On a cell a letter would be a command that makes a cell of the notebook.
+    # With the focus on a cell, a letter would be a command that changes the notebook.
     notebook.keys("b", "ArrowDown", "ArrowUp")
     page.context.grant_permissions(["clipboard-read"])
     notebook.keys("Control+c")
@@ -143,7 +143,7 @@ def on_a_slow_page(lab: Lab, browser: Browser) -> Iterator[Notebook]:
 def test_table_that_anywidget_gave_up_receives_rows(on_a_slow_page: Notebook) -> None:
     on_a_slow_page.wait_for_the_cells()
     on_a_slow_page.run(2)
-    # JupyterLab has only the cells in sight on its page.
+    # JupyterLab has only the visible cells on its page.
     on_a_slow_page.keys("ArrowUp")
     grid = on_a_slow_page.widget().get_by_role("grid", name="Events")
     expect(grid.get_by_role("gridcell", name="5000", exact=True)).to_be_visible()
@@ -157,7 +157,7 @@ def busy(lab: Lab, browser: Browser) -> Iterator[Notebook]:
 
 
 def test_rows_while_the_kernel_is_busy_and_on_another_page(busy: Notebook, lab: Lab) -> None:
-    # A kernel that runs a cell does not receive that the page is open.
+    # A kernel that runs a cell is not notified that the page is open.
     page = busy.page
     expect(busy.widget().get_by_text("No events", exact=True)).to_be_visible(timeout=START_SECONDS * 1000)
     (lab.folder / IS_OPEN).touch()

@@ -1,4 +1,4 @@
-"""The tile in JupyterLab's launcher, and the server's page by way of Jupyter, in a real browser."""
+"""The tile in JupyterLab's launcher, and the server's page through Jupyter, in a real browser."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEY = re.compile(r"ak_[0-9a-f]{16}_[\w-]{43}")
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """``mirror lab`` with a widget next to the notebook."""
+    """A process of ``mirror lab`` with a widget next to the notebook."""
     running = Lab(tmp_path_factory.mktemp("lab"), "--widget=watcher")
     try:
         assert running.request("GET", "/api/status").status_code == 200
@@ -53,7 +53,7 @@ def listens(address: str) -> bool:
 
 
 def click_tile(page: Page, address: str, title: str) -> Page:
-    """Open JupyterLab with nothing but the launcher, and click the tile; gives the page it opens."""
+    """Open JupyterLab with only the launcher, click the tile, and return the page that it opens."""
     page.goto(address)
     tile = page.locator(".jp-LauncherCard", has_text=title)
     expect(tile.locator("img")).to_be_visible(timeout=60_000)
@@ -121,7 +121,7 @@ def test_the_key_is_in_no_log(lab: Lab) -> None:
     bearer = {"Authorization": f"Bearer {key}"}
     assert lab.request("GET", "/mirror/v3/devices", headers=bearer).status_code == 200
     assert lab.request("GET", "/mirror/v3/nothing", headers=bearer).status_code == 404
-    # To Jupyter it is a token, and a wrong one.
+    # Jupyter interprets it as a token, and as a wrong one.
     refused = httpx.get(f"{lab.find(ADDRESS)[1]}/api/contents", headers=bearer, trust_env=False, timeout=30)
     assert refused.status_code == 403
     wait_until(lambda: "/api/contents" in lab.output, "the rejection in the log")
@@ -133,7 +133,7 @@ def test_the_key_is_in_no_log(lab: Lab) -> None:
 def test_without_a_mirror_the_tile_starts_one_that_ends_with_jupyter(page: Page, tmp_path: Path) -> None:
     options = ["--no-browser", "--allow-root", "--ServerApp.base_url=/user/me/", "--ServerApp.port=0"]
     environment = {name: value for name, value in child_environment().items() if not name.startswith("API_")}
-    # A question about news would lie over what is clicked.
+    # The dialog about news would cover the elements to click.
     settings = tmp_path / "config" / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
     settings.mkdir(parents=True)
     (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}', encoding="utf-8")
@@ -162,7 +162,7 @@ def are_side_by_side(panels: Locator) -> bool:
 
 
 def key_of(lab: Lab) -> str:
-    """The key the lab's tile has."""
+    """Return the key of the lab's tile."""
     listed = lab.request("GET", "/server-proxy/servers-info").json()["server_processes"]
     (entry,) = [server["launcher_entry"] for server in listed if server["name"] == "mirror"]
     return entry["path_info"].partition("#key=")[2]

@@ -1,4 +1,4 @@
-"""The first notebook, and one whose widget changes while cells run, in JupyterLab in a real browser.
+"""In JupyterLab, in a real browser: the first notebook, and one whose widget changes while cells run.
 
 nbval runs the cells of all notebooks, and other tests here use each widget.
 """
@@ -14,7 +14,7 @@ from process_server import wait_until
 pytestmark = [pytest.mark.process, pytest.mark.browser]
 
 NOTEBOOKS = ["00_tour.ipynb", "04_watching_events.ipynb"]
-# Not what the page shows: cells out of sight are left out of it. A cell has its number when it ends.
+# From the file, since the page omits cells that are out of sight. A cell gets its number when it ends.
 CELLS_THAT_RAN = """() => {
     const { cells } = jupyterapp.shell.currentWidget.content.model;
     const code = [...cells].filter((cell) => cell.type === "code");

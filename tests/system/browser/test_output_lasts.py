@@ -17,7 +17,7 @@ from process_server import child_environment, wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.browser]
 
-# Other tests add some to the lab.
+# Other tests add devices to the lab.
 SOME_DEVICES = re.compile(r"[1-9]\d* devices")
 CELLS = (
     "from mirror_sdk import MirrorClient\nfrom mirror_sdk.widgets import FleetTable\nclient = MirrorClient.from_env()",
@@ -37,7 +37,7 @@ def test_a_saved_notebook_shows_the_content_of_its_widget(lab: Lab, notebook: No
     expect(notebook.widget()).to_be_visible(timeout=60_000)
     notebook.wait_for_the_cells()
     copy = page.locator(".mirror-copy").first
-    # It is made when the cell ends, and again when the widget has read more.
+    # The static copy is made when the cell ends, and again when the widget has read more.
     expect(copy).to_contain_text(SOME_DEVICES)
     expect(copy).to_be_hidden()
     notebook.cell(0).click()

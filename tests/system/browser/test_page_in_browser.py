@@ -14,6 +14,7 @@ import httpx
 import pytest
 from accessibility import violations
 from contrast import expect_enough_contrast
+from device_rules import CASES, STATUSES, reads_of
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 from process_server import PATIENCE_SECONDS, ServerProcess, run_command, wait_for, wait_until
@@ -33,7 +34,7 @@ NASTY = "<img src=x onerror=alert(1)>"
 
 @pytest.fixture(scope="module")
 def light(shared_server: ServerProcess) -> str:
-    """A device with a dimmer, and two whose names are made to break a page."""
+    """A device with a dimmer, and two whose names could break a page."""
     application = shared_server.application()
     application.add_device(
         NASTY,
@@ -50,7 +51,7 @@ def light(shared_server: ServerProcess) -> str:
 
 
 class Visit:
-    """A visitor's page, and what went wrong on it."""
+    """A visitor's page, and its errors."""
 
     def __init__(self, page: Page, server: ServerProcess) -> None:
         self.page = page
@@ -95,7 +96,7 @@ class Visit:
         self.page.get_by_role("button", name=name, exact=True).click()
 
     def refresh(self) -> None:
-        """Have the page read now what it otherwise reads from time to time, as when a visitor returns to it."""
+        """Let the page read everything that it otherwise reads periodically, like when a visitor returns to it."""
         self.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
 
     @property
@@ -105,12 +106,12 @@ class Visit:
 
     @property
     def finding(self) -> Locator:
-        """What the page says about the typed value."""
+        """Return the message of the page about the typed value."""
         return self.page.locator(".page-finding")
 
     @property
     def message(self) -> Locator:
-        """The message about the whole page."""
+        """Return the message about the complete page."""
         return self.page.locator("#mirror-status")
 
     @property
@@ -294,7 +295,7 @@ def test_a_revoked_key_is_reported_and_signed_out(visit: Visit) -> None:
     visit.sign_in(key)
     assert run_command("keys", "revoke", key.split("_")[1], "--database", visit.server.database_url).returncode == 0
     device = visit.cell("a-light")
-    # The stream may have reported it already; then there is nothing to click.
+    # The stream may have reported it already; then there is no button to click.
     if device.is_visible():
         with suppress(PlaywrightTimeoutError):
             device.click(timeout=10_000)
@@ -356,7 +357,7 @@ def test_the_address_of_a_device_and_of_its_resource_can_be_shared(visit: Visit,
 
 
 PHONE = {"viewport": {"width": 360, "height": 740}, "color_scheme": "dark", "has_touch": True, "is_mobile": True}
-# A text may be cut if it has a tooltip, as cells and the names in a legend have. Screen readers alone see .ag-aria-*.
+# A text may be cut if it has a tooltip, like cells and the names in a legend. .ag-aria-* is for screen readers only.
 TOO_WIDE = """() => [...document.querySelectorAll(".mirror-page *")].filter((each) => {
     if (!each.checkVisibility()) return false;
     if (each.closest(".ag-root-wrapper, .ag-aria-description-container, .mirror-hidden, .uplot")) return false;
@@ -372,7 +373,7 @@ ACTIONS |= {"15 min", "Read", "Subscribe", "New value: a whole number from 0 to 
 @pytest.mark.parametrize("visit", [PHONE], indirect=True)
 def test_nothing_is_cut_on_a_phone_or_at_any_width_and_all_of_it_can_be_read(visit: Visit, light: str) -> None:
     page = visit.page
-    # On another day each time has its date.
+    # On another day, each time includes its date.
     page.clock.set_fixed_time("2031-02-03T04:05:06Z")
     key = visit.server.key()
     application = visit.server.client(key)
@@ -518,7 +519,7 @@ def test_a_subscription_brings_values_to_a_chart_that_keys_move(visit: Visit, li
         expect(visit.row(LEVEL).locator(".page-resource-value")).to_have_text(f"{value} %")
     chart = page.get_by_role("group", name="Light Control · Dimmer: ")
     expect(chart).to_have_accessible_name(re.compile("from 5 % to "))
-    # Back in time there is nothing.
+    # There are no earlier values.
     for _ in range(8):
         chart.press("ArrowLeft")
     expect(chart).to_have_accessible_name(re.compile("nothing to draw"))
@@ -529,7 +530,7 @@ def test_a_subscription_brings_values_to_a_chart_that_keys_move(visit: Visit, li
     for position, value in enumerate(("15 %", "25 %", "5 %")):
         expect(values.nth(position)).to_contain_text(value)
     page.reload()
-    # The page reads the values again from the log of the key, and the address has the open resource.
+    # The page reads the values again from the log of the key, and the URL contains the open resource.
     expect(chart).to_have_accessible_name(re.compile("from 5 % to "))
     expect(page.locator("figcaption")).to_contain_text("values that this key received or read")
     visit.press("Unsubscribe")
@@ -549,7 +550,7 @@ def test_the_chart_has_the_history_with_writes_and_absences(browser: Browser, st
     application.http.delete(f"/sim/v1/devices/{device}/registration").raise_for_status()
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     visit = Visit(context.new_page(), server)
-    # A key without a log of its own: the values come from the history.
+    # A key without a log: the values come from the history.
     visit.sign_in(server.key())
     visit.open("a-light", "Light Control · Dimmer")
     expect(visit.page.locator("figcaption")).to_have_text("2 values from the server's history")
@@ -632,7 +633,7 @@ def test_devices_are_sorted_and_filtered_and_times_have_their_zone(visit: Visit)
     page.get_by_role("searchbox").fill("c-")
 
     def names() -> list[str]:
-        """The names in the list, in the order in which they are shown."""
+        """Return the names in the list, in display order."""
         name = "row.querySelector('[col-id=name]')?.textContent ?? ''"
         script = f"rows => rows.map(row => [Number(row.ariaRowIndex), {name}])"
         return [name for _, name in sorted(page.locator("[row-id]").evaluate_all(script))]
@@ -765,6 +766,25 @@ def test_similar_names_are_distinguished_as_in_notebooks(visit: Visit) -> None:
     assert visit.page.evaluate(script, devices) == display_names(names)
 
 
+def test_statuses_and_main_values_are_those_of_the_fleet_table(visit: Visit) -> None:
+    visit.page.goto(visit.server.url)
+    script = """async (cases) => {
+        const { comparable } = await import("./page/ui.js");
+        await comparable.loadObjects(new comparable.Session(""));
+        const found = cases.map(([device, reads]) => {
+            const summary = new comparable.DeviceSummary();
+            for (const read of reads) summary.read(read);
+            const now = Date.parse(reads.at(-1).created_at);
+            return [summary.status(device, now), summary.text(device, now), summary.main?.path ?? ""];
+        });
+        return [comparable.DEVICE_STATUSES, found];
+    }"""
+    statuses, found = visit.page.evaluate(script, [[case["device"], list(reads_of(case))] for case in CASES])
+    assert statuses == STATUSES
+    for case, (status, text, main) in zip(CASES, found, strict=True):
+        assert (status, text, main) == (case["status"], case["text"], case["main"]), case["case"]
+
+
 TYPED = {
     LEVEL: "55| 55 |5.5e1|5.5|-0|+7|007|100|101|-1|1e2|1e400|5,5|55 %||nan|0x1",
     SWITCH: "true|OFF| yes|1|2|",
@@ -780,7 +800,7 @@ TYPED = {
     "/3303/0/5700": "21",
     "/9999/0/1": "anything|",
 }
-"""By path, texts with a line between."""
+"""Expected texts by path, with a line break between them."""
 
 
 def as_the_client_reads(text: str, path: str) -> dict[str, str] | None:

@@ -1,4 +1,4 @@
-"""Each widget in both themes and in narrow and wide windows: no violated rule of accessibility, and nothing is cut."""
+"""Each widget in both themes, in narrow and wide windows: no accessibility violation, and no cut text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The widgets in JupyterLab, in a real browser: used with mouse and keyboard, while real events come."""
+"""The widgets in JupyterLab, in a real browser: used with mouse and keyboard while real events arrive."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def cell(of: Locator, key: str, column: str) -> Locator:
 
 
 def named(of: Locator, name: str) -> Locator:
-    """The cell of the column of names with exactly this name."""
+    """Return the cell in the column of names with exactly this name."""
     return of.locator('[col-id="name"]').get_by_text(name, exact=True)
 
 
@@ -72,7 +72,7 @@ def test_the_explorer_with_the_keyboard_alone_and_with_the_mouse(open_notebook: 
     notebook.tab_to("Device")
     notebook.keys("ArrowDown", "ArrowDown", "Space")
     expect(widget.get_by_role("heading").first).to_have_text("key-b")
-    # Resources without a value are hidden at first.
+    # Resources without a value are initially hidden.
     expect(cell(resources, TEMPERATURE, "name")).to_have_count(0)
     widget.get_by_role("checkbox", name=re.compile("Show 3 resources without a value")).press("Space")
     expect(cell(resources, TEMPERATURE, "name")).to_be_visible()
@@ -83,7 +83,7 @@ def test_the_explorer_with_the_keyboard_alone_and_with_the_mouse(open_notebook: 
     widget.get_by_role("button", name="Read", exact=True).press("Enter")
     expect(cell(resources, LEVEL, "value")).to_have_text("10 %")
     expect(cell(resources, "/10250/0/1", "value")).to_have_text(NASTY)
-    # JupyterLab took no key for its own.
+    # JupyterLab handled none of these keys.
     assert notebook.page.locator(".jp-CodeCell").count() == 3
 
     named(grid(widget, "Devices"), "key-a").click()
@@ -99,7 +99,7 @@ def test_the_explorer_with_the_keyboard_alone_and_with_the_mouse(open_notebook: 
     widget.get_by_role("button", name="Dismiss").click()
     expect(widget.get_by_role("alert")).to_be_hidden()
 
-    # A resource in detail is read and written without a selection.
+    # A resource in the detail view is read and written without a selection.
     cell(resources, LEVEL, "name").click()
     detail = widget.get_by_role("region", name="Light Control · Dimmer", exact=True)
     detail.get_by_role("button", name="Read now").click()
@@ -133,7 +133,7 @@ def test_the_watcher_with_mouse_and_keyboard_also_while_a_cell_runs(open_noteboo
     )
     widget = notebook.widget()
     table = grid(widget, "Events")
-    # Earlier events are there too, and the cell runs until they were seen.
+    # Earlier events are included too, and the cell runs until they have been displayed.
     expect(table.get_by_role("gridcell", name="39", exact=True).first).to_be_visible()
     expect(table.get_by_role("gridcell", name="52", exact=True).first).to_be_visible()
     assert notebook.page.get_by_text("the cell is done", exact=True).count() == 0
@@ -145,7 +145,7 @@ def test_the_watcher_with_mouse_and_keyboard_also_while_a_cell_runs(open_noteboo
     live = widget.get_by_role("button", name="Live", exact=True)
     expect(live).to_have_attribute("aria-pressed", "true")
     plot.scroll_into_view_if_needed()
-    # A zoom with the mouse stays, also when something comes.
+    # A zoom with the mouse stays, also when events arrive.
     area = plot.locator(".u-over").first.bounding_box()
     assert area is not None
     page.mouse.move(area["x"] + area["width"] / 4, area["y"] + area["height"] / 2)
@@ -166,7 +166,7 @@ def test_the_watcher_with_mouse_and_keyboard_also_while_a_cell_runs(open_noteboo
     widget.get_by_role("button", name="Everything").press("Enter")
     expect(widget.get_by_role("button", name="Everything")).to_be_visible()
 
-    # The legend shows one line alone.
+    # The legend shows one line only.
     line = widget.get_by_role("region", name="Legend of Events").get_by_role("button").first
     line.click()
     expect(line).to_have_attribute("aria-pressed", "true")
@@ -192,7 +192,7 @@ COUNTING = "runs = globals().get('runs', 0) + 1; print(f'run {runs}.')"
 
 
 def rerun(notebook: Notebook, cell: int) -> None:
-    """Run this cell once more, and wait for its output."""
+    """Run this cell again, and wait for its output."""
     output = notebook.cell(cell).locator(".jp-OutputArea-output")
     number = re.search(r"\d+", output.text_content() or "")
     assert number is not None

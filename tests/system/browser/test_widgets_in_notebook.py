@@ -31,18 +31,18 @@ WIDGETS = [
 
 
 def cell(grid: Locator, name: str, column: str) -> Locator:
-    """The cell of a column in the row that has this name."""
+    """Return the cell of a column in the row that has this name."""
     return grid.get_by_role("row").filter(has_text=name).locator(f'[col-id="{column}"]').first
 
 
 def test_each_widget_works_and_is_readable_in_both_themes(lab: Lab, browser: Browser, tmp_path: Path) -> None:
     notebook = Notebook(lab, browser, (SET_UP, *WIDGETS), in_lab=False)
     try:
-        # Notebook 7 removes cells that are out of sight from the page.
+        # Notebook 7 removes invisible cells from the page.
         notebook.page.set_viewport_size({"width": 1400, "height": 3600})
         explorer, watcher, panel, fleet = shown = [notebook.widget(number) for number in (1, 2, 3, 4)]
         notebook.wait_for_the_cells()
-        # Other tests have added devices, and rows that are out of sight are not in the page.
+        # Other tests have added devices, and invisible rows are not on the page.
         fleet.get_by_label("Search in Fleet").fill("lamp")
         expect(cell(fleet.get_by_role("grid", name="Fleet"), "lamp", "name")).to_be_visible(timeout=60_000)
         explorer.get_by_label("Search in Devices").focus()
@@ -75,7 +75,7 @@ def test_each_widget_works_and_is_readable_in_both_themes(lab: Lab, browser: Bro
         for page in (notebook.page, notebook.other_page()):
             # That of the watcher, and that of the resource in the explorer.
             expect(page.locator(".mirror-plot .u-over")).to_have_count(2)
-        # The page has saved it.
+        # The page has saved the notebook.
         stored = lab.folder / "mirror-notebooks" / f"{notebook.name}.ipynb"
         assert stored.stat().st_size <= 500_000
     finally:

@@ -1,4 +1,4 @@
-"""The write panel in JupyterLab, in a real browser: a write that succeeds, one that is rejected, by mouse and keys."""
+"""The write panel in JupyterLab, in a real browser: an accepted and a rejected write, with mouse and keyboard."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def open_panel(lab: Lab, browser: Browser) -> Iterator[Any]:
 
 
 def line(panel: Locator, device: str) -> Locator:
-    """The write to a device."""
+    """Return the line with the write to a device."""
     return panel.get_by_role("grid", name="Writes of the plan").get_by_role("row").filter(has_text=device)
 
 
@@ -77,7 +77,7 @@ def test_typed_input_stays_with_keyboard_only_use_while_the_panel_reads(open_pan
     expect(panel.get_by_role("textbox", name="Value")).to_have_value("10")
     notebook.tab_to("Value")
     notebook.keys("Control+a")
-    # As fast as a paste: no key is lost or corrected.
+    # As fast as a paste: no key press is lost or corrected.
     notebook.page.keyboard.type("1400")
     notebook.keys("Backspace", "Backspace", "Backspace")
     notebook.page.keyboard.type("40")

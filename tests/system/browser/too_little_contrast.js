@@ -1,5 +1,5 @@
-// The texts, fields and colored shapes of a part of a page that have too little contrast: what, the ratio, and both colors.
-// Alpha and opacity are blended with what lies behind. What is disabled or cannot be seen is exempt.
+// Returns the texts, fields and colored shapes with too little contrast: the element, the ratio, and both colors.
+// Alpha and opacity are blended with the background. Disabled and invisible elements are exempt.
 widget => {
   const parse = text => {
     const [r, g, b, a = 1] = text.match(/[\d.]+/g).map(Number);

@@ -1,4 +1,4 @@
-// What of a widget is wider than its container, and which texts are cut without a tooltip.
+// Returns the elements of a widget that are wider than their container, and the texts that are cut without a tooltip.
 widget => {
   const wrong = [];
   const described = element => `${element.tagName.toLowerCase()}.${element.getAttribute("class") ?? ""}`;

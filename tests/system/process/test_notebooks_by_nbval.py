@@ -1,4 +1,4 @@
-"""The notebooks in real kernels, in reverse order on one mirror as that of ``mirror lab``: no cell fails.
+"""The notebooks in real kernels, in reverse order, on one mirror like that of ``mirror lab``: no cell fails.
 
 Their output on a fresh mirror is compared in ``tests/process/test_notebooks.py``.
 """

@@ -50,7 +50,7 @@ def test_websocket_at_another_process_replaces_the_connection(pair, applications
     for number, server in enumerate((*pair, *pair)):
         opened.append(sockets.open(server, first.key))
         first.write(device_id, SWITCH, f"{number}", f"to-{number}")
-        # A socket is open before it is the connection of the channel, and the next one could be first.
+        # A socket is open before it is stored as the connection of the channel, so the next one could be first.
         assert f"to-{number}" in responses(opened[-1], f"to-{number}")
 
     assert [closed(socket) for socket in opened[:3]] == [(1001, "another connection of this channel was opened")] * 3

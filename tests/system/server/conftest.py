@@ -22,7 +22,7 @@ def url() -> str:
 
 @pytest.fixture
 def open_services(url: str) -> Iterator[Callable[..., Services]]:
-    """Starts servers on that database, and closes them. The first one is the leader."""
+    """Start servers on that database, and close them. The first one is the leader."""
     opened: list[Services] = []
 
     def start(**settings: Any) -> Services:

@@ -175,7 +175,7 @@ async def test_least_recently_active_session_is_replaced_above_limit():
 
 
 async def test_many_close_notifies_do_not_affect_other_sessions():
-    """They were seen to corrupt the library's table of several peers, and to crash the process."""
+    """The messages were seen to corrupt the library's table of several peers, and to crash the process."""
     async with dtls_endpoint(keys=lambda _identity: KEY) as (endpoint, new_device):
         staying = [await connected(new_device(f"staying-{number}")) for number in range(10)]
         for number in range(30):

@@ -232,7 +232,7 @@ def test_revision_counter_is_read_once_per_statement(url, processes):
 
 
 def test_revision_reader_does_not_wait_for_writers(url, processes):
-    """It runs on the thread of the web server, and a commit may wait for a disk or a replica."""
+    """Readers run on the thread of the web server, and a commit may wait for a disk or a replica."""
     first, second, reading = processes
     ((locks,),) = databases.query(
         url,
@@ -427,7 +427,7 @@ def pending_requests(process, app_id):
 
 
 def test_concurrent_conflicting_requests_at_two_processes_succeed_once(services, app_id):
-    """They conflict on the id of a request, the revision of a value, the name of a query, or the tag of the rules."""
+    """The conflicts are the id of a request, the revision of a value, the name of a query, and the tag of the rules."""
     first, second = services
     lamp, other = add_devices(first, 2)
     for turn in range(10):

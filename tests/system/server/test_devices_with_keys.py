@@ -26,7 +26,7 @@ from mirror_server.store.devices import DeviceRow
 
 USUAL = Tuning(ack_timeout_seconds=0.5)
 QUICK = Tuning(ack_timeout_seconds=0.2, retransmissions=1, handshake_seconds=1.5)
-"""For a device that cannot connect."""
+"""A timeout for a device that cannot connect."""
 
 
 class Site:

@@ -21,7 +21,7 @@ MISTAKES = {
     "accessor": ("mirror(state).drift(", "mirror(state).drif(", "drif"),
     "argument_of_accessor": ("relative=0.1", "realtive=0.1", "realtive"),
 }
-"""What is put in the place of what in a script of its own, and the word that a checker says of it."""
+"""Replacements that make a mistake in a copy of the script, and a word of the expected message."""
 
 _FINDING = re.compile(r"^\s*\S*?(\w+)\.py:\d+:.*?error: (.*)$", re.MULTILINE)
 
@@ -32,22 +32,22 @@ def mypy(scripts, folder):
 
 def pyright(scripts, folder):
     config = folder / "pyrightconfig.json"
-    # No word of the package may be Any either.
+    # No expression of the package may be Any either.
     checked = {"include": list(map(str, scripts)), "typeCheckingMode": "strict", "reportAny": "error"}
     config.write_text(json.dumps(checked))
-    # The wheel of this build of pyright brings all it needs.
+    # The wheel of this build of pyright includes all dependencies.
     command = [sys.executable, "-m", "basedpyright", "--project", str(config)]
     return [*command, "--pythonpath", sys.executable, "--pythonversion", "3.11"]
 
 
 @pytest.fixture(scope="module", params=[mypy, pyright], ids=lambda checker: checker.__name__)
 def findings(request, tmp_path_factory):
-    """What a checker says of the script, and of copies with a mistake each: by the name of the file, its findings."""
+    """Return the findings of a checker for the script and for copies with one mistake each, by file name."""
     folder = tmp_path_factory.mktemp("checked")
     for name, (right, wrong, _) in MISTAKES.items():
         assert SCRIPT.read_text().count(right) == 1
         (folder / f"wrong_{name}.py").write_text(SCRIPT.read_text().replace(right, wrong))
-    # Not from the folder of the sources: the package is to be found where it is installed, as a user has it.
+    # Not from the source folder, because the package must be found where it is installed, as for a user.
     command = request.param([SCRIPT, *folder.glob("*.py")], folder)
     run = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
     assert run.returncode == 1, run.stdout + run.stderr
@@ -68,9 +68,9 @@ def test_a_mistake_in_it_is_found(findings, mistake):
 
 
 def test_all_that_the_package_exports_has_a_type(tmp_path):
-    """Of what needs no library without types: those are click's options and ipywidgets."""
+    """Libraries without types are exempt: click's options and ipywidgets."""
     command = [sys.executable, "-m", "basedpyright", "--verifytypes", "mirror_sdk", "--ignoreexternal", "--outputjson"]
-    # It looks for the package where the first Python of the path has it.
+    # The checker looks for the package in the environment of the first Python on the path.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     run = subprocess.run(
         command,

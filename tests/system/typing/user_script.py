@@ -1,4 +1,4 @@
-"""What a user writes, for the type checkers: nothing in here may need a cast or an ignore. It is never run."""
+"""A user's script for the type checkers. Nothing in it may need a cast or an ignore. It is never run."""
 
 import asyncio
 from datetime import UTC, datetime

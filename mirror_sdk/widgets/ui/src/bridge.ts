@@ -1,4 +1,4 @@
-/* What a component is connected to: a widget in Python, or the mirror's HTTP interface on the server's page.
+/* The connection of a component: a widget in Python, or the mirror's HTTP interface on the server's page.
 
    A component reads its state, its rows and its series from a `Bridge`, and sends what its user does as an intent:
 
@@ -39,7 +39,7 @@ export interface RowSource {
   get(key: string): Row | undefined;
   /** Increases with each change; a component that reads its value renders again. */
   readonly version: ReadonlySignal<number>;
-  /** Call `listener` after each change. The function that is returned ends that. */
+  /** Call `listener` after each change, until the returned function is called. */
   listen(listener: (change: RowChange) => void): () => void;
 }
 
@@ -58,7 +58,7 @@ export interface SeriesSource {
 
 /** The connection of a component. */
 export interface Bridge<State = Record<string, unknown>> {
-  /** The state of the component: what `view()` returns in Python. It is replaced as a whole. */
+  /** The state of the component: what `view()` returns in Python. It is replaced completely. */
   readonly state: ReadonlySignal<State>;
   /** Send what the user does: call the intent `name` in Python. Arguments are JSON. */
   intent(name: string, ...args: Json[]): void;
@@ -119,7 +119,7 @@ export class Rows implements RowSource {
     for (const listener of this.#listeners) listener({ rows, gone, all });
   }
 
-  /** Show these rows. Only differences are reported, unless rows changed their places. */
+  /** Show these rows. Only differences are reported, unless the order changed. */
   show(rows: readonly Row[]): void {
     const keys = new Set(rows.map(({ key }) => key));
     const gone = [...this.#byKey.keys()].filter((key) => !keys.has(key));
@@ -140,7 +140,7 @@ export class Series implements SeriesSource {
   readonly lines = signal<ReadonlyMap<string, Points>>(new Map());
 }
 
-/** The part of a widget's model that anywidget gives to a module. */
+/** The part of a widget's model that anywidget passes to a module. */
 export interface Model {
   get(name: string): unknown;
   set(name: string, value: unknown): void;
@@ -159,7 +159,7 @@ interface ReceivedRows extends Received, Partial<RowChange> {
   readonly all?: boolean;
 }
 
-/* A line as it is sent: all its points, or those that follow, after so many were dropped at its beginning. */
+/* A line in a message: all its points, or new ones after a number of points was dropped at its beginning. */
 interface ReceivedLine {
   readonly key: string;
   readonly dropped?: number;
@@ -344,7 +344,7 @@ export function partOf<Part>(whole: Bridge<never>, name: string): Bridge<Part> {
   return made;
 }
 
-/** The bridge of a component on the server's page: `intents` does what Python does for a widget. */
+/** The bridge of a component on the server's page: `intents` has the role of Python for a widget. */
 export function localBridge<State>(
   state: ReadonlySignal<State>,
   intents: Readonly<Record<string, (...args: never[]) => unknown>>,

@@ -95,7 +95,7 @@ const OPENED_AFTER_MS = 150;
 
 export function Explorer({ bridge, onClose }: { bridge: Bridge<ExplorerState>; onClose?(): void }) {
   const state = bridge.state.value;
-  // It stays when another device is chosen.
+  // The choice remains when another device is chosen.
   const [showsMinor, setShowsMinor] = useState(false);
   return (
     <div class="mirror-stack mirror-explorer">
@@ -200,7 +200,7 @@ function Device({ bridge, showsMinor, setShowsMinor }: DeviceProps) {
   void rows.version.value;
   const minor = rows.all.filter((row) => row.is_minor === true).length;
   const shows = useMemo(() => (showsMinor ? undefined : (row: Row) => row.is_minor !== true), [showsMinor]);
-  // A column without a text in any row only takes room.
+  // A column without a text in any row would only take up space.
   const columns = RESOURCES.filter(({ name }) => !IF_FILLED.has(name) || rows.all.some((row) => row[name]));
   const open = (key: string) => {
     clearTimeout(timer.current);

@@ -12,7 +12,7 @@ import { Legend, StatusText, statusOf } from "./status";
 import type { Tone } from "./tones";
 import { ValueField, type ValueForm } from "./value_field";
 
-/** What `write_view` in mirror_sdk/widgets/write_panel.py returns. */
+/** The result of `write_view` in mirror_sdk/widgets/write_panel.py. */
 export interface WriteState {
   readonly notices: readonly string[];
   /** The name of the device, if there is only one to write to. */
@@ -184,7 +184,7 @@ function Progress({ state }: { state: WriteState }) {
   );
 }
 
-/* Failures and rejections come before everything else, with complete reasons: they decide what the user does next. */
+/* Failures and rejections come first, with complete reasons: they determine the next action of the user. */
 function Problems({ problems }: { problems: readonly Problem[] }) {
   if (!problems.length) return null;
   return (

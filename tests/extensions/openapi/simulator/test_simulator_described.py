@@ -1,4 +1,4 @@
-"""The simulator is described as everything else is, where there is one."""
+"""The description includes the simulator if it is installed."""
 
 from mirror_sdk.wire import routes
 from tests.extensions.openapi.test_openapi import (

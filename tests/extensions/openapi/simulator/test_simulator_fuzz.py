@@ -1,4 +1,4 @@
-"""The simulator under requests made from its description."""
+"""The simulator with requests generated from its description."""
 
 import pytest
 
@@ -11,7 +11,7 @@ LONGEST_ADVANCE_SECONDS = 366 * 24 * HOUR_SECONDS
 
 
 def pass_no_long_time(case):
-    """More than a year has to be rejected; less takes long."""
+    """Shorten long advances: more than a year must be rejected, and less would take long."""
     if case.path == routes.SIMULATOR_CLOCK and isinstance(case.body, dict):
         seconds = case.body.get("advance_seconds")
         if isinstance(seconds, int | float) and HOUR_SECONDS < seconds <= LONGEST_ADVANCE_SECONDS:

@@ -4,13 +4,12 @@ import type { ComponentChildren } from "preact";
 import { Empty } from "../empty";
 import { StatusText } from "../status";
 import { useStore } from "./context";
+import { DEVICE_STATUSES } from "./device_status";
 import { visible } from "./names";
 import { Age } from "./parts";
 import { Resources } from "./resources";
 import type { Connection, Device } from "./wire";
 
-/** The statuses of devices, worst first. */
-const STATUSES = ["Failed", "Drifting", "Pending", "Never reported", "Offline", "In sync"];
 const CARRIERS: Record<string, string> = { coap: "CoAP", coaps: "CoAP with DTLS" };
 
 export function DeviceCard({ onBack }: { onBack: (() => void) | null }) {
@@ -56,7 +55,7 @@ function Overview() {
   return (
     <>
       <ul class="page-overview">
-        {STATUSES.filter((word) => counts.has(word)).map((word) => (
+        {DEVICE_STATUSES.filter((word) => counts.has(word)).map((word) => (
           <li key={word}>
             <button
               type="button"

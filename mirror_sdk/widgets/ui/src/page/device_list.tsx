@@ -25,6 +25,7 @@ function columnsFor(isTight: boolean): GridColumn[] {
     { name: "failed", heading: "Failed", kind: "count", width: 70, hidden: true },
     { name: "drifting", heading: "Drifting", kind: "count", width: 70, hidden: true },
     { name: "pending", heading: "Pending", kind: "count", width: 70, hidden: true },
+    { name: "stale", heading: "Stale", kind: "count", width: 70, hidden: true },
     { name: "type", heading: "Type", width: 100, hidden: true },
     { name: "state", heading: "State", width: 100, hidden: true },
   ];
@@ -114,7 +115,7 @@ function NoDevices() {
   return <Empty title="No devices">A device appears here when it registers.</Empty>;
 }
 
-/** Says that the fleet is too large to be listed completely. */
+/** A note that the fleet is too large to be listed completely. */
 function PartOfFleet() {
   const { isPartial, total, rows } = useStore().fleet.value;
   const listed = computed(() => {

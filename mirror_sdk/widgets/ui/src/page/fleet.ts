@@ -2,20 +2,17 @@
 
 import { signal } from "@preact/signals";
 import { type Row, Rows } from "../bridge";
+import { DeviceSummary } from "./device_status";
 import { type Query, readLines, RequestError, type Session } from "./http";
-import { type Mark, markOf } from "./marks";
 import { displayNames, visible } from "./names";
-import { isUnit, labelOf, mayBe, unitOf } from "./objects";
+import { labelOf, unitOf } from "./objects";
 import { valueText } from "./values";
-import type { Device, DeviceObject, Entry, Page, Resource, SnapshotEnd, UnchangedDevice } from "./wire";
+import type { Device, DeviceObject, Entry, Page, SnapshotEnd, UnchangedDevice } from "./wire";
 
 export const MAX_DEVICES_PER_REQUEST = 1000;
 export const MAX_DEVICES = 20_000;
 const NDJSON = "application/x-ndjson";
-/** Objects of sensors and actuators have these ids. Their values say more about a device than those of management objects. */
-const FIRST_SENSOR_OBJECT = 3200;
 const COLLATOR = new Intl.Collator("en", { numeric: true });
-const MAIN_RESOURCES = ["5700", "5850", "5851"];
 
 export interface Filters {
   name: string;
@@ -30,24 +27,11 @@ export interface Limits {
   devicesPerRequest: number;
 }
 
-/** The counts of a device's resources by mark. */
-export type Counts = Partial<Record<Mark, number>>;
-
-interface MainValue {
-  path: string;
-  payload: string | undefined;
-  contentType: string | undefined;
-  unit: string;
-}
-
 /** A member of the fleet, as it was last read. */
 interface Member {
   device: Device;
-  counts?: Counts;
-  hasReported?: boolean;
-  main?: MainValue;
-  /** The units that the device itself reports, by the path of the value. */
-  units?: ReadonlyMap<string, string>;
+  /** Undefined until its resources were read. */
+  summary?: DeviceSummary;
 }
 
 export class Fleet {
@@ -67,6 +51,8 @@ export class Fleet {
     private readonly limits: Limits,
     /** Called with each device object that was read. */
     private readonly noteObject: (object: DeviceObject) => void,
+    /** Returns the server's time in milliseconds. */
+    private readonly now: () => number,
   ) {}
 
   has(deviceId: string): boolean {
@@ -84,7 +70,13 @@ export class Fleet {
 
   /** Return the unit of a resource as people write it. */
   unitOf(deviceId: string | undefined, path: string): string {
-    return visible(this.members.get(deviceId ?? "")?.units?.get(path) ?? unitOf(path, []));
+    return visible(this.members.get(deviceId ?? "")?.summary?.units.get(path) ?? unitOf(path, []));
+  }
+
+  /** Return the paths of a device's stale values. */
+  stalePaths(deviceId: string): ReadonlySet<string> {
+    const member = this.members.get(deviceId);
+    return new Set(member?.summary?.stalePaths(member.device, this.now()));
   }
 
   /** Read the directory. `kept` is a device that stays even if a filter excludes it. */
@@ -143,7 +135,7 @@ export class Fleet {
 
   /** Show a reported value at once. The counts of its device are read a moment later. */
   noteValue({ ep, path, payload, ct }: Entry): void {
-    const main = this.members.get(ep ?? "")?.main;
+    const main = this.members.get(ep ?? "")?.summary?.main;
     if (!ep || !main || main.path !== path) return;
     Object.assign(main, { payload, contentType: ct });
     this.show([ep]);
@@ -174,20 +166,8 @@ export class Fleet {
     this.noteObject(object);
     const member = this.members.get(object.device_id);
     if (!member) return false;
-    const counts: Counts = {};
-    for (const resource of object.resources) {
-      const mark = markOf(resource);
-      counts[mark] = (counts[mark] ?? 0) + 1;
-    }
-    member.counts = counts;
-    member.units = reportedUnits(object.resources);
-    member.hasReported = object.resources.some(({ reported }) => reported.value !== undefined);
-    const main = mainResource(object.resources);
-    if (main) {
-      const { resource_path: path, reported } = main;
-      const unit = visible(unitOf(path, object.resources));
-      member.main = { path, payload: reported.value, contentType: reported.content_type, unit };
-    }
+    member.summary ??= new DeviceSummary();
+    member.summary.read(object);
     return true;
   }
 
@@ -211,10 +191,13 @@ export class Fleet {
     this.version.value += 1;
   }
 
-  private row({ device, counts, hasReported, main }: Member): Row {
+  private row({ device, summary }: Member): Row {
     const { id, endpoint_type: type = "", state, last_contact_at: contact } = device;
     const name = this.nameOf(id);
-    const value = main && valueText(main.payload, main.path, main.unit, main.contentType);
+    const now = this.now();
+    const main = summary?.main;
+    const value = main && valueText(main.payload, main.path, visible(main.unit), main.contentType);
+    const counts = summary?.counts(device, now);
     return {
       key: id,
       name,
@@ -222,16 +205,18 @@ export class Fleet {
       state,
       endpoint_name: device.endpoint_name,
       endpoint_type: type,
-      status: counts ? statusOf(device, counts, hasReported ?? false) : "",
+      status: summary?.status(device, now) ?? "",
       value: value ? [value.text, value.unit].filter(Boolean).join(" ") : "",
-      last_contact: contact === undefined ? null : Date.parse(contact),
-      failed: counts?.failed ?? 0,
-      drifting: counts?.reverted ?? 0,
-      pending: counts?.pending ?? 0,
-      tones: { failed: "bad", drifting: "warn", pending: "note" },
+      last_contact: summary?.lastContact(device) ?? (contact === undefined ? null : Date.parse(contact)),
+      // Empty instead of 0, because it needs no attention.
+      failed: counts?.failed || null,
+      drifting: counts?.drifting || null,
+      pending: counts?.pending || null,
+      stale: counts?.stale || null,
+      tones: { failed: "bad", drifting: "warn", pending: "note", stale: "warn" },
       hints: {
         name: `${name} (${id})`,
-        status: counts ? statusText(device, counts, hasReported ?? false) : "Reading …",
+        status: summary?.text(device, now) ?? "Reading …",
         value: main ? `${labelOf(main.path)} ${main.path}`.trim() : "",
       },
     };
@@ -255,46 +240,4 @@ export function meets(row: Row, { name, type, state }: Filters): boolean {
     (!state || row["state"] === state) &&
     (!name || String(row["endpoint_name"]).toLowerCase().includes(name.toLowerCase()))
   );
-}
-
-/** Return the worst status of a device, as in the fleet table of the notebooks. */
-export function statusOf(device: Device, counts: Counts, hasReported: boolean): string {
-  if (counts.failed) return "Failed";
-  if (counts.reverted) return "Drifting";
-  if (counts.pending) return "Pending";
-  if (!hasReported) return "Never reported";
-  return device.state === "registered" ? "In sync" : "Offline";
-}
-
-function statusText(device: Device, counts: Counts, hasReported: boolean): string {
-  const words: [Mark, string][] = [
-    ["failed", "failed"], ["reverted", "drifting"], ["pending", "pending"], ["unconfirmed", "unconfirmed"],
-    ["unreported", "written and never reported"],
-  ];
-  const parts = words.flatMap(([mark, word]) => (counts[mark] ? [`${counts[mark]} ${word}`] : []));
-  if (!hasReported) parts.push("never reported");
-  if (device.state !== "registered") parts.push("offline");
-  return parts.join(", ") || "in sync";
-}
-
-function reportedUnits(resources: readonly Resource[]): ReadonlyMap<string, string> {
-  const units = new Map<string, string>();
-  for (const { resource_path: path } of resources) {
-    const unit = unitOf(path, resources);
-    if (unit !== unitOf(path, [])) units.set(path, unit);
-  }
-  return units;
-}
-
-/** Return the resource whose value says most about its device: of a sensor or actuator, and reported if possible. */
-function mainResource(resources: readonly Resource[]): Resource | undefined {
-  const rank = ({ resource_path: path, reported }: Resource): number => {
-    const [, object = "", , resource = ""] = path.split("/");
-    if (Number(object) < FIRST_SENSOR_OBJECT || !mayBe("R", path) || isUnit(path)) return Infinity;
-    const position = MAIN_RESOURCES.indexOf(resource);
-    return (position < 0 ? MAIN_RESOURCES.length : position) + (reported.value === undefined ? 100 : 0);
-  };
-  let best: Resource | undefined;
-  for (const resource of resources) if (rank(resource) < (best ? rank(best) : Infinity)) best = resource;
-  return best;
 }

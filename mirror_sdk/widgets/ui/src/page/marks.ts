@@ -21,9 +21,10 @@ const WHY: Record<string, string> = {
 };
 
 /**
- * The state of a resource. `reverted`: the write succeeded, but another value was reported since. `unconfirmed`: the last
- * report is older than the success. `unreported`: it succeeded, but nothing was ever reported. `acknowledged`: someone
- * acknowledged the failure, so that it does not count.
+ * The state of a resource. `success`: the desired value is the reported one, even if the write failed. `reverted`: the
+ * write succeeded, but another value was reported since. `unconfirmed`: the last report is older than the success.
+ * `unreported`: it succeeded, but nothing was ever reported. `acknowledged`: someone acknowledged the failure, so that it
+ * does not count.
  */
 export type Mark =
   | "none" | "pending" | "success" | "failed" | "reverted" | "unconfirmed" | "unreported" | "acknowledged";
@@ -31,9 +32,10 @@ export type Mark =
 export function markOf({ desired, reported, resource_path: path }: Resource): Mark {
   if (desired.status === undefined) return "none";
   if (desired.acknowledged_at !== undefined) return "acknowledged";
-  if (desired.status !== 1) return desired.status === 0 ? "pending" : "failed";
+  if (desired.status === 0) return "pending";
+  if (reported.value !== undefined && isSameValue(reported.value, desired.value, path)) return "success";
+  if (desired.status === 2) return "failed";
   if (reported.value === undefined) return "unreported";
-  if (isSameValue(reported.value, desired.value, path)) return "success";
   return isReportedSince(reported, desired) ? "reverted" : "unconfirmed";
 }
 

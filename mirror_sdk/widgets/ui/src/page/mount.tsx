@@ -8,6 +8,7 @@ import { labelOf } from "../time_range";
 import pageStyles from "../../page.css";
 import { App } from "./app";
 import { startClock, StoreContext } from "./context";
+import { DEVICE_STATUSES, DeviceSummary } from "./device_status";
 import type { Limits } from "./fleet";
 import { Session } from "./http";
 import { watchLayout } from "./layout";
@@ -37,4 +38,6 @@ export function mountPage(root: HTMLElement, limits: Partial<Limits> = {}): void
 }
 
 /** Functions that tests call, most of them to compare them with those of the client. */
-export const comparable = { axisNumber, displayNames, labelOf, loadObjects, number, quantity, readTyped, valueText, Session };
+export const comparable = {
+  axisNumber, DEVICE_STATUSES, DeviceSummary, displayNames, labelOf, loadObjects, number, quantity, readTyped, valueText, Session,
+};

@@ -1,4 +1,4 @@
-/** The declarations of objects, as the server has them, and payloads parsed by them. */
+/** The declarations of objects of the server, and payloads parsed by them. */
 
 import type { Session } from "./http";
 import type { Declaration, Resource, ValueType } from "./wire";
@@ -12,12 +12,18 @@ interface DeclarationTable {
   objects: Record<string, DeclaredObject>;
   units_resource: number | null;
   in_those_units: number[];
+  /** The ids of resources whose values never change: in the Device object, and in all other objects. */
+  constant_in_device: number[];
+  constant: number[];
   display_units: Record<string, string>;
   keeps_history: boolean;
 }
 
 const NUMBERS: ReadonlySet<ValueType> = new Set<ValueType>(["integer", "unsigned", "float"]);
-let table: DeclarationTable = { objects: {}, units_resource: null, in_those_units: [], display_units: {}, keeps_history: false };
+const DEVICE_OBJECT = "3";
+let table: DeclarationTable = {
+  objects: {}, units_resource: null, in_those_units: [], constant_in_device: [], constant: [], display_units: {}, keeps_history: false,
+};
 
 export async function loadObjects(session: Session): Promise<void> {
   table = await session.get<DeclarationTable>("page/objects.json");
@@ -64,8 +70,11 @@ export function isStepped(path: string): boolean {
   return declared !== undefined && (declared.access.includes("W") || declared.type === "integer" || declared.type === "unsigned");
 }
 
-/** Whether a resource is the unit of others. */
-export const isUnit = (path: string): boolean => Number(path.split("/")[3]) === table.units_resource;
+/** Whether the values of a resource are constant: serial numbers, versions, units, ranges. */
+export function neverChanges(path: string): boolean {
+  const [, object, , resource] = path.split("/");
+  return (object === DEVICE_OBJECT ? table.constant_in_device : table.constant).includes(Number(resource));
+}
 
 /** Return the unit as people write it: the one that the device reports for the object instance, else the declared one. */
 export function unitOf(path: string, resources: readonly Resource[]): string {

@@ -50,7 +50,7 @@ export function ResourcePanel({ resource, unit }: PanelProps) {
       {mayBe("W", path) && <WriteForm resource={resource} unit={unit} />}
       {mayBe("E", path) && <ExecuteForm path={path} />}
       <MissingScopes path={path} />
-      {/* It is always there, because screen readers only read additions to a log that they know. */}
+      {/* It always exists, because screen readers only announce additions to an existing log. */}
       <div class="page-responses" role="log" aria-label="Responses">
         {requests.map((request) => (
           <p key={request.id}>

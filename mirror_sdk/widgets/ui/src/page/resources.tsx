@@ -42,6 +42,7 @@ export function Resources({ device }: { device: Device }) {
   const { isEmptyShown } = shown.value;
   const listed = resources.filter((each) => isEmptyShown || !isEmpty(each) || each.resource_path === opened);
   const hidden = resources.filter(isEmpty).length;
+  const stale = store.fleet.value.stalePaths(device.id);
   return (
     <div class="page-resources">
       {groupsOf(listed).map(({ key, title, resources: members }) => (
@@ -51,7 +52,12 @@ export function Resources({ device }: { device: Device }) {
           </h3>
           <ul>
             {members.map((resource) => (
-              <ResourceItem key={resource.resource_path} resource={resource} resources={resources} />
+              <ResourceItem
+                key={resource.resource_path}
+                resource={resource}
+                resources={resources}
+                isStale={stale.has(resource.resource_path)}
+              />
             ))}
           </ul>
         </section>
@@ -94,7 +100,13 @@ function groupsOf(resources: readonly Resource[]): Group[] {
   return [...groups.values()];
 }
 
-function ResourceItem({ resource, resources }: { resource: Resource; resources: readonly Resource[] }) {
+interface ItemProps {
+  resource: Resource;
+  resources: readonly Resource[];
+  isStale: boolean;
+}
+
+function ResourceItem({ resource, resources, isStale }: ItemProps) {
   const store = useStore();
   const { resource_path: path, reported, desired, subscribed } = resource;
   const isOpen = store.opened.value === path;
@@ -137,6 +149,13 @@ function ResourceItem({ resource, resources }: { resource: Resource; resources: 
             <Age at={desired.desired_at} />
           </span>
           <Why resource={resource} mark={mark} unit={unit} />
+        </p>
+      )}
+      {/* A drift is more important than the age of a value. */}
+      {isStale && !status && (
+        <p class="page-desired">
+          <StatusText word="Stale" />
+          <span class="page-why">The device has been silent for longer than its reporting interval allows.</span>
         </p>
       )}
       {isOpen && <ResourcePanel key={path} resource={resource} unit={unit} />}

@@ -1,4 +1,4 @@
-/** What the page knows and does: the session, the fleet, the chosen device, events, and when to read what again. */
+/** The state of the page: the session, the fleet, the chosen device, events, and the schedule of repeated reads. */
 
 import { batch, computed, signal } from "@preact/signals";
 import { Fleet, type Filters, type Limits, MAX_DEVICES, MAX_DEVICES_PER_REQUEST, NO_FILTERS } from "./fleet";
@@ -43,7 +43,7 @@ export interface PageEvent {
 export interface Waiting {
   requests: WaitingRequest[];
   hasMore: boolean;
-  /** Why they cannot be read. */
+  /** The reason why they cannot be read. */
   problem: string;
 }
 
@@ -63,9 +63,9 @@ class SignedIn {
   readonly fleet: Fleet;
   readonly requests: SentRequests;
 
-  constructor(key: string, limits: Limits, noteObject: (object: DeviceObject) => void) {
+  constructor(key: string, limits: Limits, noteObject: (object: DeviceObject) => void, now: () => number) {
     this.session = new Session(key);
-    this.fleet = new Fleet(this.session, limits, noteObject);
+    this.fleet = new Fleet(this.session, limits, noteObject, now);
     this.requests = new SentRequests(this.session);
   }
 }
@@ -97,7 +97,7 @@ export class Store {
   private pausedUntil = 0;
   private unshown: PageEvent[] = [];
   private readonly limits: Limits;
-  readonly fleet = computed(() => this.current.value?.fleet ?? new Fleet(nobody, this.limits, () => undefined));
+  readonly fleet = computed(() => this.current.value?.fleet ?? new Fleet(nobody, this.limits, () => undefined, this.now));
   readonly requests = computed(() => this.current.value?.requests ?? new SentRequests(nobody));
   readonly device = computed(() => {
     void this.fleet.value.version.value;
@@ -107,6 +107,9 @@ export class Store {
   constructor(limits: Partial<Limits> = {}) {
     this.limits = { maxDevices: MAX_DEVICES, devicesPerRequest: MAX_DEVICES_PER_REQUEST, ...limits };
   }
+
+  /** Return the server's time in milliseconds. */
+  private readonly now = (): number => Date.now() + this.clockOffset.peek();
 
   get session(): Session {
     return this.current.peek()?.session ?? nobody;
@@ -141,7 +144,7 @@ export class Store {
 
   signIn(key: string): void {
     this.end();
-    const signedIn = new SignedIn(key, this.limits, (object) => this.noteObject(object));
+    const signedIn = new SignedIn(key, this.limits, (object) => this.noteObject(object), this.now);
     this.current.value = signedIn;
     this.phase.value = "starting";
     this.say("");
@@ -323,7 +326,7 @@ export class Store {
       this.report(error);
     } finally {
       this.gathering = null;
-      // What became due meanwhile.
+      // Reads that became due in the meantime.
       if (this.current.peek() && this.hasWork()) this.gatherSoon(pause);
     }
   }
@@ -402,7 +405,7 @@ export class Store {
 
   private async follow(session: Session): Promise<void> {
     const opened = (): void => {
-      // At first everything has just been read.
+      // Initially everything has just been read.
       const isAgain = this.stream.peek().state === "away";
       this.stream.value = { state: "live" };
       this.say("");
@@ -451,7 +454,7 @@ export class Store {
   async send(method: Method, path: string, typed: string | null): Promise<void> {
     const device = this.device.peek();
     if (!device) return;
-    // The argument of an execution is a text, whatever is declared for the resource.
+    // The argument of an execution is a text, independent of the declared type of the resource.
     const content = typed === null ? {} : readTyped(typed, method === "POST" ? "" : path);
     if ("problem" in content) return;
     await this.requests.peek().send(method, device, path, content).then(this.submitted, this.report);
@@ -473,7 +476,7 @@ export class Store {
 
   // Subscriptions
 
-  /** Return the state of this key's subscription to a resource: active, asked or refused; null if there is none. */
+  /** Return the state of this key's subscription to a resource, or null without a subscription. */
   async readSubscription(path: string): Promise<string | null> {
     try {
       const response = await this.session.call("GET", this.subscription(path));

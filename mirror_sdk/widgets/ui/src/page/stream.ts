@@ -38,7 +38,7 @@ export async function* readEvents(url: string, session: Session, { opened, close
           yield event;
         }
       } else if (response.status === 400 && last !== null) {
-        // A new log does not know the position.
+        // The position is unknown to a new log.
         last = null;
       } else if (response.status < 500 && response.status !== 429) {
         throw await errorOf(response);

@@ -29,10 +29,13 @@ export interface Reported {
   value?: string;
   content_type?: string;
   reported_at?: string;
+  /** The time until which the value is fresh, if the device sent one. */
+  expires_at?: string;
   revision?: number;
+  origin?: string;
 }
 
-export interface Desired extends Omit<Reported, "reported_at"> {
+export interface Desired extends Omit<Reported, "reported_at" | "expires_at" | "origin"> {
   status?: 0 | 1 | 2;
   desired_at?: string;
   category?: string;

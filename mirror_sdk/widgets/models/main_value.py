@@ -1,0 +1,31 @@
+"""The main value of a device: the resource whose value says most about it. The server's page has the same rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+
+from mirror_sdk.object_definitions import lookup
+from mirror_sdk.wire.paths import parse_path
+
+_FIRST_SENSOR_OBJECT = 3200
+"""Objects of sensors and actuators have these ids. Their values say more than those of management objects."""
+_MAIN_RESOURCES = (5700, 5850, 5851)
+"""Sensor Value, On/Off and Dimmer say more than the other resources of an object."""
+
+
+def main_path(paths: Iterable[str]) -> str:
+    """Return the path of the main value of a device; empty if it has none.
+
+    Args:
+        paths: The resources of the device that have a reported number or boolean that may change.
+    """
+    return min((path for path in paths if lookup(path) is not None), key=_rank, default="")
+
+
+@cache
+def _rank(path: str) -> tuple[int, ...]:
+    parts = parse_path(path)
+    is_main = parts.resource_id in _MAIN_RESOURCES
+    position = _MAIN_RESOURCES.index(parts.resource_id) if is_main else len(_MAIN_RESOURCES)
+    return parts.object_id < _FIRST_SENSOR_OBJECT, position, *map(int, path.split("/")[1:])
