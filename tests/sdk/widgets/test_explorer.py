@@ -7,7 +7,7 @@ import pytest
 from client_test_data import EXECUTABLE, NASTY
 from resource_paths import SWITCH, TEMPERATURE
 from thread_waits import until
-from widget_elements import do, threads_since
+from widget_elements import do, threads_since, wait_for_events
 
 from mirror_sdk import AsyncMirrorClient
 from mirror_sdk.widgets import Explorer
@@ -136,7 +136,7 @@ def test_live_explorer_displays_events_and_leaves_no_thread(widget, client, simu
     client.subscribe(device_id, TEMPERATURE)
     before = set(threading.enumerate())
     explorer = widget(Explorer, device=device_id, live=True)
-    until(lambda: client.notifications.status().watches)
+    wait_for_events(client)
     simulator.set_value(device_id, TEMPERATURE, 23.25)
     until(lambda: resources(explorer).get(TEMPERATURE, {}).get("value") == "23.25")
     explorer.close()

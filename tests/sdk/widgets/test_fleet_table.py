@@ -7,7 +7,7 @@ import pytest
 from client_test_data import NASTY
 from resource_paths import TEMPERATURE
 from thread_waits import until
-from widget_elements import do, threads_since
+from widget_elements import do, threads_since, wait_for_events
 
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.widgets import FleetTable
@@ -139,7 +139,7 @@ def test_live_table_displays_events_and_leaves_no_thread(widget, client, simulat
     before = set(threading.enumerate())
     fleet = widget(FleetTable, live=True)
     fleet.show_device(device_id)
-    until(lambda: client.notifications.status().watches)
+    wait_for_events(client)
     simulator.set_value(device_id, TEMPERATURE, 23.25)
     until(lambda: devices(fleet).get("sensor-1", {}).get("value") == "23.25")
     until(lambda: {row["value"] for row in fleet.rows("explorer.resources").rows} >= {"23.25"})

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from client_test_data import NASTY
 from resource_paths import TEMPERATURE
 from thread_waits import until
-from widget_elements import do, observation, threads_since
+from widget_elements import do, observation, threads_since, wait_for_events
 
 from mirror_sdk import MirrorClient
 from mirror_sdk.widgets import EventWatcher, Explorer
@@ -63,7 +63,7 @@ def test_a_live_widget_displays_events_and_leaves_no_thread(widget, client, simu
     client.subscribe(device_id, TEMPERATURE)
     before = set(threading.enumerate())
     one = widget(EventWatcher, live=True)
-    until(lambda: client.notifications.status().watches)
+    wait_for_events(client)
     simulator.set_value(device_id, TEMPERATURE, 23.25)
     until(lambda: "23.25" in str(one.rows("events").rows))
     assert repr(one).startswith("<EventWatcher of ")
@@ -75,7 +75,7 @@ def test_a_live_widget_displays_events_and_leaves_no_thread(widget, client, simu
 def test_closed_client_ends_the_threads_of_its_widgets(widget, client):
     before = set(threading.enumerate())
     watcher = widget(EventWatcher, live=True)
-    until(lambda: client.notifications.status().watches)
+    wait_for_events(client)
     client.close()
     until(lambda: not {"mirror-widget", "mirror-watch"} & threads_since(before))
     assert not watcher.is_running

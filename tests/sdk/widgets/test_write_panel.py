@@ -171,10 +171,10 @@ def test_closing_stops_the_writing_and_leaves_no_thread(new_panel, client, simul
     simulator.set_online(lights[0], False)
     before = set(threading.enumerate())
     panel = new_panel(lights, live=True)
-    until(lambda: panel.view()["paths"])
+    until(lambda: panel._state.get("paths"))
     enter(panel)
     do(panel, "preview")
-    until(lambda: panel.view()["canApply"])
+    until(lambda: panel._state.get("canApply"))
     do(panel, "apply")
     until(lambda: "… Pending" in {one["status"] for one in writes(panel)})
     panel.close()
@@ -195,7 +195,7 @@ def do(name, *arguments):
 def wait(condition):
     while not condition(): time.sleep(0.01)
 do("enter", "40")
-do("preview"); wait(lambda: panel.view()["canApply"])
+do("preview"); wait(lambda: panel._state.get("canApply"))
 do("apply"); wait(lambda: panel.rows("writes").rows[0]["status"] == "… Pending")
 print("ends", flush=True)
 """
