@@ -22,7 +22,7 @@ SILENT_RHYTHMS = 10
 """A line has a break if its resource was silent for more than this many times its usual interval."""
 INTERVALS_JUDGED = 100
 FEWEST_INTERVALS = 5
-_WHOLE_NUMBERS = frozenset({ResourceType.INTEGER, ResourceType.UNSIGNED})
+_INTEGERS = frozenset({ResourceType.INTEGER, ResourceType.UNSIGNED})
 _MAIN_RESOURCE = "Sensor Value"
 
 
@@ -116,9 +116,9 @@ def is_set_point(path: str) -> bool:
 
 
 def is_stepped(path: str) -> bool:
-    """Return whether the line of a resource has steps: that of a set point or of whole numbers."""
+    """Return whether the line of a resource has steps: that of a set point or of integers."""
     definition = lookup(path)
-    return definition is not None and (is_set_point(path) or definition.type in _WHOLE_NUMBERS)
+    return definition is not None and (is_set_point(path) or definition.type in _INTEGERS)
 
 
 def after_silence(at: Numbers) -> npt.NDArray[np.bool_]:

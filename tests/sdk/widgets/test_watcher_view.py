@@ -78,7 +78,7 @@ def test_each_quantity_and_unit_has_a_panel_and_states_have_rows(widget):
         ("Light Control · Dimmer", 1),
         ("Digital Input · Digital Input Counter", 1),
     ]
-    # Temperatures are measured, the level is a set point, and a counter has whole numbers.
+    # Temperatures are measured, the level is a set point, and a counter is an integer.
     assert [[is_stepped for *_, is_stepped in panel["lines"]] for panel in panels.values()] == [
         [False, False],
         [True],
