@@ -75,7 +75,7 @@ class Card:
 
     Attributes:
         name: Its name.
-        device_id: Its id.
+        id: Its id.
         type: Its endpoint type; empty if it has none.
         description: Its description in the directory.
         state: ``registered`` or ``deregistered``; empty if the directory was not read yet.
@@ -87,7 +87,7 @@ class Card:
     """
 
     name: str
-    device_id: str
+    id: str
     type: str
     description: str
     state: str
@@ -283,7 +283,7 @@ class ExplorerModel(Model):
         attributes = listed.custom_attributes if listed else {}
         return Card(
             name=self._name(device.device_id),
-            device_id=device.device_id,
+            id=device.device_id,
             type=visible(listed.endpoint_type or "") if listed else "",
             description=visible(description),
             state=visible(listed.state) if listed else "",

@@ -627,6 +627,30 @@ def test_typed_input_stays_and_other_tabs_and_offline_devices_are_reported(visit
     expect(tab.row(LEVEL)).to_contain_text("44 %")
 
 
+def test_users_see_each_others_writes_and_sign_out_alone(browser: Browser, visit: Visit) -> None:
+    device_id = visit.server.application().add_device("d-light", {"path": LEVEL, "value": "1", "writable": True})
+    context = browser.new_context(viewport={"width": 1700, "height": 1000})
+    other = Visit(context.new_page(), visit.server)
+    for each in (visit, other):
+        each.page.goto(f"{visit.server.url}/#key={visit.server.key()}&device={device_id}")
+        expect(each.page.get_by_role("heading", name="d-light")).to_be_visible()
+    visit.press("Light Control · Dimmer")
+    visit.page.get_by_label("New value").first.fill("44")
+    visit.press("Write")
+    expect(visit.response).to_contain_text("Write of 44 %: done")
+    # Nothing reports the write to another key: the page reads it.
+    expect(other.row(LEVEL).locator(".page-desired-value")).to_have_text("desired 44 %")
+    expect(other.page.get_by_role("log", name="Responses").locator("p")).to_have_count(0)
+    visit.press("Sign out")
+    expect(visit.page.get_by_label("Access key")).to_be_visible()
+    other.press("Light Control · Dimmer")
+    other.press("Read")
+    expect(other.response).to_contain_text("Read: 44 %")
+    expect(other.page.locator(".page-stream").first).to_have_text("Live")
+    assert visit.wrong == other.wrong == []
+    context.close()
+
+
 def test_devices_are_sorted_and_filtered_and_times_have_their_zone(visit: Visit) -> None:
     application = visit.server.application()
     for name in ("c-10", "c-9", "c-8"):
@@ -708,8 +732,14 @@ def test_a_stopped_server_is_reported_and_reconnected(browser: Browser, start_se
     assert server.stop() == 0
     server.child.close()
     expect(stream).to_contain_text("Server away; trying again in")
+    expect(visit.message).to_have_text("The server does not respond; trying again.")
+    # A device that is chosen meanwhile is read as soon as the server is back.
+    visit.cell("a-light").click()
+    expect(visit.page.locator(".page-device")).to_contain_text("Reading a-light …")
     server.start()
     expect(stream).to_have_text("Live")
+    expect(visit.message).to_be_hidden()
+    expect(visit.page.locator(".page-device")).not_to_contain_text("Reading a-light …")
     server.client(key).http.put(f"/v2/subscriptions/{device}{LEVEL}").raise_for_status()
     expect(visit.events.first).to_contain_text(LEVEL)
     context.close()
