@@ -51,7 +51,7 @@ def test_names_and_values_of_devices_are_text_never_markup(widget, simulator, cl
     watcher = widget(EventWatcher)
     watcher.model.receive([observation(1, device), *client.events(after=0, timeout=1)])
     watcher.refresh()
-    html = watcher.static_html()
+    html = watcher._static_body()()
     assert "<img src=x" not in html
     assert html.count("&lt;img src=x onerror=alert(1)&gt;") > 1
 
@@ -65,7 +65,7 @@ def test_a_live_widget_displays_events_and_leaves_no_thread(widget, client, simu
     one = widget(EventWatcher, live=True)
     wait_for_events(client)
     simulator.set_value(device_id, TEMPERATURE, 23.25)
-    until(lambda: "23.25" in str(one.rows("events").rows))
+    until(lambda: "23.25" in str(one._rows("events").rows))
     assert repr(one).startswith("<EventWatcher of ")
     one.close()
     assert client.notifications.status().watches == 0
