@@ -66,7 +66,12 @@ const ATTRIBUTE = "attribute.";
    status names the worst and the filters above the table count the devices. */
 const SPARKLINE_FROM = 800;
 const COUNTS_FROM = 700;
-const CONTACT_FROM = 400;
+const CONTACT_FROM = 450;
+/* The widths of the boxes and of the other columns of a narrow table: the rest is left for the names. */
+const BOXES_WIDTH = 36;
+const NARROW_STATUS = 122;
+const VALUE_WIDTH = 84;
+const CONTACT_WIDTH = 94;
 const OBVIOUS = / · Sensor Value$/;
 
 /** The word of a status by its name: "in_sync" is "In sync". */
@@ -79,13 +84,15 @@ export function wordOf(name: string): string {
 
     The usual view leaves out columns in a narrow container of this width. */
 export function columnsOf({ view, resource, attributes, sparklineText }: FleetState, width = Infinity): GridColumn[] {
+  const rest = width - BOXES_WIDTH - NARROW_STATUS - VALUE_WIDTH - (width < CONTACT_FROM ? 0 : CONTACT_WIDTH);
+  const nameWidth = width < COUNTS_FROM ? Math.max(110, Math.min(rest, 200)) : 140;
   const heading = resource === null ? "Value" : resource.replace(OBVIOUS, "");
   const all: GridColumn[] = [
-    { name: "name", heading: "Device", width: width < COUNTS_FROM ? 110 : 140, pinned: true },
-    { name: "status", heading: "Status", kind: "status", width: width < SPARKLINE_FROM ? 122 : 134, fixed: width >= SPARKLINE_FROM },
-    { name: "value", heading, kind: "value", width: 84, hint: `Last reported: ${resource ?? "the main value of the device"}` },
+    { name: "name", heading: "Device", width: nameWidth, pinned: true },
+    { name: "status", heading: "Status", kind: "status", width: width < SPARKLINE_FROM ? NARROW_STATUS : 134, fixed: width >= SPARKLINE_FROM },
+    { name: "value", heading, kind: "value", width: VALUE_WIDTH, hint: `Last reported: ${resource ?? "the main value of the device"}` },
     { name: "sparkline", heading: "Last 24 h", kind: "sparkline", width: 76, hidden: width < SPARKLINE_FROM, hint: `Last 24 h: ${sparklineText}` },
-    { name: "last_contact", heading: "Last contact", kind: "age", width: 94, hidden: width < CONTACT_FROM, hint: "When the device last sent anything" },
+    { name: "last_contact", heading: "Last contact", kind: "age", width: CONTACT_WIDTH, hidden: width < CONTACT_FROM, hint: "When the device last sent anything" },
     { name: "failed", heading: "Failed", kind: "count", hidden: width < COUNTS_FROM, width: 58, hint: "Writes that failed" },
     { name: "drifting", heading: "Drifting", kind: "count", hidden: width < COUNTS_FROM, width: 66, hint: "Values that differ from the desired ones" },
     { name: "pending", heading: "Pending", kind: "count", hidden: width < COUNTS_FROM, width: 66, hint: "Writes that have not ended" },
