@@ -158,7 +158,7 @@ class Services:
             clock=self.clock,
             backends=self.backends,
             finish=self._finish,
-            response_timeout_seconds=settings.response_timeout_seconds,
+            answer_timeout_seconds=settings.answer_timeout_seconds,
         )
         self._listeners = Listeners()
         self.commands = CommandService(

@@ -43,8 +43,8 @@ HOURS = (24, 1, 6, 168)
 """The lengths of the past that can be displayed; the first one is displayed initially."""
 _SUBSCRIPTIONS = {
     SubscriptionState.ACTIVE: "subscribed",
-    SubscriptionState.PENDING: "requested",
-    SubscriptionState.REJECTED: "rejected",
+    SubscriptionState.ASKED: "requested",
+    SubscriptionState.REFUSED: "rejected",
 }
 # The response to a request names no device: it may concern this one.
 _EVENTS_OF_ANY_DEVICE = {EventKind.ASYNC_RESPONSE, EventKind.GAP}
