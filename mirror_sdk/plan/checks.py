@@ -38,7 +38,7 @@ class Decision(StrEnum):
 
     WRITE = "write"
     SKIP = "skip"
-    REFUSE = "refuse"
+    REJECT = "reject"
 
 
 class Check(StrEnum):
@@ -408,4 +408,4 @@ def current_value(resource: Resource) -> Value:
 
 
 def _reject(check: Check, reason: str) -> Finding:
-    return Finding(Decision.REFUSE, check, reason)
+    return Finding(Decision.REJECT, check, reason)

@@ -287,6 +287,8 @@ class GridView {
   readonly #endListening: () => void;
   readonly #timer: ReturnType<typeof setInterval>;
   #known = new Set<string>();
+  /* The layouts that were reported and have not come back as `columns`. */
+  #reported: string[] = [];
 
   constructor(box: HTMLElement, props: GridProps, private readonly changed: () => void) {
     this.props = props;
@@ -499,16 +501,31 @@ class GridView {
     if (!finished || !this.props.onLayout || !LAYOUT_SOURCES.has(source)) return;
     const columns = this.api.getAllDisplayedColumns().map((column) => column.getColId());
     const sorted = this.api.getColumnState().find(({ sort }) => sort);
-    this.props.onLayout({
+    const layout = {
       columns: columns.filter((name) => !name.startsWith("ag-Grid")),
       sort: sorted ? { name: sorted.colId, isDescending: sorted.sort === "desc" } : null,
-    });
+    };
+    this.#reported.push(JSON.stringify(layout));
+    this.props.onLayout(layout);
+  }
+
+  /* Whether these columns are a layout of the user that a later one has replaced. From a slow kernel it comes back late, and
+     would undo the later one for a moment. */
+  isOutdated(columns: readonly GridColumn[]): boolean {
+    const sorted = columns.find(({ sort }) => sort);
+    const layout = {
+      columns: columns.filter(({ hidden }) => !hidden).map(({ name }) => name),
+      sort: sorted ? { name: sorted.name, isDescending: sorted.sort === "desc" } : null,
+    };
+    const place = this.#reported.indexOf(JSON.stringify(layout));
+    this.#reported = place < 0 ? [] : this.#reported.slice(place + 1);
+    return this.#reported.length > 0;
   }
 
   update(props: GridProps): void {
     const before = this.props;
     this.props = props;
-    if (JSON.stringify(before.columns) !== JSON.stringify(props.columns)) {
+    if (JSON.stringify(before.columns) !== JSON.stringify(props.columns) && !this.isOutdated(props.columns)) {
       this.api.setGridOption("columnDefs", props.columns.map((column) => definitionOf(column, () => this.zone, () => this.props.clockAhead ?? 0)));
       const state = props.columns.map(({ name, hidden, sort }) => ({ colId: name, hide: hidden ?? false, sort: sort ?? null }));
       this.api.applyColumnState({ state, applyOrder: true });

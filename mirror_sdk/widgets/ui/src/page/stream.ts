@@ -13,7 +13,8 @@ export interface ServerEvent {
 
 interface Callbacks {
   opened: () => void;
-  closed: (seconds: number) => void;
+  /** Resolves after so many seconds, or earlier if the server is back. */
+  closed: (seconds: number) => Promise<void>;
 }
 
 /** Yield events and reconnect after failures, until the session ends or the key is rejected. */
@@ -50,8 +51,7 @@ export async function* readEvents(url: string, session: Session, { opened, close
       attempt.abort();
     }
     if (signal.aborted) return;
-    closed(pauseSeconds);
-    await new Promise((resolve) => setTimeout(resolve, pauseSeconds * 1000));
+    await closed(pauseSeconds);
     pauseSeconds = Math.min(2 * pauseSeconds, LONGEST_PAUSE_SECONDS);
   }
 }
