@@ -78,6 +78,12 @@ def test_each_quantity_and_unit_has_a_panel_and_states_have_rows(widget):
         ("Light Control · Dimmer", 1),
         ("Digital Input · Digital Input Counter", 1),
     ]
+    # Temperatures are measured, the level is a set point, and a counter is an integer.
+    assert [[is_stepped for *_, is_stepped in panel["lines"]] for panel in panels.values()] == [
+        [False, False],
+        [True],
+        [True],
+    ]
     assert lines["d1 /3311/0/5851"] == [[START.timestamp() * 1000 + n for n in range(3)], [0, 1, 2]]
     (row,) = published(watcher, "states").values()
     begin = START.timestamp() * 1000
