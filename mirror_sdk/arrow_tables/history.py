@@ -39,15 +39,22 @@ HISTORY_COLUMNS = (
     TableColumn("device_id", CATEGORY, "the device; NA in a gap of the service itself", "device_id"),
     TableColumn("endpoint_name", CATEGORY, "the endpoint name of the device", "endpoint_name"),
     TableColumn("path", CATEGORY, "resource path; NA for events of the device itself"),
-    TableColumn("unit", CATEGORY, "unit of ``value_num``: of resource 5701 at that time, else declared"),
+    TableColumn(
+        "unit",
+        CATEGORY,
+        "unit of ``value_num``: the declared one, or the one that the device reported in resource 5701 up to then",
+    ),
     TableColumn(
         "changed_at",
         INSTANT,
-        "when it happened: the device's time, else the time of receipt; the start of a gap",
+        "when the event happened, by the device's clock if it sent a time; for a gap, its start",
         "changed_at",
     ),
     TableColumn(
-        "received_at", INSTANT, "when the service received it; in a recording, the recording client", "received_at"
+        "received_at",
+        INSTANT,
+        "when the service received the event; in a recording, when the recording client did",
+        "received_at",
     ),
     TableColumn(
         "event",
@@ -68,12 +75,14 @@ HISTORY_COLUMNS = (
     TableColumn(
         "status",
         Words([status.name.lower() for status in DesiredStatus], ordered=True),
-        "how a write ended, ordered: pending < success < failure",
+        "how the write ended; the category order is pending < success < failure",
         "status",
     ),
     TableColumn("category", CATEGORY, "why a write failed; only for the application that submitted it", "category"),
-    TableColumn("reason", CATEGORY, "the same in a sentence, with what to do next"),
-    TableColumn("revision", pa.int64(), "number of the mirror's change: a larger one is later", "revision"),
+    TableColumn("reason", CATEGORY, "the category as a sentence, with the next step"),
+    TableColumn(
+        "revision", pa.int64(), "revision of the mirror at this change; a larger revision is later", "revision"
+    ),
     TableColumn("requested_at", INSTANT, "when the write was requested", "requested_at"),
     TableColumn("until", INSTANT, "the end of a gap", "until"),
     TableColumn("value_raw", pa.binary(), "payload (bytes)", is_raw=True),

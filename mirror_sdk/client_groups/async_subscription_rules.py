@@ -45,7 +45,8 @@ class AsyncSubscriptionRules(AsyncClientGroup):
         Args:
             rules: Rules, or mappings such as ``{"endpoint_type": "Light", "resource_path": ["/3303/*"]}``.
             apply_now: Whether the rules also apply to devices that are registered now, instead of only at their next
-                registration or registration update. In a large fleet this continues after the call has returned.
+                registration or registration update. In a large fleet the service continues to apply them after the call
+                has returned.
             timeout: Seconds the call may take, instead of the client's.
 
         Raises:

@@ -83,8 +83,8 @@ class MirrorAccessor(HistoryMethods):
     or end of a gap that arrived before the row. The value is therefore known from the device's return on.
 
     Opaque values, NaN and missing values count as unknown. The time of a row is the device's own (``changed_at``), or
-    the time of receipt if the device sent none. Rows of other resources matter too, because they are contacts: select
-    resources with ``paths=`` instead of dropping rows.
+    the time of receipt if the device sent none. Do not drop rows to select resources; pass ``paths=``. Every row of a
+    device shows that the device was in contact, and so affects ``silence_limit`` for all its resources.
 
     Raises:
         InvalidValue: The table lacks a column that the method needs; the message names it.
@@ -146,7 +146,7 @@ class MirrorAccessor(HistoryMethods):
         - drift table: the kinds of drift;
         - events or history table: the values, with one row per instant and one column per device and resource;
         - result of :meth:`resample`: the statistic, with one row per bin and one column per device and resource. With
-          several statistics, each has columns of its own.
+          several statistics, each has its own columns.
 
         >>> client.state_frame(paths=["/3311/*"]).mirror.wide().columns.tolist()
         ['/3311/0/5850', '/3311/0/5851']

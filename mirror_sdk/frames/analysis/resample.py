@@ -23,10 +23,10 @@ _OF_NUMBERS = ("time_weighted_mean", "min", "max")
 
 RESAMPLED_COLUMNS = (
     *BIN_COLUMNS,
-    TableColumn("time_weighted_mean", pa.float64(), "NA if no value is known"),
-    TableColumn("last", pa.float64(), "the last value; boolean or string if the values are"),
-    TableColumn("min", pa.float64(), "NA if no value is known"),
-    TableColumn("max", pa.float64(), "NA if no value is known"),
+    TableColumn("time_weighted_mean", pa.float64(), "the mean, weighted by time; NA if no value is known"),
+    TableColumn("last", pa.float64(), "the last value; a boolean or string if the resource has such values"),
+    TableColumn("min", pa.float64(), "the smallest value; NA if no value is known"),
+    TableColumn("max", pa.float64(), "the largest value; NA if no value is known"),
     TableColumn("count", pa.int64(), "how many values have a time in the bin"),
     COVERED,
 )
@@ -34,8 +34,8 @@ RESAMPLED_COLUMNS = (
 
 VALUE_DURATION_COLUMNS = (
     *BIN_COLUMNS,
-    TableColumn("value", pa.float64(), "the value; boolean or string if the values are"),
-    TableColumn("duration", pa.duration("ms"), "how long it held in the bin"),
+    TableColumn("value", pa.float64(), "the value; a boolean or string if the resource has such values"),
+    TableColumn("duration", pa.duration("ms"), "how long the resource had this value in the bin"),
     COVERED,
 )
 """How long each value held in each bin."""
