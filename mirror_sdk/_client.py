@@ -565,8 +565,8 @@ class MirrorClient(WithAttributeSuggestions):
                 Gaps and unknown entries are always included.
 
         Raises:
-            MirrorError: A failure that a repeated request would not fix, or one that outlasted ``outage_timeout``. The
-                iterator raises it, not this call.
+            MirrorError: A request failed for a reason that a retry would not fix, or for longer than
+                ``outage_timeout``. The iterator raises the error, not this call.
             NotFound: A device does not exist.
             TypeError: A single string was passed instead of a list.
             InvalidValue: A time limit, ``limit``, ``after`` or a pattern is not valid.

@@ -407,7 +407,7 @@ class DeviceField(NamedTuple):
         column: An SQL expression for its value in a row of the table ``devices``. It must not be NULL:
             ``coalesce((SELECT color FROM colors c WHERE c.device_id = devices.device_id), '')``.
         read: Parses a value, from the name of the filter and the text. It may raise a
-            :class:`~mirror_server.core.errors.ApiError`. Without it values are texts.
+            :class:`~mirror_server.core.errors.ApiError`. Without it values are strings.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Reading the notification log over HTTP, from a position of its own. Source: wire.md 4."""
+"""Reading the notification log over HTTP, from its own position. Source: wire.md 4."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class AsyncSend(Protocol):
 
 
 class AsyncLogReader(LogCursor):
-    """Reads the log from a position of its own.
+    """Reads the log from its own position.
 
     Args:
         send: Sends the polls.

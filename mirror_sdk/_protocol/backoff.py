@@ -8,7 +8,7 @@ from collections.abc import Callable
 FIRST_SECONDS = 0.5
 LONGEST_SECONDS = 30.0
 _RANDOM = random.SystemRandom()
-"""A generator of its own: a program that seeds the shared one expects the same numbers again."""
+"""A separate generator: a program that seeds the shared one expects the same numbers again."""
 _DOUBLINGS = 6
 """Enough to pass ``LONGEST_SECONDS``; more would only make the power overflow one day."""
 

@@ -152,7 +152,7 @@ def history_of_events(events: pa.Table, gap_intervals: Sequence[GapInterval] = (
     :func:`mirror_sdk.frames.history_frame` lists what the notification log, and so the table, lacks.
 
     Args:
-        events: An events table for Arrow with plain texts; each entry once, in the order of the log.
+        events: An events table for Arrow with strings instead of categories; each entry once, in the order of the log.
         gap_intervals: The start and end of each interval in which nothing could be received.
         raw: Whether to add the payloads.
     """
@@ -233,7 +233,7 @@ def _without_nulls(path: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def _fixed_categories(column: pa.Array, field: pa.Field, categories: Sequence[str]) -> pa.DictionaryArray:
-    """Convert a column of texts to fixed categories; any other text becomes missing."""
+    """Convert a column of strings to fixed categories; any other string becomes missing."""
     words = _words(column)
     codes = pc.index_in(words.dictionary, pa.array(categories)).cast(field.type.index_type)
     return fixed_category_array(codes.take(words.indices), field)
@@ -246,7 +246,7 @@ def has_gap(table: pa.Table) -> bool:
 
 
 def _of_texts(columns: dict[str, pa.Array], schema: pa.Schema, length: int) -> pa.Table:
-    """Build a table from columns in which categories are plain texts; other columns are missing."""
+    """Build a table from columns in which categories are strings; other columns are missing."""
     cells = {name: columns.get(name, pa.nulls(length, schema.field(name).type)) for name in schema.names}
     for field in schema:
         if pa.types.is_dictionary(field.type):

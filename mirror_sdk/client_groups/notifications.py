@@ -231,7 +231,8 @@ class Notifications(ClientGroup):
 
         Raises:
             ImportError: A package that ``as_`` needs, such as pandas, is not installed.
-            MirrorError: A failure that a repeated request would not fix, or one that outlasted ``outage_timeout``.
+            MirrorError: A request failed for a reason that a retry would not fix, or for longer than
+                ``outage_timeout``.
             NotFound: A device does not exist.
             TypeError: A single string was passed instead of a list.
             InvalidValue: ``tz`` is not a time zone, or ``timeout``, ``limit``, ``after`` or a pattern is not valid.

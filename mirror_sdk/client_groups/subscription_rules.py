@@ -87,7 +87,8 @@ class SubscriptionRules(ClientGroup):
         Raises:
             BadRequest: The service rejects a rule; none of them was added.
             CallTimeout: It took too long, possibly because other programs kept changing the rules.
-            ValueError: A rule cannot be sent, or the key would have more than 1024; the message says which.
+            ValueError: A rule cannot be sent, or the key would have more than 1024 rules; the message says which of the
+                two.
 
         >>> lights = {"endpoint_type": "Light", "resource_path": ["/3311/*"]}
         >>> client.subscriptions.rules.add([lights], apply_now=True)

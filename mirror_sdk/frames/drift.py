@@ -102,8 +102,8 @@ def drift_frame(
         ``complete`` and ``server`` of the state table.
 
     Raises:
-        InvalidValue: A tolerance is negative or not a number, ``now`` is naive, or ``tz`` is not a time zone. Or the
-            table lacks a column, its times are not times, or neither ``now`` nor its metadata have an instant.
+        InvalidValue: A tolerance is negative or not a number, ``now`` is naive, or ``tz`` is not a time zone. The table
+            lacks a column, its times are not times, or neither ``now`` nor its metadata have an instant.
     """
     state = with_index(state)
     if missing := {*_NEEDED} - set(state.columns):

@@ -59,9 +59,9 @@ class EventWatcher(MirrorWidget):
     devices or paths, the widget filters the display and reads the earlier events again.
 
     Numbers are drawn as lines, in one panel for each quantity and unit. The unit is the one that the device reports
-    (resource 5701), else the declared one. Booleans and texts are drawn as states over time. A line breaks after a loss
-    in the log, after its device left, and after a silence of more than ten times its usual interval. The plot marks
-    losses, absences of devices, and writes with their results.
+    (resource 5701), else the declared one. Booleans and strings are drawn as states over time. A line breaks after a
+    loss in the log, after its device left, and after a silence of more than ten times its usual interval. The plot
+    marks losses, absences of devices, and writes with their results.
 
     The plot follows the newest events, or shows a fixed interval after a zoom. A click on a row of the table highlights
     its line. Times are displayed in a zone that the user chooses.

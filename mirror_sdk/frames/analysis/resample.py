@@ -172,7 +172,7 @@ class BinnedSegments:
     def unit(self) -> Ints:
         """Return the unit of the numbers of each cell: -1 if unknown or without a number, -2 for several units.
 
-        An unknown unit counts as one of its own, since it may be any.
+        An unknown unit counts as a separate unit, because it may be any.
         """
         return self._scatter(self._units(), -1)
 
@@ -204,7 +204,7 @@ class BinnedSegments:
         return self._values_of(np.append(self.segment, -1)[self._scatter(last, -1)])
 
     def _values_of(self, segment: Ints) -> pa.Array:
-        """Return the values of segments, missing for -1: numbers, booleans or texts, like all values of the table.
+        """Return the values of segments, missing for -1: numbers, booleans or strings, like all values of the table.
 
         Booleans become numbers if the table has numbers, too.
         """
@@ -238,7 +238,7 @@ def _within(timeline: Timeline) -> Segments:
 
 
 def _check_kinds(timeline: Timeline, how: Sequence[Statistic]) -> None:
-    """Reject a statistic that is not defined for texts, and a column of numbers and texts."""
+    """Reject a statistic that is not defined for strings, and a column of numbers and strings."""
     segments = timeline.segments
     if TEXT not in segments.kinds:
         return
