@@ -47,7 +47,7 @@ AVAILABILITY_COLUMNS = (
         "last_seen_at", INSTANT, "when the device last sent a value, a registration or an update; NA if it never did"
     ),
 )
-"""How long each device was available."""
+"""The availability of each device."""
 
 PRESENCE_COLUMNS = (
     *DEVICE_COLUMNS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
@@ -13,7 +13,7 @@ from mirror_sdk.events import Event, EventKind
 from mirror_sdk.frames.plot_legend import label_of
 from mirror_sdk.values import ValueKind
 from mirror_sdk.widgets.models.formatting import format_count, format_value
-from mirror_sdk.widgets.models.lines import Series, SeriesKey, after_silence
+from mirror_sdk.widgets.models.lines import Series, SeriesKey, after_silence, is_set_point
 from mirror_sdk.widgets.models.status import Tone
 from mirror_sdk.widgets.models.timeline import (
     MAX_MARKERS,
@@ -140,7 +140,10 @@ class ChartBuilder:
         if np.any(np.diff(at) < 0):
             order = np.argsort(at, kind="stable")
             at, numbers, is_connected = at[order], numbers[order], is_connected[order]
-        return Series(key, name, unit, at, numbers, is_connected & ~after_silence(at))
+        # A set point may be reported only when it changes.
+        if not is_set_point(key.path):
+            is_connected &= ~after_silence(at)
+        return Series(key, name, unit, at, numbers, is_connected)
 
     def _break(self, device: str | None, at: datetime) -> None:
         for key, line in self._lines.items():
@@ -174,12 +177,12 @@ class ChartBuilder:
     def _end_shade(self, number: int, at: datetime) -> None:
         shade = self._shades.get(number)
         if shade is not None:
-            self._shades[number] = replace(shade, end=max(at, shade.begin))
+            self._shades[number] = shade._replace(end=max(at, shade.begin))
 
     def _named(self, shade: Shade, device_names: Mapping[str, str]) -> Shade:
         if shade.kind == "gap":
             return shade
-        return replace(shade, text=f"{device_names.get(shade.text, shade.text)} offline")
+        return shade._replace(text=f"{device_names.get(shade.text, shade.text)} offline")
 
     def _markers(self, device_names: Mapping[str, str], writes: Iterable[CompletedWrite]) -> list[Marker]:
         def marker(device: str, path: str, at: datetime, value: str, category: str) -> Marker:
@@ -206,4 +209,4 @@ def _loss_text(event: Event) -> str:
 
 def _end(spans: deque[ColoredSpan], at: datetime) -> None:
     if spans and spans[-1].end is None:
-        spans[-1] = replace(spans[-1], end=max(at, spans[-1].begin))
+        spans[-1] = spans[-1]._replace(end=max(at, spans[-1].begin))
