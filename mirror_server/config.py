@@ -209,8 +209,8 @@ class Settings:
     )
     max_parked_polls: int = setting(
         20_000,
-        "Maximum number of open long polls, event streams and websockets of all applications together. The server"
-        " rejects any further poll with 429.",
+        "Maximum number of open long polls, event streams and websockets of all applications together. Beyond"
+        " this, the server responds with 429.",
         type=click.IntRange(min=1),
     )
     max_blocking_polls: int = setting(

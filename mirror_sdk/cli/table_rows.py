@@ -34,7 +34,7 @@ def table_rows(
     Args:
         frame: A drift, plan, requests or history table.
         columns: One of the lists of this module.
-        form: The form of the output. JSON has typed values; the other forms have texts as in ``mirror get``.
+        form: The form of the output. JSON has typed values; the other forms have strings as in ``mirror get``.
         names: A table with the endpoint names of the devices; by default ``frame`` itself.
     """
     cells = [_cells(frame, name, form, frame if names is None else names) for name in columns]

@@ -381,7 +381,7 @@ def changed_since(resource: Resource | None) -> Finding:
 
 
 def _current(resource: Resource) -> ReportedValue | DesiredValue | None:
-    """Return the current value: the last reported one, or one that was written successfully since."""
+    """Return the current value: the last reported one, or one written successfully after that report."""
     reported, desired = resource.reported, resource.desired
     if desired is None or desired.status is not DesiredStatus.SUCCESS:
         return reported

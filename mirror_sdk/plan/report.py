@@ -98,8 +98,8 @@ class PlanReport(JsonForm):
 
         {columns}
 
-        The last three columns are NA if the write is not sent. If ``check`` is ``changed``, the resource was changed
-        since: after the table was read (``if_match``), or after the write to undo. ``current`` is then the new value.
+        The last three columns are NA if the write is not sent. If ``check`` is ``changed``, the resource has changed:
+        after the table was read (``if_match``), or after the write to undo. ``current`` is then the new value.
 
         >>> plan.frame["check"].tolist()
         ['ok', 'wrong_type']
@@ -255,7 +255,7 @@ def check_limits(
     """Check the arguments of ``apply``.
 
     Raises:
-        InvalidValue: One of them is not a whole number, or too small or too large; the message names it.
+        InvalidValue: An argument is not a whole number, or is too small or too large; the message names it.
     """
     # The comparison is also false for NaN.
     if timeout is not None and not timeout >= 0:

@@ -310,7 +310,7 @@ class Dispatcher:
     def _store_late_response(self, job: Job, response: DeviceResponse | None) -> None:
         """Store a response after the timeout, because it still has the state of the device.
 
-        The end of an observation is ignored, because another one may have started since.
+        The end of an observation is ignored, because another one may have started in the meantime.
         """
         if isinstance(job.command, CancelObservation):
             return

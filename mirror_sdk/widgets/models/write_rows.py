@@ -44,7 +44,7 @@ def write_rows(
     """Return all writes of a plan with their statuses: first those to send, then the skipped and rejected ones.
 
     A row has ``key`` (the async-id), ``device``, ``status``, ``before``, ``requested``, ``waits`` (how long it may wait
-    for its device), ``undo`` and ``reason``. Texts come from devices and may contain anything.
+    for its device), ``undo`` and ``reason``. Strings come from devices and may contain anything.
 
     Args:
         plan: The plan.
