@@ -251,11 +251,11 @@ def test_the_report_has_the_picture_the_legend_and_the_table(widget, tmp_path):
     assert "2026-01-05 08:00:00.001" not in report
 
 
-WHOLE = Interval(datetime(2026, 1, 5, tzinfo=UTC), datetime(2026, 1, 5, 0, 1, tzinfo=UTC))
+COMPLETE_RANGE = Interval(datetime(2026, 1, 5, tzinfo=UTC), datetime(2026, 1, 5, 0, 1, tzinfo=UTC))
 
 
 def series(device, unit, *numbers):
-    at = WHOLE.begin.timestamp() * 1000 + 1000.0 * np.arange(len(numbers))
+    at = COMPLETE_RANGE.begin.timestamp() * 1000 + 1000.0 * np.arange(len(numbers))
     is_connected = np.ones(len(numbers), dtype=bool)
     return Series(SeriesKey(device, TEMPERATURE), f"{device} {NASTY}", unit, at, np.array(numbers), is_connected)
 
@@ -263,10 +263,13 @@ def series(device, unit, *numbers):
 @pytest.mark.parametrize("name", ["$\\frac{1}{0}$", "_hidden", "a\u0300\U0001f321"])
 def test_any_data_is_drawn_without_a_warning(name):
     lines = [series(name, "$^$", 1e100, -1e100), series("small", "", 0.0, 1e-300), series("empty", "Cel")]
-    span = ColoredSpan(WHOLE.begin, None, name, 0)
+    span = ColoredSpan(COMPLETE_RANGE.begin, None, name, 0)
     states = [StateRow(SeriesKey(name, "/3/0/0"), name, [span]), StateRow(SeriesKey(name, "/3/0/1"), name, [])]
-    shades = [Shade("gap", WHOLE.begin, WHOLE.begin, name), Shade("offline", WHOLE.begin, None, name)]
-    markers = [Marker(WHOLE.begin, name, Tone.BAD)]
+    shades = [
+        Shade("gap", COMPLETE_RANGE.begin, COMPLETE_RANGE.begin, name),
+        Shade("offline", COMPLETE_RANGE.begin, None, name),
+    ]
+    markers = [Marker(COMPLETE_RANGE.begin, name, Tone.BAD)]
     colors = {line.key: 9 for line in lines}
     for chart in (
         ChartParts(lines, states, shades, markers),
@@ -275,7 +278,7 @@ def test_any_data_is_drawn_without_a_warning(name):
     ):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            made = picture(chart, WHOLE, colors, [Threshold("/3303/*", 1.0)])
+            made = picture(chart, COMPLETE_RANGE, colors, [Threshold("/3303/*", 1.0)])
         assert made.startswith(b"\x89PNG")
 
 
