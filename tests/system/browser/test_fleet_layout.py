@@ -12,6 +12,7 @@ from process_server import wait_for
 
 import mirror_sdk.widgets
 from mirror_sdk.widgets.models.fleet_view import FleetView
+from mirror_sdk.widgets.published import PublishedRows
 
 pytestmark = [pytest.mark.process, pytest.mark.browser]
 
@@ -26,11 +27,11 @@ STATE: dict[str, Any] = {
     "counts": {},
     "view": FleetView().to_dict(),
 }
-ROWS = [{"key": name, "name": name, "status": "In sync"} for name in ("a", "b")]
+ROWS = PublishedRows("devices", lambda *_: None)
+ROWS.show([{"key": name, "name": name, "status": "In sync"} for name in ("a", "b")])
 SHOW = """async ({ state, rows }) => {
     const { default: widget } = await import("./ui.js");
-    const devices = { tell: "rows", name: "devices", version: 1, rows, all: true };
-    const values = { _component: "fleet", _state: state, _published: { devices } };
+    const values = { _component: "fleet", _state: state, _published: { rows } };
     const listeners = new Map();
     window.views = [];
     window.selections = [];
@@ -65,7 +66,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
     opened.route(f"{ADDRESS}**", respond)
     opened.goto(ADDRESS)
-    opened.evaluate(SHOW, {"state": STATE, "rows": ROWS})
+    opened.evaluate(SHOW, {"state": STATE, "rows": ROWS.state})
     yield opened
     opened.close()
 
