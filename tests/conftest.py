@@ -21,7 +21,7 @@ from typing import Any
 
 import databases
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from werkzeug.routing import Rule
 
 from mirror_server.hooks import Extensions
@@ -49,8 +49,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Tests of the test kit run pytest themselves.
 pytest_plugins = ["pytester", "failures"]
 
-# The duration of an example says more about the machine than about the code.
-settings.register_profile("mirror", deadline=None, print_blob=True)
+# The duration of an example, and of its creation, says more about the machine than about the code.
+settings.register_profile("mirror", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 if settings.get_current_profile_name() == "default":
     settings.load_profile("mirror")
 

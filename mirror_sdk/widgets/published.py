@@ -64,7 +64,7 @@ class Published(ABC):
         """Return the content of a message with everything."""
 
     def _message(self, **content: Any) -> dict[str, Any]:
-        return {"tell": self._kind, "name": self._name, "version": self._version, **content}
+        return {"kind": self._kind, "name": self._name, "version": self._version, **content}
 
 
 class PublishedRows(Published):

@@ -156,7 +156,7 @@ class MirrorWidget(LazyModule):
 
     def _notify(self, name: str, content: Any, buffers: Sequence[bytes] = ()) -> None:
         """Send a message to the open pages, such as a file to download: ``bridge.listen(name, ...)`` there."""
-        self._root.send({"tell": "message", "name": self._prefix + name, "content": content}, list(buffers))
+        self._root.send({"kind": "message", "name": self._prefix + name, "content": content}, list(buffers))
 
     def _act(self, action: Callable[[], object], subject: str = "widget", text: str = "That failed") -> None:
         """Do what the user requested, and show the outcome or the error."""

@@ -19,7 +19,7 @@ INSTANTS = st.one_of(st.integers(-3 * DAY, DAY), st.sampled_from([-DAY, 0, 1000,
 """Times of events, relative to the present. Those of a clock that is far off are not shifted."""
 
 STEPS = st.one_of(
-    st.lists(event_rows(INSTANTS), max_size=12).map(lambda rows: ("tell", rows)),
+    st.lists(event_rows(INSTANTS), max_size=12).map(lambda rows: ("report", rows)),
     st.sampled_from([("round", None), ("restart", None), ("hour", 1), ("day", 24), ("days", 20 * 24)]),
 )
 REUSED = [HealthCheck.function_scoped_fixture]
@@ -54,7 +54,7 @@ def test_state_at_any_instant_equals_replay(new_history, steps):
 
 
 def take(kept: StoredHistory, step: str, what: Any) -> None:
-    if step == "tell":
+    if step == "report":
         kept.record(*(shifted(row, kept.now if abs(row.changed_at) < FAR else NOW) for row in what))
     elif step == "round":
         kept.round()

@@ -207,7 +207,7 @@ def test_the_events_are_downloaded(widget, tmp_path, monkeypatch, kind):
     sent = []
     monkeypatch.setattr(watcher, "send", lambda content, buffers=(): sent.append((content, buffers)))
     do(watcher, "download", kind)
-    ((message, (content,)),) = [one for one in sent if one[0]["tell"] == "message"]
+    ((message, (content,)),) = [one for one in sent if one[0]["kind"] == "message"]
     assert message["content"]["name"].endswith(f".{kind}")
     file = tmp_path / f"events.{kind}"
     file.write_bytes(content)

@@ -178,7 +178,7 @@ def test_rows_are_in_the_state_until_a_page_opens(client: MirrorClient) -> None:
     counter.receive_message({"intent": "add", "args": [1]})
     assert counter.sent == []
     published = counter.get_state("_published")["_published"]["numbers"]
-    assert published == {"tell": "rows", "name": "numbers", "version": 1, "all": True, "rows": [{"key": "0"}]}
+    assert published == {"kind": "rows", "name": "numbers", "version": 1, "all": True, "rows": [{"key": "0"}]}
     counter.receive_message({"request": "all"})
     counter.receive_message({"intent": "add", "args": [1]})
     assert [(sent["version"], sent.get("all", False)) for sent in counter.sent] == [(1, True), (2, False)]

@@ -24,9 +24,9 @@ HOUR = 60 * MINUTE
 SHOW = """async ([line, isStepped, begin, end]) => {
     const lines = [["a", "a line", 0, isStepped]];
     const panel = { key: "panel", title: "Temperature", unit: "°C", thresholds: [], lines };
-    const published = { panels: { tell: "rows", name: "panels", version: 0, all: true, rows: [panel] } };
+    const published = { panels: { kind: "rows", name: "panels", version: 0, all: true, rows: [panel] } };
     const buffers = line.map((numbers) => new DataView(Float64Array.from(numbers, (one) => one ?? NaN).buffer));
-    published.lines = { tell: "series", name: "lines", version: 0, all: true, lines: [{ key: "a" }], buffers };
+    published.lines = { kind: "series", name: "lines", version: 0, all: true, lines: [{ key: "a" }], buffers };
     const model = {
         _component: "watcher",
         _state: { notices: [], devices: "", paths: "", counts: "", empty: "", length: null, fixed: [begin, end],

@@ -176,7 +176,7 @@ abstract class Versioned<Content extends Received> {
 
   constructor(private readonly request: () => void) {}
 
-  hear(content: Content, buffers: readonly DataView[]): void {
+  receive(content: Content, buffers: readonly DataView[]): void {
     if (content.version <= this.version) return;
     if (!content.all && content.version !== this.version + 1) {
       this.request();
@@ -246,7 +246,7 @@ export class WidgetBridge<State> implements OwnedBridge<State> {
     this.#state = signal(model.get("_state") as State);
     model.on("change:_state", this.#stateChanged);
     model.on("change:_published", this.#publishedChanged);
-    model.on("msg:custom", this.#hear as (...args: never[]) => void);
+    model.on("msg:custom", this.#receive as (...args: never[]) => void);
     this.#publishedChanged();
     // What Python sent before this module was loaded is missing. A busy kernel responds later, and until then
     // keeps everything in `_published`.
@@ -284,7 +284,7 @@ export class WidgetBridge<State> implements OwnedBridge<State> {
   close(): void {
     this.#model.off("change:_state", this.#stateChanged);
     this.#model.off("change:_published", this.#publishedChanged);
-    this.#model.off("msg:custom", this.#hear as (...args: never[]) => void);
+    this.#model.off("msg:custom", this.#receive as (...args: never[]) => void);
   }
 
   #rowsOf(name: string): WidgetRows {
@@ -309,14 +309,14 @@ export class WidgetBridge<State> implements OwnedBridge<State> {
 
   #publishedChanged = (): void => {
     const published = this.#model.get("_published") as Record<string, { buffers?: DataView[] }>;
-    for (const message of Object.values(published)) this.#hear({ ...message }, message.buffers);
+    for (const message of Object.values(published)) this.#receive({ ...message }, message.buffers);
   };
 
-  #hear = (message: Record<string, unknown>, buffers: readonly DataView[] = []): void => {
+  #receive = (message: Record<string, unknown>, buffers: readonly DataView[] = []): void => {
     const name = String(message.name);
-    if (message.tell === "rows") this.#rowsOf(name).hear(message as unknown as ReceivedRows, buffers);
-    else if (message.tell === "series") this.#seriesOf(name).hear(message as unknown as ReceivedSeries, buffers);
-    else if (message.tell === "message") {
+    if (message.kind === "rows") this.#rowsOf(name).receive(message as unknown as ReceivedRows, buffers);
+    else if (message.kind === "series") this.#seriesOf(name).receive(message as unknown as ReceivedSeries, buffers);
+    else if (message.kind === "message") {
       for (const listener of this.#listeners.get(name) ?? []) listener(message.content as Json, buffers);
     }
   };
