@@ -61,8 +61,8 @@ def lab(
     """Start a mirror with simulated devices, and JupyterLab with the notebooks.
 
     The notebooks get API_HOST and API_KEY. The last lines of the output are the addresses of the notebooks and of the
-    mirror's page, which a tile in JupyterLab's launcher opens too. JupyterLab does not fetch news from the internet. It
-    trusts the notebooks until you change them.
+    mirror's page. A tile in JupyterLab's launcher opens the page, too. JupyterLab does not fetch news from the
+    internet. It trusts the notebooks until you change them.
 
     The mirror stops when JupyterLab stops. Without --database its data is then lost. The time of the mirror is
     simulated: it starts on Monday, January 5, 2026, at 08:00 UTC, and passes at normal speed. A notebook can advance it

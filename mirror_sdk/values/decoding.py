@@ -205,7 +205,9 @@ def encode(
     plain = plain_scalar(value)
     # Checked first: Python formats no integer of more than 4,300 digits, so other messages would fail.
     if isinstance(plain, int) and plain.bit_length() > _MAX_INTEGER_BITS:
-        raise InvalidValue(f"{path} takes integers of at most 64 bits, not {plain.bit_length()}; pass a float")
+        may_be_float = definition is None or definition.type is ResourceType.FLOAT
+        cure = "pass a smaller number or a float" if may_be_float else "pass a smaller number"
+        raise InvalidValue(f"{path} takes integers of at most 64 bits, got one of {plain.bit_length()} bits; {cure}")
     opaque = definition is not None and definition.type is ResourceType.OPAQUE
     if content_type is None:
         content_type = OCTET_STREAM if isinstance(plain, bytes) and (opaque or definition is None) else TEXT_PLAIN

@@ -181,7 +181,8 @@ def _bytes(typed: str, _: ResourceDefinition) -> bytes:
         return as_base64
     if as_hex and as_base64:
         raise _NoValue(
-            f"it could be hex digits or base64: write {written(as_hex[:8])!r}, or put {BASE64_MARK} in front of it"
+            f"the text is both valid hex and valid base64; write {written(as_hex[:8])!r} for hex, or"
+            f" {BASE64_MARK + text[:16]!r} for base64"
         )
     if not (found := as_hex or as_base64):
         raise _NoValue(f"write two hex digits for each byte like {BYTES_EXAMPLE}, or base64 like {BASE64_MARK}AP8a")

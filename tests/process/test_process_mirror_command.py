@@ -111,7 +111,7 @@ def test_rules_are_listed_added_and_removed_and_others_stay(run, application, li
     assert list(csv.reader(run("rules", "--csv").stdout.splitlines()))[2] == [light, "", f"/3311/* {TEMPERATURE}"]
     run("rules", "--remove", *mine)
     assert application.http.get(rules).json() == both[:1]
-    assert "no such rule" in run("rules", "--remove", *mine, status=1).stderr
+    assert "no rule with exactly these" in run("rules", "--remove", *mine, status=1).stderr
     for misused in (["--add"], ["--remove"], ["--path", "/3311/*"]):
         assert "'*' matches all" in run("rules", *misused, status=2).stderr
     application.http.delete(rules)

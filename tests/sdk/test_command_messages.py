@@ -24,9 +24,9 @@ NOTHING = {
     "rules": "'mirror rules --add'",
     "drift": "--unconfirmed",
     "history sensor-1 --begin 2026-01-05T09:00Z": "nothing happened to sensor-1",
-    "watch --timeout 0": "mirror rules --add --device '*' adds such a rule",
-    "watch --timeout 0 --path /3303/*": "mirror rules --add --path '/3303/*' adds such a rule",
-    "watch --timeout 0 --device sensor-1 --path /1/0/1": "mirror rules --add --device sensor-1 --path /1/0/1 adds",
+    "watch --timeout 0": "To add a rule: mirror rules --add --device '*'.",
+    "watch --timeout 0 --path /3303/*": "To add a rule: mirror rules --add --path '/3303/*'.",
+    "watch --timeout 0 --device sensor-1 --path /1/0/1": "mirror rules --add --device sensor-1 --path /1/0/1.",
 }
 
 
@@ -114,7 +114,7 @@ def test_watch_without_events_explains_how_to_receive_them_once(shell, monkeypat
     monkeypatch.setattr("mirror_sdk.cli.event_commands._SILENT_SECONDS", 0)
     monkeypatch.setattr("mirror_sdk.cli.event_commands._POLL_SECONDS", 0.01)
     (line,) = shell("watch", "--timeout", "1").stderr.splitlines()
-    assert line.startswith("no events received for 0 s, still watching; values arrive when")
+    assert line.startswith("no events received for 0 s, still watching; a value arrives when it changes and a rule")
 
 
 def write(file, content="after", error=None):

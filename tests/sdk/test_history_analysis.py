@@ -582,7 +582,7 @@ def resampling(*arguments, **options):
         (lambda frame: frame.mirror.compare(at(0), at(1), "x"), r"length='x' is not a duration"),
         (lambda frame: frame.mirror.compare(at(0), at(1).replace(tzinfo=None), "1s"), r"begin_b=.* has no time zone"),
         (lambda frame: frame.mirror.gaps(tz="Mars"), r"tz='Mars' is not a time zone"),
-        (lambda _: TEXTS.mirror.compare(at(0), at(5), "5s", how="last"), r"how='last': cannot compare texts; select"),
+        (lambda _: TEXTS.mirror.compare(at(0), at(5), "5s", how="last"), r"how='last': cannot compare strings; select"),
         (lambda frame: frame.drop(columns="path").mirror.gaps(), r"the table lacks the column path"),
     ],
 )

@@ -60,7 +60,11 @@ def test_typed_input_becomes_the_intended_value(path, text, value):
         (TIME, "2026-01-05T08:00:00.5Z", "a device takes whole seconds; write it like"),
         *[(OBJLINK, text, "like 3303:0") for text in ("", "3303", "65536:0", "a:b")],
         *[(OPAQUE, text, "two hex digits for each byte") for text in ("", " ", "0", "zz", "base64:!")],
-        (OPAQUE, "deadbeef", "hex digits or base64: write 'de ad be ef', or put base64: in front of it"),
+        (
+            OPAQUE,
+            "deadbeef",
+            "the text is both valid hex and valid base64; write 'de ad be ef' for hex, or 'base64:deadbeef' for base64",
+        ),
         (STRING, "\ud800", "UTF-8"),
         (EXECUTABLE, "1", "execute it instead"),
     ],
