@@ -96,8 +96,8 @@ class SizeLimit:
         """
         if byte_count > max_chunk_bytes:
             raise UnexpectedResponse(
-                f"a part of the {self.content} has at least {byte_count} bytes after decompression, but a mirror sends"
-                f" at most {max_chunk_bytes}; check base_url"
+                f"a part of the {self.content} has at least {byte_count} bytes after decompression; the limit is"
+                f" {max_chunk_bytes}. Check base_url: a mirror sends smaller parts"
             )
         if byte_count > self._left:
             raise UnexpectedResponse(
