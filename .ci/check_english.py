@@ -5,7 +5,7 @@ python .ci/check_english.py PATH...  checks these files and folders
 
 A name may not contain a word, and a text may not contain a phrase, for which the lists have a better one. Sentences of
 texts that users read end after at most 30 words. A docstring begins with a verb or a noun, and two classes never share
-a name. Exceptions are in english.toml, each with its reason.
+a name. Of scripts and style sheets only the comments are checked. Exceptions are in english.toml, each with its reason.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ ROOT = Path(__file__).parent.parent
 RULES = tomllib.loads((ROOT / ".ci/english.toml").read_text(encoding="utf-8"))
 MAX_WORDS = 30
 GENERATED = "# Made from "
-"""Begins a module that a script writes: its source is checked instead."""
+"""The first words of a generated module. Its source is checked instead."""
 
 _PHRASES = [(re.compile(rf"\b(?:{phrase})", re.IGNORECASE), better) for phrase, better in RULES["phrases"].items()]
 _WORDS = {word: better for words, better in RULES["words"].items() for word in words.split()}
 _NAME_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _OPENING = re.compile(r"(?:What|Who|Whoever|Whatever|Where|Whose|When|Which|It|They|Those|These|That|How|Why|Such)\b")
+_COMMENT = re.compile(r"/\*(?s:.*?)\*/|(?<!:)//.*")
+_WITH_COMMENTS = {".ts", ".tsx", ".css", ".js", ".mjs"}
 _DEFINITIONS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 _CODE = re.compile(
@@ -73,10 +75,14 @@ def check(path: Path) -> Iterator[str]:
     if path.suffix == ".py":
         tree = ast.parse(source)
         yield from _check_names(name, tree)
+        yield from _check_openings(name, tree)
         texts = list(_texts_of(name, source, tree))
     elif path.suffix == ".ipynb":
         cells = json.loads(source)["cells"]
         texts = [Text(1, "".join(cell["source"]), True) for cell in cells if cell["cell_type"] == "markdown"]
+    elif path.suffix in _WITH_COMMENTS:
+        comments = _COMMENT.finditer(source)
+        texts = [Text(1 + source.count("\n", 0, found.start()), found.group(), False) for found in comments]
     else:
         texts = [Text(1, source, True)]
     allowed = RULES["allowed"]["phrases"]
@@ -116,9 +122,6 @@ def _check_names(file: str, tree: ast.Module) -> Iterator[str]:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 names.add((node.lineno, node.name))
-                opening = _OPENING.match(ast.get_docstring(node) or "")
-                if opening and not is_test:
-                    yield f"{file}:{node.lineno}: docstring begins with {opening.group()!r}, not a verb or a noun"
             case ast.arg() if not is_test:
                 names.add((node.lineno, node.arg))
             case ast.Name(ctx=ast.Store()) if not is_test:
@@ -130,6 +133,14 @@ def _check_names(file: str, tree: ast.Module) -> Iterator[str]:
             continue
         for word in {word.lower() for word in _NAME_WORD.findall(name)} & _WORDS.keys():
             yield f"{file}:{line}: name {name}: {word!r}: {_WORDS[word]}"
+
+
+def _check_openings(file: str, tree: ast.Module) -> Iterator[str]:
+    """Check docstrings, also those of modules and attributes."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))) if opening := _OPENING.match(text.lstrip()):
+                yield f"{file}:{node.lineno}: docstring begins with {opening.group()!r}, not a verb or a noun"
 
 
 def _texts_of(file: str, source: str, tree: ast.Module) -> Iterator[Text]:
@@ -172,7 +183,7 @@ def check_classes(files: list[Path]) -> Iterator[str]:
 def checked_files(names: Iterable[str]) -> list[Path]:
     """Return the files that exist, since git still lists files that were deleted and not committed."""
     paths = [ROOT / name for name in sorted(set(names) - RULES["files"]["unchecked"].keys())]
-    return [path for path in paths if path.suffix in {".py", ".md", ".ipynb"} and path.exists()]
+    return [path for path in paths if path.suffix in {".py", ".md", ".ipynb", *_WITH_COMMENTS} and path.exists()]
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from mirror_sdk._fork import register_fork_handler
 
 
 class AsyncCondition:
-    """Lets tasks wait for a condition, as ``threading.Condition`` does for threads. It locks nothing."""
+    """A condition that tasks can wait for, like ``threading.Condition`` for threads. It locks nothing."""
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[None]] = set()

@@ -27,7 +27,7 @@ _importing = threading.RLock()
 
 
 class Inherited(Protocol):
-    """An object that a child process cannot use as it is."""
+    """An object that a child process cannot use without a reset."""
 
     def _after_fork_in_child(self) -> None:
         """Make it usable, without touching anything that the parent still uses."""

@@ -15,7 +15,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LONGEST_TIME_SLICE_SECONDS = 0.005
-"""How long one task runs before it yields to the others: as long as a thread may keep the interpreter."""
+"""The time for which one task runs before it yields to the others, equal to the switch interval of the interpreter."""
 
 _imported: set[str] = set()
 
@@ -117,7 +117,7 @@ async def entered_in_thread(manager: AbstractContextManager[T]) -> AsyncIterator
 
 
 class TimeSlice:
-    """Lets the other tasks of the loop run while one has much to do.
+    """A check that lets the other tasks of the loop run while one has much to do.
 
     Args:
         clock: Returns seconds.

@@ -84,7 +84,7 @@ def read_base_url(address: object, name: str = "base_url", example: str = "https
     cure = f"write it like {example}"
     if not isinstance(address, str):
         raise ConfigError(f"{name} must be a str, not {address!r}; {cure}")
-    import_locked("httpx")  # takes long to load, and is needed with a client only
+    import_locked("httpx")  # takes long to import, and only a client needs it
     import httpx
 
     text = address.strip()

@@ -54,8 +54,9 @@ def __dir__() -> list[str]:
 
 
 _MAX_RETRIES = 11
-"""How often a rejected request is sent again, for about two minutes: a service sends a few snapshots at once, and a
-cluster has many workers."""
+"""Number of retries of a rejected request, for about two minutes: a service sends few snapshots at once, and a cluster
+has many workers.
+"""
 _MAX_PARTITIONS = 10_000
 _Loaded: TypeAlias = tuple[list[pa.Table], dict[str, object]]
 _Ids: TypeAlias = tuple[str | None, str | None]

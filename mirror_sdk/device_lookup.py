@@ -50,9 +50,9 @@ CACHE_SECONDS = 30.0
 _MAX_CACHED = 10_000
 _LONGEST_QUERY = 3000
 _MAX_SEARCHED = 5000
-"""How many devices are searched for similar names at most."""
+"""Maximum number of devices that are searched for similar names."""
 _MAX_DESCRIBED = 10
-"""How many unknown texts are listed with similar names; finding these takes hundredths of a second for each text."""
+"""Number of unknown texts that are listed with similar names; the search takes hundredths of a second for each text."""
 _ID = re.compile(r"[0-9A-Fa-f]{32}")
 ANY_ID = "0" * 32
 """A placeholder for an id that is not known yet."""

@@ -405,7 +405,7 @@ CATEGORY_HINTS = {
     "NOT_CONNECTED": "the device cannot be reached; try again later",
     "TIMEOUT": "the device did not respond in time; read the resource to see whether it acted",
 }
-"""What to do next for each category of a failed device request, worded for a write."""
+"""The next step for each category of a failed device request, worded for a write."""
 
 _OTHER_HINTS: dict[tuple[str, Method | None], str] = {
     ("METHOD_NOT_ALLOWED", "GET"): "the resource cannot be read; it may be executable or write-only",

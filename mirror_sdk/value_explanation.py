@@ -30,15 +30,15 @@ _ORIGINS = {
     "auto_observation": "The device sent it by itself, because the resource is auto-observed",
 }
 _NOT_ACTIVE = {
-    SubscriptionState.ASKED: "This application requested a subscription, but the device has not accepted it yet.",
-    SubscriptionState.REFUSED: "This application requested a subscription, but the device rejected it. The service"
+    SubscriptionState.PENDING: "This application requested a subscription, but the device has not accepted it yet.",
+    SubscriptionState.REJECTED: "This application requested a subscription, but the device rejected it. The service"
     " requests it again when the device next registers or updates its registration.",
     SubscriptionState.ENDED: "The subscription of this application ended when the device registered again or"
     " deregistered. A presubscription rule would also apply to later registrations.",
 }
 _LATER_CHANGES = {
-    SubscriptionState.ASKED: "later changes arrive once the device accepts the requested subscription",
-    SubscriptionState.REFUSED: "the service requests the subscription again when the device next registers or updates"
+    SubscriptionState.PENDING: "later changes arrive once the device accepts the requested subscription",
+    SubscriptionState.REJECTED: "the service requests the subscription again when the device next registers or updates"
     " its registration",
 }
 _METHODS = {"GET": "A read", "PUT": "A write", "POST": "An execution"}

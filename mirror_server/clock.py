@@ -73,7 +73,7 @@ _JUMP_MILLISECONDS = 60_000
 """Smaller differences do not count as jumps, because clocks are adjusted in small steps."""
 
 _DOUBT_MILLISECONDS = 3_600_000
-"""How long :meth:`SystemClock.steady_now` ignores a jump forward."""
+"""The time for which :meth:`SystemClock.steady_now` ignores a jump forward."""
 
 
 def _clocks() -> tuple[Instant, int]:

@@ -169,7 +169,7 @@ class Settings:
         callback=_is_manual,
         commands=(*SERVE, "demo"),
     )
-    answer_timeout_seconds: float = setting(
+    response_timeout_seconds: float = setting(
         120,
         "Seconds to wait for the response of a device. Then the server tries again, or the request fails. Raise it for"
         " slow networks.",
@@ -206,10 +206,10 @@ class Settings:
         "How many wrong keys one address may send per minute before it gets 429. The right key is always accepted.",
         type=click.IntRange(min=1),
     )
-    max_parked_polls: int = setting(
+    max_open_polls: int = setting(
         20_000,
         "Maximum number of open long polls, event streams and websockets of all applications together. The server"
-        " rejects one more with 429.",
+        " rejects any further poll with 429.",
         type=click.IntRange(min=1),
     )
     max_blocking_polls: int = setting(

@@ -158,7 +158,7 @@ class Services:
             clock=self.clock,
             backends=self.backends,
             finish=self._finish,
-            answer_timeout_seconds=settings.answer_timeout_seconds,
+            response_timeout_seconds=settings.response_timeout_seconds,
         )
         self._listeners = Listeners()
         self.commands = CommandService(

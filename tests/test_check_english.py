@@ -32,7 +32,9 @@ LONG = " ".join(["word"] * 31)
         ('"""A module.\n\nWhoever reads this.\n"""\n', "3: 'Whoever'"),
         ("x = 1  # nobody\n", "1: 'nobody'"),
         ('raise ValueError("7 is none of 1, 2")\n', "1: 'is none'"),
-        ('def f():\n    """What it does."""\n', "1: docstring begins with 'What'"),
+        ('def f():\n    """What it does."""\n', "2: docstring begins with 'What'"),
+        ('"""Where values are."""\n', "1: docstring begins with 'Where'"),
+        ('x = 1\n"""Whose value it is."""\n', "2: docstring begins with 'Whose'"),
         (f'def f():\n    """Return a value.\n\n    {LONG}.\n    """\n', "4: 31 words"),
         (f'x = 1\n"""The value. {LONG}."""\n', "2: 31 words"),
         ('"""A module.\n\n>>> told\n1\n\nIt is told.\n"""\n', "6: 'told'"),
@@ -43,6 +45,19 @@ def test_a_private_word_or_phrase_an_opening_and_a_long_sentence_are_reported(
     tree: Path, source: str, problem: str
 ) -> None:
     assert any(found.startswith(problem) for found in problems(tree, source)), problems(tree, source)
+
+
+def test_docstrings_of_tests_begin_with_a_verb_or_noun(tree: Path) -> None:
+    (tree / "tests").mkdir()
+    (problem,) = problems(tree, 'def helper():\n    """What it does."""\n', "tests/test_module.py")
+    assert problem.startswith("2: docstring begins with 'What'")
+
+
+def test_of_scripts_and_style_sheets_comments_are_checked(tree: Path) -> None:
+    source = "const told = 1\n// nobody\n/* The\n whoever. */\nconst url = 'https://told'\n"
+    for suffix in ("ts", "tsx", "css", "mjs"):
+        found = [problem.partition(": ")[::2] for problem in problems(tree, source, f"mirror_sdk/module.{suffix}")]
+        assert [(line, text[:8]) for line, text in found] == [("2", "'nobody'"), ("4", "'whoever")]
 
 
 def test_notebooks_and_pages_are_checked(tree: Path) -> None:

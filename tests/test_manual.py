@@ -91,6 +91,13 @@ def test_piped_topic_is_not_formatted(package: str, topic: str, file: Path) -> N
     assert result.output.startswith(file.read_text())
 
 
+@pytest.mark.parametrize(("package", "topic", "file"), TOPICS)
+def test_topic_has_no_list_item_or_code_that_a_line_break_spoils(package: str, topic: str, file: Path) -> None:
+    prose = re.sub(r"^```.*?^```$", "", file.read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert re.findall(r"\S +(?:\d\.|[-*]) +\*\*.*", prose) == []
+    assert [line for line in prose.splitlines() if line.count("`") % 2] == []
+
+
 @pytest.mark.parametrize(("package", "topic"), [("mirror_sdk", "plans"), ("mirror_server", "processes")])
 def test_terminal_topic_fits_the_width_and_code_can_be_copied(package: str, topic: str) -> None:
     lines = re.sub(r"\x1b\[[0-9;]*m", "", _on_a_terminal(package, topic, 100)).splitlines()
@@ -143,19 +150,27 @@ SERVING = [
     if (command := mirror_server.cli.main.get_command(click.Context(mirror_server.cli.main), name))
     for parameter in command.params
     if isinstance(parameter, click.Option)
-] + mirror_server.extensions.wsgi.app._settings.params
+]
+OPTIONS = {name for each in _parameters(mirror_server.cli.main) for name in (*each.opts, *each.secondary_opts)}
+WSGI = mirror_server.extensions.wsgi.app._settings.params
 
 
 def is_described(option: str, text: str) -> bool:
-    return re.search(f"`{option}(`|\\s)", text) is not None
+    """Return whether a text describes an option. A setting that no command has as an option has only a variable."""
+    name = option if option in OPTIONS else variable_of(option)
+    return re.search(f"`{name}(`|\\s)", text) is not None
+
+
+def variable_of(option: str) -> str:
+    return f"MIRROR_{option.removeprefix('--').replace('-', '_').upper()}"
 
 
 def test_server_manual_describes_options_variables_and_scopes() -> None:
     manual = "\n".join(MANUAL.values())
     assert all(f"`{scope}`" in MANUAL["keys"] for scope in Scope)
-    for option in SERVING:
+    for option in [*SERVING, *WSGI]:
         assert is_described(option.opts[0], manual)
-        if option.envvar != f"MIRROR_{option.opts[0].removeprefix('--').replace('-', '_').upper()}" and option.envvar:
+        if option.envvar and option.envvar != variable_of(option.opts[0]):
             assert f"`{option.envvar}`" in manual
 
 
@@ -171,14 +186,12 @@ def test_core_and_extensions_describe_their_settings(kind: type) -> None:
 
 
 def test_options_and_variables_in_the_server_manual_exist() -> None:
-    there = [*_parameters(mirror_server.cli.main), *mirror_server.extensions.wsgi.app._settings.params]
-    options = {name for parameter in there for name in (*parameter.opts, *parameter.secondary_opts)}
     # These contain options of gunicorn and mirror-device.
     manual = "\n".join(text for topic, text in MANUAL.items() if topic not in {"mirror-device", "wsgi"})
     mentioned = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", manual)) - {"--help"} - OTHERS
-    assert mentioned <= options
+    assert mentioned <= OPTIONS
     variables = set(re.findall(r"MIRROR_[A-Z][A-Z_]*", manual)) - OTHERS
-    assert variables <= {parameter.envvar for parameter in there}
+    assert variables <= {each.envvar for each in [*_parameters(mirror_server.cli.main), *WSGI]}
     assert len(mentioned) > 20
     assert len(variables) > 3
 

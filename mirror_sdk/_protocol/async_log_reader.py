@@ -25,7 +25,7 @@ class AsyncSend(Protocol):
 
 
 class AsyncLogReader(LogCursor):
-    """Reads the log from a position of its own.
+    """A reader of the log with its own position.
 
     Args:
         send: Sends the polls.
@@ -49,7 +49,7 @@ class AsyncLogReader(LogCursor):
         self._sleep = sleep
 
     async def go_to_end(self, within_seconds: float = math.inf) -> None:
-        """Take the current end of the log as the position: the next read begins with what comes after this call.
+        """Move to the current end of the log: the next read starts with the first entry after this call.
 
         Raises:
             MirrorError: The end could not be requested.
@@ -59,7 +59,7 @@ class AsyncLogReader(LogCursor):
     async def read(self, hold_seconds: float, within_seconds: float = math.inf) -> Batch:
         """Wait up to ``hold_seconds`` for entries after the position; pause instead while a failure is recent.
 
-        A read that is cancelled leaves the position where it was.
+        A cancelled read leaves the position unchanged.
 
         Raises:
             MirrorError: A failure that another poll would not fix.

@@ -45,7 +45,7 @@ class AsyncLogWebsocket:
         return self._connection is not None
 
     async def receive(self, limit_seconds: float) -> str | bytes | None:
-        """Return the next message; ``None`` if none came in time.
+        """Return the next message, or ``None`` after a timeout.
 
         Raises:
             ClientClosed: It was closed here.

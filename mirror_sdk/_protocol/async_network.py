@@ -53,7 +53,7 @@ class AsyncNetwork(httpx.AsyncBaseTransport):
         # synchronous alone: self.open()
 
     def open(self) -> httpcore.AsyncConnectionPool:
-        """Make it ready, which takes a tenth of a second: an event loop does this in a thread before it sends anything.
+        """Prepare it, which takes a tenth of a second: an event loop does this in a thread before it sends anything.
 
         Returns:
             A pool that makes connections and stays empty.

@@ -23,7 +23,7 @@ from mirror_sdk._protocol.response_body import BUFFER_BYTES, Body, Decompressor
 T = TypeVar("T")
 
 _CHUNK_BYTES = 1024 * 1024
-"""How many bytes of a response the loop collects before the reading thread gets them."""
+"""Number of bytes of a response that the loop collects before the reading thread gets them."""
 
 
 async def read_streamed(

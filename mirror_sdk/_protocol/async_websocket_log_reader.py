@@ -12,10 +12,10 @@ from mirror_sdk.errors import MirrorError
 
 
 class AsyncWebsocketLogReader(AsyncLogReader):
-    """Reads the log as it comes over a websocket.
+    """A reader of the log over a websocket.
 
-    A websocket only sends entries, and never says that there are none. So a poll with an immediate response reads what
-    is there now, and finds the reason if the service closed the websocket.
+    A websocket only sends entries, and never reports that there are none. So a poll with an immediate response reads
+    the current entries, and finds the reason if the service closed the websocket.
 
     Args:
         send: Sends those polls.
@@ -57,7 +57,7 @@ class AsyncWebsocketLogReader(AsyncLogReader):
         return poll or await super()._poll(0, within_seconds)
 
     async def _receive(self, after: int, hold_seconds: float, within_seconds: float) -> Poll | None:
-        """Return the first message with something new; ``None`` if none came in time."""
+        """Return the first message with new entries, or ``None`` after a timeout."""
         until = self._clock() + hold_seconds
         if self._socket is None or not self._socket.is_usable:
             self._socket = await self._sockets.open(after, within_seconds)

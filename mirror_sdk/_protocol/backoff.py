@@ -1,4 +1,4 @@
-"""How long to wait after a failure. The caller has the clock and does the waiting."""
+"""The pauses after failures. The caller has the clock and does the waiting."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 FIRST_SECONDS = 0.5
 LONGEST_SECONDS = 30.0
 _RANDOM = random.SystemRandom()
-"""A generator of its own: a program that seeds the shared one expects the same numbers again."""
+"""A separate generator, because a program that seeds the shared one expects the same numbers again."""
 _DOUBLINGS = 6
 """Enough to pass ``LONGEST_SECONDS``; more would only make the power overflow one day."""
 

@@ -12,7 +12,7 @@ from mirror_sdk.errors import ConnectionFailed, MirrorError
 from mirror_sdk.wire.model import JsonForm
 
 Channel: TypeAlias = Literal["long polling", "webhook", "websocket"]
-"""Which channel brings notifications."""
+"""The channel that delivers notifications."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,10 @@ from typing import Self
 from mirror_sdk._arguments import seconds
 
 PROGRESS_BYTES = 64 * 1024
-"""How many bytes of a long response have to arrive before its limit restarts."""
+"""Number of bytes of a long response that have to arrive before its limit restarts."""
 _LEAST_SECONDS = 0.001
 _EARLY_SECONDS = 0.01
-"""A timer may end this much too early. A loop that waits for the exact end would then wait again for almost nothing."""
+"""The time by which a timer may end too early. A loop that waits for the exact end would then wait again."""
 
 
 class Deadline(float):

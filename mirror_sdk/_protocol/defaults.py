@@ -9,9 +9,9 @@ DEFAULT_MAX_SNAPSHOT_BYTES = 2 * 1024**3
 """The maximum number of bytes of one snapshot, about those of a million devices."""
 STALE_AFTER_SECONDS = 60.0
 HOLD_SECONDS = 1
-"""How long the 202 of a single waiting request may be held for its response; most devices respond sooner."""
+"""The maximum delay of the 202 of a single waiting request, for its response; most devices respond sooner."""
 MAX_ERRORS = 100
 MAX_FETCH_SECONDS = 25.0
 """The longest fetch of current entries, if new ones arrive as fast as they are read."""
 MAX_FETCH_PAUSE_SECONDS = 2.0
-"""The longest pause within such a fetch: it retries about three failures, but not while the service is down or busy."""
+"""The longest pause within such a fetch. It allows about three retries, but none while the service is down or busy."""

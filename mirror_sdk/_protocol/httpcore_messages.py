@@ -13,7 +13,7 @@ from mirror_sdk._protocol.proxy_and_tls_settings import proxy_for
 MAX_IDLE = 20
 """The most idle connections, as in httpx."""
 IDLE_SECONDS = 5.0
-"""How long an idle connection is kept, as in httpx."""
+"""Lifetime of an idle connection, as in httpx."""
 
 
 def httpcore_url(url: httpx.URL) -> httpcore.URL:

@@ -25,7 +25,7 @@ class Send(Protocol):
 
 
 class LogReader(LogCursor):
-    """Reads the log from a position of its own.
+    """A reader of the log with its own position.
 
     Args:
         send: Sends the polls.
@@ -49,7 +49,7 @@ class LogReader(LogCursor):
         self._sleep = sleep
 
     def go_to_end(self, within_seconds: float = math.inf) -> None:
-        """Take the current end of the log as the position: the next read begins with what comes after this call.
+        """Move to the current end of the log: the next read starts with the first entry after this call.
 
         Raises:
             MirrorError: The end could not be requested.

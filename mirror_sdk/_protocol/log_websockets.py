@@ -44,7 +44,7 @@ class LogWebsocket:
         return self._connection is not None
 
     def receive(self, limit_seconds: float) -> str | bytes | None:
-        """Return the next message; ``None`` if none came in time.
+        """Return the next message, or ``None`` after a timeout.
 
         Raises:
             ClientClosed: It was closed here.

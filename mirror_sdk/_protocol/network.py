@@ -52,7 +52,7 @@ class Network(httpx.BaseTransport):
         self.open()
 
     def open(self) -> httpcore.ConnectionPool:
-        """Make it ready, which takes a tenth of a second.
+        """Prepare it, which takes a tenth of a second.
 
         Returns:
             A pool that makes connections and stays empty.

@@ -127,7 +127,7 @@ def _resolve(host: str, port: int, found: Future[list[Any]]) -> None:
 
 
 class _Stream(httpcore.NetworkStream):
-    """A connection that waits no longer than the call may take.
+    """A connection whose waits are limited by the deadline of the call.
 
     Args:
         stream: The connection.

@@ -94,7 +94,7 @@ class Operation(Generic[T_co]):
     also_reads: frozenset[int] = frozenset()
 
     def max_attempts(self, max_retries: int) -> int:
-        """Return how often a client with so many retries may send it."""
+        """Return the maximum number of attempts of a client with this number of retries."""
         if not self.is_repeatable and self.method not in _IDEMPOTENT:
             return 1
         return 1 + (max_retries if self.max_retries is None else self.max_retries)

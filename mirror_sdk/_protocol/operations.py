@@ -576,7 +576,7 @@ def put_callback(url: str, headers: Mapping[str, str], *, with_seq: bool) -> Ope
 
 
 def get_callback() -> Operation[CallbackRegistration | None]:
-    """The webhook of this key; ``None`` if it has none."""
+    """Return the webhook of this key, or ``None``."""
     read = read_json(CallbackRegistration.model_validate_json)
     return Operation(
         "GET", routes.CALLBACK, lambda response: None if _is_none(response) else read(response), also_reads=_NOT_FOUND
@@ -711,7 +711,7 @@ def _read_subscription(response: HTTPResponse) -> SubscriptionState:
     try:
         return SubscriptionState(response.headers.get(routes.SUBSCRIPTION_HEADER, ""))
     except ValueError:  # the service sends no state, or one of a later version
-        return SubscriptionState.ASKED
+        return SubscriptionState.PENDING
 
 
 def _is_none(response: HTTPResponse) -> bool:

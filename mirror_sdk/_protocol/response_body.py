@@ -25,7 +25,7 @@ the largest page of a mirror.
 MAX_ERROR_BYTES = 1024 * 1024
 """The maximum number of bytes of an error: it has one sentence, and one for each invalid field."""
 BUFFER_BYTES = 64 * 1024
-"""How many bytes of a response are buffered while it is read as it arrives; longer parts of it are not copied."""
+"""Number of bytes that are buffered while a response is read; longer parts of it are not copied."""
 CHUNK_BYTES = 1024 * 1024
 """The maximum number of bytes that are decompressed at a time."""
 
@@ -132,7 +132,7 @@ class Body(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill the buffer with the bytes that are there; 0 at the end."""
+        """Fill the buffer with the bytes that have arrived; 0 at the end."""
         while not self._rest and (chunk := next(self._chunks, None)) is not None:
             self._rest = memoryview(chunk)
         count = min(len(buffer), len(self._rest))

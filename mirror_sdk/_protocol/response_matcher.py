@@ -41,7 +41,7 @@ class AwaitedResponse:
 
 
 class ResponseMatcher:
-    """Brings each response to the request that expects it, once.
+    """A matcher that delivers each response once, to the request that expects it.
 
     An awaited response lives as long as a request handle refers to it. So a wait that timed out can be resumed, and the
     memory of a dropped handle is freed. Of the responses that no request expects (yet), the newest ``keep`` are stored.

@@ -24,7 +24,7 @@ from mirror_sdk.errors import CallTimeout, InvalidValue, PreconditionFailed
 from mirror_sdk.wire.subscriptions import MAX_RULES, PresubscriptionRule
 
 _FIRST_PAUSE_SECONDS = 0.02
-"""Long enough for a concurrent change: the program that comes second has to start again."""
+"""A pause that is long enough for a concurrent change, after which the slower program starts again."""
 _ALL = frozenset({"*", "/*"})
 
 _Rules: TypeAlias = list[PresubscriptionRule]

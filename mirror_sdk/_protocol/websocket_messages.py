@@ -87,7 +87,7 @@ class WebsocketEndpoint:
         }
 
     def failed(self, failure: Exception, within_seconds: float = math.inf) -> MirrorError:
-        """Return the error for a websocket that could not be opened in so many seconds, or ended."""
+        """Return the error for a websocket that could not be opened in this time, or ended."""
         if isinstance(failure, TimeoutError) and isinstance(within_seconds, Deadline) and within_seconds.is_over:
             error: MirrorError = CallTimeout(f"GET {self.address}: {within_seconds.overrun}")
         else:

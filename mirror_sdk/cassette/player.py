@@ -28,7 +28,7 @@ _IMMEDIATE = frozenset({"latest"})
 # Short, because the request of another thread may make a response due at any moment, and nothing wakes the poll.
 _MAX_WAIT_SECONDS = 0.02
 _ORDER_SECONDS = 5.0
-"""How long a poll waits for each request with an earlier recorded response, which may not be repeated in this run."""
+"""The time for which a poll waits for requests with earlier recorded responses, which may be missing in this run."""
 _CURSOR = re.compile("[0-9]{1,19}")
 _ID = re.compile(rb'"([\w\-]{1,64})"')
 
@@ -75,8 +75,8 @@ class Player(ClientClock):
         self._exchanges = manifest.exchanges
         self._waiting: dict[RequestKey, deque[int]] = defaultdict(deque)
         self._last: dict[RequestKey, int] = {}
-        # The file lists them in the order of their responses. Among equal requests, the first one now is the first one
-        # that was sent then, and a poll waits only for those that had been sent.
+        # The file lists them in the order of their responses. Among equal requests, the order of sending counts, and a
+        # poll waits only for requests that had been sent before it.
         for number in sorted(range(len(self._exchanges)), key=lambda number: self._exchanges[number].sent_seconds):
             self._waiting[self._exchanges[number].key].append(number)
         self._played: set[int] = set()

@@ -97,7 +97,8 @@ def history(
                 raise
             # A query for the last week gets the part of it that is stored.
             click.echo(f"the history begins at {write_timestamp(oldest_at)}, so it is shown from then on", err=True)
-            # Without begin: devices may have dated values before the history begins.
+            # Without begin, because devices may have reported values with an earlier time than the start of the
+            # history.
             found = query()
             found = found[found["changed_at"] >= begin].head(limit or len(found))
     if_empty = f"nothing happened to {device} in that time; 'mirror get {device}' shows its current values"

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 _CONCURRENT_READS = 8
 _READ_EXPIRY_SECONDS = 20
-"""How long a read waits for its device, which stays connected."""
+"""The time for which a read waits for its device, which stays connected."""
 # The response to an expired read arrives a little after its expiry.
 _LATE_SECONDS = _READ_EXPIRY_SECONDS + 5.0
 _POLL_SECONDS = 1.0
-"""How long to wait for one response before the others are checked."""
+"""The time to wait for one response before the others are checked."""
 
 
 class AsyncPlanner:

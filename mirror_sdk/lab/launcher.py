@@ -58,7 +58,7 @@ def _tile(title: str, path: str) -> dict[str, object]:
 
 
 def _local_port(address: str) -> int | None:
-    """Return the port of a mirror on Jupyter's machine; ``None`` for another mirror."""
+    """Return the port of a mirror on Jupyter's machine, or ``None`` if it runs elsewhere."""
     try:
         url = httpx.URL(read_base_url(address))
     except ConfigError:

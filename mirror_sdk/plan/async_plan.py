@@ -29,7 +29,7 @@ from mirror_sdk.plan.scheduler import ScheduledWrite, raise_unless_device_specif
 from mirror_sdk.progress import ProgressBar, progress_bar
 
 _POLL_SECONDS = 1.0
-"""How long to wait for a response before checking whether the plan was stopped."""
+"""The time to wait for a response before checking whether the plan was stopped."""
 
 
 class AsyncPlan(PlanReport):
@@ -88,7 +88,7 @@ class AsyncPlan(PlanReport):
             concurrency: The maximum number of writes in flight at a time.
             canary: How many writes to send first. All of them have to succeed before any other is sent. They go to
                 devices that are awake. Writes that succeeded in an earlier ``apply`` count.
-            max_failures: How many writes may fail. One more failure ends sending. ``None`` for no limit.
+            max_failures: How many writes may fail. If more fail, the plan stops sending. ``None`` for no limit.
             expiry_seconds: How long each write may wait for its device, in seconds. The default is in the plan table: a
                 minute, and for a sleeping device three days, or more if it was silent for long.
             timeout: How long to wait for each response, and for all sleeping devices together, in seconds. By default

@@ -28,7 +28,7 @@ from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.paths import parse_path
 
 CONNECTED_EXPIRY_SECONDS = 60
-"""How long a write waits for a device that stays connected."""
+"""The time for which a write waits for a device that stays connected."""
 _SILENCES = 2
 """The expiry for a device that sleeps for long, in multiples of the time since its last contact."""
 
@@ -38,7 +38,7 @@ class Decision(StrEnum):
 
     WRITE = "write"
     SKIP = "skip"
-    REFUSE = "refuse"
+    REJECT = "reject"
 
 
 class Check(StrEnum):
@@ -416,4 +416,4 @@ def current_value(resource: Resource) -> Value:
 
 
 def _reject(check: Check, reason: str) -> Finding:
-    return Finding(Decision.REFUSE, check, reason)
+    return Finding(Decision.REJECT, check, reason)

@@ -57,7 +57,7 @@ class PlanReport(JsonForm):
         """The requested writes in their order, with the decision about each.
 
         >>> [write.decision.value for write in plan.planned]
-        ['write', 'refuse']
+        ['write', 'reject']
         """
         now = {entry.planned.async_id: entry.planned for entry in self._scheduler.entries}
         return [now.get(one.async_id, one) for one in self._planned]
@@ -132,7 +132,7 @@ class PlanReport(JsonForm):
 
         >>> saved = plan.to_dict()
         >>> saved["decisions"], [write["status"] for write in saved["writes"]]
-        ({'write': 1, 'skip': 0, 'refuse': 1}, ['queued', None])
+        ({'write': 1, 'skip': 0, 'reject': 1}, ['queued', None])
         """
         requests = {request.async_id: request for request in self.requests}
         decisions = Counter(one.decision for one in self.planned)
@@ -247,7 +247,7 @@ def _write_to_dict(one: PlannedWrite, request: AcceptedRequest | UnacceptedReque
     return members
 
 
-_DECISIONS = {Decision.WRITE: "to write", Decision.SKIP: "to skip", Decision.REFUSE: "rejected"}
+_DECISIONS = {Decision.WRITE: "to write", Decision.SKIP: "to skip", Decision.REJECT: "rejected"}
 
 
 def check_limits(

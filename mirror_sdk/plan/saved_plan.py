@@ -69,7 +69,7 @@ class _SavedWrite(_Saved):
     @model_validator(mode="after")
     def _check_sendable(self) -> Self:
         """Check a write that may be sent. A rejected one may have any path and value."""
-        if self.decision is not Decision.REFUSE:
+        if self.decision is not Decision.REJECT:
             of_resource(routes.SUBSCRIPTION, self.device_id, self.path)
             if self.requested is None:
                 raise ValueError("wanted is missing, so the write has no value")
@@ -153,7 +153,7 @@ def _request(planned: PlannedWrite, saved: _SavedRequest) -> AcceptedRequest:
         response = AsyncResponse(
             id=planned.async_id, status=saved.status, error=saved.error, timestamp=saved.responded_at
         )
-    # The file has no time by the clock of the client, which may have been another machine's.
+    # The file has no time of the client's clock, because another machine may have saved it.
     return AcceptedRequest(
         async_id=planned.async_id,
         device_id=planned.device_id,

@@ -33,7 +33,7 @@ from mirror_sdk.wire.notifications import AsyncResponse
 _REJECTED = (BadRequest, Conflict, NotFound)
 _DEVICE_SPECIFIC = (*_REJECTED, ConnectionFailed, LimitExceeded, ServerError)
 _REMEMBERED = timedelta(days=1)
-"""How long the service remembers an async-id after its response."""
+"""The time for which the service remembers an async-id after its response."""
 _STATUSES = {DesiredStatus.SUCCESS: 200, DesiredStatus.FAILURE: 400}
 """The status of a response if the mirror only knows whether it was a success."""
 _CANARY_FAILED = {

@@ -79,7 +79,7 @@ def _without_decimals(item: object) -> object:
     """Return a decimal fraction, which CBOR has, as the integer it is or else as a float."""
     if not isinstance(item, Decimal) or not item.is_finite():
         return item
-    # The exponent may be anything: an integer of a billion digits is not worked out.
+    # The exponent may be anything, so an integer of a billion digits is not computed.
     is_short = item.adjusted() < _LONGEST_INTEGER
     return int(item) if is_short and item == item.to_integral_value() else float(item)
 
@@ -166,8 +166,8 @@ class _Text(DataType):
     def accept(self, value: object) -> str | None:
         if not isinstance(value, str):
             return None
-        # JSON and Python have lone surrogates, which no table and no terminal takes.
-        # str.__str__ makes a plain text of a subclass, such as the member of a StrEnum.
+        # JSON and Python strings may contain lone surrogates, which tables and terminals reject. str.__str__ converts a
+        # subclass, such as the member of a StrEnum, to a plain string.
         return str.__str__(value) if value == value.encode("utf-8", "ignore").decode() else None
 
     def from_bytes(self, content: bytes) -> str | None:

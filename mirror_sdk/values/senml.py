@@ -151,7 +151,7 @@ def _senml(records: Iterable[_Record]) -> Iterator[_Entry]:
         if not record.keys() & {"n", *_VALUE_FIELDS}:
             continue
         field = _only_value(record, _VALUE_FIELDS)
-        # Without a base value the item stays as it is: a sum would turn an integer into a float.
+        # Without a base value the item stays unchanged: a sum would turn an integer into a float.
         item = _number(record, "v", 0.0) + base_value if field == "v" and base_value else record[field]
         yield _Entry(base_name + _text(record, "n", ""), field, item, base_time + _number(record, "t", 0.0))
 

@@ -59,7 +59,7 @@ def _read_links(raw: bytes, path: str) -> dict[str, DecodedValue]:
     """Read links (``</3/0>,</3303/0>``) as a string, for any declaration of the path."""
     text = _utf_8(raw)
     try:
-        # Only the check matters: the value is the text as it is.
+        # Only the check matters: the value is the unchanged text.
         deque(parse_links(text), maxlen=0)
     except InvalidLinkFormat as exc:
         raise UnreadablePayload(f"the payload is not in the CoRE link format: {exc}") from exc

@@ -80,7 +80,7 @@ def _values(raw: bytes, parent: tuple[int, ...], lowest: int) -> Iterator[tuple[
     seen: set[int] = set()
     for kind, number, content in _entries(raw):
         level = _LEVELS[kind]
-        # An entry stands at its own level below the requested path, or repeats the requested id.
+        # An entry is at its own level below the requested path, or repeats the requested id.
         if not lowest <= level <= len(parent) or number != (*parent, number)[level]:
             name = kind.name.lower().replace("_", " ")
             raise UnreadablePayload(f"the TLV contains {name} {number}, which is not in {_path(parent)}")

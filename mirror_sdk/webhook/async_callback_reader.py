@@ -52,7 +52,7 @@ class AsyncCallbackReader(AsyncLogReader):
     async def read(self, hold_seconds: float, within_seconds: float = math.inf) -> Batch:
         """Wait up to ``hold_seconds`` for entries after the position.
 
-        A read that is cancelled leaves the position where it was.
+        A cancelled read leaves the position unchanged.
 
         Raises:
             ChannelGone: Another program replaced the webhook, and the service has no log.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pandas as pd
+import traitlets
 
 from mirror_sdk._client import MirrorClient
 from mirror_sdk.device_lookup import DeviceLike, DevicesLike
@@ -14,25 +15,14 @@ from mirror_sdk.widgets import static
 from mirror_sdk.widgets.explorer import Explorer
 from mirror_sdk.widgets.models.fleet_model import DEVICE_STATUSES, FleetModel
 from mirror_sdk.widgets.models.fleet_view import FleetView, ViewFile
-from mirror_sdk.widgets.models.past_values import milliseconds
-from mirror_sdk.widgets.widget import READ_WITHIN_SECONDS, Host, MirrorWidget
-from mirror_sdk.widgets.write_panel import WritePanel
+from mirror_sdk.widgets.widget import READ_WITHIN_SECONDS, Host
+from mirror_sdk.widgets.write_panel import WriterHost
 
-_STATIC_COLUMNS = {
-    "name": "Device",
-    "status": "Status",
-    "value": "Value",
-    "last_contact": "Last contact (UTC)",
-    "failed": "Failed",
-    "drifting": "Drifting",
-    "pending": "Pending",
-    "stale": "Stale",
-    "type": "Type",
-}
-_MOST_STATIC_ROWS = 50
+_COLUMNS = ("last_contact: Last contact (UTC)", "failed", "drifting", "pending", "stale", "type")
+_ROWS_IN_COPY = 50
 
 
-class FleetTable(MirrorWidget):
+class FleetTable(WriterHost):
     """Shows which devices of the fleet have failed writes, drift, pending writes or stale values, and opens devices.
 
     After an event it reads the device of the event again, and every minute the whole fleet. It shows when it last read
@@ -64,7 +54,6 @@ class FleetTable(MirrorWidget):
             its cell. If the notebook does not say which cell is running, it closes all earlier ones of this client.
 
     Attributes:
-        explorer: The explorer of a device; ``None`` before one was opened.
         writer: The write panel; ``None`` before it was opened.
 
     Raises:
@@ -77,8 +66,12 @@ class FleetTable(MirrorWidget):
     '2 devices · 0 failed writes · 0 drifting values · 0 pending writes · 0 stale values'
     """
 
-    component = "fleet"
     model: FleetModel
+    _component = traitlets.Unicode("fleet").tag(sync=True)
+    _attributes = """
+        is_loading taken_at counts_text attributes resources sparkline_text selected activity is_acting
+    """
+    _intents = "load change_view read_selected subscribe_selected dismiss"
 
     def __init__(
         self,
@@ -91,17 +84,13 @@ class FleetTable(MirrorWidget):
         keep_previous: bool = False,
     ) -> None:
         self._saved_views = ViewFile(views_file)
-        self._opened_view = view if isinstance(view, str) else ""
         initial = self._saved_views.find(view) if isinstance(view, str) else FleetView.from_dict(view or {})
         super().__init__(client, live=live, keep_previous=keep_previous)
         self.model = FleetModel(client, self._live.run, stale_after_seconds=stale_after_seconds, view=initial)
-        self.explorer: Explorer | None = None
-        self.writer: WritePanel | None = None
         self._stale_after_seconds = stale_after_seconds
-        self._saved_names = self._read_saved_names()
-        self._last_view: dict[str, Any] = {}
+        self._opened(view if isinstance(view, str) else "")
         self.model.load()
-        self.start()
+        self._start()
 
     @property
     def selected(self) -> pd.DataFrame:
@@ -163,7 +152,7 @@ class FleetTable(MirrorWidget):
         """
         found = self.client._session.ids_of(devices)
         with self._live.lock:
-            self._select(found)
+            self._do_select(found)
             self._live.show()
 
     @property
@@ -177,6 +166,16 @@ class FleetTable(MirrorWidget):
         with self._live.lock:
             return self.model.view.to_dict()
 
+    @property
+    def explorer(self) -> Explorer | None:
+        """The explorer of a device; ``None`` before one was opened.
+
+        >>> FleetTable(client, live=False).explorer is None
+        True
+        """
+        part = self._parts.get("explorer")
+        return part if isinstance(part, Explorer) else None
+
     def show_device(self, device_id: DeviceLike) -> None:
         """Open a device in the explorer next to the table.
 
@@ -187,124 +186,66 @@ class FleetTable(MirrorWidget):
         """
         with self._live.lock:
             if self.explorer is None:
-                self.explorer = Explorer(
-                    self.client,
-                    device_id,
-                    stale_after_seconds=self._stale_after_seconds,
-                    live=self._is_live,
-                    host=Host(self, "explorer"),
-                )
+                after, host = self._stale_after_seconds, Host(self, "explorer")
+                Explorer(self.client, device_id, stale_after_seconds=after, live=self._is_live, host=host)
             else:
                 self.explorer.choose(device_id)
 
-    def view(self) -> dict[str, Any]:
-        """Return the state of the component."""
-        # Counting a large fleet several times a second would take a noticeable part of a processor.
-        if self.is_changed or not self._last_view:
-            self._last_view = self._new_view()
-        return self._last_view
-
-    def _new_view(self) -> dict[str, Any]:
-        model = self.model
-        counts = model.counts
-        resource, taken_at = model.resource, model.taken_at
-        resources = [{"path": one.path, "label": one.label, "devices": one.devices} for one in model.resources]
+    def _view(self) -> dict[str, Any]:
+        model, counts = self.model, self.model.counts
         return {
-            "isLoading": model.is_loading,
-            "takenAt": None if taken_at is None else milliseconds(taken_at),
             "clockAhead": model.clock_ahead_ms,
             "devices": counts.total(),
             "counts": {status.name.lower(): counts[status] for status in DEVICE_STATUSES},
-            "countsText": model.counts_text,
             "view": model.view.to_dict(),
             "viewName": self._opened_view,
             "viewNames": self._saved_names,
             "viewsFile": str(self._saved_views.file),
-            "attributes": model.attributes,
-            "resource": None if resource is None else resource.label,
-            "resources": resources,
-            "sparklineText": model.sparkline_text,
-            "selected": model.selected,
+            "resource": model.resource and model.resource.label,
             "selectedWithValue": len(model.selected_with_value),
-            "activity": model.activity,
-            "isActing": model.is_acting,
         }
 
-    @property
-    def intents(self) -> Mapping[str, Callable[..., object]]:
-        """The actions of the user, by name."""
-        model = self.model
-        return {
-            "select": self._select,
-            "open": self.show_device,
-            "close_explorer": self._close_explorer,
-            "write": self._write,
-            "close_writer": self._close_writer,
-            "read_selected": model.read_selected,
-            "subscribe_selected": model.subscribe_selected,
-            "load": model.load,
-            "dismiss": model.dismiss,
-            "change_view": model.change_view,
-            "open_view": self._open_view,
-            "save_view": self._save_view,
-            "delete_view": self._delete_view,
-        }
+    def _publish(self) -> None:
+        self._rows("devices").show(self.model.rows)
 
-    def publish(self) -> None:
-        """Publish the devices."""
-        if self.is_changed:
-            self.rows("devices").show(self.model.rows)
-
-    def static_html(self) -> str:
-        """Return its content as plain HTML."""
-        rows = self.model.displayed_rows
-        headings = dict(_STATIC_COLUMNS)
-        if self.model.resource is not None:
-            headings["value"] = self.model.resource.label
-        cells = [[row.get(name) for name in headings] for row in rows[:_MOST_STATIC_ROWS]]
-        text = static.paragraph(f"{self.model.counts_text} · {self.model.as_of_text}")
-        return text + static.table("Fleet", list(headings.values()), cells, total=len(rows))
-
-    def _select(self, device_ids: list[str]) -> None:
+    def _do_select(self, device_ids: list[str]) -> None:
         self.model.select(device_ids)
         # Follow the selection if the explorer is open.
         if len(device_ids) == 1 and self.explorer is not None:
             self.explorer.choose(device_ids[0])
 
-    def _close_explorer(self) -> None:
-        if self.explorer is not None:
-            self.explorer.close()
-            self.explorer = None
+    _do_open = show_device
 
-    def _write(self) -> None:
-        if not self.model.selected:
-            return
-        self._close_writer()
-        self.writer = WritePanel(self.client, self.model.selected, live=self._is_live, host=Host(self, "writer"))
+    def _do_close_explorer(self) -> None:
+        self._close_part("explorer")
 
-    def _close_writer(self) -> None:
-        if self.writer is not None:
-            self.writer.close()
-            self.writer = None
+    def _do_write(self) -> None:
+        if self.model.selected:
+            self._open_writer(self.model.selected)
 
-    def _read_saved_names(self) -> list[str]:
+    def _do_open_view(self, name: str) -> None:
+        self.model.show_view(self._saved_views.find(name) if name else FleetView())
+        self._opened(name)
+
+    def _do_save_view(self, name: str) -> None:
+        self._saved_views.save(name, self.model.view)
+        self._opened(name.strip())
+
+    def _do_delete_view(self, name: str) -> None:
+        self._saved_views.delete(name)
+        self._opened("")
+
+    def _opened(self, name: str) -> None:
+        """Note the name of the opened view, and read the names of all saved views."""
+        self._opened_view, self._saved_names = name, []
         try:
-            return list(self._saved_views.read())
+            self._saved_names = list(self._saved_views.read())
         except (OSError, ValueError) as error:
             self.model.report("views", "Reading the saved views", error)
-            return []
-
-    def _open_view(self, name: str) -> None:
-        self.model.show_view(self._saved_views.find(name) if name else FleetView())
-        self._opened_view = name
         self.model.changed()
 
-    def _save_view(self, name: str) -> None:
-        self._saved_views.save(name, self.model.view)
-        self._opened_view, self._saved_names = name.strip(), self._read_saved_names()
-        self.model.changed()
-
-    def _delete_view(self, name: str) -> None:
-        self._saved_views.delete(name)
-        self._opened_view, self._saved_names = "", self._read_saved_names()
-        self.model.changed()
+    def _static_html(self) -> Iterator[str | Callable[[], str]]:
+        model = self.model
+        yield static.paragraph(f"{model.counts_text} · {model.as_of_text}")
+        columns = ("name: Device", "status", f"value: {model.resource.label if model.resource else ''}", *_COLUMNS)
+        yield static.table("Fleet", columns, model.displayed_rows, _ROWS_IN_COPY)

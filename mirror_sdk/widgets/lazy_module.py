@@ -11,34 +11,27 @@ then clears that state, which the notebook would store. Any other page requests 
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import Any, ClassVar
+from typing import Any
 
 import anywidget
 import traitlets
 
 from mirror_sdk.widgets.cells import running_cell
 
+MODULE = (files(__package__) / "ui" / "ui.js").read_text(encoding="utf-8")
+
 
 class LazyModule(anywidget.AnyWidget):
-    """A widget with the module ``module_text``, whose first line identifies it."""
+    """A widget with the module of all widgets, whose first line identifies it."""
 
     _esm = (files(__package__) / "lazy_module.js").read_text(encoding="utf-8")
-    _module_id = traitlets.Unicode().tag(sync=True)
+    _module_id = traitlets.Unicode(MODULE.partition("\n")[0]).tag(sync=True)
     _module_text = traitlets.Unicode().tag(sync=True)
-    module_text: ClassVar[str]
 
-    def __init__(self, *arguments: Any, **state: Any) -> None:
-        super().__init__(*arguments, **state)
+    def __init__(self, **state: Any) -> None:
+        super().__init__(_module_text=MODULE if running_cell() else "", **state)
         self.on_msg(self._send_module)
-
-    @traitlets.default("_module_id")
-    def _first_line(self) -> str:
-        return self.module_text.partition("\n")[0]
-
-    @traitlets.default("_module_text")
-    def _text_for_a_page(self) -> str:
-        return self.module_text if running_cell() is not None else ""
 
     def _send_module(self, _: object, content: Any, __: object) -> None:
         if content == {"request": "module"}:
-            self.send({"module": self.module_text})
+            self.send({"module": MODULE})

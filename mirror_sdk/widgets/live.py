@@ -59,6 +59,7 @@ class Live:
         self._failed = failed
         self._is_live = is_live
         self._stopped = threading.Event()
+        self._has_outcome = threading.Event()
         self._calls: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self._threads = 0
         self._outcomes: SimpleQueue[Callable[[], object]] = SimpleQueue()
@@ -119,6 +120,7 @@ class Live:
     def stop(self) -> None:
         """Stop, and ignore later outcomes. Stopping it again does nothing."""
         self._stopped.set()
+        self._has_outcome.set()
         with self._idle:
             self._idle.notify_all()
         _running.discard(self)
@@ -168,11 +170,20 @@ class Live:
                     self._waited_for -= 1
                     self._idle.notify_all()
 
-        return lambda outcome: self._outcomes.put(lambda: deliver_now(outcome))
+        def add(outcome: T) -> None:
+            self._outcomes.put(lambda: deliver_now(outcome))
+            self._has_outcome.set()
+
+        return add
 
     def _run(self) -> None:
-        while not self._stopped.wait(REFRESH_SECONDS):
+        while not self._stopped.is_set():
+            # The first outcome after a pause is shown at once; others wait, so that refreshes stay few.
+            is_early = self._has_outcome.wait(REFRESH_SECONDS)
+            self._has_outcome.clear()
             self.step()
+            if is_early and self._stopped.wait(REFRESH_SECONDS):
+                return
             if isinstance(self.problem, ClientClosed):
                 # The content stays, with a notice from this step.
                 self.step()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from datetime import UTC
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,12 @@ import numpy as np
 from mirror_sdk._formatting import number_text
 from mirror_sdk.widgets import static
 from mirror_sdk.widgets.models.chart_parts import ChartParts
-from mirror_sdk.widgets.models.lines import Point, Series, SeriesKey, panel_title, thinned, within
+from mirror_sdk.widgets.models.lines import Numbers, Series, SeriesKey, panel_title
+from mirror_sdk.widgets.models.past_values import milliseconds
 from mirror_sdk.widgets.models.time_window import Interval
 from mirror_sdk.widgets.models.timeline import StateRow, Threshold
 
-POINTS_IN_PICTURE = 150
+_MOST_POINTS_WITH_DOTS = 75
 # Like those of tokens.css, but one color for light and dark pages.
 _PALETTE = ("#2b7fc4", "#d9720f", "#2e9b57", "#b05a94", "#a08000", "#7468c9", "#2a95b5", "#857767")
 _DASHES = ("-", "--", ":", "-.")
@@ -33,6 +34,16 @@ def panels_of(lines: Sequence[Series]) -> list[list[Series]]:
     return list(panels.values())
 
 
+def plot_html(
+    chart: ChartParts, interval: Interval, colors: Mapping[SeriesKey, int], thresholds: Sequence[Threshold] = ()
+) -> str:
+    """Return the plot as a picture, and its legend as a table."""
+    rows = [_legend_row(line, interval) for line in chart.lines if len(_visible(line, interval)[0])]
+    rows += [{"name": row.name, "last": row.spans[-1].text} for row in chart.states if row.spans]
+    legend = static.table("Legend", ("name", "last", "min", "max", "mean", "unit"), rows, len(rows)) if rows else ""
+    return static.picture(picture(chart, interval, colors, thresholds), describe(chart)) + legend
+
+
 def describe(chart: ChartParts) -> str:
     """Return the plot in words, for screen readers."""
     phrases = [
@@ -44,25 +55,8 @@ def describe(chart: ChartParts) -> str:
     return f"Plot over time: {'; '.join(phrases)}" if phrases else "Plot over time, empty"
 
 
-def legend(chart: ChartParts, interval: Interval) -> str:
-    """Return the table of the lines and states, as HTML."""
-    rows: list[list[object]] = []
-    for line in chart.lines:
-        begin, end = (at.timestamp() * 1000 for at in interval)
-        numbers = line.numbers[(begin <= line.at) & (line.at <= end)]
-        if len(numbers):
-            cells = [float(f"{one:.6g}") for one in (numbers[-1], numbers.min(), numbers.max(), numbers.mean())]
-            rows.append([line.name, *cells, line.unit_text])
-    rows += [[row.name, row.spans[-1].text, None, None, None, ""] for row in chart.states if row.spans]
-    headings = ["name", "last", "min", "max", "mean", "unit"]
-    return static.table("Legend", headings, rows, total=len(rows)) if rows else ""
-
-
 def picture(
-    chart: ChartParts,
-    interval: Interval,
-    color_of: Callable[[SeriesKey], int],
-    thresholds: Sequence[Threshold] = (),
+    chart: ChartParts, interval: Interval, colors: Mapping[SeriesKey, int], thresholds: Sequence[Threshold] = ()
 ) -> bytes:
     """Return the plot as a PNG picture."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
@@ -73,38 +67,18 @@ def picture(
     figure = Figure(figsize=(9, 0.9 + sum(heights) + 0.25 * len(heights)), dpi=100, layout="constrained")
     axes = figure.subplots(len(heights), sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
     for panel, lines in zip(axes, panels, strict=False):
-        for line in lines:
-            color = color_of(line.key)
-            points = _drawn(line, interval)
-            panel.plot(
-                [at for at, _ in points],
-                [float("nan") if value is None else value for _, value in points],
-                color=_PALETTE[color % len(_PALETTE)],
-                linestyle=_DASHES[color // len(_PALETTE) % len(_DASHES)],
-                marker="." if len(points) < POINTS_IN_PICTURE / 2 else None,
-                markersize=4,
-                linewidth=1.2,
-                label=_plain(line.name),
-            )
-        for level in {one.level for one in thresholds for line in lines if one.concerns(line.key)}:
-            panel.axhline(level, color=_BAD, linewidth=0.8, linestyle="--")
-        unit = f" ({lines[0].unit_text})" if lines[0].unit_text else ""
-        panel.set_title(_plain(f"{panel_title(lines)}{unit}"), loc="left", fontsize="small", fontweight="bold")
-        panel.grid(alpha=0.3)
-        panel.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize="small")
+        _draw_lines(panel, lines, interval, colors, thresholds)
     for panel, row in zip(axes[len(panels) :], chart.states, strict=True):
         _draw_states(panel, row, interval)
     for panel in axes:
         for shade in chart.shades:
-            shade_color = _BAD if shade.kind == "gap" else _NO_COLOR
-            panel.axvspan(shade.begin, shade.end or interval.end, color=shade_color, alpha=0.12, linewidth=0)
+            color = _BAD if shade.kind == "gap" else _NO_COLOR
+            panel.axvspan(shade.begin, shade.end or interval.end, color=color, alpha=0.12, linewidth=0)
         for marker in chart.markers:
-            panel.axvline(
-                marker.at, color="#b3221b" if marker.tone == "bad" else "#17693a", linewidth=0.8, linestyle=":"
-            )
+            panel.axvline(marker.at, color=_BAD if marker.tone == "bad" else _GOOD, linewidth=0.8, linestyle=":")
         panel.spines[["top", "right"]].set_visible(False)
     locator = AutoDateLocator(tz=UTC)
-    axes[-1].set_xlim(interval.begin, interval.end)
+    axes[-1].set_xlim(*interval)
     axes[-1].xaxis.set_major_locator(locator)
     axes[-1].xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
     axes[-1].set_xlabel("time (UTC)", fontsize="small")
@@ -115,19 +89,60 @@ def picture(
     return written.getvalue()
 
 
-def _draw_states(panel: object, row: StateRow, interval: Interval) -> None:
-    axes: Any = panel
+def _draw_lines(
+    axes: Any,
+    lines: Sequence[Series],
+    interval: Interval,
+    colors: Mapping[SeriesKey, int],
+    thresholds: Sequence[Threshold],
+) -> None:
+    for line in lines:
+        color = colors[line.key]
+        at, numbers = _visible(line, interval, more=1)
+        axes.plot(
+            at.astype("datetime64[ms]"),
+            numbers,
+            color=_PALETTE[color % len(_PALETTE)],
+            linestyle=_DASHES[color // len(_PALETTE) % len(_DASHES)],
+            marker="." if len(at) < _MOST_POINTS_WITH_DOTS else None,
+            markersize=4,
+            linewidth=1.2,
+            label=_plain(line.name),
+        )
+    for level in {one.level for one in thresholds for line in lines if one.concerns(line.key)}:
+        axes.axhline(level, color=_BAD, linewidth=0.8, linestyle="--")
+    unit = f" ({lines[0].unit_text})" if lines[0].unit_text else ""
+    axes.set_title(_plain(f"{panel_title(lines)}{unit}"), loc="left", fontsize="small", fontweight="bold")
+    axes.grid(alpha=0.3)
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize="small")
+
+
+def _draw_states(axes: Any, row: StateRow, interval: Interval) -> None:
     for span in row.spans:
-        end = span.end or interval.end
+        begin, end = max(span.begin, interval.begin), min(span.end or interval.end, interval.end)
         color = _NO_COLOR if span.color is None else _PALETTE[span.color % len(_PALETTE)]
-        axes.axvspan(span.begin, end, color=color, linewidth=0)
-        if min(end, interval.end) - max(span.begin, interval.begin) > interval.length / 12:
-            at = max(span.begin, interval.begin)
-            axes.text(
-                at, 0.5, f" {_plain(span.text[:20])}", va="center", fontsize="x-small", color="white", clip_on=True
-            )
+        axes.axvspan(span.begin, span.end or interval.end, color=color, linewidth=0)
+        if end - begin > interval.length / 12:
+            text = f" {_plain(span.text[:20])}"
+            axes.text(begin, 0.5, text, va="center", fontsize="x-small", color="white", clip_on=True)
     axes.set_title(_plain(row.name), loc="left", fontsize="small")
     axes.set_yticks([])
+
+
+def _legend_row(line: Series, interval: Interval) -> dict[str, object]:
+    _, numbers = _visible(line, interval)
+    numbers = numbers[~np.isnan(numbers)]
+    found = {"last": numbers[-1], "min": numbers.min(), "max": numbers.max(), "mean": numbers.mean()}
+    cells = {name: float(f"{number:.6g}") for name, number in found.items()}
+    return {"name": line.name, **cells, "unit": line.unit_text}
+
+
+def _visible(line: Series, interval: Interval, more: int = 0) -> tuple[Numbers, Numbers]:
+    """Return the times and the numbers within the interval, and ``more`` on each side for the lines."""
+    at, numbers = line.with_breaks
+    begin, end = map(milliseconds, interval)
+    visible = slice(max(np.searchsorted(at, begin) - more, 0), np.searchsorted(at, end, "right") + more)
+    return at[visible], numbers[visible]
 
 
 def _text(number: np.float64) -> str:
@@ -137,14 +152,3 @@ def _text(number: np.float64) -> str:
 def _plain(text: str) -> str:
     """Return a text that matplotlib interprets neither as a formula nor as a hidden legend entry."""
     return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
-
-
-def _drawn(line: Series, interval: Interval) -> list[tuple[datetime, float | None]]:
-    """Return a bounded number of points, with ``None`` for breaks."""
-    points: list[tuple[datetime, float | None]] = []
-    thinned_points: Sequence[Point] = thinned(within(line.points, *interval), POINTS_IN_PICTURE)
-    for point in thinned_points:
-        if not point.is_connected and points:
-            points.append((point.at, None))
-        points.append((point.at, point.number))
-    return points

@@ -12,22 +12,25 @@ from datetime import UTC, datetime
 from html import escape
 
 from mirror_sdk._formatting import TimePrecision, html_cell, number_text, time_precision, time_text
+from mirror_sdk.widgets.models.model import Row
 
 
-def table(caption: str, headings: Sequence[str], rows: Sequence[Sequence[object]], *, total: int) -> str:
+def table(caption: str, columns: Sequence[str], rows: Sequence[Row], most: int) -> str:
     """A table.
 
     Args:
         caption: Its title.
-        headings: The headings of the columns.
-        rows: The cells of each row.
-        total: The total number of rows, of which these are the first.
+        columns: The columns, each with its heading if that is another one: ``reason: Why``.
+        rows: All rows.
+        most: The maximum number of rows that are shown, the first ones.
     """
-    precisions = [time_precision(column) for column in zip(*rows, strict=True)]
-    lines = ["".join(map(_cell, row, precisions)) for row in rows]
-    head = "".join(html_cell(escape(heading), tag='th scope="col"') for heading in headings)
+    headings = {name: heading or name.capitalize() for name, _, heading in (one.partition(": ") for one in columns)}
+    cells = [[row.get(name) for name in headings] for row in rows[:most]]
+    precisions = [time_precision(column) for column in zip(*cells, strict=True)]
+    lines = ["".join(map(_cell, row, precisions)) for row in cells]
+    head = "".join(html_cell(escape(heading), tag='th scope="col"') for heading in headings.values())
     body = "".join(f"<tr>{line}</tr>" for line in lines)
-    more = f", the first {len(lines):,} of {total:,} rows" if total > len(lines) else ""
+    more = f", the first {most:,} of {len(rows):,} rows" if len(rows) > most else ""
     return (
         f'<table><caption style="text-align: left">{escape(caption)}{more}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import traitlets
 
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._formatting import number_text
@@ -23,7 +26,7 @@ from mirror_sdk.widgets.models.formatting import format_count
 from mirror_sdk.widgets.models.lines import Series, panel_title, short_name
 from mirror_sdk.widgets.models.time_window import Interval
 from mirror_sdk.widgets.models.watcher_model import MAX_EVENTS, WatcherModel, series_text
-from mirror_sdk.widgets.plot_picture import describe, legend, panels_of, picture
+from mirror_sdk.widgets.plot_picture import panels_of, plot_html
 from mirror_sdk.widgets.widget import MirrorWidget
 
 if TYPE_CHECKING:
@@ -31,21 +34,15 @@ if TYPE_CHECKING:
 
     from mirror_sdk.recording import Recording
 
-PLOT_SECONDS, PICTURE_SECONDS = 0.5, 15.0
-START_SECONDS = 10.0
+PLOT_SECONDS = 0.5
 PLOT_SHARE = 6
 """The pause before the next drawing, as a multiple of the time of the last one."""
-ROWS_IN_COPY = 50
-_HEADINGS = {
-    "number": "no.",
-    "changed_at": "changed at (UTC)",
-    "device": "device",
-    "resource": "resource",
-    "value": "value",
-    "event": "event",
-    "path": "path",
-    "received_at": "received (UTC)",
-}
+START_SECONDS = 10.0
+_COLUMNS = (
+    *("number: No.", "changed_at: Changed at (UTC)", "device", "resource", "value", "event", "path"),
+    "received_at: Received (UTC)",
+)
+_ROWS_IN_COPY = 50
 
 
 class EventWatcher(MirrorWidget):
@@ -93,8 +90,11 @@ class EventWatcher(MirrorWidget):
     '0.0 events/s · 0 events · no gaps'
     """
 
-    component = "watcher"
     model: WatcherModel
+    _component = traitlets.Unicode("watcher").tag(sync=True)
+    _attributes = "is_paused is_reading"
+    _intents = "pause resume clear dismiss"
+    _copy_seconds = 15.0
 
     def __init__(
         self,
@@ -127,14 +127,13 @@ class EventWatcher(MirrorWidget):
             clock=clock,
         )
         self._clock = clock
-        self._plot_at = self._draw_at = clock()
-        self._plotted = -1
+        self._plot_at = clock()
+        self._plotted: object = None
+        self._choice: object = None
         self._chart = ChartParts((), (), (), ())
         self._interval: Interval | None = None
-        self._picture: bytes | None = None
-        self._is_drawing = False
-        self._saved = ""
-        self.start()
+        self._counts = self._saved = ""
+        self._start()
         # After the start, so that no event is missed between the read and the live events.
         with self._live.lock:
             self.model.load()
@@ -174,38 +173,22 @@ class EventWatcher(MirrorWidget):
         'seen.parquet'
         """
         with self._live.lock:
-            return self.model.save(path, overwrite=overwrite)
+            written = self.model.save(path, overwrite=overwrite)
+            self._saved = f"{format_count(len(self.model.events), 'event')} in {written.resolve()}"
+            self.model.changed()
+            return written
 
-    def close(self) -> None:
-        """Close it, end a running recording, and remove it from the page. Closing it again does nothing.
-
-        >>> watcher = EventWatcher(client, live=False)
-        >>> watcher.close()
-        >>> watcher.is_running
-        False
-        """
-        model = getattr(self, "model", None)
-        if model is not None:
-            model.recording.close()
-        super().close()
-
-    # The page
-
-    def view(self) -> dict[str, Any]:
-        """Return the state of the component: everything but the tables and the lines."""
-        model, interval = self.model, self._interval
-        staying, length = model.window.staying, model.window.length
+    def _view(self) -> dict[str, Any]:
+        model = self.model
         return {
             "devices": ", ".join(model.devices),
             "paths": ", ".join(model.paths),
-            "counts": model.counts_text,
+            "counts": self._counts,
             "empty": model.empty_text,
-            "isPaused": model.is_paused,
-            "isReading": model.is_reading,
-            "length": None if length is None else length / timedelta(milliseconds=1),
-            "fixed": None if staying is None else _range(staying),
-            "range": None if interval is None else _range(interval),
-            "selected": None if model.selected is None else series_text(model.selected),
+            "length": model.window.length,
+            "fixed": model.window.staying,
+            "range": self._interval,
+            "selected": model.selected and series_text(model.selected),
             "drawn": [series_text(key) for key in model.drawn],
             "isRecording": model.recording.is_recording,
             "recording": model.recording.text,
@@ -213,41 +196,17 @@ class EventWatcher(MirrorWidget):
         }
 
     @property
-    def intents(self) -> Mapping[str, Callable[..., object]]:
-        """The functions that the component calls."""
-        model = self.model
-        return {
-            "choose": self._choose,
-            "follow": self._follow,
-            "stay": self._stay,
-            "draw": self._draw,
-            "select": model.select_row,
-            "pause": model.pause,
-            "resume": model.resume,
-            "clear": model.clear,
-            "download": self._download,
-            "save": self._save,
-            "record": self._record,
-            "dismiss": model.dismiss,
-        }
+    def _is_changed(self) -> bool:
+        return super()._is_changed or self._is_plot_due or self._counts != self.model.counts_text
 
-    def publish(self) -> None:
-        """Show the table, and the plot at most twice a second."""
-        now = self._clock()
-        if now >= self._plot_at and (self.model.version != self._plotted or self._is_late()):
-            self._publish_chart()
-            # Draw less often on a slow machine, to leave time for other work.
-            pause_seconds = max(PLOT_SECONDS, PLOT_SHARE * (self._clock() - now))
-            self._plotted, self._plot_at = self.model.version, now + pause_seconds
-        if self.is_changed:
-            # New rows last, in the order in which the page appends them. The page sorts them.
-            self.rows("events").show(self.model.rows[::-1])
-            self.rows("names").show([{"key": name} for name in self.model.names])
-            self.rows("series").show(self.model.series_rows)
+    @property
+    def _is_plot_due(self) -> bool:
+        """Whether to draw the plot: at once after a choice of the user, else at most twice a second."""
+        is_time = self._clock() >= self._plot_at or self._choice != self._new_choice()
+        return is_time and self._plotted != (self.model.version, self._new_interval())
 
-    def _is_late(self) -> bool:
-        """Whether the interval has moved on, although nothing has arrived."""
-        return self._interval is not None and self._new_interval() != self._interval
+    def _new_choice(self) -> object:
+        return self.model.window.staying, self.model.window.length, self.model.plotted
 
     def _new_interval(self) -> Interval | None:
         interval = self.model.interval_of(self._chart)
@@ -258,33 +217,37 @@ class EventWatcher(MirrorWidget):
         end = math.ceil(interval.end.timestamp() / step) * step
         return Interval(interval.begin, max(interval.end, datetime.fromtimestamp(end, UTC)))
 
-    def _publish_chart(self) -> None:
-        self._chart = self.model.chart
+    def _publish(self) -> None:
+        self._counts = self.model.counts_text
+        if self._is_plot_due:
+            now = self._clock()
+            self._publish_plot()
+            self._plotted, self._choice = (self.model.version, self._interval), self._new_choice()
+            # Draw less often on a slow machine, to leave time for other work.
+            self._plot_at = now + max(PLOT_SECONDS, PLOT_SHARE * (self._clock() - now))
+        if super()._is_changed:
+            # New rows last, in the order in which the page appends them. The page sorts them.
+            self._rows("events").show(self.model.rows[::-1])
+            self._rows("names").show([{"key": name} for name in self.model.names])
+            self._rows("series").show(self.model.series_rows)
+
+    def _publish_plot(self) -> None:
+        self._chart = chart = self.model.chart
         self._interval = self._new_interval()
-        chart = self._chart
-        self.series("lines").show({series_text(line.key): line.with_breaks for line in chart.lines})
-        self.rows("panels").show([self._panel(lines) for lines in panels_of(chart.lines)])
-        self.rows("states").show(
-            [
-                {
-                    "key": series_text(row.key),
-                    "name": row.name,
-                    "spans": [[_ms(one.begin), _ms(one.end), one.text, one.color] for one in row.spans],
-                }
-                for row in chart.states
-            ]
-        )
-        shades = [[one.kind, _ms(one.begin), _ms(one.end), one.text] for one in chart.shades]
-        markers = [[_ms(one.at), one.text, one.tone.value] for one in chart.markers]
-        self.rows("marks").show([{"key": "shades", "marks": shades}, {"key": "markers", "marks": markers}])
+        self._series("lines").show({series_text(line.key): line.with_breaks for line in chart.lines})
+        self._rows("panels").show([self._panel(lines) for lines in panels_of(chart.lines)])
+        states = [{"key": series_text(row.key), "name": row.name, "spans": row.spans} for row in chart.states]
+        self._rows("states").show(states)
+        marks = {"shades": chart.shades, "markers": chart.markers}
+        self._rows("marks").show([{"key": key, "marks": found} for key, found in marks.items()])
 
     def _panel(self, lines: Sequence[Series]) -> dict[str, Any]:
         unit = lines[0].unit_text
-        levels: dict[float, list[str]] = {}
+        levels: defaultdict[float, list[str]] = defaultdict(list)
         for threshold in self.model.thresholds:
             for line in lines:
                 if threshold.concerns(line.key):
-                    levels.setdefault(threshold.level, []).append(series_text(line.key))
+                    levels[threshold.level].append(series_text(line.key))
         return {
             "key": lines[0].panel,
             "title": panel_title(lines),
@@ -296,85 +259,50 @@ class EventWatcher(MirrorWidget):
             ],
         }
 
-    # What the user does
+    def _do_choose(self, devices: str, paths: str) -> None:
+        self._attempt("choice", "This cannot be chosen", self.model.choose, _listed(devices), _listed(paths))
 
-    def _choose(self, devices: str, paths: str) -> None:
-        self._attempt("choice", "This cannot be chosen", lambda: self.model.choose(_listed(devices), _listed(paths)))
-
-    def _follow(self, milliseconds: float | None) -> None:
+    def _do_follow(self, milliseconds: float | None) -> None:
         self.model.follow(None if milliseconds is None else timedelta(milliseconds=milliseconds))
-        self._plot_at = self._clock()
 
-    def _stay(self, begin: float, end: float) -> None:
+    def _do_stay(self, begin: float, end: float) -> None:
         self.model.stay(Interval(*(datetime.fromtimestamp(at / 1000, UTC) for at in (begin, end))))
-        self._plot_at = self._clock()
 
-    def _draw(self, keys: Sequence[str]) -> None:
+    def _do_draw(self, keys: Sequence[str]) -> None:
         self.model.plot_texts(keys)
-        self._plot_at = self._clock()
 
-    def _download(self, kind: str) -> None:
-        """Send the stored events to the page as a file: ``csv`` or ``parquet``."""
-        self._attempt("download", "The download failed", lambda: self._send_file(kind))
+    def _do_select(self, key: str) -> None:
+        self.model.select_row(key)
+
+    def _do_download(self, kind: str) -> None:
+        self._attempt("download", "The download failed", self._send_file, kind)
 
     def _send_file(self, kind: str) -> None:
+        """Send the stored events to the page as a file: ``csv`` or ``parquet``."""
         content = self.model.file_content(kind)
-        self.notify("file", {"name": f"events-{utc_now():%Y%m%d-%H%M%S}.{kind}"}, [content])
+        self._notify("file", {"name": f"events-{utc_now():%Y%m%d-%H%M%S}.{kind}"}, [content])
 
-    def _save(self, file: str, overwrite: bool) -> None:
+    def _do_save(self, file: str, overwrite: bool) -> None:
         self._saved = ""
-        self._attempt("save", "Saving", lambda: self._write_file(file.strip(), overwrite=overwrite))
+        self._attempt("save", "Saving", partial(self.save, overwrite=overwrite), file.strip())
 
-    def _write_file(self, file: str, *, overwrite: bool) -> None:
-        written = self.model.save(file, overwrite=overwrite)
-        self._saved = f"{format_count(len(self.model.events), 'event')} in {written.resolve()}"
-        self.model.changed()
+    def _do_record(self, folder: str) -> None:
+        self._attempt("recording", "Recording", self.model.record, folder.strip())
 
-    def _record(self, folder: str) -> None:
-        self._attempt("recording", "Recording", lambda: self.model.record(folder.strip()))
-
-    def _attempt(self, subject: str, action: str, call: Callable[[], object]) -> None:
+    def _attempt(self, subject: str, text: str, call: Callable[..., object], *arguments: object) -> None:
         """Call a function, and replace an earlier failure by its failure."""
         self.model.notices.clear(subject)
         self.model.changed()
-        try:
-            call()
-        except (OSError, TypeError, ValueError) as error:
-            self.model.report(subject, action, error)
+        self._act(partial(call, *arguments), subject, text)
 
-    # The copy
-
-    def static_html(self) -> str:
-        """Return the plot as a picture, the legend, and the newest events as a table."""
-        plot = ""
-        if self._interval is not None and (panels_of(self._chart.lines) or self._chart.states):
-            png = self._picture or self._draw_picture(self._chart, self._interval)
-            plot = static.picture(png, describe(self._chart)) + legend(self._chart, self._interval)
-        rows = self.model.rows
-        cells = [[row.get(name) for name in _HEADINGS] for row in rows[:ROWS_IN_COPY]]
-        table = static.table("Events", list(_HEADINGS.values()), cells, total=len(rows))
-        return f"{static.paragraph(self.model.counts_text)}{plot}{table}"
-
-    def _draw_picture(self, chart: ChartParts, interval: Interval) -> bytes:
-        return picture(chart, interval, self.model.color_of, self.model.thresholds)
-
-    def update_copy(self) -> None:
-        """Draw the picture on another thread if the widget is live, so that events and clicks do not wait for it."""
-        if not self.is_running or self._interval is None or not self._is_displayed:
-            super().update_copy()
-        elif not self._is_drawing and self._clock() >= self._draw_at:
-            self._is_drawing, self._draw_at = True, self._clock() + PICTURE_SECONDS
-            self._live.run(partial(self._draw_picture, self._chart, self._interval), self._drew, self._drawing_failed)
-
-    def _drew(self, png: bytes) -> None:
-        self._is_drawing, self._picture = False, png
-        super().update_copy()
-        # Only for this copy: the next one has newer lines.
-        self._picture = None
-
-    def _drawing_failed(self, error: Exception) -> None:
-        self._is_drawing = False
-        self._failed(error)
+    def _static_html(self) -> Iterator[str | Callable[[], str]]:
+        """Yield the plot as a picture, the legend, and the newest events as a table."""
+        chart, interval = self._chart, self._interval
+        yield static.paragraph(self.model.counts_text)
+        if interval is not None and (panels_of(chart.lines) or chart.states):
+            colors = {line.key: self.model.color_of(line.key) for line in chart.lines}
+            yield partial(plot_html, chart, interval, colors, self.model.thresholds)
+        yield static.table("Events", _COLUMNS, self.model.rows, _ROWS_IN_COPY)
 
 
 def _opened(recording: str | os.PathLike[str] | Recording | None) -> Recording | None:
@@ -387,11 +315,3 @@ def _opened(recording: str | os.PathLike[str] | Recording | None) -> Recording |
 
 def _listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _ms(at: datetime | None) -> float | None:
-    return None if at is None else round(at.timestamp() * 1000)
-
-
-def _range(interval: Interval) -> list[float | None]:
-    return [_ms(interval.begin), _ms(interval.end)]

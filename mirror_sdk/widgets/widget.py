@@ -1,19 +1,19 @@
 """The base of all widgets: a model in Python, and one component on the page.
 
-A subclass names its component in ``mirror_sdk/widgets/ui/src``, provides its state, and lists what its user can do:
+A subclass names its component in ``mirror_sdk/widgets/ui/src``, the attributes of its model that the component shows,
+and the methods of its model that the component calls:
 
     class Clock(MirrorWidget):
-        component = "clock"
+        _component = traitlets.Unicode("clock").tag(sync=True)
+        _attributes = "text zone"
+        _intents = "start stop"
 
-        def view(self) -> dict[str, Any]:
-            return {"text": self.model.text}
+        def _do_reset(self) -> None:
+            self.model.set_to(0)
 
-        @property
-        def intents(self) -> Mapping[str, Callable[..., object]]:
-            return {"reset": self.model.reset}
-
-The state is small and is sent as a whole when it changes. Tables and lines are large, so only their changes are sent:
-:meth:`MirrorWidget.publish` shows them with :meth:`MirrorWidget.rows` and :meth:`MirrorWidget.series`.
+The component has ``state.text``, and calls ``bridge.intent("stop")`` or, as the widget does this itself,
+``bridge.intent("reset")``. The state is small and is sent as a whole when it changes. Tables and lines are large, so
+only their changes are sent: :meth:`MirrorWidget._publish` shows them with ``_rows`` and ``_series``.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ import json
 import os
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from html import escape
-from importlib.resources import files
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 from weakref import WeakSet
 
 import traitlets
@@ -41,18 +42,12 @@ from mirror_sdk.widgets.cells import running_cell
 from mirror_sdk.widgets.lazy_module import LazyModule
 from mirror_sdk.widgets.live import Live
 from mirror_sdk.widgets.models.model import Model
-from mirror_sdk.widgets.published import PublishedRows, PublishedSeries
+from mirror_sdk.widgets.published import Published, PublishedRows, PublishedSeries, as_json, camel
 
-COPY_SECONDS = 5.0
+S = TypeVar("S", bound=Published)
+
 _LOADED_WITHIN_SECONDS = 3.0
 READ_WITHIN_SECONDS = 10.0
-_FOR_SUBCLASSES = frozenset(
-    {
-        *("component", "intents", "is_changed", "module_text", "notify", "open", "publish"),
-        *("rows", "series", "start", "static_html", "update_copy", "view"),
-    }
-)
-"""Public members that the users of a widget do not need."""
 
 
 class Host(NamedTuple):
@@ -66,8 +61,8 @@ class MirrorWidget(LazyModule):
     """A widget of a client.
 
     Its threads run until :meth:`close`, the end of its ``with`` block or of the kernel, or until its client is closed.
-    They also end if the cell that created it runs again. A subclass creates ``model``, and calls :meth:`start` at the
-    end of its ``__init__``.
+    They also end if the cell that created it runs again. A subclass creates ``model``, and calls ``_start`` at the end
+    of its ``__init__``.
 
     Args:
         client: The mirror. It has to stay open as long as the widget.
@@ -83,42 +78,43 @@ class MirrorWidget(LazyModule):
         TypeError: ``client`` is not a :class:`~mirror_sdk.MirrorClient`.
     """
 
-    component: ClassVar[str]
-    module_text = (files(__package__) / "ui" / "ui.js").read_text(encoding="utf-8")
     model: Model
+
+    _attributes: ClassVar[str] = ""
+    """Attributes of the model for the state of the component, with names as in :func:`camel`."""
+    _intents: ClassVar[str] = ""
+    """Methods of the model that the component calls. It also calls ``name`` if the widget has ``_do_name``."""
+    _copy_seconds: ClassVar[float] = 5.0
 
     _component = traitlets.Unicode().tag(sync=True)
     _state = traitlets.Dict().tag(sync=True)
     # Everything that was published, for a page that opens while the kernel is busy.
-    _published = traitlets.Dict().tag(sync=True, to_json=lambda _, widget: widget._everything())
+    _published = traitlets.Dict().tag(
+        sync=True, to_json=lambda _, widget: {name: one.state for name, one in list(widget._sources.items())}
+    )
 
     def __init__(self, client: MirrorClient, *, live: bool, keep_previous: bool, host: Host | None = None) -> None:
         if not isinstance(client, MirrorClient):
             raise TypeError(f"a widget takes a MirrorClient, not {type(client).__name__}")
         self.client = client
         self._host = host
+        self._root: MirrorWidget = host.widget._root if host else self
+        self._prefix: str = f"{host.widget._prefix}{host.name}." if host else ""
         self._parts: dict[str, MirrorWidget] = {}
-        self._is_live = live
-        self._rendered = -1
-        self._copied = -1
-        self._copy_at = 0.0
+        self._is_live, self._keeps_previous = live, keep_previous
+        self._is_closed = self._has_page = False
+        self._content: dict[str, Any] = {}
+        self._rendered = self._copied = -1
         self._copy_id = ""
-        self._has_page = False
-        self._rows: dict[str, PublishedRows] = {}
-        self._series: dict[str, PublishedSeries] = {}
-        self._slot = None if keep_previous or host else _slot_and_run(type(self).__name__, client)
-        self._live: Live = (
-            host.widget._live
-            if host
-            else Live(
-                client, receive=self._receive, tick=self._tick, show=self._show, failed=self._failed, is_live=live
-            )
-        )
+        self._copy_at = 0.0
+        self._sources: dict[str, Any] = {}
+        outputs: Any = {"receive": self._receive, "tick": self._tick, "show": self._show, "failed": self._failed}
+        self._live: Live = host.widget._live if host else Live(client, is_live=live, **outputs)
         # A slow page could miss a class that is added later.
-        super().__init__(_component=self.component, _dom_classes=("mirror-widget",), layout={"width": "100%"})
+        super().__init__(_dom_classes=("mirror-widget",), layout={"width": "100%"})
         self.on_msg(self._on_message)
 
-    def start(self) -> None:
+    def _start(self) -> None:
         """Start the thread, show the model, and close the widgets of an earlier run of the cell."""
         if self._host is not None:
             self._host.widget._parts[self._host.name] = self
@@ -126,52 +122,54 @@ class MirrorWidget(LazyModule):
             return
         self._live.start()
         # After the start, so that the poller they share keeps running.
-        _replace_earlier(self)
+        if not self._keeps_previous:
+            _replace_earlier(self)
         self.refresh()
 
     # What a subclass provides
 
+    def _view(self) -> dict[str, Any]:
+        """Return the state of the component that is not an attribute of the model."""
+        return {}
+
+    def _publish(self) -> None:
+        """Show tables and lines with :meth:`_rows` and :meth:`_series`."""
+
     @abstractmethod
-    def view(self) -> dict[str, Any]:
-        """Return the state of the component, as JSON. It is called several times a second."""
+    def _static_html(self) -> Iterator[str | Callable[[], str]]:
+        """Yield its content as plain HTML without scripts; a function for a part that takes long and needs no lock."""
 
     @property
-    @abstractmethod
-    def intents(self) -> Mapping[str, Callable[..., object]]:
-        """The functions that the component calls, by name. Their arguments are JSON."""
-
-    def publish(self) -> None:
-        """Show tables and lines with :meth:`rows` and :meth:`series`. See :attr:`is_changed`."""
-
-    @abstractmethod
-    def static_html(self) -> str:
-        """Return its content as plain HTML without scripts: tables and pictures."""
+    def _is_changed(self) -> bool:
+        """Whether the page lacks something of the model."""
+        return self.model.version != self._rendered
 
     # What a subclass uses
 
-    def rows(self, name: str) -> PublishedRows:
+    def _rows(self, name: str) -> PublishedRows:
         """Return the rows of a table of the component: ``bridge.rows(name)`` there."""
-        if self._host is not None:
-            return self._host.widget.rows(f"{self._host.name}.{name}")
-        return self._rows.setdefault(name, PublishedRows(name, self._send_published))
+        return self._source(PublishedRows, name)
 
-    def series(self, name: str) -> PublishedSeries:
+    def _series(self, name: str) -> PublishedSeries:
         """Return the lines of a chart of the component: ``bridge.series(name)`` there."""
-        if self._host is not None:
-            return self._host.widget.series(f"{self._host.name}.{name}")
-        return self._series.setdefault(name, PublishedSeries(name, self._send_published))
+        return self._source(PublishedSeries, name)
 
-    def notify(self, name: str, content: Any, buffers: Sequence[bytes] = ()) -> None:
+    def _notify(self, name: str, content: Any, buffers: Sequence[bytes] = ()) -> None:
         """Send a message to the open pages, such as a file to download: ``bridge.listen(name, ...)`` there."""
-        if self._host is not None:
-            self._host.widget.notify(f"{self._host.name}.{name}", content, buffers)
-            return
-        self.send({"tell": "message", "name": name, "content": content}, list(buffers))
+        self._root.send({"tell": "message", "name": self._prefix + name, "content": content}, list(buffers))
 
-    @property
-    def is_changed(self) -> bool:
-        """Whether the model changed since it was shown."""
-        return self.model.version != self._rendered
+    def _act(self, action: Callable[[], object], subject: str = "widget", text: str = "That failed") -> None:
+        """Do what the user requested, and show the outcome or the error."""
+        with self._live.lock:
+            try:
+                action()
+            except Exception as error:
+                self._failed(error, subject, text)
+            self._live.show()
+
+    def _close_part(self, name: str) -> None:
+        if name in self._parts:
+            self._parts[name].close()
 
     # Its life
 
@@ -185,9 +183,9 @@ class MirrorWidget(LazyModule):
         return f"<{type(self).__name__} of {self.client!r}>"
 
     def __dir__(self) -> Iterable[str]:
-        """List the members for users, without those of ipywidgets and those that only a subclass uses."""
+        """List the members for users, without those of ipywidgets."""
         kinds = [kind for kind in type(self).__mro__ if issubclass(kind, MirrorWidget)]
-        names = set(vars(self)).union(*map(vars, kinds)) - _FOR_SUBCLASSES
+        names = set(vars(self)).union(*map(vars, kinds)) - {"open"}
         return [name for name in names if not name.startswith("_")]
 
     @property
@@ -198,8 +196,7 @@ class MirrorWidget(LazyModule):
         >>> Explorer(client, live=False).is_running
         False
         """
-        is_part = self._host is None or self._host.widget._parts.get(self._host.name) is self
-        return is_part and self._live.is_running
+        return self._live.is_running and not self._is_closed
 
     def refresh(self) -> None:
         """Do pending reads, and show changes. A live widget does so by itself several times a second.
@@ -212,6 +209,8 @@ class MirrorWidget(LazyModule):
     def close(self) -> None:
         """Close it and remove it from the page. Closing it again does nothing.
 
+        This ends a running recording, and stops running writes: no more are sent.
+
         >>> from mirror_sdk.widgets import FleetTable
         >>> fleet = FleetTable(client, live=False)
         >>> fleet.close()
@@ -219,18 +218,19 @@ class MirrorWidget(LazyModule):
         None
         """
         # ipywidgets also closes a widget that is garbage collected, even if its __init__ failed.
-        live = getattr(self, "_live", None)
-        if live is not None:
-            with live.lock:
+        if getattr(self, "_is_closed", True) is False:
+            self._is_closed = True
+            if hasattr(self, "model"):
+                self.model.close()
+            with self._live.lock:
                 for part in list(self._parts.values()):
                     part.close()
-            if self._host is None:
-                live.stop()
-                self.update_copy()
-            elif self._host.widget._parts.get(self._host.name) is self:
-                del self._host.widget._parts[self._host.name]
-            with live.lock:
+                if self._host is not None:
+                    self._host.widget._parts.pop(self._host.name, None)
                 self.layout.close()
+            if self._host is None:
+                self._live.stop()
+                self._update_copy()
         super().close()
 
     def open(self) -> None:
@@ -246,37 +246,29 @@ class MirrorWidget(LazyModule):
                 self._do(name, arguments)
             case {"request": "all"}:
                 self._has_page = True
-                for rows in list(self._rows.values()):
-                    rows.send_all()
-                for series in list(self._series.values()):
-                    series.send_all()
-            case {"request": "rows", "name": str(name)} if name in self._rows:
-                self._rows[name].send_all()
-            case {"request": "series", "name": str(name)} if name in self._series:
-                self._series[name].send_all()
+                for source in list(self._sources.values()):
+                    source.send_all()
+            case {"request": "source", "name": str(name)} if name in self._sources:
+                self._sources[name].send_all()
 
     def _do(self, name: str, arguments: Sequence[Any]) -> None:
-        """Call an intent of the widget or of one of its parts under the lock, and show the outcome or the error."""
+        """Call an intent of the widget or of one of its parts."""
         part, _, rest = name.partition(".")
-        if rest and part in self._parts:
+        if part in self._parts:
             self._parts[part]._do(rest, arguments)
-            return
-        with self._live.lock:
-            try:
-                action = self._action(name, arguments)
-                action(*arguments)
-            except Exception as error:
-                self._failed(error)
-            self._live.show()
+        else:
+            self._act(lambda: self._intent(name, arguments)(*arguments))
 
-    def _action(self, name: str, arguments: Sequence[Any]) -> Callable[..., object]:
+    def _intent(self, name: str, arguments: Sequence[Any]) -> Callable[..., object]:
         """Return the function of an intent.
 
         Raises:
             LookupError: There is no such intent.
             TypeError: It has other parameters.
         """
-        action = self.intents.get(name)
+        action: Callable[..., object] | None = getattr(self, f"_do_{name}", None)
+        if action is None and name in self._intents.split():
+            action = attrgetter(name)(self.model)
         if action is None:
             reload = "Reload the page, and run the cell again."
             raise LookupError(f"{type(self).__name__} cannot do {name!r}. {reload}")
@@ -285,6 +277,11 @@ class MirrorWidget(LazyModule):
         except TypeError as error:
             raise TypeError(f"{name!r} cannot be called with {len(arguments)} arguments: {error}") from error
         return action
+
+    def _source(self, kind: type[S], name: str) -> S:
+        name = self._prefix + name
+        source: S = self._root._sources.setdefault(name, kind(name, self._root._send_published))
+        return source
 
     def _send(self, msg: Any, buffers: Any = None) -> None:
         # All messages of ipywidgets are sent here.
@@ -299,37 +296,37 @@ class MirrorWidget(LazyModule):
         if self._has_page:
             self.send(content, buffers)
 
-    def _everything(self) -> dict[str, Any]:
-        return {
-            "rows": {name: rows.state for name, rows in list(self._rows.items())},
-            "series": {name: series.state for name, series in list(self._series.items())},
-        }
-
     def _show(self) -> None:
-        is_changed = any(widget.is_changed for widget in self._with_parts())
-        self._state = self._content()
+        is_changed = any(widget._is_changed for widget in self._with_parts())
+        self._state = self._render()
         if not self._has_page and is_changed and self.comm is not None:
             self.send_state("_published")
-        if not self._is_live or time.monotonic() >= self._copy_at:
-            self.update_copy()
+        if not self._is_live:
+            self._update_copy()
+        elif self._copy_id and self._copied != self.model.version and time.monotonic() >= self._copy_at:
+            self._copy_at = time.monotonic() + self._copy_seconds
+            # On another thread, so that events and clicks do not wait for pictures.
+            replace = partial(self._replace_copy, self.model.version)
+            self._live.run(self._static_body(), replace, self._failed)
 
-    def _content(self) -> dict[str, Any]:
+    def _render(self) -> dict[str, Any]:
         """Publish tables and lines, and return the state of the component with its parts."""
-        self.publish()
-        notices = {"notices": self.model.notices.texts, "isLive": self.is_running}
-        content = notices | self.view() | {name: part._content() for name, part in self._parts.items()}
-        self._rendered = self.model.version
-        return content
+        if self._is_changed or not self._content:
+            self._publish()
+            state = {camel(name): attrgetter(name)(self.model) for name in self._attributes.split()}
+            self._content = as_json(state | self._view())
+            self._rendered = self.model.version
+        common = {"notices": self.model.notices.texts, "isLive": self.is_running}
+        return common | self._content | {name: part._render() for name, part in self._parts.items()}
 
     def _with_parts(self) -> list[MirrorWidget]:
         return [self, *(widget for part in self._parts.values() for widget in part._with_parts())]
 
     def _receive(self, events: Sequence[Event], overrun: int) -> None:
-        for part in list(self._parts.values()):
-            part._receive(events, overrun)
-        if overrun:
-            self.model.note_overrun(overrun)
-        self.model.receive(events)
+        for widget in self._with_parts():
+            if overrun:
+                widget.model.note_overrun(overrun)
+            widget.model.receive(events)
         problem = self._live.problem
         if problem is not None:
             self.model.report("events", "No events are received; retrying", problem)
@@ -341,8 +338,8 @@ class MirrorWidget(LazyModule):
         for widget in self._with_parts():
             widget.model.tick()
 
-    def _failed(self, error: Exception) -> None:
-        self.model.report("widget", "That failed", error)
+    def _failed(self, error: Exception, subject: str = "widget", text: str = "That failed") -> None:
+        self.model.report(subject, text, error)
         self._state = self._state | {"notices": self.model.notices.texts}
 
     # The copy
@@ -359,7 +356,8 @@ class MirrorWidget(LazyModule):
         self._live.wait_until_idle(_LOADED_WITHIN_SECONDS)
         self.refresh()
         self._copy_id = self._copy_id or f"mirror-{time.time_ns()}"
-        display.publish_display_data(self._copy(), transient={"display_id": self._copy_id})
+        self._copied = -1
+        self._update_copy(update=False)
         _displayed.add(self)
 
     def to_html(self, file: str | os.PathLike[str]) -> Path:
@@ -376,34 +374,29 @@ class MirrorWidget(LazyModule):
         'fleet.html'
         """
         with self._live.lock:
-            content = static.page(type(self).__name__, self._static_body())
+            content = static.page(type(self).__name__, self._static_body()())
         written = Path(file)
         written.write_text(content, encoding="utf-8")
         return written
 
-    @property
-    def _is_displayed(self) -> bool:
-        """Whether it was displayed, so that there is a copy after it."""
-        return bool(self._copy_id)
-
-    def update_copy(self) -> None:
+    def _update_copy(self, *, update: bool = True) -> None:
         """Update the copy in the notebook, if the widget is displayed and its model changed."""
-        if not self._copy_id:
-            return
+        with self._live.lock:
+            if self._copy_id and self.model.version != self._copied:
+                self._replace_copy(self.model.version, self._static_body()(), update=update)
+
+    def _replace_copy(self, version: int, body: str, *, update: bool = True) -> None:
         from IPython import display
 
-        with self._live.lock:
-            if self.model.version == self._copied:
-                return
-            display.publish_display_data(self._copy(), transient={"display_id": self._copy_id}, update=True)
+        self._copied = version
+        content = {"text/html": f'{_COPY_STYLE}<div class="mirror-copy">{body}</div>', "text/plain": ""}
+        display.publish_display_data(content, transient={"display_id": self._copy_id}, update=update)
 
-    def _copy(self) -> dict[str, str]:
-        self._copied, self._copy_at = self.model.version, time.monotonic() + COPY_SECONDS
-        return {"text/html": f'{_COPY_STYLE}<div class="mirror-copy">{self._static_body()}</div>', "text/plain": ""}
-
-    def _static_body(self) -> str:
-        title = f"{type(self).__name__}, as of {utc_now():%Y-%m-%d %H:%M:%S} UTC"
-        return _without_surrogates(f"<p><b>{escape(title)}</b></p>{self.static_html()}")
+    def _static_body(self) -> Callable[[], str]:
+        """Return a function that makes the HTML of the present content, without the lock."""
+        title = f"<p><b>{escape(f'{type(self).__name__}, as of {utc_now():%Y-%m-%d %H:%M:%S} UTC')}</b></p>"
+        parts = [title, *self._static_html()]
+        return lambda: _without_surrogates("".join(part if isinstance(part, str) else part() for part in parts))
 
 
 def _without_surrogates(text: str) -> str:
@@ -424,34 +417,23 @@ _displayed: WeakSet[MirrorWidget] = WeakSet()
 def _update_copies() -> None:
     # The copies remain in the notebook when the kernel ends.
     for widget in list(_displayed):
-        widget.update_copy()
+        widget._update_copy()
 
 
-_Slot = tuple[object, ...]
-_open: dict[_Slot, tuple[object, WeakSet[MirrorWidget]]] = {}
-
-
-def _slot_and_run(kind: str, client: MirrorClient) -> tuple[_Slot, object]:
-    """Return the slot of a widget, and an id of the run that creates it. One run may create any number of widgets.
-
-    The slot is the cell, because a cell that runs again may also create its client again. If the page does not name the
-    cell, the slot is the kind of widget, the mirror and the key, and each widget is a run.
-    """
-    cell = running_cell()
-    if cell is None:
-        return (kind, client.base_url, client._session.key_mark), object()
-    return ("cell", cell.cell_id), cell.run_id
+_open: dict[object, tuple[object, WeakSet[MirrorWidget]]] = {}
+"""The last run that created widgets, and those widgets: by cell, because a cell that runs again may also create its
+client again. If the page does not name the cell: by kind of widget, mirror and key, and each widget is a run."""
 
 
 def _replace_earlier(widget: MirrorWidget) -> None:
-    if widget._slot is None:
-        return
-    slot, run = widget._slot
+    cell, client = running_cell(), widget.client
+    slot = cell.cell_id if cell else (type(widget).__name__, client.base_url, client._session.key_mark)
+    run = cell.run_id if cell else object()
     earlier_run, opened = _open.get(slot, (run, WeakSet()))
     if earlier_run != run:
         for earlier in list(opened):
             earlier.close()
-            if earlier.client is not widget.client:
+            if earlier.client is not client:
                 # IPython keeps a reference to the widget, and so to a client that is no longer used.
                 carrier = earlier.client._session.sender.carrier
                 if isinstance(carrier, Network):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import Any
 
 import pandas as pd
+import traitlets
 
 from mirror_sdk._client import MirrorClient
 from mirror_sdk.device_lookup import DeviceLike, DevicesLike
@@ -17,20 +18,10 @@ from mirror_sdk.widgets import static
 from mirror_sdk.widgets.models.status import Status
 from mirror_sdk.widgets.models.value_input import path_text
 from mirror_sdk.widgets.models.write_model import Stage, WriteLimits, WriteModel
-from mirror_sdk.widgets.published import PublishedRows
 from mirror_sdk.widgets.widget import Host, MirrorWidget
 
-_COPY_COLUMNS = {
-    "device": "Device",
-    "status": "Status",
-    "before": "Before",
-    "requested": "After",
-    "waits": "Waits",
-    "undo": "Undo",
-    "reason": "Why",
-}
-_COPIED_ROWS = 50
-_BY_WORD = {status.word: status for status in Status}
+_COLUMNS = ("device", "status", "before", "requested: After", "waits", "undo", "reason: Why")
+_ROWS_IN_COPY = 50
 
 
 class WritePanel(MirrorWidget):
@@ -68,8 +59,15 @@ class WritePanel(MirrorWidget):
     '1 of 1 device picked'
     """
 
-    component = "write_panel"
     model: WriteModel
+    _component = traitlets.Unicode("write_panel").tag(sync=True)
+    _attributes = """
+        limits.text limits.meaning devices.text devices.picked value.paths value.paths_text value.path_problem
+        value.form stage is_undo is_outdated can_apply can_undo to_write status_text plan_title progress problems
+    """
+    _intents = """
+        devices.pick value.choose_path value.enter preview preview_undo apply stop dismiss
+    """
 
     def __init__(
         self,
@@ -89,7 +87,7 @@ class WritePanel(MirrorWidget):
         limits = WriteLimits(expiry_seconds, canary, max_failures, include_offline)
         self.model = WriteModel(client, devices, self._live.run, path=path, limits=limits)
         self.model.devices.load()
-        self.start()
+        self._start()
 
     @property
     def plan(self) -> Plan | None:
@@ -120,121 +118,57 @@ class WritePanel(MirrorWidget):
         with self._live.lock:
             return self.model.result
 
-    def close(self) -> None:
-        """Stop the writes, close the panel and remove it from the page. Closing it again does nothing.
+    def _view(self) -> dict[str, Any]:
+        model, devices, value = self.model, self.model.devices, self.model.value
+        is_file = isinstance(value.entry, bytes)
+        return {
+            "target": devices.name(devices.picked[0]) if devices.is_one and devices.picked else None,
+            "path": path_text(value.path),
+            "entry": "" if is_file else value.entry,
+            "fileBytes": len(value.entry) if isinstance(value.entry, bytes) else None,
+            "valueProblem": value.value_problem if value.entry else "",
+            "hint": "" if value.path_problem else value.text,
+            "counts": [[status.word, count] for status, count in model.counts.items() if count],
+            "shown": model.status and model.status.word,
+        }
 
-        >>> panel = WritePanel(client, [light], live=False)
-        >>> panel.close()
-        >>> panel.is_running
-        False
-        """
-        model = getattr(self, "model", None)
-        if model is not None:
-            model.stop()
-        super().close()
+    def _publish(self) -> None:
+        self._rows("devices").show(self.model.devices.rows)
+        # Keep the earlier plan until the new one is there, so that the layout does not jump.
+        if self.model.stage is not Stage.CHECKING:
+            self._rows("writes").show(self.model.rows)
 
-    def view(self) -> dict[str, Any]:
-        """Return the state of the panel."""
-        return write_view(self.model)
+    def _do_enter_file(self, content: str) -> None:
+        self.model.value.enter(base64.b64decode(content, validate=True))
 
-    @property
-    def intents(self) -> Mapping[str, Callable[..., object]]:
-        """The actions of the panel."""
-        return write_intents(self.model)
+    def _do_show_only(self, word: str | None) -> None:
+        self.model.show_only(next((status for status in Status if status.word == word), None))
 
-    def publish(self) -> None:
-        """Show the devices and the writes."""
-        if self.is_changed:
-            publish_writes(self.model, self.rows)
-
-    def static_html(self) -> str:
-        """Return the progress, the problems and the writes as plain HTML, first the writes that are sent.
-
-        >>> panel = WritePanel(client, [light], path="/3311/0/5851", live=False)
-        >>> panel.model.value.enter("40")
-        >>> panel.model.preview()
-        >>> "→ 1 to write" in panel.static_html()
-        True
-        """
+    def _static_html(self) -> Iterator[str | Callable[[], str]]:
         model = self.model
-        counts = ", ".join(
-            f"{status.sign} {count:,} {status.word.lower()}" for status, count in model.counts.items() if count
-        )
-        problems = [
+        counts = (f"{one.sign} {count:,} {one.word.lower()}" for one, count in model.counts.items() if count)
+        problems = (
             f"{one.status.text}: {one.reason} ({len(one.devices):,}: {', '.join(one.devices[:5])})"
             for one in model.problems
-        ]
-        lines = [model.devices.text, model.limits.text, model.plan_title, model.status_text, counts, *problems]
-        html = "".join(f"<div>{escape(line)}</div>" for line in lines if line)
-        if model.plan is None:
-            return html
-        rows = model.rows
-        cells = [[row[name] for name in _COPY_COLUMNS] for row in rows[:_COPIED_ROWS]]
-        return html + static.table("Writes of the plan", [*_COPY_COLUMNS.values()], cells, total=len(rows))
+        )
+        lines = [model.devices.text, model.limits.text, model.plan_title, model.status_text, ", ".join(counts)]
+        yield from (f"<div>{escape(line)}</div>" for line in (*lines, *problems) if line)
+        if model.plan is not None:
+            yield static.table("Writes of the plan", _COLUMNS, model.rows, _ROWS_IN_COPY)
 
 
-def write_view(model: WriteModel) -> dict[str, Any]:
-    """Return the state of the component ``WritePanel``, alone or within another widget."""
-    devices, value = model.devices, model.value
-    done, total, tone = model.progress
-    form = value.form
-    return {
-        "notices": model.notices.texts,
-        "target": devices.name(devices.picked[0]) if devices.is_one and devices.picked else None,
-        "limits": model.limits.text,
-        "limitsMeaning": model.limits.meaning,
-        "devices": devices.text,
-        "picked": devices.picked,
-        "path": path_text(value.path),
-        "paths": value.paths,
-        "pathsText": value.paths_text,
-        "pathProblem": value.path_problem,
-        "form": {
-            "type": form.type.value,
-            "unit": form.unit,
-            "range": form.range,
-            "placeholder": form.placeholder,
-        },
-        "entry": "" if isinstance(value.entry, bytes) else value.entry,
-        "fileBytes": len(value.entry) if isinstance(value.entry, bytes) else None,
-        "valueProblem": value.value_problem if value.entry else "",
-        "hint": "" if value.path_problem else value.text,
-        "stage": model.stage.value,
-        "isUndo": model.is_undo,
-        "isOutdated": model.is_outdated,
-        "canApply": model.can_apply,
-        "canUndo": model.can_undo,
-        "toWrite": model.to_write,
-        "status": model.status_text,
-        "progress": {"done": done, "total": total, "tone": tone.value},
-        "title": model.plan_title,
-        "counts": [[status.word, count] for status, count in model.counts.items() if count],
-        "shown": model.status.word if model.status else None,
-        "problems": [
-            {"status": one.status.word, "reason": one.reason, "devices": list(one.devices)} for one in model.problems
-        ],
-    }
+class WriterHost(MirrorWidget):
+    """A widget that can display a write panel as a part of itself."""
 
+    @property
+    def writer(self) -> WritePanel | None:
+        """The write panel; ``None`` before it was opened."""
+        part = self._parts.get("writer")
+        return part if isinstance(part, WritePanel) else None
 
-def write_intents(model: WriteModel) -> dict[str, Callable[..., object]]:
-    """Return the actions of the component ``WritePanel``."""
-    return {
-        "dismiss": model.dismiss,
-        "pick": model.devices.pick,
-        "path": model.value.choose_path,
-        "enter": model.value.enter,
-        "file": lambda content: model.value.enter(base64.b64decode(content, validate=True)),
-        "preview": model.preview,
-        "apply": model.apply,
-        "stop": model.stop,
-        "undo": model.preview_undo,
-        "show": lambda word: model.show_only(_BY_WORD[word] if word else None),
-    }
+    def _open_writer(self, devices: Sequence[str], path: str = "") -> None:
+        self._do_close_writer()
+        WritePanel(self.client, devices, path=path, live=self._is_live, host=Host(self, "writer"))
 
-
-def publish_writes(model: WriteModel, rows: Callable[[str], PublishedRows]) -> None:
-    """Show the rows of the component ``WritePanel``: its devices, and the writes of its plan."""
-    rows("devices").show(model.devices.rows)
-    # Keep the earlier plan until the new one is there, so that the layout does not jump.
-    if model.stage is not Stage.CHECKING:
-        rows("writes").show(model.rows)
+    def _do_close_writer(self) -> None:
+        self._close_part("writer")

@@ -17,7 +17,7 @@ from mirror_sdk.wire.paths import PATH_PATTERN, check_path
 ASYNC_ID_PATTERN = r"^[A-Za-z0-9_\-]{1,64}$"
 MAX_EXPIRY_SECONDS = 30 * 24 * 3600
 DEFAULT_EXPIRY_SECONDS = 2 * 3600
-"""How long a device request waits for its device by default."""
+"""Default time for which a device request waits for its device."""
 DEFAULT_EXPIRY_SECONDS_QUEUE_MODE = 3 * 24 * 3600
 """The same for a device in queue mode, which sleeps."""
 MAX_RETRIES = 10
@@ -33,7 +33,7 @@ NEVER_WRITTEN = 0
 ANY_REVISION = "*"
 """The ``If-Match`` for any desired value."""
 MAX_WAIT_SECONDS = 10
-"""How long a device request is held open for its outcome at most (``Prefer: wait``)."""
+"""Maximum time for which the response to a device request is delayed until its outcome (``Prefer: wait``)."""
 DESIRED_CHANGED = "DESIRED_CHANGED"
 """The reason for the 412 for a write to a resource whose desired value has changed since the writer read it."""
 

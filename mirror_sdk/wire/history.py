@@ -15,7 +15,7 @@ ORIGINS = ("read", "observation", "auto_observation", "registration", "write")
 """The origins of a value."""
 
 MAX_DEVICES = 1000
-"""How often ``device_id`` may be given; for more devices, send several requests or a filter."""
+"""Maximum number of ``device_id`` parameters; for more devices, send several requests or a filter."""
 
 MAX_ROWS = 10_000_000
 """The largest limit of a page; without a limit a page has all rows."""

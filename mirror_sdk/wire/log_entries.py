@@ -122,7 +122,7 @@ def _is_number(seq: object) -> bool:
 
 
 NUMBERS_LEFT_OUT = 2**40
-"""How many numbers a log skips when it was restored from a backup: more than a log ever had entries.
+"""Number of entry numbers that a log skips after a restore from a backup: more than a log ever had entries.
 
 After 8000 times, numbers would exceed those that every JSON reader has.
 """

@@ -18,7 +18,7 @@ class DesiredEvent(Enum):
 
     WRITE_ACCEPTED = "write accepted (202)"
     WRITE_SUCCEEDED = "device responds with success"
-    WRITE_FAILED = "device rejects, or the request expires"
+    WRITE_FAILED = "device rejects, deregisters or does not respond in time"
 
 
 TRANSITIONS: dict[tuple[DesiredStatus | None, DesiredEvent], DesiredStatus] = {

@@ -33,7 +33,7 @@ class RuleIndex:
     def positions(
         self, paths: Iterable[str], *, device_id: str, endpoint_name: str, endpoint_type: str
     ) -> dict[str, int]:
-        """Return the resources of a device that a rule matches, each with the position of the first such rule.
+        """Return the resources of a device that a rule matches, each with the position of the first matching rule.
 
         Args:
             paths: The paths of the resources.

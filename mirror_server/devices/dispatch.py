@@ -84,7 +84,7 @@ class Dispatcher:
         clock: Domain time.
         backends: The backends of the devices.
         finish: Stores the outcome of a job; ``None`` stands for a timeout. The future is done when that is on disk.
-        answer_timeout_seconds: How long a device may take to respond.
+        response_timeout_seconds: How long a device may take to respond.
 
     Attributes:
         delayed: The async-ids of commands that must not be sent yet. Code that removes one wakes its device.
@@ -97,14 +97,14 @@ class Dispatcher:
         clock: Clock,
         backends: DeviceBackends,
         finish: Callable[[Job, DeviceResponse | None], Future[Any]],
-        answer_timeout_seconds: float,
+        response_timeout_seconds: float,
     ) -> None:
         self._database = database
         self._clock = clock
         self._backends = backends
         self._finish = finish
         self.delayed: set[str] = set()
-        self._response_timeout_seconds = answer_timeout_seconds
+        self._response_timeout_seconds = response_timeout_seconds
         self._deliveries: dict[str, _Delivery] = {}
         self._new: list[_Delivery] = []
         # Subscribe commands without a response, which are not repeated before the device makes contact again.

@@ -44,7 +44,7 @@ _RETAINED_SHARE = 0.9
 
 _LAST_PART_COUNT = 1 << 48
 _SHARED_SECONDS = 0.1
-"""How long waiters share a page that one of them read."""
+"""The time for which waiters share a page that one of them read."""
 
 T = TypeVar("T")
 

@@ -29,9 +29,9 @@ from mirror_server.store.session import AGAIN, WAITING, Session, Subscribers
 T = TypeVar("T")
 
 _STATES = {
-    "pending": SubscriptionState.ASKED,
+    "pending": SubscriptionState.PENDING,
     "active": SubscriptionState.ACTIVE,
-    "rejected": SubscriptionState.REFUSED,
+    "rejected": SubscriptionState.REJECTED,
     "ended": SubscriptionState.ENDED,
     None: SubscriptionState.NONE,
 }

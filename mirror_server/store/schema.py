@@ -17,7 +17,7 @@ TABLE = "mirror_schema"
 VERSIONS = f"SELECT branch, version FROM {TABLE}"
 
 UPGRADE_SECONDS = 60
-"""How long a process waits for another one that upgrades the schema."""
+"""The time for which a process waits for another one that upgrades the schema."""
 
 
 class Branch(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -17,7 +18,7 @@ from mirror_sdk.widgets import EventWatcher, FleetTable
 from mirror_sdk.widgets.feed import feed_of
 from mirror_sdk.widgets.models.watcher_model import series_text
 
-__all__ = ["EventWatcher", "FleetTable", "Flood", "client", "fill", "usage", "write"]
+__all__ = ["EventWatcher", "FleetTable", "Flood", "client", "fill", "page_address", "usage", "write"]
 
 _PATH = "/3303/0/5700"
 _SETTLED_SECONDS = 10
@@ -66,6 +67,11 @@ def fill(watcher: EventWatcher, lines: int, points: int) -> None:
             watcher.model.receive([_event(point, line, at) for line in range(lines)])
         watcher.model.follow(None)
         watcher.model.plot_texts([series_text(key) for key in watcher.model._newest])
+
+
+def page_address() -> str:
+    """Return the address of the server's page with the access key."""
+    return f"{os.environ['API_HOST']}/#key={os.environ['API_KEY']}"
 
 
 def usage(before: dict[str, float] | None = None) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The widgets in JupyterLab, in Chromium: a large fleet, 1,000 events a second, a large plot, a cell that runs again.
+"""The widgets in JupyterLab and the server's page in Chromium: a large fleet, many events, a large plot, repeated runs.
 
 The browser, JupyterLab, the kernel and the mirror share all cores, so run this benchmark on an idle machine. Times are
 taken in the page or in the kernel, without the remote control of the browser.
@@ -72,7 +72,7 @@ _FRAMES = """seconds => new Promise(resolve => {
     requestAnimationFrame(draw);
 })"""
 _SHOWN = """const shown = async text => {
-    const texts = () => [...document.querySelectorAll(".mirror-widget .mirror-count")].map(one => one.textContent);
+    const texts = () => [...document.querySelectorAll(".mirror-count")].map(one => one.textContent);
     const end = performance.now() + 120_000;
     while (!texts().some(one => one.includes(text))) {
         if (performance.now() > end) throw new Error(`not displayed: ${text}, but ${texts()}`);
@@ -94,7 +94,7 @@ _LIST = f"""async ([number, code, text]) => {{
 }}"""
 _SEARCH = f"""async ([sought, text]) => {{
     {_SHOWN}
-    const field = document.querySelector(".mirror-widget input[type=search]");
+    const field = document.querySelector(".mirror-widget input[type=search], .page-devices input[type=search]");
     const began = performance.now();
     field.value = sought;
     field.dispatchEvent(new Event("input", {{ bubbles: true }}));
@@ -102,10 +102,22 @@ _SEARCH = f"""async ([sought, text]) => {{
     return performance.now() - began;
 }}"""
 
+_PAGE = f"""async ([first, all]) => {{
+    {_SHOWN}
+    const times = [];
+    for (const text of [first, all]) {{
+        await shown(text);
+        times.push(performance.now());
+    }}
+    return times;
+}}"""
+"""The times since the beginning of the navigation."""
+
 
 def measure(run: Run) -> Iterator[Figure]:
     with _notebook(run) as (page, folder):
         yield from _fleet(run, page)
+        yield from _page(run, page, folder)
         yield from _events(run, page, folder)
         yield _plot(run, page)
         yield from _runs(run, page, folder)
@@ -153,6 +165,24 @@ def _fleet(run: Run, page: Any) -> Iterator[Figure]:
     for what, taken, goal in (("list", list_ms, 1000), ("search", search_ms, 200)):
         value = statistics.median(taken[1:])
         yield Figure(NAME, f"{what} {devices:,} devices", value, "ms", at_most(goal), samples={"": taken})
+
+
+def _page(run: Run, page: Any, folder: Path) -> Iterator[Figure]:
+    devices = run.scale.widget_devices
+    address = _value_of(page, folder, "page_address()")
+    first_ms, list_ms, search_ms = [], [], []
+    # The first run compiles.
+    for _ in range(run.scale.rounds + 1):
+        opened = page.context.new_page()
+        opened.goto(address, wait_until="commit")
+        first, every = opened.evaluate(_PAGE, [" rows", f"{devices:,} rows"])
+        first_ms.append(first)
+        list_ms.append(every)
+        search_ms.append(opened.evaluate(_SEARCH, ["weather", f" of {devices:,} rows"]))
+        opened.close()
+    for what, taken, goal in (("first", first_ms, 1000), ("list", list_ms, None), ("search", search_ms, 200)):
+        value, limit = statistics.median(taken[1:]), None if goal is None else at_most(goal)
+        yield Figure(NAME, f"page, {what} of {devices:,} devices", value, "ms", limit, samples={"": taken})
 
 
 def _runs(run: Run, page: Any, folder: Path) -> Iterator[Figure]:

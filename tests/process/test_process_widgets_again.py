@@ -34,8 +34,8 @@ def test_cell_that_runs_again_leaves_no_threads_and_no_connections(shared_server
         # A connection with a request in flight is not closed.
         kept[-1]._live.wait_until_idle(PATIENCE_SECONDS)
     wait_until(lambda: sorted(threads()) == ["mirror-watch", "mirror-widget"], "threads of one widget alone")
-    assert connections(shared_server.port) <= before + 2
+    wait_until(lambda: connections(shared_server.port) <= before + 2, "connections of one widget alone")
     for widget in kept:
         widget.client.close()
     wait_until(lambda: not threads(), "no thread of a widget")
-    assert connections(shared_server.port) <= before
+    wait_until(lambda: connections(shared_server.port) <= before, "no connection of a widget")

@@ -25,6 +25,7 @@ TOPICS = {
     "mirror-server": mirror_server.cli.TOPICS,
 }
 LONGEST = 120
+MOST_STEPS = 7
 SESSIONS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
@@ -111,9 +112,10 @@ def test_commands_exist() -> None:
                 assert words[1] in TOPICS[name]
 
 
-def test_every_topic_of_the_manual_is_mentioned() -> None:
-    assert all(f"`{topic}`" in README or f"`mirror help {topic}`" in README for topic in TOPICS["mirror"])
-    assert all(f"`mirror-server help {topic}`" in README for topic in TOPICS["mirror-server"])
+def test_next_steps_are_few_and_name_the_commands_that_list_all_topics() -> None:
+    steps = README.partition("## Next steps\n")[2]
+    assert all(f"`{name} help`" in steps for name in TOPICS)
+    assert len(re.findall(r"^\| (?!You want).+\|$", steps, re.MULTILINE)) <= MOST_STEPS
 
 
 @pytest.mark.parametrize("found_by", ["'mirror lab$'", "-- '-m pytest'"])

@@ -164,7 +164,7 @@ def test_duplicate_name_selects_the_registered_device_and_is_otherwise_ambiguous
         assert f"{light} ({states[0]})" in str(caught.value)
         assert f"{'e' * 32} ({states[1]})" in str(caught.value)
         refused = named.plan([("twin", SWITCH, True)]).frame.iloc[0]
-        assert (refused["decision"], refused["check"]) == ("refuse", "unknown_device")
+        assert (refused["decision"], refused["check"]) == ("reject", "unknown_device")
         assert "2 devices have the endpoint name 'twin'" in refused["reason"]
     assert "POST" not in {method for method, _ in directory.asked}
 
@@ -242,7 +242,7 @@ def test_without_directory_access_a_text_is_an_id(client_over, light, status):
 
     client = client_over(respond)
     assert client.requests.begin_write("dev-1", SWITCH, True).device_id == "dev-1"
-    words = "no directory for you; looking up 'light-01' in the directory requires this scope" if status == 403 else "404"
+    words = "looking up 'light-01' in the directory requires this scope" if status == 403 else "404"
     with pytest.raises(AccessDenied if status == 403 else NotFound, match=words):
         client.get_device("light-01")
 

@@ -54,12 +54,7 @@ MODULES = [
 ]
 WITHOUT = {
     "DeviceObject.from_wire",
-    *(
-        f"{kind.__name__}.{name}"
-        for kind in [*WIDGETS, MirrorWidget]
-        for name in ("update_copy", "static_html", "intents", "publish", "view")
-    ),
-    *(f"MirrorWidget.{name}" for name in ("is_changed", "notify", "open", "rows", "series", "start")),
+    "MirrorWidget.open",
     *(f"AcceptedRequest.{name}" for name in ("default_timeout_seconds", "wait_timeout", "read_failure", "read_value")),
 }
 """Members that users do not call."""

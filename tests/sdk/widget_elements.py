@@ -6,9 +6,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from resource_paths import TEMPERATURE
+from waits import PATIENCE_SECONDS
 
-from mirror_sdk import Event, EventKind
+from mirror_sdk import Event, EventKind, MirrorClient
 from mirror_sdk.values import decode
+from mirror_sdk.widgets.feed import feed_of
 
 START = datetime(2026, 1, 5, 8, tzinfo=UTC)
 
@@ -24,6 +26,12 @@ def observation(
 def do(widget: Any, intent: str, *arguments: Any) -> None:
     """Send an intent, like a component does for its user."""
     widget._handle_custom_msg({"intent": intent, "args": list(arguments)}, [])
+
+
+def wait_for_events(client: MirrorClient) -> None:
+    """Wait until the widgets of a client receive the events that happen from now on."""
+    assert feed_of(client).await_start(PATIENCE_SECONDS)
+    assert feed_of(client).problem is None
 
 
 def threads_since(before: set[threading.Thread]) -> set[str]:

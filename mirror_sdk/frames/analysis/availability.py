@@ -39,7 +39,7 @@ AVAILABILITY_COLUMNS = (
     TableColumn("longest_absence", pa.duration("ms"), "the length of the longest absence"),
     TableColumn("last_seen_at", INSTANT, "its last contact: a value, a registration or update; NA for none"),
 )
-"""How long each device was available."""
+"""The availability of each device."""
 
 PRESENCE_COLUMNS = (
     *DEVICE_COLUMNS,

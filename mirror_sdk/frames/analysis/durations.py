@@ -24,7 +24,7 @@ DURATIONS_COLUMNS = (
     TableColumn("known", pa.duration("ms"), "how long any value is known"),
     TableColumn("share", pa.float64(), "``duration`` divided by ``known``; NA if no value is known"),
 )
-"""How long a condition was met, per resource."""
+"""The duration of a condition, per resource."""
 
 DURATION_INTERVALS_COLUMNS = (
     *RESOURCE_COLUMNS,

@@ -38,7 +38,7 @@ VALUE_DURATION_COLUMNS = (
     TableColumn("duration", pa.duration("ms"), "how long it held in the bin"),
     COVERED,
 )
-"""How long each value held in each bin."""
+"""The duration of each value in each bin."""
 
 
 def resample(timeline: Timeline, span: int, how: Statistic | Sequence[Statistic]) -> pd.DataFrame:

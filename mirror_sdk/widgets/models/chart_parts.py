@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
@@ -174,12 +174,12 @@ class ChartBuilder:
     def _end_shade(self, number: int, at: datetime) -> None:
         shade = self._shades.get(number)
         if shade is not None:
-            self._shades[number] = replace(shade, end=max(at, shade.begin))
+            self._shades[number] = shade._replace(end=max(at, shade.begin))
 
     def _named(self, shade: Shade, device_names: Mapping[str, str]) -> Shade:
         if shade.kind == "gap":
             return shade
-        return replace(shade, text=f"{device_names.get(shade.text, shade.text)} offline")
+        return shade._replace(text=f"{device_names.get(shade.text, shade.text)} offline")
 
     def _markers(self, device_names: Mapping[str, str], writes: Iterable[CompletedWrite]) -> list[Marker]:
         def marker(device: str, path: str, at: datetime, value: str, category: str) -> Marker:
@@ -206,4 +206,4 @@ def _loss_text(event: Event) -> str:
 
 def _end(spans: deque[ColoredSpan], at: datetime) -> None:
     if spans and spans[-1].end is None:
-        spans[-1] = replace(spans[-1], end=max(at, spans[-1].begin))
+        spans[-1] = spans[-1]._replace(end=max(at, spans[-1].begin))

@@ -43,8 +43,8 @@ HOURS = (24, 1, 6, 168)
 """The lengths of the past that can be displayed; the first one is displayed initially."""
 _SUBSCRIPTIONS = {
     SubscriptionState.ACTIVE: "subscribed",
-    SubscriptionState.ASKED: "requested",
-    SubscriptionState.REFUSED: "rejected",
+    SubscriptionState.PENDING: "requested",
+    SubscriptionState.REJECTED: "rejected",
 }
 # The response to a request names no device: it may concern this one.
 _EVENTS_OF_ANY_DEVICE = {EventKind.ASYNC_RESPONSE, EventKind.GAP}
@@ -75,7 +75,7 @@ class Card:
 
     Attributes:
         name: Its name.
-        device_id: Its id.
+        id: Its id.
         type: Its endpoint type; empty if it has none.
         description: Its description in the directory.
         state: ``registered`` or ``deregistered``; empty if the directory was not read yet.
@@ -87,7 +87,7 @@ class Card:
     """
 
     name: str
-    device_id: str
+    id: str
     type: str
     description: str
     state: str
@@ -283,7 +283,7 @@ class ExplorerModel(Model):
         attributes = listed.custom_attributes if listed else {}
         return Card(
             name=self._name(device.device_id),
-            device_id=device.device_id,
+            id=device.device_id,
             type=visible(listed.endpoint_type or "") if listed else "",
             description=visible(description),
             state=visible(listed.state) if listed else "",

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import pandas as pd
@@ -90,7 +91,7 @@ class Reading(NamedTuple):
         return f"{number_text(self.number)} {visible(display_unit(self.unit))}".rstrip()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DeviceSummary:
     """A device with its counts. ``name`` comes from the device and may contain anything.
 
@@ -112,7 +113,7 @@ class DeviceSummary:
     readings: Mapping[str, Reading]
     main_path: str
 
-    @property
+    @cached_property
     def status(self) -> Status:
         """The worst status that applies."""
         counted = next((status for name, status in _COUNTED.items() if self.counts[name]), None)
@@ -621,12 +622,13 @@ class FleetModel(Model):
         reported = state.dropna(subset=["reported_at"]).groupby("device_id", observed=True)["reported_at"].max()
         last = {str(device_id): at.to_pydatetime() for device_id, at in reported.items()}
         readings = _readings_of(state)
+        none = dict.fromkeys(_COUNTS, 0)
         return {
             device_id: DeviceSummary(
                 device,
                 names[device_id],
                 resources[device_id],
-                counts[device_id],
+                none | counts[device_id] if device_id in counts else none,
                 last.get(device_id),
                 readings.get(device_id, {}),
                 main_path(readings.get(device_id, {})),

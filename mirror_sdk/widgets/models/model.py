@@ -84,6 +84,9 @@ class Model:
     def tick(self) -> None:
         """Do pending work. Called several times a second."""
 
+    def close(self) -> None:
+        """End running work, because the widget was closed."""
+
     def dismiss(self) -> None:
         """Remove the notices, which the user has read."""
         self.notices.dismiss()

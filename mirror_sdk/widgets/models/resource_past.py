@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +24,8 @@ class Moment(NamedTuple):
     text: str | None
 
 
-class StateSpan(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class StateSpan:
     """A text that a resource had from ``begin`` to ``end``; ``None`` until now. Times are milliseconds since 1970."""
 
     begin: int

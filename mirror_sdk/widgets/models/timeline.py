@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.values import ValueKind
@@ -21,8 +22,7 @@ LARGEST_PLOTTED = 1e100
 """Near the largest float, the range of an axis of matplotlib overflows."""
 
 
-@dataclass(frozen=True, slots=True)
-class ColoredSpan:
+class ColoredSpan(NamedTuple):
     """A state from ``begin`` to ``end``; ``end`` is ``None`` while it lasts. ``color`` is ``None`` for false."""
 
     begin: datetime
@@ -40,8 +40,7 @@ class StateRow:
     spans: Sequence[ColoredSpan]
 
 
-@dataclass(frozen=True, slots=True)
-class Shade:
+class Shade(NamedTuple):
     """A stretch of time without data: a loss (``gap``), or the absence of a device (``offline``)."""
 
     kind: str
@@ -50,8 +49,7 @@ class Shade:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Marker:
+class Marker(NamedTuple):
     """A write, and its outcome."""
 
     at: datetime

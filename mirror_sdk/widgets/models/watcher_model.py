@@ -218,6 +218,10 @@ class WatcherModel(Model):
         if self._history_until is not None and self._write_reads.is_due:
             self._read_writes(self._history_until)
 
+    def close(self) -> None:
+        """End a running recording."""
+        self.recording.close()
+
     # User input
 
     @property

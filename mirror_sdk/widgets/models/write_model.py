@@ -218,6 +218,8 @@ class WriteModel(Model):
             self.plan.stop()
             self.changed()
 
+    close = stop
+
     @property
     def is_outdated(self) -> bool:
         """Whether the input changed since the displayed preview."""

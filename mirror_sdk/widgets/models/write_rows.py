@@ -35,7 +35,7 @@ _STATUSES = {
     RequestStatus.FAILURE: Status.FAILED,
     RequestStatus.UNKNOWN: Status.UNKNOWN,
 }
-_ORDER = (Decision.WRITE, Decision.SKIP, Decision.REFUSE)
+_ORDER = (Decision.WRITE, Decision.SKIP, Decision.REJECT)
 
 
 def write_rows(
@@ -86,7 +86,7 @@ def write_rows(
 def _status(
     planned: PlannedWrite, decided: Decision, request: AcceptedRequest | UnacceptedRequest | None, *, is_over: bool
 ) -> tuple[Status, str]:
-    if decided is Decision.REFUSE:
+    if decided is Decision.REJECT:
         return Status.REJECTED, planned.reason
     if decided is Decision.SKIP:
         return Status.SKIPPED, _reason(planned)

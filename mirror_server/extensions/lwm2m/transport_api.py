@@ -16,7 +16,7 @@ INSTALL_DTLS = (
     "pip install 'device-state-mirror[lwm2m-dtls]'; it is compiled, which needs (on Debian)"
     " apt-get install autoconf automake gcc libc6-dev make python3-dev"
 )
-"""How to install DTLS, for error messages."""
+"""The command that installs DTLS, for error messages."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,9 +74,9 @@ _RETRY = Parameter(
 _RULES = json_of(PresubscriptionRules, "a device, its type and a pattern", "none")
 _SUBSCRIPTION = header(
     SUBSCRIPTION_HEADER,
-    "`asked` until the device responds, `active` once it has accepted the subscription, `refused` if it has rejected"
+    "`pending` until the device responds, `active` once it has accepted the subscription, `rejected` if it has rejected"
     " it. A rejected subscription is requested again when the device next registers or updates its registration.",
-    words("active", "asked", "refused"),
+    words("active", "pending", "rejected"),
 )
 _POLL_PARAMETERS = (
     Parameter(

@@ -1,4 +1,4 @@
-"""How a server takes part among several on one PostgreSQL database: they elect a leader and forward requests to it."""
+"""The coordination of several servers on one PostgreSQL database: they elect a leader and forward requests to it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class PostgresCoordinator(Coordinator):
 
     def close(self) -> None:
         """See :class:`Coordinator`."""
-        # What is stored after the end of leading would be dropped.
+        # The database would drop anything that is stored after the leadership has ended.
         self._database.settle(_LAST_SECONDS)
         self.leadership.close()
 

@@ -7,7 +7,7 @@ import pytest
 from client_test_data import EXECUTABLE, NASTY
 from resource_paths import SWITCH, TEMPERATURE
 from thread_waits import until
-from widget_elements import do, threads_since
+from widget_elements import do, threads_since, wait_for_events
 
 from mirror_sdk import AsyncMirrorClient
 from mirror_sdk.widgets import Explorer
@@ -15,25 +15,27 @@ from mirror_sdk.widgets.models import explorer_model
 
 
 def resources(explorer):
-    return {row["path"]: row for row in explorer.rows("resources").rows}
+    return {row["path"]: row for row in explorer._rows("resources").rows}
 
 
 def test_selected_resources_are_read_subscribed_and_unsubscribed(widget, client, device_id):
     explorer = widget(Explorer)
     do(explorer, "choose", device_id)
     do(explorer, "select", [TEMPERATURE, SWITCH])
-    do(explorer, "read_selected")
+    for path in explorer._state["selected"]:
+        do(explorer, "read", path)
     values = {path: row["value"] for path, row in resources(explorer).items()}
     assert values == {TEMPERATURE: "21.5", SWITCH: "false", EXECUTABLE: "executable"}
-    do(explorer, "subscribe_selected")
+    for path in explorer._state["selected"]:
+        do(explorer, "subscribe", path)
     assert all(client.subscriptions.is_active(device_id, path) for path in (TEMPERATURE, SWITCH))
     do(explorer, "select", [SWITCH])
-    do(explorer, "unsubscribe_selected")
+    do(explorer, "unsubscribe", SWITCH)
     assert client.subscriptions.is_active(device_id, TEMPERATURE)
     assert not client.subscriptions.is_active(device_id, SWITCH)
     assert explorer.selected[["device_id", "path"]].values.tolist() == [[device_id, SWITCH]]
     explorer.select([EXECUTABLE])
-    do(explorer, "subscribe_selected")
+    do(explorer, "subscribe", EXECUTABLE)
     assert "NOT_OBSERVABLE" in explorer._state["notices"][0]
     do(explorer, "dismiss")
     assert explorer._state["notices"] == []
@@ -47,7 +49,7 @@ def test_state_is_json_and_has_the_card_and_the_resource_in_detail(widget, clien
     state = json.loads(json.dumps(explorer._state))
     assert (state["card"]["name"], state["card"]["id"], state["card"]["isReachable"]) == ("sensor-1", device_id, True)
     assert state["card"]["attributes"] == [["room", "hall"]]
-    assert state["takenAt"] == state["card"]["lastContact"] == 1767600000000
+    assert state["asOf"] == state["card"]["lastContact"] == 1767600000000
     detail = state["detail"]
     assert (detail["label"], detail["text"], detail["isWritable"]) == ("Light Control · On/Off", "false", True)
     assert (detail["form"]["type"], detail["states"]) == (
@@ -65,11 +67,11 @@ def test_value_is_entered_and_written_and_a_resource_is_executed(widget, client,
     do(explorer, "open_resource", SWITCH)
     do(explorer, "enter", "perhaps")
     assert "perhaps" in explorer._state["detail"]["problem"]
-    do(explorer, "write_value")
+    do(explorer, "write_entered")
     assert client.get_device(device_id)[SWITCH].desired is None
     assert "perhaps" in explorer._state["notices"][0]
     do(explorer, "enter", "true")
-    do(explorer, "write_value")
+    do(explorer, "write_entered")
     assert client.get_device(device_id)[SWITCH].desired_value is True
     do(explorer, "execute", EXECUTABLE, "")
     assert resources(explorer)[EXECUTABLE]["activity"] == ""
@@ -79,32 +81,32 @@ def test_past_of_the_resource_in_detail_is_a_line(widget, client, device_id):
     client.read_value(device_id, TEMPERATURE)
     explorer = widget(Explorer, device_id)
     do(explorer, "open_resource", TEMPERATURE)
-    assert explorer.series("past").state["lines"] == [{"key": TEMPERATURE}]
+    assert explorer._series("past").state["lines"] == [{"key": TEMPERATURE}]
     do(explorer, "show_hours", 1)
     assert explorer._state["hours"] == 1
     do(explorer, "open_resource", SWITCH)
-    assert explorer.series("past").state["lines"] == []
+    assert explorer._series("past").state["lines"] == []
 
 
 def test_panel_writes_the_selected_resource(widget, client, device_id):
     with pytest.raises(TypeError, match="takes a MirrorClient, not AsyncMirrorClient"):
         Explorer(AsyncMirrorClient("http://nowhere.localhost", "key"))
     explorer = widget(Explorer, device_id)
-    do(explorer, "write_selected")
+    do(explorer, "write")
     assert explorer.writer is None
     explorer.select([SWITCH])
-    do(explorer, "write_selected")
+    do(explorer, "write")
     first = explorer.writer
     assert (first.model.value.path, first.model.devices.picked) == (SWITCH, [device_id])
     explorer.write(TEMPERATURE)
     assert explorer.writer.model.value.path == TEMPERATURE
     explorer.write(SWITCH)
-    do(explorer, "writer.enter", True)
+    do(explorer, "writer.value.enter", True)
     do(explorer, "writer.preview")
     do(explorer, "writer.apply")
     assert client.get_device(device_id)[SWITCH].desired_value is True
     assert explorer._state["writer"]["stage"] == "ended"
-    assert "writer.writes" in explorer._rows
+    assert "writer.writes" in explorer._sources
     do(explorer, "close_writer")
     assert explorer.writer is None
     assert "writer" not in explorer._state
@@ -136,7 +138,7 @@ def test_live_explorer_displays_events_and_leaves_no_thread(widget, client, simu
     client.subscribe(device_id, TEMPERATURE)
     before = set(threading.enumerate())
     explorer = widget(Explorer, device=device_id, live=True)
-    until(lambda: client.notifications.status().watches)
+    wait_for_events(client)
     simulator.set_value(device_id, TEMPERATURE, 23.25)
     until(lambda: resources(explorer).get(TEMPERATURE, {}).get("value") == "23.25")
     explorer.close()

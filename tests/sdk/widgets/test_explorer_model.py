@@ -42,7 +42,7 @@ def test_devices_are_rows_by_their_names(model, simulator, device_id):
 def test_card_describes_the_device_and_its_connection(client, mirror, simulator, device_id, model):
     assert model.card == Card(
         name="sensor-1",
-        device_id=device_id,
+        id=device_id,
         type="Light",
         description="",
         state="registered",

@@ -9,7 +9,7 @@ import pytest
 from client_test_data import URL
 from resource_paths import TEMPERATURE
 from thread_waits import PATIENCE_SECONDS, PAUSE, until
-from widget_elements import threads_since
+from widget_elements import threads_since, wait_for_events
 
 from mirror_sdk import EventKind, MirrorClient
 from mirror_sdk.widgets.feed import RETRY_SECONDS, EventFeed, Subscription, feed_of
@@ -33,10 +33,10 @@ def live(client):
 def test_all_subscriptions_of_a_client_share_one_poller_which_ends_with_the_last(client, simulator, device_id):
     client.subscribe(device_id, TEMPERATURE)
     first, second = feed_of(client).subscribe(), feed_of(client).subscribe()
-    until(lambda: client.notifications.status().watches)
+    wait_for_events(client)
     simulator.set_value(device_id, TEMPERATURE, 22)
-    for waiting in (first._waiting, second._waiting):
-        until(lambda waiting=waiting: [one for one in waiting if one.value.python == 22.0])
+    for subscription in (first, second):
+        until(lambda one=subscription: 22.0 in [event.value.python for event in one.drain()[0]])
     assert client.notifications.status().watches == 1
     first.close()
     assert client.notifications.status().watches == 1
@@ -132,7 +132,7 @@ def test_service_that_does_not_respond_is_a_problem_until_it_does(client, transp
 
     feed = feed_of(client)
     subscription = feed.subscribe()
-    until(lambda: client.notifications.status().watches)
+    wait_for_events(client)
     with monkeypatch.context() as gone:
         gone.setattr(transport, "handle_request", cut)
         until(lambda: feed.problem)

@@ -7,7 +7,7 @@ import pytest
 from client_test_data import NASTY
 from resource_paths import TEMPERATURE
 from thread_waits import until
-from widget_elements import do, threads_since
+from widget_elements import do, threads_since, wait_for_events
 
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.widgets import FleetTable
@@ -15,7 +15,7 @@ from mirror_sdk.widgets.models import fleet_model
 
 
 def devices(fleet):
-    return {row["name"]: row for row in fleet.rows("devices").rows}
+    return {row["name"]: row for row in fleet._rows("devices").rows}
 
 
 def test_device_opens_in_an_explorer_that_follows_the_selection(widget, simulator, device_id):
@@ -27,7 +27,7 @@ def test_device_opens_in_an_explorer_that_follows_the_selection(widget, simulato
     first = fleet.explorer
     assert first.model.device_id == device_id
     assert (fleet._state["explorer"]["title"], fleet._state["explorer"]["hasList"]) == ("sensor-1", False)
-    assert "explorer.resources" in fleet._rows
+    assert "explorer.resources" in fleet._sources
     do(fleet, "select", [other])
     assert (fleet.explorer, first.model.device_id) == (first, other)
     do(fleet, "select", [other, device_id])
@@ -46,7 +46,7 @@ def test_panel_writes_to_all_selected_devices(widget, simulator, device_id):
     do(fleet, "select", [other, device_id])
     do(fleet, "write")
     assert set(fleet.writer.model.devices.picked) == {device_id, other}
-    assert set(fleet._state["writer"]["picked"]) == {device_id, other}
+    assert set(fleet._state["writer"]["devicesPicked"]) == {device_id, other}
     do(fleet, "close_writer")
     assert (fleet.writer, "writer" in fleet._state) == (None, False)
 
@@ -139,10 +139,10 @@ def test_live_table_displays_events_and_leaves_no_thread(widget, client, simulat
     before = set(threading.enumerate())
     fleet = widget(FleetTable, live=True)
     fleet.show_device(device_id)
-    until(lambda: client.notifications.status().watches)
+    wait_for_events(client)
     simulator.set_value(device_id, TEMPERATURE, 23.25)
     until(lambda: devices(fleet).get("sensor-1", {}).get("value") == "23.25")
-    until(lambda: {row["value"] for row in fleet.rows("explorer.resources").rows} >= {"23.25"})
+    until(lambda: {row["value"] for row in fleet._rows("explorer.resources").rows} >= {"23.25"})
     fleet.close()
     assert client.notifications.status().watches == 0
     until(lambda: "mirror-widget" not in threads_since(before))

@@ -30,14 +30,14 @@ def after(milliseconds):
 
 
 def published(watcher, name):
-    return {row["key"]: row for row in watcher.rows(name).state["rows"]}
+    return {row["key"]: row for row in watcher._rows(name).state["rows"]}
 
 
 def drawn(watcher):
     """Draw immediately, and return the points of each line."""
-    watcher._plotted, watcher._plot_at = -1, 0
+    watcher._plotted, watcher._plot_at = None, 0
     watcher.refresh()
-    state = watcher.series("lines").state
+    state = watcher._series("lines").state
     pairs = zip(state["buffers"][::2], state["buffers"][1::2], strict=True)
     return {
         line["key"]: [np.frombuffer(one).tolist() for one in pair]
@@ -60,7 +60,7 @@ def test_at_a_thousand_events_a_second_few_bounded_messages_are_sent(widget, sec
     assert len(plots) <= 20
     # Each time only the new points are sent, with two numbers each.
     assert max(plots[1:]) <= 2 * 8 * 750
-    assert len(watcher.rows("events").rows) == MAX_ROWS
+    assert len(watcher._rows("events").rows) == MAX_ROWS
     assert "1,000.0 events/s · 10,000 events" in watcher._state["counts"]
     assert len(watcher.frame) == 3000
 
@@ -166,7 +166,7 @@ def test_the_range_stays_where_the_user_zooms_and_follows_again(widget):
     do(watcher, "stay", begin, begin + 60_000)
     assert (watcher._state["fixed"], watcher._state["range"]) == ([begin, begin + 60_000], [begin, begin + 60_000])
     do(watcher, "follow", 300_000)
-    watcher._plotted, watcher._plot_at = -1, 0
+    watcher._plotted, watcher._plot_at = None, 0
     watcher.refresh()
     assert (watcher._state["fixed"], watcher._state["length"]) == (None, 300_000)
     assert watcher._state["range"] == [begin + 2 * 3_600_000 - 300_000, begin + 2 * 3_600_000]
@@ -187,11 +187,11 @@ def test_the_user_chooses_devices_lines_and_pauses(widget):
     assert "paused: 1 new" in watcher._state["counts"]
     do(watcher, "resume")
     do(watcher, "choose", "d2", "/3303/*")
-    assert [row["device"] for row in watcher.rows("events").rows] == ["d2"]
+    assert [row["device"] for row in watcher._rows("events").rows] == ["d2"]
     do(watcher, "choose", "d2", "/*/1")
     assert "This cannot be chosen: '/*/1': '*' may stand only at the end" in watcher._state["notices"]
     do(watcher, "clear")
-    assert watcher.rows("events").rows == []
+    assert watcher._rows("events").rows == []
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -231,15 +231,15 @@ def test_an_existing_file_is_overwritten_only_when_that_is_chosen(widget, tmp_pa
 
 def test_the_report_has_the_picture_the_legend_and_the_table(widget, tmp_path):
     watcher = widget(EventWatcher)
-    assert "data:image/png" not in watcher.static_html()
+    assert "data:image/png" not in watcher._static_body()()
     watcher._receive([observation(n, at=after(n), text="7.25") for n in range(60)], 0)
     drawn(watcher)
     report = watcher.to_html(tmp_path / "report.html").read_text()
     assert 'src="data:image/png;base64,' in report
     assert 'alt="Plot over time: d1 Temperature · Sensor Value from 7.25 to 7.25"' in report
     assert "Legend" in report
-    assert "changed at (UTC)" in report
-    assert report.index(">value<") < report.index("received (UTC)"), "in a narrow page the value is what is in sight"
+    assert "Changed at (UTC)" in report
+    assert report.index(">Value<") < report.index("Received (UTC)"), "in a narrow page the value is what is in sight"
     assert "2026-01-05 08:00:00.059" in report
     assert "the first 50 of 60 rows" in report
     assert "2026-01-05 08:00:00.001" not in report
@@ -261,6 +261,7 @@ def test_any_data_is_drawn_without_a_warning(name):
     states = [StateRow(SeriesKey(name, "/3/0/0"), name, [span]), StateRow(SeriesKey(name, "/3/0/1"), name, [])]
     shades = [Shade("gap", WHOLE.begin, WHOLE.begin, name), Shade("offline", WHOLE.begin, None, name)]
     markers = [Marker(WHOLE.begin, name, Tone.BAD)]
+    colors = {line.key: 9 for line in lines}
     for chart in (
         ChartParts(lines, states, shades, markers),
         ChartParts([], states, [], []),
@@ -268,7 +269,7 @@ def test_any_data_is_drawn_without_a_warning(name):
     ):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            made = picture(chart, WHOLE, lambda _: 9, [Threshold("/3303/*", 1.0)])
+            made = picture(chart, WHOLE, colors, [Threshold("/3303/*", 1.0)])
         assert made.startswith(b"\x89PNG")
 
 

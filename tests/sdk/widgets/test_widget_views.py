@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from client_test_data import NASTY
 from resource_paths import TEMPERATURE
 from thread_waits import until
-from widget_elements import do, observation, threads_since
+from widget_elements import do, observation, threads_since, wait_for_events
 
 from mirror_sdk import MirrorClient
 from mirror_sdk.widgets import EventWatcher, Explorer
@@ -51,7 +51,7 @@ def test_names_and_values_of_devices_are_text_never_markup(widget, simulator, cl
     watcher = widget(EventWatcher)
     watcher.model.receive([observation(1, device), *client.events(after=0, timeout=1)])
     watcher.refresh()
-    html = watcher.static_html()
+    html = watcher._static_body()()
     assert "<img src=x" not in html
     assert html.count("&lt;img src=x onerror=alert(1)&gt;") > 1
 
@@ -63,9 +63,9 @@ def test_a_live_widget_displays_events_and_leaves_no_thread(widget, client, simu
     client.subscribe(device_id, TEMPERATURE)
     before = set(threading.enumerate())
     one = widget(EventWatcher, live=True)
-    until(lambda: client.notifications.status().watches)
+    wait_for_events(client)
     simulator.set_value(device_id, TEMPERATURE, 23.25)
-    until(lambda: "23.25" in str(one.rows("events").rows))
+    until(lambda: "23.25" in str(one._rows("events").rows))
     assert repr(one).startswith("<EventWatcher of ")
     one.close()
     assert client.notifications.status().watches == 0
@@ -75,7 +75,7 @@ def test_a_live_widget_displays_events_and_leaves_no_thread(widget, client, simu
 def test_closed_client_ends_the_threads_of_its_widgets(widget, client):
     before = set(threading.enumerate())
     watcher = widget(EventWatcher, live=True)
-    until(lambda: client.notifications.status().watches)
+    wait_for_events(client)
     client.close()
     until(lambda: not {"mirror-widget", "mirror-watch"} & threads_since(before))
     assert not watcher.is_running

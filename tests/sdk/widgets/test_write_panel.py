@@ -23,12 +23,12 @@ def new_panel(widget):
 
 
 def enter(panel, path=LEVEL, value="40"):
-    do(panel, "path", path)
-    do(panel, "enter", value)
+    do(panel, "value.choose_path", path)
+    do(panel, "value.enter", value)
 
 
 def writes(panel):
-    return panel.rows("writes").rows
+    return panel._rows("writes").rows
 
 
 # Actions
@@ -38,37 +38,37 @@ def test_preview_apply_and_undo(new_panel, client, simulator, lights):
     simulator.set_response_mode(lights[1], "reject")
     panel = new_panel(lights, canary=0)
     enter(panel)
-    view = panel.view()
+    view = panel._state
     assert (view["canApply"], view["canUndo"], panel.plan) == (False, False, None)
     do(panel, "preview")
     assert isinstance(panel.plan, Plan)
-    assert (panel.view()["canApply"], panel.view()["toWrite"]) == (True, 3)
+    assert (panel._state["canApply"], panel._state["toWrite"]) == (True, 3)
     assert {one["before"] for one in writes(panel)} == {"10 %"}
-    assert "3 to write" in panel.view()["status"]
-    do(panel, "enter", "41")
-    assert (panel.view()["canApply"], panel.view()["isOutdated"]) == (False, True)
+    assert "3 to write" in panel._state["statusText"]
+    do(panel, "value.enter", "41")
+    assert (panel._state["canApply"], panel._state["isOutdated"]) == (False, True)
     do(panel, "preview")
     do(panel, "apply")
     assert "REJECTED" in writes(panel)[1]["reason"]
     assert panel.result["status"].tolist() == ["success", "failure", "success"]
-    assert panel.view()["progress"] == {"done": 3, "total": 3, "tone": "warn"}
-    assert not panel.view()["canApply"]
-    do(panel, "undo")
-    assert (panel.view()["isUndo"], panel.view()["toWrite"]) == (True, 2)
+    assert panel._state["progress"] == [3, 3, "warn"]
+    assert not panel._state["canApply"]
+    do(panel, "preview_undo")
+    assert (panel._state["isUndo"], panel._state["toWrite"]) == (True, 2)
     assert client.read_value(lights[0], LEVEL) == 41
     do(panel, "apply")
     assert client.read_value(lights[0], LEVEL) == 10
 
 
 def test_limits_are_a_few_words_and_their_meaning_is_explained(new_panel, lights):
-    view = new_panel(lights).view()
-    assert view["limits"] == "Canary 1, stop after 6 failures"
+    view = new_panel(lights)._state
+    assert view["limitsText"] == "Canary 1, stop after 6 failures"
     assert view["limitsMeaning"] == (
         "1 device first; the others follow only if this write succeeds. No more writes are sent after 6 failures. "
         "A write waits for its device as long as its row says."
     )
-    view = new_panel(lights, canary=0, max_failures=None, expiry_seconds=90).view()
-    assert view["limits"] == "No canary, no limit of failures"
+    view = new_panel(lights, canary=0, max_failures=None, expiry_seconds=90)._state
+    assert view["limitsText"] == "No canary, no limit of failures"
     assert "A write waits for its device for 90 s." in view["limitsMeaning"]
 
 
@@ -76,72 +76,78 @@ def test_problems_are_grouped_by_their_complete_reasons_and_failures_come_first(
     sensors = [simulator.add_device(f"sensor-{number}") for number in range(2)]
     simulator.set_response_mode(lights[1], "reject")
     panel = new_panel([*sensors, *lights], path=LEVEL, canary=0)
-    do(panel, "enter", "40")
+    do(panel, "value.enter", "40")
     do(panel, "preview")
-    assert [(one["status"], one["devices"]) for one in panel.view()["problems"]] == [
+    assert [(one["status"], one["devices"]) for one in panel._state["problems"]] == [
         ("Rejected", ["sensor-0", "sensor-1"])
     ]
     do(panel, "apply")
-    failed, rejected = panel.view()["problems"]
+    failed, rejected = panel._state["problems"]
     assert (failed["status"], failed["devices"]) == ("Failed", ["light-1"])
     assert failed["reason"].startswith("REJECTED: ")
     assert rejected["status"] == "Rejected"
     assert rejected["reason"] == f"it has no resource {LEVEL}"
-    assert rejected["reason"] in panel.static_html()
+    assert rejected["reason"] in panel._static_body()()
 
 
 def test_show_lists_only_writes_of_a_status(new_panel, simulator, lights):
     panel = new_panel([simulator.add_device("sensor"), *lights], path=LEVEL)
-    do(panel, "enter", "40")
+    do(panel, "value.enter", "40")
     do(panel, "preview")
-    assert panel.view()["counts"] == [["To write", 3], ["Rejected", 1]]
-    do(panel, "show", "Rejected")
-    assert ([one["device"] for one in writes(panel)], panel.view()["shown"]) == (["sensor"], "Rejected")
-    do(panel, "show", None)
+    assert panel._state["counts"] == [["To write", 3], ["Rejected", 1]]
+    do(panel, "show_only", "Rejected")
+    assert ([one["device"] for one in writes(panel)], panel._state["shown"]) == (["sensor"], "Rejected")
+    do(panel, "show_only", None)
     assert len(writes(panel)) == 4
 
 
 def test_picked_devices_are_written_to(new_panel, lights):
     panel = new_panel(path=LEVEL)
-    assert panel.view()["target"] is None
-    do(panel, "pick", lights[:2])
-    assert panel.view()["picked"] == lights[:2]
-    assert panel.view()["form"] == {"type": "integer", "unit": "%", "range": (0, 100), "placeholder": ""}
-    do(panel, "enter", "140")
-    assert "from 0 to 100, not 140" in panel.view()["valueProblem"]
+    assert panel._state["target"] is None
+    do(panel, "devices.pick", lights[:2])
+    assert panel._state["devicesPicked"] == lights[:2]
+    assert panel._state["valueForm"] == {
+        **dict.fromkeys(("placeholder", "initial"), ""),
+        "type": "integer",
+        "unit": "%",
+        "range": [0, 100],
+        "hint": "a whole number from 0 to 100",
+    }
+    do(panel, "value.enter", "140")
+    assert "from 0 to 100, not 140" in panel._state["valueProblem"]
     do(panel, "preview")
-    assert panel.view()["notices"]
+    assert panel._state["notices"]
     do(panel, "dismiss")
-    assert panel.view()["notices"] == []
+    assert panel._state["notices"] == []
 
 
 def test_a_file_is_the_value_of_an_opaque_resource(new_panel, lights):
     panel = new_panel(lights, path="/5/0/0")
-    assert panel.view()["form"]["type"] == "opaque"
-    do(panel, "file", base64.b64encode(bytes(range(200))).decode("ascii"))
-    assert (panel.view()["fileBytes"], panel.view()["entry"], panel.model.value.read()) == (200, "", bytes(range(200)))
-    do(panel, "file", "not base64!")
-    assert (panel.view()["fileBytes"], len(panel.view()["notices"])) == (200, 1)
-    do(panel, "enter", "0a0b")
-    assert (panel.view()["fileBytes"], panel.view()["entry"]) == (None, "0a0b")
+    assert panel._state["valueForm"]["type"] == "opaque"
+    do(panel, "enter_file", base64.b64encode(bytes(range(200))).decode("ascii"))
+    assert (panel._state["fileBytes"], panel._state["entry"], panel.model.value.read()) == (200, "", bytes(range(200)))
+    do(panel, "enter_file", "not base64!")
+    assert (panel._state["fileBytes"], len(panel._state["notices"])) == (200, 1)
+    do(panel, "value.enter", "0a0b")
+    assert (panel._state["fileBytes"], panel._state["entry"]) == (None, "0a0b")
 
 
 def test_an_unknown_intent_is_a_notice_and_changes_nothing(new_panel, lights):
     panel = new_panel(lights)
     do(panel, "erase")
-    do(panel, "pick", lights, lights)
-    assert len(panel.view()["notices"]) == 1
-    assert panel.view()["picked"] == lights
+    do(panel, "devices.pick", lights, lights)
+    assert len(panel._state["notices"]) == 1
+    assert panel._state["devicesPicked"] == lights
 
 
 def test_static_copy_has_the_plan_with_sent_writes_first(new_panel, simulator, lights, tmp_path):
     sensors = [simulator.add_device(f"sensor-{number:02}") for number in range(60)]
     panel = new_panel([*sensors, *lights], path=LEVEL)
-    assert "To begin, enter a value." in panel.static_html()
-    assert "<table" not in panel.static_html()
-    do(panel, "enter", "40")
+    assert "To begin, enter a value." in panel._static_body()()
+    assert "<table" not in panel._static_body()()
+    do(panel, "value.enter", "40")
     do(panel, "preview")
-    html = panel.static_html()
+    html = panel._static_body()()
     assert "→ 3 to write, ⊘ 60 rejected" in html
     assert "the first 50 of 63 rows" in html
     rows = html[html.index("<table") :]
@@ -156,12 +162,12 @@ def test_names_and_values_of_devices_are_text_never_markup(new_panel, client, si
         client.read_value(device_id, OWN)
     panel = new_panel([ids[0], f"{NASTY}1"])
     enter(panel, OWN, f"new {NASTY}")
-    for action in ("preview", "apply", "undo"):
+    for action in ("preview", "apply", "preview_undo"):
         do(panel, action)
-        assert "<img" not in panel.static_html()
-        assert panel.static_html().count("&lt;img src=x onerror=alert(1)&gt;") >= 4
+        assert "<img" not in panel._static_body()()
+        assert panel._static_body()().count("&lt;img src=x onerror=alert(1)&gt;") >= 4
         # The component shows the texts of the state and of rows as text.
-        assert json.dumps([panel.view(), writes(panel)]).count("<img") >= 4
+        assert json.dumps([panel._state, writes(panel)]).count("<img") >= 4
 
 
 # Life
@@ -171,10 +177,10 @@ def test_closing_stops_the_writing_and_leaves_no_thread(new_panel, client, simul
     simulator.set_online(lights[0], False)
     before = set(threading.enumerate())
     panel = new_panel(lights, live=True)
-    until(lambda: panel.view()["paths"])
+    until(lambda: panel._state.get("valuePaths"))
     enter(panel)
     do(panel, "preview")
-    until(lambda: panel.view()["canApply"])
+    until(lambda: panel._state.get("canApply"))
     do(panel, "apply")
     until(lambda: "… Pending" in {one["status"] for one in writes(panel)})
     panel.close()
@@ -194,9 +200,9 @@ def do(name, *arguments):
     panel._handle_custom_msg({{"intent": name, "args": list(arguments)}}, [])
 def wait(condition):
     while not condition(): time.sleep(0.01)
-do("enter", "40")
-do("preview"); wait(lambda: panel.view()["canApply"])
-do("apply"); wait(lambda: panel.rows("writes").rows[0]["status"] == "… Pending")
+do("value.enter", "40")
+do("preview"); wait(lambda: panel._state.get("canApply"))
+do("apply"); wait(lambda: panel._rows("writes").rows[0]["status"] == "… Pending")
 print("ends", flush=True)
 """
     simulator.set_online(lights[0], False)

@@ -118,7 +118,7 @@ TestDesiredMachine.settings = settings(max_examples=20, stateful_step_count=20)
 def test_state_diagram_has_a_line_for_each_transition():
     title, first, *others = diagram().splitlines()
     assert (title, first) == ("stateDiagram-v2", "    [*] --> pending: write accepted (202)")
-    assert "    pending --> failure: device rejects, or the request expires" in others
+    assert "    pending --> failure: device rejects, deregisters or does not respond in time" in others
     assert len(others) == len(TRANSITIONS) - 1
 
 

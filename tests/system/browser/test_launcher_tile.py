@@ -157,6 +157,8 @@ def test_without_a_mirror_the_tile_starts_one_that_ends_with_jupyter(page: Page,
 def are_side_by_side(panels: Locator) -> bool:
     """Return whether two panels are side by side at the same height."""
     boxes = [box for box in (panels.nth(number).bounding_box() for number in range(2)) if box]
+    if len(boxes) < 2:
+        return False  # JupyterLab has not opened both yet
     left, right = sorted(boxes, key=lambda box: box["x"])
     return left["x"] + left["width"] <= right["x"] and left["y"] == right["y"]
 

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, expect
 from process_lab import Lab
 from process_notebook import Notebook
+from process_server import wait_for
 from resource_paths import LEVEL
 
 pytestmark = [pytest.mark.process, pytest.mark.browser]
@@ -88,7 +89,7 @@ def test_typed_input_stays_with_keyboard_only_use_while_the_panel_reads(open_pan
     notebook.tab_to("Preview")
     notebook.keys("Enter")
     expect(panel).to_contain_text("Preview: 2 to write")
-    assert notebook.focused == "Preview"
+    wait_for("Preview", lambda: notebook.focused)
     notebook.tab_to("Apply")
     notebook.keys("Space")
     expect(line(panel, "typed-a")).to_contain_text("✓ Success")

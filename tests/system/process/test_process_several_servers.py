@@ -84,7 +84,8 @@ def test_request_to_offline_device_waits_or_expires_at_any_process(applications)
     second.write(device_id, SWITCH, "1", "late", expiry_seconds=60)
     second.write(device_id, SWITCH, "2", "never", expiry_seconds=1)
     assert second.response("never")["error"] == "REQUEST_EXPIRED"
-    second.patch_device(device_id, online=True, latency_seconds=4)
+    # Long enough for a slow machine to see the request there.
+    second.patch_device(device_id, online=True, latency_seconds=10)
 
     def requests_with_device(application: Application) -> Any:
         listed = application.json("GET", "/v2/device-requests")["data"]

@@ -1,4 +1,4 @@
-/* What a component is connected to: a widget in Python, or the mirror's HTTP interface on the server's page.
+/* The connection of a component: a widget in Python, or the mirror's HTTP interface on the server's page.
 
    A component reads its state, its rows and its series from a `Bridge`, and sends what its user does as an intent:
 
@@ -39,7 +39,7 @@ export interface RowSource {
   get(key: string): Row | undefined;
   /** Increases with each change; a component that reads its value renders again. */
   readonly version: ReadonlySignal<number>;
-  /** Call `listener` after each change. The function that is returned ends that. */
+  /** Call `listener` after each change, until the returned function is called. */
   listen(listener: (change: RowChange) => void): () => void;
 }
 
@@ -58,15 +58,15 @@ export interface SeriesSource {
 
 /** The connection of a component. */
 export interface Bridge<State = Record<string, unknown>> {
-  /** The state of the component: what `view()` returns in Python. It is replaced as a whole. */
+  /** The state of the component: `_attributes` and `_view()` in Python. It is replaced completely. */
   readonly state: ReadonlySignal<State>;
   /** Send what the user does: call the intent `name` in Python. Arguments are JSON. */
   intent(name: string, ...args: Json[]): void;
-  /** The rows that Python publishes with `self.rows(name).show(...)`. The same name gives the same object. */
+  /** The rows that Python publishes with `self._rows(name).show(...)`. The same name gives the same object. */
   rows(name: string): RowSource;
-  /** The series that Python publishes with `self.series(name).show(...)`. */
+  /** The series that Python publishes with `self._series(name).show(...)`. */
   series(name: string): SeriesSource;
-  /** Call `listener` with each message that Python sends with `self.notify(name, content, buffers)`. */
+  /** Call `listener` with each message that Python sends with `self._notify(name, content, buffers)`. */
   listen(name: string, listener: (content: Json, buffers: readonly DataView[]) => void): () => void;
   /** The bridge of a component within this one: its state is `state[name]`, all its names have `name.` in front. */
   part<Part = Record<string, unknown>>(name: string): Bridge<Part>;
@@ -119,7 +119,7 @@ export class Rows implements RowSource {
     for (const listener of this.#listeners) listener({ rows, gone, all });
   }
 
-  /** Show these rows. Only differences are reported, unless rows changed their places. */
+  /** Show these rows. Only differences are reported, unless the order changed. */
   show(rows: readonly Row[]): void {
     const keys = new Set(rows.map(({ key }) => key));
     const gone = [...this.#byKey.keys()].filter((key) => !keys.has(key));
@@ -140,7 +140,7 @@ export class Series implements SeriesSource {
   readonly lines = signal<ReadonlyMap<string, Points>>(new Map());
 }
 
-/** The part of a widget's model that anywidget gives to a module. */
+/** The part of a widget's model that anywidget passes to a module. */
 export interface Model {
   get(name: string): unknown;
   set(name: string, value: unknown): void;
@@ -159,7 +159,7 @@ interface ReceivedRows extends Received, Partial<RowChange> {
   readonly all?: boolean;
 }
 
-/* A line as it is sent: all its points, or those that follow, after so many were dropped at its beginning. */
+/* A line in a message: all its points, or new ones after a number of points was dropped at its beginning. */
 interface ReceivedLine {
   readonly key: string;
   readonly dropped?: number;
@@ -232,11 +232,6 @@ function extended(before: Points, dropped: number, added: Points): Points {
   return { at: joined(before.at, added.at), values: joined(before.values, added.values) };
 }
 
-interface Published {
-  rows?: Record<string, ReceivedRows>;
-  series?: Record<string, ReceivedSeries & { buffers: DataView[] }>;
-}
-
 /** The bridge to a widget in Python (mirror_sdk/widgets/widget.py). All views of a model share one. */
 export class WidgetBridge<State> implements OwnedBridge<State> {
   readonly #model: Model;
@@ -293,19 +288,19 @@ export class WidgetBridge<State> implements OwnedBridge<State> {
   }
 
   #rowsOf(name: string): WidgetRows {
-    const made = this.#rows.get(name) ?? new WidgetRows(() => this.#request("rows", name));
+    const made = this.#rows.get(name) ?? new WidgetRows(() => this.#request(name));
     this.#rows.set(name, made);
     return made;
   }
 
   #seriesOf(name: string): WidgetSeries {
-    const made = this.#series.get(name) ?? new WidgetSeries(() => this.#request("series", name));
+    const made = this.#series.get(name) ?? new WidgetSeries(() => this.#request(name));
     this.#series.set(name, made);
     return made;
   }
 
-  #request(kind: string, name: string): void {
-    this.#model.send({ request: kind, name });
+  #request(name: string): void {
+    this.#model.send({ request: "source", name });
   }
 
   #stateChanged = (): void => {
@@ -313,11 +308,8 @@ export class WidgetBridge<State> implements OwnedBridge<State> {
   };
 
   #publishedChanged = (): void => {
-    const { rows = {}, series = {} } = this.#model.get("_published") as Published;
-    for (const [name, content] of Object.entries(rows)) this.#rowsOf(name).hear({ ...content, all: true }, []);
-    for (const [name, content] of Object.entries(series)) {
-      this.#seriesOf(name).hear({ ...content, all: true }, content.buffers);
-    }
+    const published = this.#model.get("_published") as Record<string, { buffers?: DataView[] }>;
+    for (const message of Object.values(published)) this.#hear({ ...message }, message.buffers);
   };
 
   #hear = (message: Record<string, unknown>, buffers: readonly DataView[] = []): void => {
@@ -344,7 +336,7 @@ export function partOf<Part>(whole: Bridge<never>, name: string): Bridge<Part> {
   return made;
 }
 
-/** The bridge of a component on the server's page: `intents` does what Python does for a widget. */
+/** The bridge of a component on the server's page: `intents` has the role of Python for a widget. */
 export function localBridge<State>(
   state: ReadonlySignal<State>,
   intents: Readonly<Record<string, (...args: never[]) => unknown>>,

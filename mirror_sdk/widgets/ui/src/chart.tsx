@@ -59,12 +59,12 @@ export interface StateRow {
   readonly spans: readonly StateSpan[];
 }
 
-/** A stretch of time that all panels shade, such as a gap or the absence of a device. */
+/** An interval that all panels shade, such as a gap or the absence of a device. */
 export interface Shade {
   readonly kind: "gap" | "offline";
   readonly begin: number;
   readonly end: number | null;
-  /** What the user reads on hover: "weather-station-1 offline". */
+  /** The text on hover: "weather-station-1 offline". */
   readonly text: string;
 }
 
@@ -115,7 +115,7 @@ interface Hover {
   readonly notes: readonly { text: string; tone: string }[];
 }
 
-/* What outlives a rendering of the component: its panels, and what they have in common. */
+/* State that outlives a rendering of the component: its panels, and their shared data. */
 class ChartView {
   readonly common: Common;
   panels: PanelView[] = [];
@@ -370,7 +370,7 @@ function legendRows({ panels, states = [], range }: ChartProps): LegendRow[] {
     panel.lines.map((line) => {
       const stats = statsOf(line.points, range);
       const text = (value: number | undefined) => (value === undefined ? MISSING : rounded(value));
-      // A mean has one digit more than the values; further ones say nothing.
+      // A mean has one digit more than the values; further ones would be meaningless.
       const digits = stats ? Math.max(...[stats.last, stats.min, stats.max].map(digitsOf)) + 1 : 0;
       const levels = (panel.thresholds ?? []).filter(({ keys }) => !keys || keys.includes(line.key));
       return {

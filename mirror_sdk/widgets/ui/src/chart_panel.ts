@@ -1,5 +1,5 @@
-/* One panel of a chart. uPlot has the axes, the crosshair and the zoom; the lines, states and shades are drawn here, because
-   each line has instants of its own. */
+/* One panel of a chart. uPlot has the axes, the crosshair and the zoom; the lines, states and shades are drawn here,
+   because each line has its own instants. */
 
 import uPlot from "uplot";
 import type { ChartPanel, Marker, Range, Shade, StateRow } from "./chart";
@@ -44,7 +44,7 @@ export function paletteOf(element: Element): Palette {
   };
 }
 
-/** What all panels of a chart have in common. */
+/** The shared data of all panels of a chart. */
 export interface Common {
   range: Range;
   zone: string;
@@ -116,7 +116,7 @@ export class PanelView {
     return (this.isStates ? STATE_HEIGHT : height) + (this.hasTimes ? AXIS_HEIGHT : 0);
   }
 
-  /* uPlot only needs to know that there is something. */
+  /* uPlot only needs to know that data exists. */
   private data(): uPlot.AlignedData {
     return [[this.common.range.begin, this.common.range.end], [null, null]];
   }
@@ -135,7 +135,7 @@ export class PanelView {
     if (low > high) [low, high] = [0, 1];
     const span = high - low || Math.max(1, Math.abs(high) * 0.1);
     for (const { value } of this.content.panel.thresholds ?? []) {
-      // A level far away would press the lines together. It is named at the edge instead.
+      // A distant level would compress the lines, so it is named at the edge instead.
       if (value > high && value - high <= span) high = value;
       if (value < low && low - value <= span) low = value;
     }
@@ -222,7 +222,7 @@ export class PanelView {
     if (width < 4) return;
     const [begin, end] = [plot.posToVal(left, "x"), plot.posToVal(left + width, "x")];
     plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-    // All panels hear the same selection.
+    // All panels receive the same selection.
     if (plot.over.matches(":hover") || plot.cursor.event) this.common.onZoom({ begin, end });
   }
 
@@ -299,7 +299,7 @@ export class PanelView {
       ctx.textBaseline = isInside && y - bbox.top < 16 * ratio ? "top" : "bottom";
       const at = isInside ? y + (ctx.textBaseline === "top" ? 2 : -2) * ratio : y < bbox.top ? bbox.top + 14 * ratio : bbox.top + bbox.height - 2;
       const label = isInside ? text : `${y < bbox.top ? "↑" : "↓"} ${text}`;
-      // A line may run behind the label.
+      // A line may cross the background of the label.
       const height = 13 * ratio;
       ctx.fillStyle = palette.back;
       ctx.fillRect(bbox.left + 2 * ratio, ctx.textBaseline === "top" ? at : at - height, ctx.measureText(label).width + 4 * ratio, height);
@@ -444,7 +444,7 @@ export class PanelView {
     }
   }
 
-  /** The points below the crosshair: of each line the one that is nearest in time. */
+  /** The points below the crosshair: for each line the nearest one in time. */
   pointsAt(left: number): { key: string; name: string; color: number; at: number; value: number; top: number }[] {
     if (this.content.kind === "states") return [];
     const instant = this.plot.posToVal(left, "x");

@@ -43,7 +43,7 @@ export interface Choice {
   readonly hint?: string;
 }
 
-/** Buttons in one piece, of which one is pressed. */
+/** A group of connected buttons, one of which is pressed. */
 export function Choices(props: { label: string; choices: readonly Choice[]; value: string; onChange(value: string): void }) {
   return (
     <div class="mirror-choices" role="group" aria-label={props.label}>
@@ -91,7 +91,7 @@ export interface TextFieldProps {
   onChange(text: string): void;
   readonly isEager?: boolean;
   readonly placeholder?: string;
-  /** What is wrong with the text; empty if nothing is. */
+  /** The problem with the text; empty if it is valid. */
   readonly problem?: string;
   readonly isBare?: boolean;
   readonly type?: "text" | "search" | "password";
@@ -99,7 +99,7 @@ export interface TextFieldProps {
   readonly children?: ComponentChildren;
 }
 
-/** A text field. What the user types stays, whatever value arrives until the field is left. */
+/** A text field. The typed text stays until the field is left, even if another value arrives. */
 export function TextField(props: TextFieldProps) {
   const { label, value, onChange, isEager = false, placeholder, problem, isBare = false, type = "text", attributes, children } = props;
   // Not reset when the value arrives: while the user types on, values of earlier keys still arrive from a slow kernel.

@@ -1,4 +1,4 @@
-/* A modal dialog. Escape closes it, and the focus goes back. */
+/* A modal dialog. Escape closes it, and the focus returns to its previous element. */
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";

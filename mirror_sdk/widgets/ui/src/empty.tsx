@@ -1,4 +1,4 @@
-/* What a component shows instead of its content: nothing yet, loading, or a failure, and what to do. */
+/* A placeholder for the content of a component: nothing yet, loading, or a failure, and what to do. */
 
 import type { ComponentChildren } from "preact";
 

@@ -36,7 +36,6 @@ export interface Detail {
   readonly problem: string;
   readonly isWritable: boolean;
   readonly isExecutable: boolean;
-  readonly unit: string;
   /** The texts over time, of a resource that has no numbers. */
   readonly states: readonly { readonly begin: number; readonly end: number | null; readonly text: string }[];
 }
@@ -52,10 +51,10 @@ export interface ExplorerState {
   readonly subtitle: string;
   readonly isReading: boolean;
   readonly card: Card | null;
-  readonly takenAt: number | null;
-  readonly clockAhead: number;
+  readonly asOf: number | null;
+  readonly clockAheadMs: number;
   readonly selected: readonly string[];
-  readonly empty: string;
+  readonly emptyText: string;
   readonly detail: Detail | null;
   readonly hours: number;
   readonly pastText: string;
@@ -94,7 +93,7 @@ const OPENED_AFTER_MS = 150;
 
 export function Explorer({ bridge, onClose }: { bridge: Bridge<ExplorerState>; onClose?(): void }) {
   const state = bridge.state.value;
-  // It stays when another device is chosen.
+  // The choice remains when another device is chosen.
   const [showsMinor, setShowsMinor] = useState(false);
   return (
     <div class="mirror-stack mirror-explorer">
@@ -110,7 +109,7 @@ export function Explorer({ bridge, onClose }: { bridge: Bridge<ExplorerState>; o
             onSelect={([key]) => key !== undefined && bridge.intent("choose", key)}
             maxHeight={560}
             zone={zone.value}
-            clockAhead={state.clockAhead}
+            clockAhead={state.clockAheadMs}
             empty={
               state.isReadingDevices ? (
                 <Empty kind="loading" title="Reading the directory …" />
@@ -147,7 +146,7 @@ export function Explorer({ bridge, onClose }: { bridge: Bridge<ExplorerState>; o
 export function DeviceCard({ state, onClose }: { state: ExplorerState; onClose?(): void }) {
   const { card } = state;
   if (card === null) return null;
-  const now = Date.now() + state.clockAhead;
+  const now = Date.now() + state.clockAheadMs;
   const isRegistered = card.state !== "deregistered";
   const reach = card.isReachable === null ? "" : card.isReachable ? "reachable" : "not reachable now";
   const facts: (readonly [string, string, string?])[] = [
@@ -199,7 +198,7 @@ function Device({ bridge, showsMinor, setShowsMinor }: DeviceProps) {
   void rows.version.value;
   const minor = rows.all.filter((row) => row.is_minor === true).length;
   const shows = useMemo(() => (showsMinor ? undefined : (row: Row) => row.is_minor !== true), [showsMinor]);
-  // A column without a text in any row only takes room.
+  // A column without a text in any row would only take up space.
   const columns = RESOURCES.filter(({ name }) => !IF_FILLED.has(name) || rows.all.some((row) => row[name]));
   const open = (key: string) => {
     clearTimeout(timer.current);
@@ -221,9 +220,9 @@ function Device({ bridge, showsMinor, setShowsMinor }: DeviceProps) {
           shows={shows}
           maxHeight={460}
           zone={zone.value}
-          clockAhead={state.clockAhead}
+          clockAhead={state.clockAheadMs}
           tools={state.selected.length > 0 && <Acts bridge={bridge} />}
-          empty={<Empty title={state.empty || "This device has no resources"}>Resources appear here when the device registers them.</Empty>}
+          empty={<Empty title={state.emptyText || "This device has no resources"}>Resources appear here when the device registers them.</Empty>}
         />
         <div class="mirror-bar">
           {minor > 0 && <Checkbox label={`Show ${count(minor, "resource")} without a value, or with a unit only`} isChecked={showsMinor} onChange={setShowsMinor} />}
@@ -236,18 +235,18 @@ function Device({ bridge, showsMinor, setShowsMinor }: DeviceProps) {
 }
 
 function Acts({ bridge }: { bridge: Bridge<ExplorerState> }) {
-  const act = (name: string) => () => bridge.intent(name);
+  const act = (name: string) => () => bridge.state.value.selected.forEach((path) => bridge.intent(name, path));
   return (
     <>
-      <Button label="Read" hint="Read the selected resources from the device" isPrimary onClick={act("read_selected")} />
-      <Button label="Subscribe" hint="Subscribe to the selected resources" onClick={act("subscribe_selected")} />
-      <Button label="Write…" hint="Open a panel that previews, writes and undoes" onClick={act("write_selected")} />
+      <Button label="Read" hint="Read the selected resources from the device" isPrimary onClick={act("read")} />
+      <Button label="Subscribe" hint="Subscribe to the selected resources" onClick={act("subscribe")} />
+      <Button label="Write…" hint="Open a panel that previews, writes and undoes" onClick={() => bridge.intent("write")} />
       <Menu
         label="More"
         icon="more"
         isIcon
         items={[
-          { label: "Unsubscribe", hint: "End the subscriptions of the selected resources", onClick: act("unsubscribe_selected") },
+          { label: "Unsubscribe", hint: "End the subscriptions of the selected resources", onClick: act("unsubscribe") },
           { label: "Clear the selection", onClick: () => bridge.intent("select", []) },
         ]}
       />
@@ -274,7 +273,7 @@ function Resource({ bridge, detail, row }: { bridge: Bridge<ExplorerState>; deta
         {row?.value ? <span class="mirror-value-now mirror-figures">{String(row.value)}</span> : <span class="mirror-dim">no value</span>}
         {reportedAt !== null && (
           <span class="mirror-dim" title={instantIn(reportedAt, zone.value)}>
-            {ago(reportedAt, Date.now() + state.clockAhead)}
+            {ago(reportedAt, Date.now() + state.clockAheadMs)}
           </span>
         )}
         {row?.status ? <StatusText word={String(row.status)} /> : null}
@@ -300,7 +299,7 @@ function Resource({ bridge, detail, row }: { bridge: Bridge<ExplorerState>; deta
           class="mirror-bar"
           onSubmit={(event) => {
             event.preventDefault();
-            bridge.intent("write_value");
+            bridge.intent("write_entered");
           }}
         >
           <ValueField
@@ -314,7 +313,7 @@ function Resource({ bridge, detail, row }: { bridge: Bridge<ExplorerState>; deta
             label="Write"
             hint="Send this value to the device"
             isDisabled={isBusy || Boolean(detail.problem)}
-            onClick={() => bridge.intent("write_value")}
+            onClick={() => bridge.intent("write_entered")}
           />
           <span class="mirror-dim">{detail.form.hint}</span>
         </form>
@@ -333,11 +332,11 @@ function Past({ bridge, detail }: { bridge: Bridge<ExplorerState>; detail: Detai
   const state = bridge.state.value;
   const lines = (bridge.series("past") as SeriesSource).lines.value;
   const points = lines.get(detail.path);
-  const end = Math.max(state.takenAt ?? 0, points?.at.at(-1) ?? 0, detail.states.at(-1)?.begin ?? 0);
+  const end = Math.max(state.asOf ?? 0, points?.at.at(-1) ?? 0, detail.states.at(-1)?.begin ?? 0);
   const [zoom, setZoom] = useState<{ begin: number; end: number } | null>(null);
   const range = zoom ?? { begin: end - state.hours * HOUR_MS, end };
   const line = points && { key: detail.path, name: detail.label || detail.path, points, color: 0 };
-  const panels: ChartPanel[] = line ? [{ key: detail.path, title: detail.label, unit: detail.unit, lines: [line] }] : [];
+  const panels: ChartPanel[] = line ? [{ key: detail.path, title: detail.label, unit: detail.form.unit ?? "", lines: [line] }] : [];
   const texts = [...new Set(detail.states.map(({ text }) => text))].sort();
   const states: StateRow[] = detail.states.length
     ? [{ key: detail.path, name: detail.label || detail.path, spans: detail.states.map((one) => ({ ...one, color: texts.indexOf(one.text) })) }]

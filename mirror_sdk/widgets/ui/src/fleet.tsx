@@ -277,7 +277,7 @@ function Arrangement({ state, change }: { state: FleetState; change(changes: Par
   );
 }
 
-/** What can be done with the selected devices. */
+/** The actions for the selected devices. */
 function Acts({ bridge }: { bridge: Bridge<FleetState> }) {
   const { selected, resource, selectedWithValue: size, activity, isActing } = bridge.state.value;
   const of = `${resource ?? "the displayed value"} of ${count(size, "selected device")}`;

@@ -11,7 +11,7 @@ function format(key: string, zone: string, options: Intl.DateTimeFormatOptions):
   const name = `${key} ${zone}`;
   let made = formats.get(name);
   if (made === undefined) {
-    // The locale only decides the digits: parts are put together here.
+    // The locale only determines the digits: the parts are joined here.
     made = new Intl.DateTimeFormat("en-GB", { hourCycle: "h23", ...(zone ? { timeZone: zone } : {}), ...options });
     formats.set(name, made);
   }
@@ -54,7 +54,7 @@ export function instantIn(at: number | null | undefined, zone: string): string {
   return text && `${text} ${zoneName(zone, at ?? undefined)}`;
 }
 
-/** An instant without what is the same as now: `10:20:30` today, else `11-22 10:20`, or `2025-11-22`. */
+/** An instant without the parts that equal those of now: `10:20:30` today, else `11-22 10:20`, or `2025-11-22`. */
 export function shortInstant(at: number, zone: string, now: number = Date.now()): string {
   const one = clock(at, zone);
   const other = clock(now, zone);
@@ -75,7 +75,7 @@ export function browserZone(): string {
   return Intl.DateTimeFormat().resolvedOptions().timeZone;
 }
 
-/** The instant of a date and time as the user types it in a zone, `2026-11-22 10:20[:30]`; null if it is none. */
+/** The instant of a date and time as the user types it in a zone, `2026-11-22 10:20[:30]`; null if it is invalid. */
 export function parsedInstant(text: string, zone: string): number | null {
   const found = /^\s*(\d{4})-(\d{1,2})-(\d{1,2})(?:[T ](\d{1,2}):(\d{2})(?::(\d{2})(\.\d{1,3})?)?)?\s*$/.exec(text);
   if (found === null) return null;
@@ -123,12 +123,12 @@ export function longDuration(milliseconds: number): string {
   return `${Math.floor(milliseconds / large)} ${unit}${rest ? ` ${rest} ${smaller}` : ""}`;
 }
 
-/** A number as the service has it, with at most 15 digits, which no one rounds: 21.5, 18,900, 0.000123. */
+/** The exact number of the service, with at most 15 digits: 21.5, 18,900, 0.000123. */
 export function number(value: number): string {
   if (!Number.isFinite(value)) return String(value);
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-6 || size >= 1e15)) return trimmed(value.toExponential(5));
-  // What a device holds in single precision has the digits of that.
+  // A number in single precision has only the digits of that precision.
   const single = Math.fround(value) === value && !Number.isInteger(value) ? shortest(value) : value;
   return single.toLocaleString("en", { maximumSignificantDigits: 15, signDisplay: "negative" });
 }
@@ -143,7 +143,7 @@ export function rounded(value: number, most: number = 4): string {
   return value.toLocaleString("en", { maximumFractionDigits: Number.isInteger(value) ? 0 : digits, signDisplay: "negative" });
 }
 
-/** The number of digits after the point that people read of a number. */
+/** The number of digits after the point in a number for people. */
 export function digitsOf(value: number): number {
   return /e/.test(rounded(value)) ? 4 : (rounded(value).split(".")[1]?.length ?? 0);
 }

@@ -1,4 +1,4 @@
-/* A table that can be sorted, filtered, searched, grouped, copied and selected from: AG Grid on a `RowSource`. */
+/* A table with sorting, filters, search, groups, copying and selection: AG Grid on a `RowSource`. */
 
 import {
   CellApiModule,
@@ -51,7 +51,7 @@ export interface GridColumn {
   readonly name: string;
   readonly heading: string;
   readonly kind?: ColumnKind;
-  /** The width in pixels that its content needs; columns share the room that remains by these widths. */
+  /** The width in pixels that its content needs; columns share the remaining space in proportion to these widths. */
   readonly width?: number;
   /** Whether it keeps its width. */
   readonly fixed?: boolean;
@@ -78,7 +78,7 @@ export interface GridProps {
   readonly columns: readonly GridColumn[];
   readonly rows: RowSource;
   readonly selection?: "none" | "one" | "many";
-  /** Whether a click on a row selects it, which is usual; otherwise only its checkbox and the space bar do. */
+  /** Whether a click on a row selects it, which is the default; otherwise only its checkbox and the space bar do. */
   readonly clickSelects?: boolean;
   /** The keys of the selected rows. */
   readonly selected?: readonly string[];
@@ -135,14 +135,14 @@ ModuleRegistry.registerModules([
 
 const ROW_HEIGHT = 30;
 const HEADER_HEIGHT = 32;
-/* Above and below the table, below its heading, and one for what a zoomed page rounds. */
+/* Above and below the table, below its heading, and one for the rounding of a zoomed page. */
 const BORDERS = 4;
 const MOST_HEIGHT = 360;
 const SCROLLBAR = ".ag-body-horizontal-scroll";
 const AGES_RENEWED_MS = 10_000;
 /* Smaller changes of the clock wait until the ages are renewed. */
 const CLOCK_JUMP_MS = 1_000;
-/* What the user did, not what the program set. */
+/* The changes of the user, not those of the program. */
 const LAYOUT_SOURCES: ReadonlySet<string> = new Set(["uiColumnMoved", "uiColumnSorted", "uiColumnDragged", "columnMenu", "contextMenu", "picker"]);
 const COLLATOR = new Intl.Collator("en", { numeric: true });
 
@@ -196,7 +196,7 @@ function compare(one: unknown, other: unknown, _node: unknown, _other: unknown, 
 const NUMERIC: ReadonlySet<ColumnKind> = new Set(["number", "count"]);
 const TIMES: ReadonlySet<ColumnKind> = new Set(["time", "age"]);
 
-/** A cell as the user reads it. */
+/** The displayed text of a cell. */
 function textOf(value: unknown, { kind = "text" }: GridColumn, zone: string, ahead = 0): string {
   if (!isShown(value) || kind === "sparkline") return "";
   if (kind === "count" && value === 0) return "";
@@ -208,7 +208,7 @@ function textOf(value: unknown, { kind = "text" }: GridColumn, zone: string, ahe
   return String(value);
 }
 
-/** A cell for a spreadsheet: an instant is complete there. */
+/** The text of a cell for a spreadsheet, which gets complete instants. */
 function textToCopy(value: unknown, column: GridColumn, zone: string): unknown {
   if (typeof value === "number" && TIMES.has(column.kind ?? "text")) return instant(value, zone, true);
   if (column.kind === "sparkline") return "";
@@ -247,7 +247,7 @@ function definitionOf(column: GridColumn, zone: () => string, ahead: () => numbe
     definition.cellRenderer = ({ value }: ICellRendererParams<Row>) => sparkline(value as SparklineData | null);
     definition.sortable = false;
     definition.filter = false;
-    // A sparkline is an object: it is another one after each change.
+    // A sparkline is an object, which is replaced at each change.
     definition.equals = (one, other) => one === other;
   }
   return definition;
@@ -270,7 +270,7 @@ function statusCell({ value }: ICellRendererParams<Row>): HTMLElement {
   return cell;
 }
 
-/* The heading of a group is a row of its own, over all columns. */
+/* The heading of a group is a separate row that spans all columns. */
 interface Group extends Row {
   readonly isGroup: true;
   readonly text: string;
@@ -287,6 +287,8 @@ class GridView {
   readonly #endListening: () => void;
   readonly #timer: ReturnType<typeof setInterval>;
   #known = new Set<string>();
+  /* The layouts that were reported and have not come back as `columns`. */
+  #reported: string[] = [];
 
   constructor(box: HTMLElement, props: GridProps, private readonly changed: () => void) {
     this.props = props;
@@ -432,7 +434,7 @@ class GridView {
       this.api.refreshClientSideRowModel("sort");
       this.renewGroups();
     });
-    // A row has to contain a cell, also for a screen reader.
+    // A screen reader also requires a cell in each row.
     const cell = document.createElement("div");
     cell.setAttribute("role", "gridcell");
     cell.style.display = "contents";
@@ -495,20 +497,35 @@ class GridView {
 
   layoutChanged({ source, finished = true }: { source: string; finished?: boolean }): void {
     this.changed();
-    // A column that is dragged moves many times.
+    // Dragging a column moves it many times.
     if (!finished || !this.props.onLayout || !LAYOUT_SOURCES.has(source)) return;
     const columns = this.api.getAllDisplayedColumns().map((column) => column.getColId());
     const sorted = this.api.getColumnState().find(({ sort }) => sort);
-    this.props.onLayout({
+    const layout = {
       columns: columns.filter((name) => !name.startsWith("ag-Grid")),
       sort: sorted ? { name: sorted.colId, isDescending: sorted.sort === "desc" } : null,
-    });
+    };
+    this.#reported.push(JSON.stringify(layout));
+    this.props.onLayout(layout);
+  }
+
+  /* Whether these columns are a layout of the user that a later one has replaced. From a slow kernel it comes back late, and
+     would undo the later one for a moment. */
+  isOutdated(columns: readonly GridColumn[]): boolean {
+    const sorted = columns.find(({ sort }) => sort);
+    const layout = {
+      columns: columns.filter(({ hidden }) => !hidden).map(({ name }) => name),
+      sort: sorted ? { name: sorted.name, isDescending: sorted.sort === "desc" } : null,
+    };
+    const place = this.#reported.indexOf(JSON.stringify(layout));
+    this.#reported = place < 0 ? [] : this.#reported.slice(place + 1);
+    return this.#reported.length > 0;
   }
 
   update(props: GridProps): void {
     const before = this.props;
     this.props = props;
-    if (JSON.stringify(before.columns) !== JSON.stringify(props.columns)) {
+    if (JSON.stringify(before.columns) !== JSON.stringify(props.columns) && !this.isOutdated(props.columns)) {
       this.api.setGridOption("columnDefs", props.columns.map((column) => definitionOf(column, () => this.zone, () => this.props.clockAhead ?? 0)));
       const state = props.columns.map(({ name, hidden, sort }) => ({ colId: name, hide: hidden ?? false, sort: sort ?? null }));
       this.api.applyColumnState({ state, applyOrder: true });
@@ -533,7 +550,7 @@ class GridView {
   }
 
   copy(event: ClipboardEvent): void {
-    // What somebody marked in a field is copied as ever.
+    // A selected text in a field is copied as usual.
     if (event.target instanceof HTMLInputElement) return;
     const chosen = this.chosen();
     const focused = this.api.getFocusedCell();
@@ -591,20 +608,20 @@ class GridView {
 }
 
 const FORMULA = /^'*(?:[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]|\{=)/;
-/* A number with its unit: nothing in it is called or computed. */
+/* A number with its unit, which no spreadsheet interprets as a formula. */
 const QUANTITY = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?(?: [^=+\-@|!(){}]*)?$/i;
 
-/** A cell of a spreadsheet: one line, and no formula, whatever a device calls itself. */
+/** A cell of a spreadsheet: one line, and never a formula, even if the name of a device looks like one. */
 export function field(value: unknown): string {
   if (!isShown(value)) return "";
   if (typeof value !== "string") return String(value);
   const line = value.replace(/[\t\r\n]+/g, " ");
   if (FORMULA.test(value) && !QUANTITY.test(value)) return `'${line}`;
-  // A quote at the beginning would take everything up to the next one as one cell, over tabs and lines.
+  // A quote at the beginning would combine everything up to the next one in one cell, across tabs and lines.
   return line.startsWith('"') ? `"${line.replaceAll('"', '""')}"` : line;
 }
 
-/* The height of the scrollbar below the rows: 0 if all columns fit, or if it is over the cells, as on phones. */
+/* The height of the scrollbar below the rows: 0 if all columns fit, or if it overlays the cells, as on phones. */
 function scrollbarHeight(box: HTMLElement | null): number {
   const bar = box?.querySelector<HTMLElement>(SCROLLBAR);
   return bar && !bar.classList.contains("ag-scrollbar-invisible") ? bar.offsetHeight : 0;

@@ -1,4 +1,4 @@
-/* The one module of the widgets and of the server's page. Its default export is what anywidget calls for each widget. */
+/* The single module of the widgets and of the server's page. anywidget calls its default export for each widget. */
 
 import { h, render, type ComponentType } from "preact";
 import { WidgetBridge, type Bridge, type Model } from "./bridge";
@@ -27,7 +27,7 @@ function Started({ bridge, component }: { bridge: Bridge<never>; component: Comp
   return hasState ? h(component, { bridge }) : h(Empty, { kind: "loading", title: "Waiting for the kernel …" });
 }
 
-/* JupyterLab would take letters, and Notebook arrows too, as commands of its own: both look at the focused element. */
+/* JupyterLab would handle letters as its own commands, and Notebook arrows too: both check the focused element. */
 function keepKeys({ target }: Event): void {
   (target as Element).setAttribute("data-lm-suppress-shortcuts", "true");
 }

@@ -33,7 +33,7 @@ function Popup({ label, icon, isIcon, hint, isDisabled, role, children }: PopupP
   };
   useEffect(() => {
     if (!isOpen || !panel.current || !whole.current) return undefined;
-    // Within the widget, which clips what is wider.
+    // Within the widget, which clips wider content.
     const outer = (whole.current.closest(".mirror-ui") ?? document.body).getBoundingClientRect();
     const room = panel.current.getBoundingClientRect();
     const shift = Math.min(0, outer.right - 2 - room.right);

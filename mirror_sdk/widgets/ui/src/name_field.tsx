@@ -10,7 +10,7 @@ const MOST_SHOWN = 20;
 export interface NameFieldProps {
   readonly label: string;
   readonly value: string;
-  /** The names that are offered. */
+  /** The names to choose from. */
   readonly names: readonly string[];
   /** Whether the field takes one name only. */
   readonly isSingle?: boolean;
@@ -30,7 +30,7 @@ function split(text: string): Typed {
   return { before: comma ? `${text.slice(0, comma)} ` : "", begun: text.slice(comma).trimStart() };
 }
 
-/** The names that the user may mean, first those that begin with the text. */
+/** The names that match the text, first those that begin with it. */
 export function matching(names: readonly string[], { before, begun }: Typed): { beginning: string[]; all: string[] } {
   const given = new Set(before.split(",").map((name) => name.trim()));
   const sought = begun.toLowerCase();
@@ -54,7 +54,7 @@ export function NameField({ names, isSingle = false, value, ...rest }: NameField
     const typed = split(input.value);
     const { beginning } = typed.begun ? matching(names, typed) : { beginning: [] };
     const completed = commonPrefix(beginning);
-    // If there is nothing to add, Tab leads to the next field as everywhere.
+    // If there is nothing to complete, Tab moves to the next field as usual.
     if (completed.length <= typed.begun.length) return;
     event.preventDefault();
     input.value = typed.before + completed;

@@ -34,7 +34,7 @@ export function colorOf(element: Element, token: string): string {
   return color;
 }
 
-/** Call `changed` when the scheme of the page changes, between light and dark. Returns the end of that. */
+/** Call `changed` when the scheme of the page changes, between light and dark. Returns a function that ends this. */
 export function onSchemeChange(changed: () => void): () => void {
   const queries = ["(prefers-color-scheme: dark)", "(prefers-contrast: more)"].map((text) => matchMedia(text));
   const observer = new MutationObserver(changed);

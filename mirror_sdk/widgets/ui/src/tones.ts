@@ -3,7 +3,7 @@
 export type Tone = "bad" | "warn" | "note" | "good" | "dim";
 export const TONES: readonly Tone[] = ["bad", "warn", "note", "good", "dim"];
 
-/** Whether a cell has something to show. */
+/** Whether a cell has content. */
 export function isShown(value: unknown): boolean {
   return value !== null && value !== undefined && value !== "";
 }

@@ -1,4 +1,4 @@
-/* Ids of elements. Preact's own useId() repeats them on a page with several widgets, each of which is a root of its own. */
+/* Ids of elements. Preact's own useId() repeats them on a page with several widgets, each of which has its own root. */
 
 import { useState } from "preact/hooks";
 

@@ -1,4 +1,4 @@
-/* An input for a value, by the type of its resource. Its owner checks the value and gives the problem back. */
+/* An input for a value, by the type of its resource. Its owner checks the value and returns the problem. */
 
 import { Checkbox, TextField } from "./controls";
 import { useUniqueId } from "./unique_id";
@@ -14,7 +14,7 @@ export interface ValueForm {
 export interface ValueFieldProps {
   readonly label: string;
   readonly form: ValueForm;
-  /** What was entered: a text, or for a boolean true or false. */
+  /** The entered value: a text, or for a boolean true or false. */
   readonly value: string | boolean;
   readonly problem?: string;
   onChange(value: string | boolean): void;

@@ -12,20 +12,20 @@ import { Legend, StatusText, statusOf } from "./status";
 import type { Tone } from "./tones";
 import { ValueField, type ValueForm } from "./value_field";
 
-/** What `write_view` in mirror_sdk/widgets/write_panel.py returns. */
+/** The state of `WritePanel` in mirror_sdk/widgets/write_panel.py. */
 export interface WriteState {
   readonly notices: readonly string[];
   /** The name of the device, if there is only one to write to. */
   readonly target: string | null;
-  readonly limits: string;
+  readonly limitsText: string;
   readonly limitsMeaning: string;
-  readonly devices: string;
-  readonly picked: readonly string[];
+  readonly devicesText: string;
+  readonly devicesPicked: readonly string[];
   readonly path: string;
-  readonly paths: readonly string[];
-  readonly pathsText: string;
-  readonly pathProblem: string;
-  readonly form: ValueForm;
+  readonly valuePaths: readonly string[];
+  readonly valuePathsText: string;
+  readonly valuePathProblem: string;
+  readonly valueForm: ValueForm;
   readonly entry: string | boolean;
   /** The size of the file that was chosen instead of a text. */
   readonly fileBytes: number | null;
@@ -37,9 +37,9 @@ export interface WriteState {
   readonly canApply: boolean;
   readonly canUndo: boolean;
   readonly toWrite: number;
-  readonly status: string;
-  readonly progress: { readonly done: number; readonly total: number; readonly tone: Tone };
-  readonly title: string;
+  readonly statusText: string;
+  readonly progress: readonly [done: number, total: number, tone: Tone];
+  readonly planTitle: string;
   readonly counts: readonly (readonly [word: string, count: number])[];
   readonly shown: string | null;
   readonly problems: readonly Problem[];
@@ -76,7 +76,7 @@ export function WritePanel({ bridge }: { bridge: Bridge<WriteState> }) {
       <div class="mirror-head">
         <h3 class="mirror-title">{state.target === null ? "Write" : `Write to ${state.target}`}</h3>
         <span class="mirror-dim mirror-explained" title={state.limitsMeaning} tabIndex={0}>
-          {state.limits}
+          {state.limitsText}
         </span>
       </div>
       <div class={`mirror-write-input${state.target === null ? "" : " mirror-write-single"}`}>
@@ -103,10 +103,10 @@ function Devices({ bridge, state }: Part) {
         columns={DEVICE_COLUMNS}
         rows={bridge.rows("devices")}
         selection="many"
-        selected={state.picked}
-        onSelect={(keys) => bridge.intent("pick", keys)}
+        selected={state.devicesPicked}
+        onSelect={(keys) => bridge.intent("devices.pick", keys)}
         maxHeight={260}
-        empty={<Empty title={sentence(state.devices)} />}
+        empty={<Empty title={sentence(state.devicesText)} />}
       />
     </section>
   );
@@ -121,20 +121,20 @@ function Input({ bridge, state }: Part) {
         label="Resource"
         isSingle
         value={state.path}
-        names={state.paths}
+        names={state.valuePaths}
         placeholder="a path, such as /3311/0/5851"
-        problem={state.pathProblem}
-        onChange={(path) => bridge.intent("path", path)}
+        problem={state.valuePathProblem}
+        onChange={(path) => bridge.intent("value.choose_path", path)}
       />
-      <p class="mirror-dim mirror-write-note">{state.path.endsWith(state.pathsText) ? "" : sentence(state.pathsText)}</p>
+      <p class="mirror-dim mirror-write-note">{state.path.endsWith(state.valuePathsText) ? "" : sentence(state.valuePathsText)}</p>
       {state.path && (
         <ValueField
           label="Value"
-          form={state.form}
+          form={state.valueForm}
           value={state.entry}
           problem={state.valueProblem}
-          onChange={(value) => bridge.intent("enter", value)}
-          onFile={(bytes) => bridge.intent("file", base64(bytes))}
+          onChange={(value) => bridge.intent("value.enter", value)}
+          onFile={(bytes) => bridge.intent("enter_file", base64(bytes))}
         />
       )}
       {state.fileBytes !== null && <p class="mirror-write-note">{count(state.fileBytes, "byte")} of the chosen file</p>}
@@ -167,7 +167,7 @@ function Input({ bridge, state }: Part) {
           label="Undo…"
           hint={state.canUndo ? "Preview the undo of the last writes; nothing is sent" : "There is no write to undo"}
           isDisabled={!state.canUndo}
-          onClick={() => bridge.intent("undo")}
+          onClick={() => bridge.intent("preview_undo")}
         />
       </div>
     </section>
@@ -175,16 +175,16 @@ function Input({ bridge, state }: Part) {
 }
 
 function Progress({ state }: { state: WriteState }) {
-  const { done, total, tone } = state.progress;
+  const [done, total, tone] = state.progress;
   return (
     <div class={`mirror-write-progress${state.isOutdated ? " mirror-tone-warn" : ""}`}>
       {total > 0 && <progress class={`mirror-progress mirror-tone-${tone}`} max={total} value={done} aria-label="Ended writes" />}
-      <span role="status">{state.status}</span>
+      <span role="status">{state.statusText}</span>
     </div>
   );
 }
 
-/* Failures and rejections come before everything else, with complete reasons: they decide what the user does next. */
+/* Failures and rejections come first, with complete reasons: they determine the next action of the user. */
 function Problems({ problems }: { problems: readonly Problem[] }) {
   if (!problems.length) return null;
   return (
@@ -218,12 +218,12 @@ function Writes({ bridge, state }: Part) {
   return (
     <section class="mirror-stack mirror-writes" aria-label="Writes">
       <div class="mirror-bar" role="group" aria-label="Show writes">
-        <strong>{state.title}</strong>
+        <strong>{state.planTitle}</strong>
         <Button
           label={count(total, "write")}
           hint="Show all writes"
           isPressed={state.shown === null}
-          onClick={() => bridge.intent("show", null)}
+          onClick={() => bridge.intent("show_only", null)}
         />
         {state.counts.map(([word, number]) => (
           <Button
@@ -231,7 +231,7 @@ function Writes({ bridge, state }: Part) {
             label={`${statusOf(word)?.sign ?? ""} ${number.toLocaleString("en")} ${word.toLowerCase()}`}
             hint={`Show only these: ${statusOf(word)?.meaning ?? word}`}
             isPressed={state.shown === word}
-            onClick={() => bridge.intent("show", state.shown === word ? null : word)}
+            onClick={() => bridge.intent("show_only", state.shown === word ? null : word)}
           />
         ))}
       </div>

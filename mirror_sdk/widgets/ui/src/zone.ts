@@ -21,6 +21,6 @@ export function chooseZone(name: string): void {
   try {
     localStorage.setItem(NAME, name);
   } catch {
-    // It is only remembered while the page is open.
+    // It is stored only while the page is open.
   }
 }

@@ -1,4 +1,4 @@
-/** The page: the top bar and its parts, in the layout that the window has room for. */
+/** The page: the top bar and its parts, in the layout that fits the window. */
 
 import { useEffect } from "preact/hooks";
 import { Button, Select } from "../controls";
@@ -120,7 +120,7 @@ function TopControls() {
   );
 }
 
-/** The choice of the time zone. In a browser whose zone is UTC there is none. */
+/** The choice of the time zone. It is absent in a browser whose zone is UTC. */
 function ZoneSelect() {
   if (isBrowserInUtc()) return <span class="mirror-dim mirror-zone">Times in UTC</span>;
   const choices = [

@@ -115,7 +115,7 @@ function NoDevices() {
   return <Empty title="No devices">A device appears here when it registers.</Empty>;
 }
 
-/** Says that the fleet is too large to be listed completely. */
+/** A note that the fleet is too large to be listed completely. */
 function PartOfFleet() {
   const { isPartial, total, rows } = useStore().fleet.value;
   const listed = computed(() => {

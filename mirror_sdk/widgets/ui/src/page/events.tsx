@@ -73,7 +73,7 @@ function EventItem({ event: { id, kind, entry }, store }: { event: PageEvent; st
   const isFailure = kind === "gap" || entry.error !== undefined;
   return (
     <li data-kind={kind} class={isFailure ? "page-event page-event-bad" : "page-event"} title={`Event ${id}`}>
-      {/* An event without a time gets none: the clock of this browser can differ from that of the service. */}
+      {/* An event without a time shows none: the clock of this browser can differ from that of the service. */}
       <span class="page-event-time">{entry.timestamp === undefined ? "" : <Instant at={entry.timestamp} />}</span>
       <span class="page-event-what">
         {ep && (

@@ -11,6 +11,7 @@ import type { Device, DeviceObject, Entry, Page, SnapshotEnd, UnchangedDevice } 
 
 export const MAX_DEVICES_PER_REQUEST = 1000;
 export const MAX_DEVICES = 20_000;
+const FIRST_DEVICES = 200;
 const NDJSON = "application/x-ndjson";
 const COLLATOR = new Intl.Collator("en", { numeric: true });
 
@@ -39,7 +40,6 @@ export class Fleet {
   readonly total = signal(0);
   /** Whether the fleet is too large to be read completely. */
   readonly isPartial = signal(false);
-  readonly isRead = signal(false);
   readonly types = signal<string[]>([]);
   readonly version = signal(0);
   private readonly members = new Map<string, Member>();
@@ -57,6 +57,11 @@ export class Fleet {
 
   has(deviceId: string): boolean {
     return this.members.has(deviceId);
+  }
+
+  /** Whether the resources of a device have been read. */
+  isSummarized(deviceId: string): boolean {
+    return this.members.get(deviceId)?.summary !== undefined;
   }
 
   device(deviceId: string | null): Device | undefined {
@@ -79,6 +84,16 @@ export class Fleet {
     return new Set(member?.summary?.stalePaths(member.device, this.now()));
   }
 
+  /** Read and show the first devices of the directory, which takes no longer if the fleet is large. Return whether it has more. */
+  async readFirstDevices(): Promise<boolean> {
+    const limit = Math.min(FIRST_DEVICES, this.limits.devicesPerRequest);
+    const page = await this.session.get<Page<Device>>("v3/devices", { limit, include: "total_count" });
+    for (const device of page.data) this.setDevice(device);
+    this.total.value = page.total_count ?? page.data.length;
+    this.nameAll();
+    return page.has_more;
+  }
+
   /** Read the directory. `kept` is a device that stays even if a filter excludes it. */
   async readDirectory(filters: Filters, kept: string | null): Promise<void> {
     const found = new Map<string, Device>();
@@ -95,7 +110,6 @@ export class Fleet {
     for (const device of found.values()) this.setDevice(device);
     this.total.value = page.total_count ?? found.size;
     this.isPartial.value ||= page.has_more;
-    this.isRead.value = true;
     this.nameAll();
   }
 

@@ -22,8 +22,8 @@ interface Named {
 }
 
 /**
- * Return the displayed name of each device by its id. Names that differ only by case or Unicode form are followed by as
- * much of the id as tells them apart. Notebooks and the mirror command have the same rule.
+ * Return the displayed name of each device by its id. Names that differ only by case or Unicode form are followed by
+ * the distinguishing part of the id. Notebooks and the mirror command have the same rule.
  */
 export function displayNames(devices: Iterable<Named>): Map<string, string> {
   const alike = new Map<string, Named[]>();
@@ -44,7 +44,7 @@ export function displayNames(devices: Iterable<Named>): Map<string, string> {
 }
 
 function foldedName(name: string): string {
-  // Upper case first, for a letter that becomes two of them.
+  // Upper case first, for letters whose upper case has two characters.
   return name.normalize("NFKC").toUpperCase().toLowerCase().normalize("NFKC").replace(INVISIBLE, "");
 }
 

@@ -1,4 +1,4 @@
-/** The declarations of objects, as the server has them, and payloads parsed by them. */
+/** The declarations of objects of the server, and payloads parsed by them. */
 
 import type { Session } from "./http";
 import type { Declaration, Resource, ValueType } from "./wire";

@@ -12,7 +12,7 @@ const ENTRIES_BACK = 5000;
 const MAX_MESSAGES = 25;
 const MAX_SAMPLES = 20_000;
 const SAME_MILLISECONDS = 1000;
-/** So many values at one instant are compared. */
+/** Number of values at one instant that are compared. */
 const MANY_AT_ONCE = 10;
 
 /** A value at an instant, in milliseconds. */
@@ -41,7 +41,7 @@ export interface PathHistory {
   samples: Sample[];
   writes: EndedWrite[];
   absences: Absence[];
-  /** Where the values come from: still being read, from the server's history, or the events of this key alone. */
+  /** The source of the values: still being read, the server's history, or only the events of this key. */
   source: "reading" | "history" | "events";
 }
 
@@ -137,7 +137,7 @@ export class RecentValues {
     found.absences.push(...absencesOf(ofDevice));
   }
 
-  /** Read the last entries of this key's log, with a position of its own. */
+  /** Read the last entries of this key's log, with a separate position. */
   private async readLog(): Promise<void> {
     if (this.isLogRead) return;
     this.isLogRead = true;

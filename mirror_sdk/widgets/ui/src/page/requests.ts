@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 import { RequestError, type Session } from "./http";
 import type { Device, Entry, Method } from "./wire";
 
-/** How long a request waits for a device that stays connected. Others get the default of the service. */
+/** Time for which a request waits for a device that stays connected. Others get the default of the service. */
 const CONNECTED_EXPIRY_SECONDS = 60;
 const MAX_REQUESTS = 200;
 
@@ -15,9 +15,9 @@ export interface SentRequest {
   readonly path: string;
   readonly payload: string | undefined;
   readonly state: "sent" | "waits" | "rejected" | "lost" | "failed" | "done";
-  /** When a request that waits expires. */
+  /** The expiry of a waiting request. */
   readonly until?: string;
-  /** Why the server rejected it. */
+  /** The reason why the server rejected it. */
   readonly reason?: string;
   /** The response of the device. */
   readonly entry?: Entry;

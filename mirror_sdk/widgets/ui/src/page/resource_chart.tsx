@@ -81,7 +81,7 @@ export function ResourceChart({ resource, unit }: { resource: Resource; unit: st
   );
 }
 
-/** The newest values as a list, for everyone who does not read charts. */
+/** The newest values as a list, an alternative to the chart. */
 function ValueList({ past, path, unit }: { past: PathHistory; path: string; unit: string }) {
   const [isOpen, setOpen] = useState(false);
   return (

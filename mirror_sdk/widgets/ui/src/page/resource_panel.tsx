@@ -14,8 +14,8 @@ import type { Resource, Scope } from "./wire";
 
 const SUBSCRIBED: Record<string, string> = {
   active: "This key is subscribed: it gets each change.",
-  asked: "The subscription waits for the device to accept it.",
-  refused: "The device rejected the subscription.",
+  pending: "The subscription waits for the device to accept it.",
+  rejected: "The device rejected the subscription.",
   other: "Another application is subscribed: the mirror has each change, but this key is not notified.",
 };
 const BOOLEANS = ["true", "false"].map((value) => ({ value, label: value }));
@@ -50,7 +50,7 @@ export function ResourcePanel({ resource, unit }: PanelProps) {
       {mayBe("W", path) && <WriteForm resource={resource} unit={unit} />}
       {mayBe("E", path) && <ExecuteForm path={path} />}
       <MissingScopes path={path} />
-      {/* It is always there, because screen readers only read additions to a log that they know. */}
+      {/* It always exists, because screen readers only announce additions to an existing log. */}
       <div class="page-responses" role="log" aria-label="Responses">
         {requests.map((request) => (
           <p key={request.id}>
@@ -186,7 +186,7 @@ function Subscription({ resource: { resource_path: path, subscribed = false } }:
     else read().catch(store.report);
   }, [subscribed, maySubscribe]);
   useEffect(() => {
-    if (state !== "asked") return undefined;
+    if (state !== "pending") return undefined;
     // A rejection by the device does not change the resource, so the state is read again.
     const timer = setInterval(() => read().catch(store.report), REREAD_MILLISECONDS);
     return () => clearInterval(timer);
@@ -199,7 +199,7 @@ function Subscription({ resource: { resource_path: path, subscribed = false } }:
       await store.changeSubscription(path, !isOwn);
       if (isOwn) setState(null);
       else {
-        setState("asked");
+        setState("pending");
         await read();
       }
     } catch (error) {

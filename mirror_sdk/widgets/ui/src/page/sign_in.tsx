@@ -1,4 +1,4 @@
-/** The form for an access key, with what went wrong before. */
+/** The form for an access key, with the reason why the last sign-in failed. */
 
 import { useRef } from "preact/hooks";
 import { useStore } from "./context";

@@ -1,4 +1,4 @@
-/** What the page knows and does: the session, the fleet, the chosen device, events, and when to read what again. */
+/** The state of the page: the session, the fleet, the chosen device, events, and the schedule of repeated reads. */
 
 import { batch, computed, signal } from "@preact/signals";
 import { Fleet, type Filters, type Limits, MAX_DEVICES, MAX_DEVICES_PER_REQUEST, NO_FILTERS } from "./fleet";
@@ -13,9 +13,11 @@ import type { AccessKey, Connection, DeviceObject, Entry, Method, Page, Resource
 export const WAITING_ROWS = 50;
 export const EVENT_ROWS = 200;
 const GATHER_MILLISECONDS = 300;
-const CHANGES_MILLISECONDS = 15_000;
+const CHANGES_MILLISECONDS = 5000;
 const RETRY_MILLISECONDS = 2000;
-const DIRECTORY_EACH = 4;
+/** Every so many reads of changes, the devices in view and the pending requests are read too, or the whole directory. */
+const VIEW_EACH = 3;
+const DIRECTORY_EACH = 12;
 /** The factor of the pause after a read that took long because the fleet is large. */
 const PAUSE_FACTOR = 10;
 const DEVICES_PER_GATHER = 100;
@@ -43,7 +45,7 @@ export interface PageEvent {
 export interface Waiting {
   requests: WaitingRequest[];
   hasMore: boolean;
-  /** Why they cannot be read. */
+  /** The reason why they cannot be read. */
   problem: string;
 }
 
@@ -95,6 +97,8 @@ export class Store {
   private dirty = nothingDirty();
   private gathering: ReturnType<typeof setTimeout> | null = null;
   private pausedUntil = 0;
+  /** Ends the pause before the next attempt to open the stream. */
+  private reconnect = (): void => undefined;
   private unshown: PageEvent[] = [];
   private readonly limits: Limits;
   readonly fleet = computed(() => this.current.value?.fleet ?? new Fleet(nobody, this.limits, () => undefined, this.now));
@@ -169,10 +173,10 @@ export class Store {
 
   private async start(signedIn: SignedIn): Promise<void> {
     const { session, fleet } = signedIn;
-    const [access] = await Promise.all([
+    const [access, , hasMore] = await Promise.all([
       session.get<AccessKey>("v3/api-keys/me"),
       loadObjects(session),
-      fleet.readDirectory(this.filters.peek(), null),
+      fleet.readFirstDevices(),
     ]);
     sessionStorage.setItem(KEY, session.key);
     batch(() => {
@@ -181,8 +185,9 @@ export class Store {
       this.say("");
     });
     this.chooseFromAddress();
+    this.dirty.directory = hasMore;
     this.dirty.changes = this.dirty.waiting = true;
-    this.gatherSoon();
+    this.gatherSoon(0);
     this.keepRefreshing(session.signal);
     void this.follow(session);
   }
@@ -320,13 +325,17 @@ export class Store {
     let pause = GATHER_MILLISECONDS;
     try {
       if (isCurrent()) await this.gather();
-      if (isCurrent()) this.say("");
+      if (isCurrent()) {
+        this.say("");
+        // The server is back.
+        if (this.stream.peek().state === "away") this.reconnect();
+      }
     } catch (error) {
       pause = RETRY_MILLISECONDS;
       this.report(error);
     } finally {
       this.gathering = null;
-      // What became due meanwhile.
+      // Reads that became due in the meantime.
       if (this.current.peek() && this.hasWork()) this.gatherSoon(pause);
     }
   }
@@ -346,26 +355,46 @@ export class Store {
 
   private async gather(): Promise<void> {
     const fleet = this.fleet.peek();
-    if (this.dirty.waiting) {
-      this.dirty.waiting = false;
-      await this.readWaiting();
+    // Devices in view come before the whole fleet.
+    for (const id of this.visibleDevices()) if (!fleet.isSummarized(id)) this.dirty.devices.add(id);
+    await this.readSomeDevices();
+    await this.readIfDue("directory", () => fleet.readDirectory(this.filters.peek(), this.chosen.peek()));
+    await this.readIfDue("waiting", () => this.readWaiting());
+    if (performance.now() < this.pausedUntil) return;
+    await this.readIfDue("changes", async () => {
+      const earlier = [...this.dirty.devices];
+      const began = performance.now();
+      await fleet.readChanges(this.filters.peek());
+      for (const id of earlier) this.dirty.devices.delete(id);
+      this.pausedUntil = performance.now() + PAUSE_FACTOR * (performance.now() - began);
+    });
+  }
+
+  private async readIfDue(name: "directory" | "waiting" | "changes", read: () => Promise<void>): Promise<void> {
+    if (!this.dirty[name]) return;
+    this.dirty[name] = false;
+    try {
+      await read();
+    } catch (error) {
+      this.dirty[name] ||= isTemporary(error);
+      throw error;
     }
-    if (this.dirty.directory) {
-      this.dirty.directory = false;
-      await fleet.readDirectory(this.filters.peek(), this.chosen.peek());
-    }
+  }
+
+  private async readSomeDevices(): Promise<void> {
+    const fleet = this.fleet.peek();
     const deviceIds = this.devicesToRead().slice(0, DEVICES_PER_GATHER);
     for (const id of deviceIds) this.dirty.devices.delete(id);
-    if (deviceIds.length) await fleet.readDevices(deviceIds);
-    const chosen = this.chosen.peek();
-    if (chosen !== null && !fleet.has(chosen)) this.setChosen(null, chosen);
-    else if (chosen !== null && deviceIds.includes(chosen)) await this.readConnection(chosen);
-    if (!this.dirty.changes || performance.now() < this.pausedUntil) return;
-    this.dirty.changes = false;
-    this.dirty.devices.clear();
-    const began = performance.now();
-    await fleet.readChanges(this.filters.peek());
-    this.pausedUntil = performance.now() + PAUSE_FACTOR * (performance.now() - began);
+    try {
+      if (deviceIds.length) await fleet.readDevices(deviceIds);
+      const chosen = this.chosen.peek();
+      if (chosen === null) return;
+      if (!fleet.has(chosen)) this.setChosen(null, chosen);
+      else if (deviceIds.includes(chosen)) await this.readConnection(chosen);
+    } catch (error) {
+      if (isTemporary(error)) for (const id of deviceIds) this.dirty.devices.add(id);
+      throw error;
+    }
   }
 
   private async readConnection(deviceId: string): Promise<void> {
@@ -379,16 +408,24 @@ export class Store {
     const refresh = (): void => {
       if (document.hidden) return;
       count += 1;
-      const chosen = this.chosen.peek();
-      for (const deviceId of this.visibleDevices()) this.dirty.devices.add(deviceId);
-      if (chosen !== null) this.dirty.devices.add(chosen);
-      this.dirty.changes = this.dirty.waiting = true;
+      this.dirty.changes = true;
+      if (count % VIEW_EACH === 0) refreshView();
       this.dirty.directory ||= count % DIRECTORY_EACH === 0;
       this.gatherSoon();
     };
+    const refreshView = (): void => {
+      const chosen = this.chosen.peek();
+      for (const deviceId of this.visibleDevices()) this.dirty.devices.add(deviceId);
+      if (chosen !== null) this.dirty.devices.add(chosen);
+      this.dirty.waiting = true;
+    };
     const timer = setInterval(refresh, CHANGES_MILLISECONDS);
     signal.addEventListener("abort", () => clearInterval(timer));
-    document.addEventListener("visibilitychange", refresh, { signal });
+    const returned = (): void => {
+      if (!document.hidden) refreshView();
+      refresh();
+    };
+    document.addEventListener("visibilitychange", returned, { signal });
   }
 
   private async readWaiting(): Promise<void> {
@@ -405,7 +442,7 @@ export class Store {
 
   private async follow(session: Session): Promise<void> {
     const opened = (): void => {
-      // At first everything has just been read.
+      // Initially everything has just been read.
       const isAgain = this.stream.peek().state === "away";
       this.stream.value = { state: "live" };
       this.say("");
@@ -413,8 +450,12 @@ export class Store {
       this.dirty.changes = this.dirty.waiting = true;
       this.gatherSoon();
     };
-    const closed = (seconds: number): void => {
+    const closed = (seconds: number): Promise<void> => {
       this.stream.value = { state: "away", seconds };
+      return new Promise((resolve) => {
+        this.reconnect = resolve;
+        setTimeout(resolve, seconds * 1000);
+      });
     };
     try {
       for await (const event of readEvents("v2/notification/events", session, { opened, closed })) this.noteEvent(event);
@@ -454,7 +495,7 @@ export class Store {
   async send(method: Method, path: string, typed: string | null): Promise<void> {
     const device = this.device.peek();
     if (!device) return;
-    // The argument of an execution is a text, whatever is declared for the resource.
+    // The argument of an execution is a text, independent of the declared type of the resource.
     const content = typed === null ? {} : readTyped(typed, method === "POST" ? "" : path);
     if ("problem" in content) return;
     await this.requests.peek().send(method, device, path, content).then(this.submitted, this.report);
@@ -476,7 +517,7 @@ export class Store {
 
   // Subscriptions
 
-  /** Return the state of this key's subscription to a resource: active, asked or refused; null if there is none. */
+  /** Return the state of this key's subscription to a resource, or null without a subscription. */
   async readSubscription(path: string): Promise<string | null> {
     try {
       const response = await this.session.call("GET", this.subscription(path));

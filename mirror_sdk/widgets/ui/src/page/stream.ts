@@ -13,7 +13,8 @@ export interface ServerEvent {
 
 interface Callbacks {
   opened: () => void;
-  closed: (seconds: number) => void;
+  /** Resolves after so many seconds, or earlier if the server is back. */
+  closed: (seconds: number) => Promise<void>;
 }
 
 /** Yield events and reconnect after failures, until the session ends or the key is rejected. */
@@ -38,7 +39,7 @@ export async function* readEvents(url: string, session: Session, { opened, close
           yield event;
         }
       } else if (response.status === 400 && last !== null) {
-        // A new log does not know the position.
+        // The position is unknown to a new log.
         last = null;
       } else if (response.status < 500 && response.status !== 429) {
         throw await errorOf(response);
@@ -50,8 +51,7 @@ export async function* readEvents(url: string, session: Session, { opened, close
       attempt.abort();
     }
     if (signal.aborted) return;
-    closed(pauseSeconds);
-    await new Promise((resolve) => setTimeout(resolve, pauseSeconds * 1000));
+    await closed(pauseSeconds);
     pauseSeconds = Math.min(2 * pauseSeconds, LONGEST_PAUSE_SECONDS);
   }
 }
