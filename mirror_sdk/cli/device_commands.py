@@ -331,7 +331,9 @@ def rules(
     """  # noqa: D301 - click wants the character, not its escape
     if "" in {device, endpoint_type}:
         # An unset variable results in an empty word. Without a word on it the rule would be one for all devices.
-        raise click.BadParameter("it is empty; '*' matches all", param_hint="--device" if device == "" else "--type")
+        raise click.BadParameter(
+            "the value is empty; '*' matches all", param_hint="--device" if device == "" else "--type"
+        )
     members = {"endpoint_name": device, "endpoint_type": endpoint_type, "resource_path": list(paths)}
     rule = {name: value for name, value in members.items() if value}
     if (change is None) == bool(rule):

@@ -63,6 +63,25 @@ _SHELL_PHRASES = [
         r"\bcall apply\(\) again to read the responses \(no write is sent twice\)",
         "'mirror requests' lists waiting requests",
     ),
+    (r"\binclude_offline=True sends the write anyway", "--include-offline sends the write anyway"),
+    (
+        r"\bpass a mapping such as .*, in a list of \(device, path, value\)",
+        "a CSV file cannot write several instances; use client.plan() in Python",
+    ),
+    (r"\bpass another content_type$", "use Python and pass another content_type"),
+    (r"\bpass another one as accept=$", "use Python and pass another one as accept="),
+    (r"\bremove some with client\.subscriptions\.rules\.remove\(\)", "remove some with 'mirror rules --remove'"),
+    (
+        r"\bcompare client\.subscriptions\.rules\.list\(\) with the rules you need, and remove the others with"
+        r" client\.subscriptions\.rules\.remove\(\)",
+        "compare 'mirror rules' with the rules you need, and remove the others with 'mirror rules --remove'",
+    ),
+    (r' \(attrs\["mirror"\]\["one_instant"\] is false\)', ""),
+    (r"\bclient\.record creates", "'mirror record FOLDER' creates"),
+    (
+        r"\bcreate the client with a larger timeout=\. Or pass timeout= to this call: .*",
+        "pass a larger --timeout before the command",
+    ),
     (r"\bapi_key is missing: pass the argument api_key= or set", "there is no access key: set"),
     (r"^api_key (?=must be|is empty)", "API_KEY "),
     (r"^base_url (?=must be|is not|'.*' is not)", "API_HOST "),

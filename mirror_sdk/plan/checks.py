@@ -333,7 +333,7 @@ def _check_state(requested: Value, resource: Resource, listed: Device, request: 
     # Last of the reasons against sending, because include_offline=True overrides only this one.
     if listed.state != "registered":
         return Finding(
-            Decision.SKIP, Check.OFFLINE, "the device is not registered; include_offline=True sends it anyway"
+            Decision.SKIP, Check.OFFLINE, "the device is not registered; include_offline=True sends the write anyway"
         )
     if desired is not None and is_pending:
         earlier = display_value(desired.value)

@@ -101,8 +101,8 @@ def read_settings(folder: Path) -> RecordingSettings | None:
     sidecar = _sidecar_settings(settings_path(folder))
     if finalized is not None and sidecar is not None and finalized.id != sidecar.id:
         raise InvalidValue(
-            f"{sidecar_of(folder)} belongs to another recording than {folder}; replace it with the folder of"
-            " this recording, or remove it"
+            f"{sidecar_of(folder)} belongs to another recording than {folder}; replace {sidecar_of(folder)} with"
+            " the folder of this recording, or remove it"
         )
     return sidecar or finalized
 

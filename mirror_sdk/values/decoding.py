@@ -216,7 +216,7 @@ def encode(
     # Bytes are a payload already, unless the resource is opaque. As text/plain they are checked, and so rejected.
     if codec is None or codec.write is None or (isinstance(plain, bytes) and not opaque and name != TEXT_PLAIN):
         if not isinstance(plain, bytes):
-            cure = "pass bytes, or leave content_type out"
+            cure = "pass bytes, or omit content_type"
             raise invalid_value(path, definition, plain, "bytes with this content type", cure)
         return plain, content_type
     resource_type = None if definition is None else definition.type

@@ -150,7 +150,7 @@ def _time(typed: str, _: ResourceDefinition) -> datetime:
     text = typed.strip()
     cure = f"write it like {TIME_EXAMPLE}"
     if _DATE_AND_HOUR.fullmatch(text):
-        raise _NoValue(f"it could be a date or the seconds since 1970; {cure}")
+        raise _NoValue(f"the text could be a date or the seconds since 1970; {cure}")
     if _EPOCH_SECONDS.fullmatch(text):
         instant = from_epoch(int(text))
     else:
@@ -161,7 +161,7 @@ def _time(typed: str, _: ResourceDefinition) -> datetime:
     if instant is None:
         raise _NoValue(cure)
     if instant.utcoffset() is None:
-        raise _NoValue(f"it has no time zone; {cure}, with Z for UTC or an offset such as +01:00")
+        raise _NoValue(f"the time has no time zone; {cure}, with Z for UTC or an offset such as +01:00")
     if instant.microsecond:
         raise _NoValue(f"a device takes whole seconds; {cure}")
     return instant

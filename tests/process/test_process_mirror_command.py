@@ -369,7 +369,7 @@ def test_rejected_rows_give_exit_status_1(run, application, light, tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "has no column device or path or value; it is empty"),
+        (b"", "has no column device or path or value; the file is empty"),
         (b"device,value\n", "has no column path; its columns are device, value"),
         (b"dev;path;value\n", "has no column device; its columns are dev, path, value"),
         (b"device,path,value\nlight", "line 2 of wanted.csv is too short"),

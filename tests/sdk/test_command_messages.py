@@ -58,9 +58,9 @@ def test_empty_result_is_explained_on_standard_error(shell, simulator, words, fo
 WRONG = {
     ("get", "my-api_key"): (1, "'my-api_key'"),
     ("get", "base_url"): (1, "'base_url'"),
-    ("get", ""): (2, "it is empty; pass an id or an endpoint name"),
-    ("watch", "--device", ""): (2, "it is empty"),
-    ("rules", "--add", "--device", "", "--path", "/3303/*"): (2, "--device: it is empty; '*' matches all"),
+    ("get", ""): (2, "the value is empty; pass an id or an endpoint name"),
+    ("watch", "--device", ""): (2, "the value is empty"),
+    ("rules", "--add", "--device", "", "--path", "/3303/*"): (2, "--device: the value is empty; '*' matches all"),
     ("rules", "--add", "--device", "x" * 65): (1, "Error: --device: takes at most 64 characters"),
     ("rules", "--add", "--type", "a*b"): (1, "Error: --type: 'a*b': '*' may stand only at the end"),
     ("read", "sensor-1", "/3303/0/5700", "--expiry-seconds", "2592001"): (2, "is not in the range"),

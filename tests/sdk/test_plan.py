@@ -297,7 +297,7 @@ def test_saved_plan_is_continued_by_another_client_without_writing_twice(client,
 
 
 DAMAGES = [
-    ((), "version", 4, "it has format version 4, .* reads format version 3"),
+    ((), "version", 4, "the file has format version 4, .* reads format version 3"),
     ((), "canary", 1, "canary"),
     (("writes", 0), "async_id", "not an id", "writes.0.async_id"),
     (("writes", 0), "async_id", "that of the other", "writes: async_id"),

@@ -214,7 +214,7 @@ def test_bytes_are_octets_and_may_be_a_payload_already_written():
     assert encode(b"\x00", FLOAT, tlv) == (b"\x00", tlv)
     assert encode(b"\x00", FLOAT, "text/html") == (b"\x00", "text/html")
     for no_typed_value in ("text/html", "application/octet-stream", "application/link-format"):
-        with pytest.raises(InvalidValue, match="pass bytes, or leave content_type out"):
+        with pytest.raises(InvalidValue, match="pass bytes, or omit content_type"):
             encode(21.5, FLOAT, no_typed_value)
 
 

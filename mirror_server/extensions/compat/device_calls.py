@@ -174,7 +174,7 @@ def delete_resource(device_id: str, path: str) -> Response:
     """Always fails: nothing on a device can be deleted."""
     # Source: specification 2.1.
     message = f"DELETE is not supported for /{path} of the device {device_id!r}: nothing on a device can be deleted"
-    raise ApiError(400, f"{message}. Write it, execute it, or remove it on the device itself")
+    raise ApiError(400, f"{message}. Write or execute the resource, or delete it on the device itself")
 
 
 def _submit(device_id: str, command_request: CommandRequest) -> Response:

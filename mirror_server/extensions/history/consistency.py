@@ -40,7 +40,7 @@ def violations(database: Database, archive: Archive | None) -> Iterator[Violatio
         found: dict[str, list[str]] = {_DAMAGED: [], _OTHER: [], _TWICE: []}
         if archive is None:
             found[_DAMAGED] = [
-                f"{name}: it is in an archive; pass its location with --history-archive" for name in named
+                f"{name}: the file is in an archive; pass its location with --history-archive" for name in named
             ]
         else:
             chunks += [file_chunk(archive, database, file) for file in named.values()]

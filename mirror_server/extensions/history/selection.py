@@ -20,7 +20,7 @@ from mirror_server.core.errors import ApiError
 from mirror_server.core.timestamps import Instant, to_datetime
 from mirror_server.store.conditions import Condition
 
-_CURE = "send the cursor of the previous response, or leave it out"
+_CURE = "send the cursor of the previous response, or omit after="
 
 # Beyond all real instants, and so small that differences do not overflow.
 _Instant = Annotated[Instant, Field(ge=-(2**53), le=2**53)]
