@@ -41,7 +41,7 @@ _CANARY_FAILED = {
     RequestStatus.PENDING: "has no response yet",
     RequestStatus.UNKNOWN: "may not have been accepted by the service",
 }
-"""Why a canary stops a plan."""
+"""The phrases for a canary that stops a plan, by its status."""
 _ENDED = frozenset({RequestStatus.SUCCESS, RequestStatus.FAILURE})
 
 
