@@ -203,7 +203,8 @@ class Settings:
     )
     failed_keys_per_minute: int = setting(
         20,
-        "How many wrong keys one address may send per minute before it gets 429. The right key is always accepted.",
+        "How many wrong keys one address may send per minute. The server rejects further wrong keys with 429. It always"
+        " accepts the right key.",
         type=click.IntRange(min=1),
     )
     max_open_polls: int = setting(
@@ -220,19 +221,20 @@ class Settings:
     )
     poll_share: float = setting(
         0.5,
-        "The share of all open polls, and of all concurrent snapshots, that one application may use, from 0 to 1. Lower"
+        "The fraction of the open polls and concurrent snapshots that one application may use, from 0 to 1. Lower"
         " it if many applications share the server.",
         type=click.FloatRange(min=0, max=1),
     )
     max_unread_bytes: int = setting(
         32_000_000,
-        "Maximum size in bytes of the responses that one application has not read yet. Above this size, the next"
-        " request of the application gets 429.",
+        "Maximum size in bytes of the responses that one application has not read yet. Above this size, the"
+        " server rejects requests of the application with 429.",
         type=click.IntRange(min=1_000_000),
     )
     request_timeout_seconds: float = setting(
         30,
-        "Seconds in which the request line and headers have to arrive, and then the body. A slower request gets 408.",
+        "Seconds in which the request line and headers have to arrive, and then the body. The server rejects a slower"
+        " request with 408.",
         type=SECONDS,
     )
     write_timeout_seconds: float = setting(

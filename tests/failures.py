@@ -11,14 +11,14 @@ from pathlib import Path
 import databases
 import pytest
 
-BEGUN_AT = pytest.StashKey[float]()
+STARTED_AT = pytest.StashKey[float]()
 LAST_CHARACTERS = 4000
 """Number of characters of each file to show."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    item.stash[BEGUN_AT] = time.time()
+    item.stash[STARTED_AT] = time.time()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -31,7 +31,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         for file in sorted(folder.rglob("*.txt")):
             # A file may be removed in the meantime, and reading a pipe would block.
             with suppress(OSError):
-                if file.is_file() and file.stat().st_mtime >= item.stash[BEGUN_AT]:
+                if file.is_file() and file.stat().st_mtime >= item.stash[STARTED_AT]:
                     text = file.read_text(errors="replace")[-LAST_CHARACTERS:]
                     report.sections.append((f"The end of {file.relative_to(folder)}", text))
     return report

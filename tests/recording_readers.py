@@ -68,7 +68,7 @@ def killed_at(step: int) -> Iterator[None]:
 
         return killed
 
-    def amid(do: Callable[..., Any]) -> Callable[..., Any]:
+    def in_the_middle_of(do: Callable[..., Any]) -> Callable[..., Any]:
         def killed(*arguments: Any, **options: Any) -> Any:
             # A dead process writes nothing more.
             if steps >= step:
@@ -87,7 +87,7 @@ def killed_at(step: int) -> Iterator[None]:
         patch("os.unlink", before(os.unlink)),
         patch("os.fsync", before(os.fsync)),
         patch("os.mkdir", before(os.mkdir)),
-        patch("pyarrow.parquet.write_table", amid(pq.write_table)),
-        patch("pathlib.Path.write_text", amid(Path.write_text)),
+        patch("pyarrow.parquet.write_table", in_the_middle_of(pq.write_table)),
+        patch("pathlib.Path.write_text", in_the_middle_of(Path.write_text)),
     ):
         yield

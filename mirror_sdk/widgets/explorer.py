@@ -14,6 +14,7 @@ from mirror_sdk.device_lookup import DeviceLike
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.widgets import static
 from mirror_sdk.widgets.models.explorer_model import Editor, ExplorerModel
+from mirror_sdk.widgets.models.lines import is_stepped
 from mirror_sdk.widgets.widget import READ_WITHIN_SECONDS, Host
 from mirror_sdk.widgets.write_panel import WriterHost
 
@@ -150,6 +151,7 @@ class Explorer(WriterHost):
             "problem": editor.problem,
             "isWritable": not access or "W" in access,
             "isExecutable": access == "E",
+            "isStepped": is_stepped(editor.path),
             "states": self.model.past.states(editor.path),
         }
 

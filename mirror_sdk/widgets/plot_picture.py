@@ -13,7 +13,7 @@ import numpy as np
 from mirror_sdk._formatting import number_text
 from mirror_sdk.widgets import static
 from mirror_sdk.widgets.models.chart_parts import ChartParts
-from mirror_sdk.widgets.models.lines import Numbers, Series, SeriesKey, panel_title
+from mirror_sdk.widgets.models.lines import Numbers, Series, SeriesKey, is_stepped, panel_title
 from mirror_sdk.widgets.models.past_values import milliseconds
 from mirror_sdk.widgets.models.time_window import Interval
 from mirror_sdk.widgets.models.timeline import StateRow, Threshold
@@ -103,6 +103,7 @@ def _draw_lines(
             at.astype("datetime64[ms]"),
             numbers,
             color=_PALETTE[color % len(_PALETTE)],
+            drawstyle="steps-post" if is_stepped(line.key.path) else "default",
             linestyle=_DASHES[color // len(_PALETTE) % len(_DASHES)],
             marker="." if len(at) < _MOST_POINTS_WITH_DOTS else None,
             markersize=4,

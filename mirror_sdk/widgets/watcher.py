@@ -23,7 +23,7 @@ from mirror_sdk.widgets import static
 from mirror_sdk.widgets.feed import feed_of
 from mirror_sdk.widgets.models.chart_parts import ChartParts
 from mirror_sdk.widgets.models.formatting import format_count
-from mirror_sdk.widgets.models.lines import Series, panel_title, short_name
+from mirror_sdk.widgets.models.lines import Series, is_stepped, panel_title, short_name
 from mirror_sdk.widgets.models.time_window import Interval
 from mirror_sdk.widgets.models.watcher_model import MAX_EVENTS, WatcherModel, series_text
 from mirror_sdk.widgets.plot_picture import panels_of, plot_html
@@ -56,9 +56,10 @@ class EventWatcher(MirrorWidget):
     devices or paths, the widget filters the display and reads the earlier events again.
 
     Numbers are drawn as lines, in one panel for each quantity and unit. The unit is the one that the device reports
-    (resource 5701), else the declared one. Booleans and texts are drawn as states over time. A line breaks after a loss
-    in the log, after its device left, and after a silence of more than ten times its usual interval. The plot marks
-    losses, absences of devices, and writes with their results.
+    (resource 5701), else the declared one. Set points and integers have steps, because each value lasts until the next
+    one. Booleans and texts are drawn as states over time. A line breaks after a loss in the log and after its device
+    left. It also breaks after a silence of more than ten times its usual interval, unless it is a set point. The plot
+    marks losses, absences of devices, and writes with their results.
 
     The plot follows the newest events, or shows a fixed interval after a zoom. A click on a row of the table highlights
     its line. Times are displayed in a zone that the user chooses.
@@ -252,7 +253,10 @@ class EventWatcher(MirrorWidget):
             "key": lines[0].panel,
             "title": panel_title(lines),
             "unit": unit,
-            "lines": [[series_text(line.key), short_name(line.name), self.model.color_of(line.key)] for line in lines],
+            "lines": [
+                [series_text(line.key), short_name(line.name), self.model.color_of(line.key), is_stepped(line.key.path)]
+                for line in lines
+            ],
             "thresholds": [
                 {"value": level, "text": f"{number_text(level)} {unit}".rstrip(), "keys": keys}
                 for level, keys in levels.items()

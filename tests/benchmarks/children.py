@@ -26,7 +26,7 @@ SHARED = HERE if IS_INSTALLED else HERE.parent
 _CODE = (HERE,) if IS_INSTALLED else (HERE.parents[1], HERE, SHARED)
 _START_SECONDS = 120
 _STOP_SECONDS = 15
-_ANSWER_SECONDS = 600
+_RESPONSE_SECONDS = 600
 
 
 class ChildFailed(Exception):
@@ -69,7 +69,7 @@ class Program:
 
     def receive(self) -> Any:
         assert self._process.stdout is not None
-        too_late = threading.Timer(_ANSWER_SECONDS, self._process.kill)
+        too_late = threading.Timer(_RESPONSE_SECONDS, self._process.kill)
         too_late.start()
         try:
             line = self._process.stdout.readline()

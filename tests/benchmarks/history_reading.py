@@ -51,7 +51,7 @@ def measure(run: Run) -> Iterator[Figure]:
     pa.set_cpu_count(1)
     with closing(open_database(filled.url)) as database:
         count = add_day(database, filled.device_ids, filled.paths, day_at)
-        past = _Past(run, filled, database, day_at)
+        past = _ReadHistory(run, filled, database, day_at)
         yield median(NAME, f"{count:,} rows into Arrow, sealed", past.rates(), "rows/s", at_least(1_000_000))
         past.archive()
         yield median(NAME, f"{count:,} rows into Arrow, archived", past.rates(), "rows/s", at_least(1_000_000))
@@ -70,7 +70,7 @@ def measure(run: Run) -> Iterator[Figure]:
     yield ratio(NAME, "E1 while the history is read / without", samples, "read", "alone", "/s", at_least(0.9))
 
 
-class _Past:
+class _ReadHistory:
     """A history that this process reads."""
 
     def __init__(self, run: Run, filled: Filled, database: Database, day_at: int) -> None:

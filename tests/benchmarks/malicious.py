@@ -40,7 +40,7 @@ NAME = "malicious"
 _MIB = 1 << 20
 _ENTRY_BYTES = 4000
 _ENTRIES = 1100
-_LOOK_SECONDS = 0.01
+_POLL_SECONDS = 0.01
 _EXPENSIVE_CONNECTIONS = 40
 _MOST_LOG_ENTRIES = 20_000
 
@@ -182,7 +182,7 @@ def until_over(attack: threading.Thread | multiprocessing.Process) -> Iterator[N
     attack.start()
     yield
     while attack.is_alive():
-        attack.join(_LOOK_SECONDS)
+        attack.join(_POLL_SECONDS)
         yield
 
 

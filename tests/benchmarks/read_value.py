@@ -38,16 +38,16 @@ from serving import add_devices, mirror
 
 NAME = "read_value"
 _PATH = "/3303/0/5700"
-_WHAT = "read_value / GET of the device object with httpx"
+_COMPARISON = "read_value / GET of the device object with httpx"
 
 
 def measure(run: Run) -> Iterator[Figure]:
     filled = fill(run.folder / "read-value.db", device_count=1, resource_count=1)
     everywhere = run.cores.two | run.cores.client
     samples = _call_times(run, filled, run.cores.one, run.cores.client)
-    yield ratio(NAME, f"{_WHAT}, a core each", samples, "read_value", "GET", "ms", at_most(3.5))
+    yield ratio(NAME, f"{_COMPARISON}, a core each", samples, "read_value", "GET", "ms", at_most(3.5))
     samples = _call_times(run, filled, everywhere, everywhere)
-    yield ratio(NAME, _WHAT, samples, "read_value", "GET", "ms", at_most(2.5))
+    yield ratio(NAME, _COMPARISON, samples, "read_value", "GET", "ms", at_most(2.5))
 
 
 def _call_times(run: Run, filled: Filled, server_cores: frozenset[int], client_cores: frozenset[int]) -> Samples:

@@ -41,7 +41,7 @@ _PATH = "/3303/0/5700"
 _ON_THE_WAY = 3000
 _BURST = 500
 _LOSSLESS_RATE = 5000
-_BESIDE_RATE = 2000
+_CONCURRENT_RATE = 2000
 _SHORT_ROUNDS = 3
 """Number of short rounds that take as long as one measurement of another rate."""
 _LEAD_SECONDS = 1.0
@@ -185,7 +185,7 @@ def during_notifications(run: Run, server: Server, filled: Filled, fleet: Progra
 
     def while_they_notify() -> float:
         before = len(log)
-        fleet.send(do="notify", number=int(_BESIDE_RATE * (seconds + _LEAD_SECONDS)), rate=_BESIDE_RATE)
+        fleet.send(do="notify", number=int(_CONCURRENT_RATE * (seconds + _LEAD_SECONDS)), rate=_CONCURRENT_RATE)
         settle(log, before + 1)
         rate = shortly.rate(server, requests)
         fleet.receive()
@@ -196,5 +196,5 @@ def during_notifications(run: Run, server: Server, filled: Filled, fleet: Progra
         "during": while_they_notify,
     }
     samples = alternate(sides, _SHORT_ROUNDS * run.scale.rounds)
-    what = f"E1 during {_BESIDE_RATE} notifications a second / alone"
+    what = f"E1 during {_CONCURRENT_RATE} notifications a second / alone"
     return ratio(NAME, what, samples, "during", "alone", "/s", at_least(0.85))

@@ -71,7 +71,7 @@ _FRAMES = """seconds => new Promise(resolve => {
     };
     requestAnimationFrame(draw);
 })"""
-_SHOWN = """const shown = async text => {
+_IS_DISPLAYED_JS = """const shown = async text => {
     const texts = () => [...document.querySelectorAll(".mirror-count")].map(one => one.textContent);
     const end = performance.now() + 120_000;
     while (!texts().some(one => one.includes(text))) {
@@ -81,7 +81,7 @@ _SHOWN = """const shown = async text => {
     await new Promise(requestAnimationFrame);
 };"""
 _LIST = f"""async ([number, code, text]) => {{
-    {_SHOWN}
+    {_IS_DISPLAYED_JS}
     const {{ content }} = jupyterapp.shell.currentWidget;
     content.activeCellIndex = number;
     content.activeCell.model.sharedModel.setSource(code);
@@ -93,7 +93,7 @@ _LIST = f"""async ([number, code, text]) => {{
     return passed;
 }}"""
 _SEARCH = f"""async ([sought, text]) => {{
-    {_SHOWN}
+    {_IS_DISPLAYED_JS}
     const field = document.querySelector(".mirror-widget input[type=search], .page-devices input[type=search]");
     const began = performance.now();
     field.value = sought;
@@ -103,7 +103,7 @@ _SEARCH = f"""async ([sought, text]) => {{
 }}"""
 
 _PAGE = f"""async ([first, all]) => {{
-    {_SHOWN}
+    {_IS_DISPLAYED_JS}
     const times = [];
     for (const text of [first, all]) {{
         await shown(text);

@@ -21,7 +21,7 @@ DATA = Path(mirror_sdk.wire.__file__).parent / "examples"
 FREE_FORM_MEMBERS = {"headers", "custom_attributes", "changes"}
 UNKNOWN = "member_of_a_later_version"
 
-Place = tuple[str | int, ...]
+Location = tuple[str | int, ...]
 
 
 class Golden(NamedTuple):
@@ -40,7 +40,7 @@ def _goldens() -> Iterator[tuple[str, Golden]]:
             yield f"{file.stem}: {variant}", Golden(model, wire)
 
 
-def _objects(wire: Any, place: Place = ()) -> Iterator[Place]:
+def _objects(wire: Any, place: Location = ()) -> Iterator[Location]:
     """Yield the locations of all objects whose members the interface names."""
     if isinstance(wire, dict):
         yield place
@@ -52,7 +52,7 @@ def _objects(wire: Any, place: Place = ()) -> Iterator[Place]:
             yield from _objects(item, (*place, index))
 
 
-def _object_at(wire: Any, place: Place) -> Any:
+def _object_at(wire: Any, place: Location) -> Any:
     for step in place:
         wire = wire[step]
     return wire
@@ -91,7 +91,7 @@ def test_unknown_member_is_retained_by_lenient_reading_and_rejected_by_strict_re
         assert rejections == [("extra_forbidden", (*place, UNKNOWN))]
 
 
-def _location_of(error: ErrorDetails) -> Place:
+def _location_of(error: ErrorDetails) -> Location:
     """Return the location of a member, without the model name that pydantic adds for a union."""
     return tuple(part for part in error["loc"] if part != DeregisteredDevice.__name__)
 

@@ -10,7 +10,7 @@ from asgi_requests import Reader, until
 from mirror_server.web.asgi_bridge import ASGIBridge
 
 
-async def check_made_no_further(
+async def check_production_stops(
     bridge: ASGIBridge, key: str, path: tuple[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Check that a long response without a reader is produced only as far as there is space."""

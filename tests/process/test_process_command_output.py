@@ -221,18 +221,18 @@ def first_line(watching: subprocess.Popen[str], application: Application, device
     return read.decode()
 
 
-def change_until(is_so: Callable[[], bool], application: Application, device: str) -> None:
+def change_until(is_true: Callable[[], bool], application: Application, device: str) -> None:
     values = count(2)
     url = f"/sim/v1/devices/{id_of(application, device)}/resources{OFFSET}"
 
-    def is_so_after_a_change() -> bool:
+    def is_true_after_a_change() -> bool:
         application.http.put(url, json={"value": str(next(values))})
-        return is_so()
+        return is_true()
 
-    wait_until(is_so_after_a_change, "what the changes lead to")
+    wait_until(is_true_after_a_change, "what the changes lead to")
 
 
-SHOWN = [
+PRINTED = [
     ["devices"],
     ["get", "{device}"],
     ["read", "{device}", NAME],
@@ -254,7 +254,7 @@ def test_undisplayable_characters_are_escaped(shell, application, device, tmp_pa
     application.response("known")
     wanted = tmp_path / "gewünscht.csv"
     wanted.write_text(f'device,path,value\n{device},{NAME},"new {TEXT}"\n', encoding="utf-8")
-    for words in SHOWN:
+    for words in PRINTED:
         ended = shell.run(*(word.format(device=device, plan=wanted) for word in words), encoding="ascii")
         told = ended.stdout.decode("ascii") + ended.stderr.decode("ascii")
         assert ended.returncode in {0, 1, 2}

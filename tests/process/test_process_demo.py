@@ -30,7 +30,7 @@ from mirror_sdk.lab.real_devices import LabDevices
 pytestmark = pytest.mark.process
 
 BEGINS_AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
-GIVEN_KEY = f"ak_0123456789abcdef_{'x' * 43}"
+OTHER_KEY = f"ak_0123456789abcdef_{'x' * 43}"
 StartDemo = Callable[..., Child]
 
 
@@ -94,17 +94,17 @@ def test_a_paced_clock_passes_by_itself_and_can_be_advanced(start_demo: StartDem
 
 
 def test_key_of_the_option_works_and_is_not_printed(start_demo: StartDemo) -> None:
-    demo = start_demo(MIRROR_DEMO_KEY=GIVEN_KEY)
+    demo = start_demo(MIRROR_DEMO_KEY=OTHER_KEY)
     url = demo.read_line().removeprefix("export API_HOST=")
     wait_until(lambda: responds(url), "an answer")
-    with MirrorClient(url, GIVEN_KEY) as client:
+    with MirrorClient(url, OTHER_KEY) as client:
         assert len(client.devices.list()) == 3
     demo.kill()
-    assert GIVEN_KEY not in demo.stderr
+    assert OTHER_KEY not in demo.stderr
 
 
 @pytest.mark.parametrize(
-    ("option", "told"), [(f"--key={GIVEN_KEY}x", "an access key consists of ak_"), ("--pace=1", "add --clock manual")]
+    ("option", "told"), [(f"--key={OTHER_KEY}x", "an access key consists of ak_"), ("--pace=1", "add --clock manual")]
 )
 def test_invalid_option_is_reported_in_one_line(option: str, told: str) -> None:
     finished = run_command("demo", "--port=0", option)
@@ -173,10 +173,10 @@ def test_real_devices_come_to_a_demo_and_end_with_the_program_that_started_them(
 def test_devices_that_do_not_register_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
     # A key of another demo in the environment is not used by a program that starts its own.
-    monkeypatch.setenv("MIRROR_DEMO_KEY", GIVEN_KEY)
+    monkeypatch.setenv("MIRROR_DEMO_KEY", OTHER_KEY)
     server = DemoServer(devices=1, coap=True)
     try:
-        assert server.environment["API_KEY"] != GIVEN_KEY
+        assert server.environment["API_KEY"] != OTHER_KEY
         assert re.fullmatch(r"coap://127\.0\.0\.1:\d+", server.coap_url)
         with (
             server.client() as client,

@@ -43,7 +43,7 @@ def chunks(size_bytes: int) -> Iterator[bytes]:
         yield CHUNK
 
 
-def assert_well(application: Application) -> None:
+def assert_serves_others(application: Application) -> None:
     """Check that others are served without delay."""
     wait_until_quick(lambda: [application.json("GET", "/v3/devices") for _ in range(10)], 2)
 
@@ -101,6 +101,6 @@ def test_rejections_and_connections_are_measured(shared_server, application):
 
 def test_no_client_of_these_made_the_server_fail(shared_server, application):
     assert shared_server.child.running
-    assert_well(application)
+    assert_serves_others(application)
     assert "Traceback" not in shared_server.stderr
     assert " 500 " not in shared_server.stderr

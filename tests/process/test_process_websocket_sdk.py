@@ -137,7 +137,7 @@ def test_child_process_has_websockets_of_its_own(client, application, device):
     assert client.notifications.status().last_failure is None
 
 
-class Older(BaseHTTPRequestHandler):
+class OlderService(BaseHTTPRequestHandler):
     """An older service, which has a log and no websockets."""
 
     protocol_version = "HTTP/1.1"
@@ -156,7 +156,7 @@ class Older(BaseHTTPRequestHandler):
 
 @pytest.mark.parametrize(("status", "error"), [(404, NotFound), (426, MirrorError)])
 def test_service_without_websockets_is_reported_without_a_fallback(status, error):
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Older)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), OlderService)
     server.other_status = status  # type: ignore[attr-defined]
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:

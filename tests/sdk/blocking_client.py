@@ -50,7 +50,7 @@ class Loop:
         self._loop.close()
 
 
-def pause_in_no_time(client: Any) -> list[float]:
+def record_pauses(client: Any) -> list[float]:
     """Replace the pauses between attempts of either client, and return the list of their durations."""
     slept: list[float] = []
 

@@ -8,7 +8,7 @@ from mirror_sdk.device import DeviceObject
 from mirror_sdk.values import decode
 from mirror_sdk.wire import device_object as wire
 
-TAKEN_AT = datetime(2026, 11, 20, 12, 37, 55, 576000, tzinfo=UTC)
+SNAPSHOT_AT = datetime(2026, 11, 20, 12, 37, 55, 576000, tzinfo=UTC)
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
 
@@ -30,9 +30,9 @@ def resource(
     content_type="text/plain",
     status=0,
     subscribed=False,
-    reported_at=TAKEN_AT,
-    desired_at=TAKEN_AT + timedelta(seconds=1),
-    requested_at=TAKEN_AT,
+    reported_at=SNAPSHOT_AT,
+    desired_at=SNAPSHOT_AT + timedelta(seconds=1),
+    requested_at=SNAPSHOT_AT,
 ):
     def value(raw):
         return base64.b64encode(raw).decode()
@@ -49,5 +49,5 @@ def resource(
 
 
 def device(*resources, device_id="015f00", endpoint_name="sensor-1", **members):
-    body = {"device_id": device_id, "endpoint_name": endpoint_name, "created_at": TAKEN_AT, "resources": resources}
+    body = {"device_id": device_id, "endpoint_name": endpoint_name, "created_at": SNAPSHOT_AT, "resources": resources}
     return DeviceObject.from_wire(wire.DeviceObjectBody.model_validate(body | members))

@@ -20,7 +20,7 @@ AT_MOST = 30.0
 """The time within which a call with that limit must end, even on a busy machine."""
 
 
-Answer = Callable[[bytes], Iterable[bytes]]
+Chunks = Callable[[bytes], Iterable[bytes]]
 """Maps a request to the chunks of its response, which are sent with pauses."""
 
 
@@ -31,7 +31,7 @@ class MaliciousService:
         respond: Returns the chunks of each response.
     """
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Chunks) -> None:
         self._answer = answer
         self._stopped = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))

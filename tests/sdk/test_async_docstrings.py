@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from client_groups import ASYNC_GROUPS
-from test_docstrings import WANTED, examples_of, predefined
+from test_docstrings import PLAN_WRITES, examples_of, predefined
 
 from mirror_sdk import (
     AsyncDeviceRequest,
@@ -63,7 +63,7 @@ async def show(test: doctest.DocTest, simulator: Simulator, mirror: Any, folder:
             names["client"] = await stack.enter_async_context(AsyncMirrorClient(address, mirror.new_key()))
         if test.name.startswith("PlanReport."):
             await client.read_value("light-01", "/3311/0/5851")
-            names["plan"] = await client.plan(WANTED)
+            names["plan"] = await client.plan(PLAN_WRITES)
         if test.name.startswith("AcceptedRequest."):
             names["request"] = request = await client.requests.begin_read("station-01", "/3303/0/5700")
             await request.result()

@@ -13,7 +13,7 @@ from functools import partial
 import httpx
 import pandas as pd
 import pytest
-from blocking_client import pause_in_no_time
+from blocking_client import record_pauses
 from changed_responses import DIMMED, LEVEL, TEMPERATURE, Arriving, Between
 from waits import PATIENCE_SECONDS
 
@@ -398,17 +398,17 @@ def test_a_failed_recording_leaves_the_existing_cassette(client, lights, file):
 def test_a_lost_connection_is_lost_again(mirror, client_of, alone, lights, file):
     lost = []
 
-    def lose_every_other(request):
+    def lose_every_second(request):
         lost.append(request.url.path)
         if len(lost) % 2:
             raise httpx.ConnectError("nobody there")
 
-    client = client_of(URL, mirror.new_key(), transport=Between(mirror, before=lose_every_other), max_retries=1)
-    pause_in_no_time(client)
+    client = client_of(URL, mirror.new_key(), transport=Between(mirror, before=lose_every_second), max_retries=1)
+    record_pauses(client)
     recorded, played = both(client, alone, file, lambda one: len(one.devices.list()))
     assert recorded == played == 3
     assert lost == ["/v3/devices"] * 2
-    none = client_of(URL, mirror.new_key(), transport=Between(mirror, before=lose_every_other), max_retries=0)
+    none = client_of(URL, mirror.new_key(), transport=Between(mirror, before=lose_every_second), max_retries=0)
     again = client_of(URL, "another-key", transport=NOWHERE, max_retries=0)
     for one in (none, again):
         with one.cassettes.use(file.with_name("other.zip")), pytest.raises(ConnectionFailed, match="nobody there"):

@@ -16,7 +16,7 @@ from mirror_sdk._protocol import network_streams
 from mirror_sdk.errors import ClientClosed
 
 LONGER_SECONDS = 10 * PATIENCE_SECONDS
-BEGUN = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+INCOMPLETE_RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
 
 
 @pytest.fixture
@@ -57,8 +57,8 @@ def test_a_connection_that_comes_too_late_is_closed_and_nothing_is_sent(monkeypa
 
 STAGES = [
     ("http", None, b""),
-    ("http", None, BEGUN),
-    ("https", None, BEGUN),
+    ("http", None, INCOMPLETE_RESPONSE),
+    ("https", None, INCOMPLETE_RESPONSE),
     # The handshake has started and waits for a message that never arrives.
     ("https", None, None),
     ("https", "http", None),

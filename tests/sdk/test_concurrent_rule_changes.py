@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from blocking_client import pause_in_no_time
+from blocking_client import record_pauses
 from client_test_data import URL
 
 from mirror_sdk import CallTimeout, InvalidValue, MirrorClient, PreconditionFailed, PresubscriptionRule
@@ -121,7 +121,7 @@ def test_rules_that_others_change_without_end_end_with_the_call(client_of):
         return httpx.Response(412, json={"code": 412, "type": "precondition_failed", "message": "others by now"})
 
     client = client_of(transport=httpx.MockTransport(respond))
-    slept = pause_in_no_time(client)
+    slept = record_pauses(client)
     # This clock advances only during pauses.
     client._session.sender._clock = lambda: sum(slept)
     with pytest.raises(CallTimeout, match="other programs kept changing the rules of this key") as caught:
@@ -142,7 +142,7 @@ def test_a_request_with_a_lost_response_counts_as_done(client_over):
         return respond
 
     client = client_over(lose_the_first)
-    pause_in_no_time(client)
+    record_pauses(client)
     assert client.subscriptions.rules.add([LIGHTS]) == put(LIGHTS)
     assert len(lost) == 1
     assert client.subscriptions.rules.list() == put(LIGHTS)

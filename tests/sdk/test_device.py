@@ -21,7 +21,7 @@ from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.directory import Device
 
 AT = "2026-11-20T12:37:55.576Z"
-SHOWN_AT = "2026-11-20 12:37:55.576"
+DISPLAYED_AT = "2026-11-20 12:37:55.576"
 
 
 def directory_device(number, name, **members):
@@ -114,7 +114,7 @@ def test_the_card_shows_a_row_for_each_resource():
     device = device_object(state("/3311/0/5851", b"40", b"60", subscribed=True), state("/3/0/0"))
     header, dimmer, manufacturer = Cells(device._repr_html_()).rows
     assert header == ["path", "label", "reported", "reported at (UTC)", "desired", "status", "subscribed"]
-    assert dimmer == ["/3311/0/5851", "Light Control · Dimmer", "40 %", SHOWN_AT, "60 %", "pending", "yes"]
+    assert dimmer == ["/3311/0/5851", "Light Control · Dimmer", "40 %", DISPLAYED_AT, "60 %", "pending", "yes"]
     assert manufacturer == ["/3/0/0", "Device · Manufacturer", "—", "—", "—", "—", "no"]
     assert all(part in repr(device) for part in ("015f00", "resources=2", "reported=1", "pending=1", AT))
 
@@ -189,10 +189,10 @@ def test_a_directory_device_has_a_short_form_and_a_card():
     assert ["state", "registered"] in Cells(misleading._repr_html_()).rows
 
 
-HOSTILE = ["<script>alert(1)</script>", "a\x1b[2Jb", "\u202egpj.exe", "&<>\"'", "x" * 100_000]
+MALICIOUS = ["<script>alert(1)</script>", "a\x1b[2Jb", "\u202egpj.exe", "&<>\"'", "x" * 100_000]
 
 
-@pytest.mark.parametrize("hostile", HOSTILE)
+@pytest.mark.parametrize("hostile", MALICIOUS)
 def test_names_chosen_by_a_device_are_escaped_for_display(hostile):
     told = {"endpoint_type": hostile, "state": hostile, "custom_attributes": {hostile: hostile, "state": hostile}}
     listed = directory_device(1, hostile, **told)

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import httpx
 import pandas as pd
 import pytest
-from blocking_client import pause_in_no_time
+from blocking_client import record_pauses
 from client_test_data import DIMMER, all_to
-from device_objects import TAKEN_AT
+from device_objects import SNAPSHOT_AT
 from device_objects import device as device_object
 from device_objects import resource as state
 from hypothesis import given
@@ -33,7 +33,7 @@ from mirror_sdk.wire.directory import Device
 
 KEY = "ak_0123456789abcdef_" + "S3cr3t_" * 6 + "x"
 SECRET = KEY.split("_", 2)[2]
-HOSTILE = f"your key {KEY} is \x1b[2Jnot\r\nwelcome \u202e, nor is {SECRET}"
+MALICIOUS = f"your key {KEY} is \x1b[2Jnot\r\nwelcome \u202e, nor is {SECRET}"
 
 
 def everything(error):
@@ -46,13 +46,13 @@ def everything(error):
 def test_an_error_that_contains_the_key_is_reported_without_it(client_of, kind):
     def answer(request):
         if kind is ConnectionFailed:
-            raise httpx.RemoteProtocolError(f"illegal status line: {HOSTILE}", request=request)
-        said = dict.fromkeys(["reason", "message", "request_id"], HOSTILE)
-        more = {"fields": [{"name": HOSTILE, "message": HOSTILE}], f"other{KEY}": [HOSTILE, {"deep": HOSTILE}]}
+            raise httpx.RemoteProtocolError(f"illegal status line: {MALICIOUS}", request=request)
+        said = dict.fromkeys(["reason", "message", "request_id"], MALICIOUS)
+        more = {"fields": [{"name": MALICIOUS, "message": MALICIOUS}], f"other{KEY}": [MALICIOUS, {"deep": MALICIOUS}]}
         return httpx.Response(403, json={"object": "error", "code": 403, "type": f"x{KEY}", **said, **more})
 
     client = client_of(key=KEY, transport=httpx.MockTransport(answer))
-    pause_in_no_time(client)
+    record_pauses(client)
     for ask in (client.fleet.snapshot, lambda: client.get_device("a")):
         with pytest.raises(kind) as caught:
             ask()
@@ -166,7 +166,7 @@ def acting_device():
 
 
 def listed_device():
-    times = {"created_at": TAKEN_AT, "updated_at": TAKEN_AT}
+    times = {"created_at": SNAPSHOT_AT, "updated_at": SNAPSHOT_AT}
     return Device.model_validate({"id": "015f00", "endpoint_name": ACTING, "state": "registered", **times})
 
 
@@ -199,16 +199,19 @@ def test_explanations_escape_control_characters(path):
 
 def test_events_and_plans_escape_control_characters():
     event = Event(
-        kind=EventKind.OBSERVATION, received_at=TAKEN_AT, value=decode(ACTING.encode(), None, "/3/0/0"), category=ACTING
+        kind=EventKind.OBSERVATION,
+        received_at=SNAPSHOT_AT,
+        value=decode(ACTING.encode(), None, "/3/0/0"),
+        category=ACTING,
     )
     assert not acts(repr(event))
-    known = TargetDevice(listed_device(), TAKEN_AT, acting_device().resources)
+    known = TargetDevice(listed_device(), SNAPSHOT_AT, acting_device().resources)
     (planned,) = check_all([RequestedWrite("015f00", "/9998/0/1", "x")], {"015f00": known}, {})
     assert planned.reason == f"{ESCAPED} has no resource /9998/0/1"
 
 
 def test_a_table_can_be_printed_with_its_texts_made_visible():
-    frame = state_frame([acting_device()], taken_at=TAKEN_AT)
+    frame = state_frame([acting_device()], taken_at=SNAPSHOT_AT)
     shown = mirror(frame).visible()
     assert acts(frame.to_string())
     assert not acts(shown.to_string(max_colwidth=None))

@@ -58,7 +58,7 @@ WITHOUT = {
     *(f"AcceptedRequest.{name}" for name in ("default_timeout_seconds", "wait_timeout", "read_failure", "read_value")),
 }
 """Members that users do not call."""
-WANTED = [("light-01", "/3311/0/5851", 40), ("light-01", "/3311/0/5850", "on")]
+PLAN_WRITES = [("light-01", "/3311/0/5851", 40), ("light-01", "/3311/0/5850", "on")]
 """The entries of the plan whose :class:`PlanReport` the examples use."""
 STATION = RESOURCES[:1]
 LIGHT = [{"path": "/3/0/4", "value": "", "executable": True}, RESOURCES[2], DIMMER]
@@ -104,7 +104,7 @@ def test_the_example_returns_the_documented_result(name, names, mirror, monkeypa
         monkeypatch.setenv("API_KEY", mirror.new_key())
     if name.startswith("PlanReport."):
         names["client"].read_value("light-01", "/3311/0/5851")
-        names["plan"] = names["client"].plan(WANTED)
+        names["plan"] = names["client"].plan(PLAN_WRITES)
     if name.startswith("AcceptedRequest."):
         names["request"] = names["client"].requests.begin_read("station-01", "/3303/0/5700")
         names["request"].result()

@@ -24,7 +24,7 @@ from mirror_sdk.events import EventKind
 
 URL = "http://mirror.localhost"
 DEVICE = "d" * 32
-TOLD = {"uid": "u", "timestamp": 1, "ep": DEVICE, "original-ep": "sensor-1"}
+DEVICE_MEMBERS = {"uid": "u", "timestamp": 1, "ep": DEVICE, "original-ep": "sensor-1"}
 
 
 def kinds(events):
@@ -147,7 +147,7 @@ def answering(message, cursor=6, **headers):
 
 
 def left(seq, **more):
-    return {**TOLD, "seq": seq, **more}
+    return {**DEVICE_MEMBERS, "seq": seq, **more}
 
 
 LIES = {
@@ -167,7 +167,7 @@ def test_impossible_message_raises_and_no_event_is_consumed(lie):
     assert events.position == 3
 
 
-@pytest.mark.parametrize("registrations", [[TOLD, TOLD], [left(5), left(4)]], ids=["none", "some"])
+@pytest.mark.parametrize("registrations", [[DEVICE_MEMBERS, DEVICE_MEMBERS], [left(5), left(4)]], ids=["none", "some"])
 def test_unnumbered_entries_are_ordered_by_kind_and_move_the_position_last(registrations):
     message = {"registrations": registrations, "de-registrations": [DEVICE]}
     events = answering(message).events(after=3, timeout=0)
@@ -195,7 +195,7 @@ def test_impossible_loss_is_reported_and_does_not_move_the_position(gap):
     assert (next(events).seq, events.position) == (6, 6)
 
 
-HOSTILE = {
+MALICIOUS = {
     "status": ("async-responses", {"id": "a", "status": 70_000, "payload": ""}),
     "large status": ("async-responses", {"id": "a", "status": 10**30, "payload": ""}),
     "error": ("async-responses", {"id": "a", "status": 200, "error": "\ud800", "payload": ""}),
@@ -207,9 +207,9 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("what", HOSTILE)
+@pytest.mark.parametrize("what", MALICIOUS)
 def test_event_that_no_table_can_store_does_not_affect_other_events(what):
-    key, more = HOSTILE[what]
+    key, more = MALICIOUS[what]
     message = {"de-registrations": [left(4), left(6, uid="w")], key: [left(5, **{"uid": "v", **more})]}
     frame = answering(message).notifications.events_frame(after=3, timeout=0)
     assert frame["seq"].tolist() == [4, 5, 6]
@@ -299,14 +299,14 @@ def test_several_tasks_that_take_from_one_iterator_get_each_event_once(run, simu
 UNKNOWN_MEMBER = {"name": "serialization.cfg.include_seq", "message": "unknown"}
 
 
-REFUSALS = [
+REJECTIONS = [
     ({"message": "unknown member include_seq"}, nullcontext(), [True, False]),
     ({"message": "m", "fields": [UNKNOWN_MEMBER]}, nullcontext(), [True, False]),
     ({"message": "the URL does not respond"}, pytest.raises(BadRequest), [True]),
 ]
 
 
-@pytest.mark.parametrize(("refusal", "awaited_response", "has_number"), REFUSALS)
+@pytest.mark.parametrize(("refusal", "awaited_response", "has_number"), REJECTIONS)
 def test_a_service_that_does_not_know_of_numbers_gets_a_webhook_without_them(refusal, awaited_response, has_number):
     asked = []
 

@@ -48,7 +48,7 @@ from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.notifications import AsyncResponse
 
 TEMPERATURE, SET_POINT, NAME = "/3303/0/5700", "/3308/0/5900", "/3341/0/5527"
-TAKEN_NOW = {"taken_at": "2026-01-05T12:00:00.000Z"}
+SNAPSHOT_NOW = {"taken_at": "2026-01-05T12:00:00.000Z"}
 
 
 # Events
@@ -73,7 +73,7 @@ def test_events_are_rows_with_typed_values():
     assert (gap["first_seq"], gap["seq"], gap["status"]) == (5, 9, pd.NA)
     response = frame[frame["event"] == "async_response"].iloc[0]
     assert (response["async_id"], response["status"], response["category"]) == ("a", 429, "REQUEST_EXPIRED")
-    assert frame.attrs["mirror"] == TAKEN_NOW | {"devices": 2, "complete": False, "server": "http://x"}
+    assert frame.attrs["mirror"] == SNAPSHOT_NOW | {"devices": 2, "complete": False, "server": "http://x"}
     assert events_frame([]).attrs["mirror"] == {"taken_at": None, "devices": 0, "complete": True, "server": ""}
 
 
@@ -131,7 +131,7 @@ def test_requests_are_a_ledger():
     assert frame["status"].cat.ordered
     assert frame.mirror.desired.tolist()[:2] == [40.0, 40.0]
     about = requests_frame([request(), request(device_id="d2")], server="http://x").attrs["mirror"]
-    assert about == TAKEN_NOW | {"devices": 2, "complete": False, "server": "http://x"}
+    assert about == SNAPSHOT_NOW | {"devices": 2, "complete": False, "server": "http://x"}
 
 
 @pytest.mark.parametrize("wrong", [request(), "a1", [request(), "a1"], [None]])
@@ -302,7 +302,7 @@ HALL = DeviceEventData(endpoint_name="Hall")
 REGISTERED = DeviceEvent(
     id="2", device_id="d1", date_time=NOW, event_type="registration", description="told", state_change=True, data=HALL
 )
-HEARD = [REGISTERED, DeviceEvent(id="1", date_time=NOW)]
+RECEIVED_EVENTS = [REGISTERED, DeviceEvent(id="1", date_time=NOW)]
 OPEN_WRITE = (LEVEL, b"40", 0, at(-60), None, None)
 
 
@@ -319,7 +319,11 @@ TABLES = {
     "events with raw": (events_frame, EVENTS_RAW_SCHEMA, [events_frame([], raw=True), LIVED]),
     "history": (history_frame, HISTORY_SCHEMA, [history_frame(LIVED[:0]), history_frame(LIVED)]),
     "history with raw": (history_frame, HISTORY_RAW_SCHEMA, [history_frame(LIVED, raw=True)]),
-    "device events": (device_events_frame, DEVICE_EVENTS_SCHEMA, [device_events_frame([]), device_events_frame(HEARD)]),
+    "device events": (
+        device_events_frame,
+        DEVICE_EVENTS_SCHEMA,
+        [device_events_frame([]), device_events_frame(RECEIVED_EVENTS)],
+    ),
     "directory": (directory_frame, DIRECTORY_SCHEMA, [DeviceList([]).to_frame(), DeviceList([LISTED]).to_frame()]),
     "requests": (requests_frame, REQUESTS_SCHEMA, [requests_frame([]), requests_frame([request()])]),
     "drift": (drift_frame, DRIFT_SCHEMA, [drift_frame(state_of()), drift_frame(state_of(OPEN_WRITE))]),

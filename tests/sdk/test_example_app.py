@@ -127,14 +127,14 @@ def test_a_key_that_may_not_subscribe_leaves_no_webhook(pushed, mirror, status_o
 LISTEN = ("APP_HOST", "APP_LISTEN_PORT", "APP_LISTEN_HOST")
 
 
-PLACES = [
+COMMAND_LINES = [
     ([" http://10.0.0.7:8090/ "], WebhookAddress("http://10.0.0.7:8090/callback", "127.0.0.1", 8090)),
     (["https://a.org:444/x", "9000", "0.0.0.0"], WebhookAddress("https://a.org:444/x/callback", "0.0.0.0", 9000)),
     (["http://app:80", "", ""], WebhookAddress("http://app/callback", "127.0.0.1", 80)),
 ]
 
 
-@pytest.mark.parametrize(("given", "place"), PLACES)
+@pytest.mark.parametrize(("given", "place"), COMMAND_LINES)
 def test_where_it_is_called_and_where_it_listens(given, place):
     assert read_webhook_address(dict(zip(LISTEN, given, strict=False))) == place
 

@@ -3,7 +3,7 @@ from datetime import timedelta
 import pandas as pd
 import pyarrow as pa
 import pytest
-from device_objects import TAKEN_AT, device, resource
+from device_objects import SNAPSHOT_AT, device, resource
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,7 +25,7 @@ EVERY_KIND = device(
 
 
 def state(*devices, **options):
-    return state_frame(devices, taken_at=TAKEN_AT, **options)
+    return state_frame(devices, taken_at=SNAPSHOT_AT, **options)
 
 
 def test_the_value_is_split_by_kind():
@@ -41,8 +41,8 @@ def test_the_value_is_split_by_kind():
     assert rows["desired_num"].dropna().to_dict() == {"/3308/0/5900": 22.0}
     assert rows["desired_bool"].dropna().to_dict() == {"/3311/0/5850": False}
     light = rows.loc["/3311/0/5850"]
-    assert (light["reported_at"], light["fresh_until"]) == (TAKEN_AT, TAKEN_AT + timedelta(seconds=60))
-    assert (light["requested_at"], light["desired_at"]) == (TAKEN_AT, TAKEN_AT + timedelta(seconds=1))
+    assert (light["reported_at"], light["fresh_until"]) == (SNAPSHOT_AT, SNAPSHOT_AT + timedelta(seconds=60))
+    assert (light["requested_at"], light["desired_at"]) == (SNAPSHOT_AT, SNAPSHOT_AT + timedelta(seconds=1))
     first = rows.iloc[0]
     assert [first[name] for name in ("object_id", "instance_id", "resource_id")] == [3303, 0, 5700]
     assert (first["label"], first["unit"], first["subscribed"]) == ("Temperature · Sensor Value", "Cel", True)
@@ -92,7 +92,7 @@ def test_paths_choose_rows_but_every_device_counts():
 
 def test_time_without_zone_is_rejected_with_the_cure():
     with pytest.raises(InvalidValue, match=r"taken_at.* time zone.*replace\(tzinfo=UTC\)"):
-        state_frame([EVERY_KIND], taken_at=TAKEN_AT.replace(tzinfo=None))
+        state_frame([EVERY_KIND], taken_at=SNAPSHOT_AT.replace(tzinfo=None))
 
 
 def test_metadata_of_a_frame_survive_parquet(tmp_path):
@@ -161,7 +161,7 @@ COLUMNS = [
     (pa.float64(), [1.5, float("inf")], pd.Float64Dtype()),
     (pa.float64(), [1.5, float("nan")], pd.Float64Dtype()),
     (pa.bool_(), [True, False], pd.BooleanDtype()),
-    (INSTANT, [TAKEN_AT, TAKEN_AT + timedelta(days=1)], pd.DatetimeTZDtype("ms", "UTC")),
+    (INSTANT, [SNAPSHOT_AT, SNAPSHOT_AT + timedelta(days=1)], pd.DatetimeTZDtype("ms", "UTC")),
     (pa.dictionary(pa.int32(), pa.string()), ["a", "b"], None),
     (pa.dictionary(pa.int8(), pa.string(), ordered=True), ["a", "b"], None),
 ]

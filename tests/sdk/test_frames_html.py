@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pandas as pd
 import pytest
-from device_objects import TAKEN_AT, device, resource
+from device_objects import SNAPSHOT_AT, device, resource
 from html_cells import Cells
 from IPython.core.interactiveshell import InteractiveShell
 
@@ -25,7 +25,7 @@ def warm(device_id=LONG_ID, unit=b"Cel"):
 
 
 def state(*devices):
-    return state_frame(devices, taken_at=TAKEN_AT)
+    return state_frame(devices, taken_at=SNAPSHOT_AT)
 
 
 def rows_of(frame):
@@ -86,7 +86,7 @@ def test_a_unit_stands_in_the_header_where_all_rows_have_it():
 
 def test_times_have_their_zone_and_spans_their_unit_in_the_header():
     spans = [timedelta(seconds=1.25), None]
-    table = pd.DataFrame({"device_id": ["a", "b"], "age": pd.to_timedelta(spans), "at": [TAKEN_AT, None]})
+    table = pd.DataFrame({"device_id": ["a", "b"], "age": pd.to_timedelta(spans), "at": [SNAPSHOT_AT, None]})
     table["at"] = pd.to_datetime(table["at"], utc=True)
     assert rows_of(table)[0][2:] == ["age (s)", "at (UTC)"]
     assert [row[2:] for row in rows_of(table)[1:]] == [["1.250", "2026-11-20 12:37:55.576"], ["—", "—"]]

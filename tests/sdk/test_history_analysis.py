@@ -31,7 +31,7 @@ from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames import HISTORY_SCHEMA, read_parquet
 from mirror_sdk.frames.columns import build
 
-ANSWERS = {
+RESULTS = {
     "resample": lambda frame: frame.mirror.resample("10s", ["time_weighted_mean", "last", "min", "max", "count"]),
     "resample durations": lambda frame: frame.mirror.resample("10s", "duration"),
     "durations": lambda frame: frame.mirror.durations(TEMPERATURE, above=0),
@@ -195,7 +195,7 @@ def test_unchanged_value_has_its_count_and_whether_it_is_ongoing():
 # Names
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", RESULTS)
 def test_result_has_endpoint_names_and_metadata(name):
     rows = [
         Row("registration", "d2", None, 0),
@@ -208,16 +208,16 @@ def test_result_has_endpoint_names_and_metadata(name):
     frame = frame_of(rows, taken_at=at(60).isoformat(), devices=2, complete=False, server="http://a")
     frame["endpoint_name"] = pd.Categorical(["hall"] * len(frame))
     before = frame.copy()
-    found = ANSWERS[name](frame)
+    found = RESULTS[name](frame)
     pd.testing.assert_frame_equal(frame, before)
     assert len(found)
     assert found.attrs["mirror"] == frame.attrs["mirror"]
     columns = found.columns.tolist()
     assert columns[columns.index("device_id") + 1] == "endpoint_name"
     assert found["endpoint_name"].tolist() == ["hall"] * len(found)
-    assert ANSWERS[name](frame.drop(columns="endpoint_name"))["endpoint_name"].isna().all()
+    assert RESULTS[name](frame.drop(columns="endpoint_name"))["endpoint_name"].isna().all()
     # The order of the rows does not matter.
-    pd.testing.assert_frame_equal(ANSWERS[name](frame.iloc[::-1]), found)
+    pd.testing.assert_frame_equal(RESULTS[name](frame.iloc[::-1]), found)
 
 
 # Availability
@@ -523,13 +523,13 @@ SOME = reports((0, 1.0), (9, 2.0), (4, 3.0), (20, 3.0))
 SOME += [Row("expired", "d1", None, 12), Row("reg_update", "d1", None, 14)]
 
 
-@pytest.mark.parametrize("name", sorted(ANSWERS.keys() - OTHERS.keys()))
+@pytest.mark.parametrize("name", sorted(RESULTS.keys() - OTHERS.keys()))
 def test_the_columns_are_the_documented_ones_also_of_an_empty_table(name, tmp_path):
     for frame in (EMPTY, frame_of(SOME)):
         text = inspect.getdoc(getattr(frame.mirror, name))
         documented = re.findall(r"^ *(\w+)  +(\S.*?)  +\S", text, flags=re.MULTILINE)
         documented = documented[documented.index(("column", "dtype")) + 1 :]
-        found = ANSWERS[name](frame)
+        found = RESULTS[name](frame)
         assert [(column, str(dtype).partition("[python")[0]) for column, dtype in found.dtypes.items()] == documented
         found.to_parquet(tmp_path / "answer.parquet")
         assert len(found) == 0 or read_parquet(tmp_path / "answer.parquet").equals(found)
@@ -538,7 +538,7 @@ def test_the_columns_are_the_documented_ones_also_of_an_empty_table(name, tmp_pa
 @pytest.mark.parametrize("name", OTHERS)
 def test_per_interval_result_has_the_documented_columns(name):
     for frame in (EMPTY, frame_of(SOME)):
-        assert ANSWERS[name](frame).columns.tolist() == OTHERS[name].split()
+        assert RESULTS[name](frame).columns.tolist() == OTHERS[name].split()
 
 
 def test_times_are_in_the_requested_zone():

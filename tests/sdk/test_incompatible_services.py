@@ -66,7 +66,7 @@ def test_any_other_status_is_not_a_healthy_mirror(client_of, status):
     assert client_of(transport=transport).service.is_healthy() is False
 
 
-ANSWERS = {
+RESPONSES = {
     "nothing": lambda _: [],
     "hangs up": lambda _: iter([b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\nConnection: close\r\n\r\n{"]),
     "no HTTP": lambda _: [b"SSH-2.0-OpenSSH_9.2\r\n\r\n"],
@@ -81,10 +81,10 @@ ANSWERS = {
 
 @pytest.mark.both_clients
 @pytest.mark.parametrize(
-    ("scheme", "name"), [*(("http", name) for name in ANSWERS), ("https", "nothing"), ("https", "no HTTP")]
+    ("scheme", "name"), [*(("http", name) for name in RESPONSES), ("https", "nothing"), ("https", "no HTTP")]
 )
 def test_nothing_that_a_network_can_do_is_raised(client_of, name, scheme):
-    with MaliciousService(ANSWERS[name]) as service:
+    with MaliciousService(RESPONSES[name]) as service:
         url = service.url.replace("http", scheme)
         assert client_of(url, timeout=BRIEFLY).service.is_healthy() is False
 

@@ -158,7 +158,7 @@ def stripped(body):
     return body
 
 
-def of_before(request, answer):
+def from_earlier_version(request, answer):
     """Change the responses to those of a service that supports neither Arrow nor revisions of values."""
     told = without_arrow(request, answer)
     if told.status_code != 200 or "echo" not in request.url.path:
@@ -170,7 +170,7 @@ def of_before(request, answer):
 def test_older_service_without_revisions_has_no_false_drift(client_over, plain, simulator, light):
     plain.read_value(light, LEVEL)
     plain.write_value(light, LEVEL, 40)
-    other = client_over(of_before)
+    other = client_over(from_earlier_version)
     assert other.fleet.snapshot()[REVISIONS].isna().all(axis=None)
     assert kinds(other, light) == []
     assert kinds(other, light, unconfirmed=True) == ["unconfirmed"]

@@ -12,7 +12,7 @@ from mirror_sdk.wire.routes import SNAPSHOT
 
 pytestmark = pytest.mark.keeps_history
 
-NOBODY, OTHER = "/3303/0/5799", "/3200/*"
+UNUSED_PATH, OTHER = "/3303/0/5799", "/3200/*"
 
 
 @pytest.fixture
@@ -42,12 +42,12 @@ def test_paths_that_no_device_has_are_reported(client, simulator, begin, ask):
         return metadata_of_table(table).get("paths_without_rows") if form == "arrow" else silent(table)
 
     assert requested([TEMPERATURE]) is None
-    assert requested([NOBODY, TEMPERATURE, OTHER]) == [NOBODY, OTHER]
+    assert requested([UNUSED_PATH, TEMPERATURE, OTHER]) == [UNUSED_PATH, OTHER]
     when = "now or" if is_past else r"client\.devices\.res"
     for more in ({}, {"devices": ["a"]}, *([{"endpoint_name": "a"}] if is_past else [])):
         words = rf"none of these devices has /3303/0/5799, /3200/\*[,;] {when}"
         with pytest.warns(EmptyTableWarning, match=words) as told:
-            assert requested([NOBODY, OTHER], **more) == [NOBODY, OTHER]
+            assert requested([UNUSED_PATH, OTHER], **more) == [UNUSED_PATH, OTHER]
         assert len(told) == 1
         assert "mirror_sdk" not in told[0].filename
     with pytest.warns(EmptyTableWarning, match=r"/9/9/4, \.\.\."):
@@ -55,7 +55,7 @@ def test_paths_that_no_device_has_are_reported(client, simulator, begin, ask):
 
 
 def test_a_recording_may_begin_before_there_is_such_a_resource(client, simulator, begin, tmp_path):
-    with client.record(tmp_path / "run.parquet", paths=[NOBODY], subscribe=True) as recorder:
+    with client.record(tmp_path / "run.parquet", paths=[UNUSED_PATH], subscribe=True) as recorder:
         pass
     assert recorder.recording.events().empty
 
@@ -66,7 +66,7 @@ def test_a_resource_without_rows_in_the_interval_causes_no_warning(client, simul
     assert silent(frame) == [TEMPERATURE]
     assert frame["path"].isna().all()
     # A table with a limit cannot report missing paths.
-    assert silent(client.history(paths=[NOBODY], limit=1)) is None
+    assert silent(client.history(paths=[UNUSED_PATH], limit=1)) is None
 
 
 def test_the_table_is_returned_even_if_the_mirror_is_unreachable(client_over, begin):
@@ -77,5 +77,5 @@ def test_the_table_is_returned_even_if_the_mirror_is_unreachable(client_over, be
         return httpx.Response(403, json={"code": 403, "type": "access_denied", "message": "not now"})
 
     refused = []
-    assert silent(client_over(reject_snapshots).history(paths=[NOBODY])) == [NOBODY]
+    assert silent(client_over(reject_snapshots).history(paths=[UNUSED_PATH])) == [UNUSED_PATH]
     assert len(refused) == 1

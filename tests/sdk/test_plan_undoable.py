@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 from client_test_data import add_lights, all_to, levels
-from device_objects import TAKEN_AT
+from device_objects import SNAPSHOT_AT
 from device_objects import device as device_object
 from device_objects import resource as state
 from hypothesis import HealthCheck, given, settings
@@ -127,7 +127,7 @@ def test_key_without_write_scope_plans_without_reads(new_client, lights):
         new_client(Scope.SUBSCRIBE).plan(all_to(lights), read_first=True)
 
 
-WANTED = {LEVEL: 40, SWITCH: True, COLOR: "#ffffff", OWN: "else"}
+REQUESTED = {LEVEL: 40, SWITCH: True, COLOR: "#ffffff", OWN: "else"}
 BEFORE = st.one_of(st.sampled_from(["0", "1", "10", "100", "101", "-3", "1e3", "nan", "", "true", "bright"]), st.text())
 
 
@@ -137,7 +137,7 @@ def test_undo_rejects_exactly_the_rows_that_are_not_undoable(client, simulator, 
     device_id = simulator.add_device(f"any-{len(simulator.list_devices())}", RESOURCES)
     for path, text in zip(PATHS, texts, strict=True):
         simulator.set_value(device_id, path, text)
-    plan = client.plan([(device_id, path, value) for path, value in WANTED.items()], read_first=True)
+    plan = client.plan([(device_id, path, value) for path, value in REQUESTED.items()], read_first=True)
     sent = plan.frame[plan.frame["decision"] == "write"].set_index("path")["undoable"]
     plan.apply(canary=0)
     back = plan.undo().frame.set_index("path")["decision"]
@@ -148,8 +148,14 @@ def check_one(want, before):
     """Check a write to a device that reported the instances of a multiple resource before."""
     payload, _ = encode(before, want.path, SENML_JSON)
     mirrored = device_object(state(want.path, payload, content_type=SENML_JSON))
-    body = {"id": "015f00", "endpoint_name": "a", "state": "registered", "created_at": TAKEN_AT, "updated_at": TAKEN_AT}
-    devices = {"015f00": TargetDevice(Device.model_validate(body), TAKEN_AT, mirrored.resources)}
+    body = {
+        "id": "015f00",
+        "endpoint_name": "a",
+        "state": "registered",
+        "created_at": SNAPSHOT_AT,
+        "updated_at": SNAPSHOT_AT,
+    }
+    devices = {"015f00": TargetDevice(Device.model_validate(body), SNAPSHOT_AT, mirrored.resources)}
     (planned,) = check_all([want], devices, {})
     return planned
 

@@ -13,8 +13,18 @@ from mirror_sdk.recording import Recording
 VALUES = {TEMPERATURE: ["21.5", "22.5", "warm"], LIGHT: ["0", "1"], "/3/0/0": ["one", "two"]}
 MILLISECOND = timedelta(milliseconds=1)
 # Ignore rows that the log does not contain.
-TOLD = ["device_id", "endpoint_name", "path", "unit", "changed_at", "event", "value_num", "value_text", "value_bool"]
-TOLD += ["value_kind", "origin"]
+COMPARED_COLUMNS = [
+    "device_id",
+    "endpoint_name",
+    "path",
+    "unit",
+    "changed_at",
+    "event",
+    "value_num",
+    "value_text",
+    "value_bool",
+]
+COMPARED_COLUMNS += ["value_kind", "origin"]
 REPORTED = ["device_id", "path", "reported_num", "reported_text", "reported_bool"]
 
 pytestmark = [pytest.mark.keeps_history, pytest.mark.filterwarnings("ignore::mirror_sdk.NotSubscribedWarning")]
@@ -51,7 +61,7 @@ def rows_of(frame, *names):
 
 def reported_rows(source, begin):
     frame = source.history(begin=begin)
-    return rows_of(frame[~frame["event"].isin(["write", "gap"])], *TOLD)
+    return rows_of(frame[~frame["event"].isin(["write", "gap"])], *COMPARED_COLUMNS)
 
 
 def reported(source, instant):

@@ -22,7 +22,7 @@ from mirror_sdk.recording.folder import RecordingFolder
 from mirror_sdk.recording.log_spans import LogSpan
 
 AT = datetime(2026, 1, 5, 8, tzinfo=UTC)
-ABOUT = RecordingSettings(version=VERSION, server="http://mirror.localhost", key="a key", devices=None, paths=None)
+SETTINGS = RecordingSettings(version=VERSION, server="http://mirror.localhost", key="a key", devices=None, paths=None)
 
 
 def assert_all_see(folder, numbers):
@@ -68,7 +68,7 @@ def event(seq):
 
 def test_an_event_waits_for_no_other_one_to_be_seen(folder):
     clock = Clock()
-    with closing(RecordingFolder(folder, ABOUT, rotate_seconds=60, clock=clock)) as written:
+    with closing(RecordingFolder(folder, SETTINGS, rotate_seconds=60, clock=clock)) as written:
         written.append([], LogSpan(0, 0, AT, AT))
         clock.now = 100
         written.append([event(1)], LogSpan(0, 1, AT, AT))
@@ -91,7 +91,7 @@ LAST = 5
 def record(folder):
     """Run a recorder up to the last number."""
     clock = Clock()
-    written = RecordingFolder(folder, ABOUT, rotate_seconds=2, clock=clock)
+    written = RecordingFolder(folder, SETTINGS, rotate_seconds=2, clock=clock)
     try:
         if written.position is None:
             written.append([], LogSpan(0, 0, AT, AT))
@@ -156,7 +156,7 @@ def test_a_removed_folder_is_created_again(folder):
     shutil.rmtree(folder)
     with pytest.raises(FileNotFoundError, match="is not a recording"):
         Recording(folder)
-    other = ABOUT.model_copy(update={"paths": ["/3303/*"]})
+    other = SETTINGS.model_copy(update={"paths": ["/3303/*"]})
     with closing(RecordingFolder(folder, other)) as anew:
         assert anew.position is None
         anew.append([], LogSpan(90, 90, AT, AT))
@@ -177,10 +177,10 @@ def test_a_folder_that_was_copied_alone_is_a_recording_without_its_states(folder
     shutil.copytree(folder, copied)
     assert numbers_of(copied) == [*range(1, LAST + 1)]
     assert Recording(copied).audit().complete
-    with closing(RecordingFolder(copied, ABOUT)) as written:
+    with closing(RecordingFolder(copied, SETTINGS)) as written:
         assert written.position == LAST
     with pytest.raises(InvalidValue, match="paths=None"):
-        RecordingFolder(copied, ABOUT.model_copy(update={"paths": ["/3303/*"]}))
+        RecordingFolder(copied, SETTINGS.model_copy(update={"paths": ["/3303/*"]}))
 
 
 def test_files_of_another_recording_are_not_used(folder, tmp_path):
@@ -189,7 +189,7 @@ def test_files_of_another_recording_are_not_used(folder, tmp_path):
     record(other)
     shutil.rmtree(folder)
     shutil.copytree(other, folder)
-    for ask in (lambda: Recording(folder), lambda: RecordingFolder(folder, ABOUT)):
+    for ask in (lambda: Recording(folder), lambda: RecordingFolder(folder, SETTINGS)):
         with pytest.raises(InvalidValue, match=r"_run\.parquet\.mirror belongs to another recording"):
             ask()
     shutil.rmtree(file_names.sidecar_of(folder))
@@ -200,7 +200,7 @@ def test_a_folder_on_another_disk_is_rejected_by_name(folder, monkeypatch):
     def cross(*_):
         raise OSError(errno.EXDEV, "Invalid cross-device link")
 
-    with closing(RecordingFolder(folder, ABOUT)) as written, monkeypatch.context() as mounted:
+    with closing(RecordingFolder(folder, SETTINGS)) as written, monkeypatch.context() as mounted:
         mounted.setattr("os.replace", cross)
         with pytest.raises(InvalidValue, match="on different disks"):
             written.append([], LogSpan(0, 0, AT, AT))

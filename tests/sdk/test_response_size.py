@@ -4,7 +4,7 @@ import zlib
 
 import httpx
 import pytest
-from blocking_client import pause_in_no_time
+from blocking_client import record_pauses
 from changed_responses import Arriving, traced_peak, zipped
 
 from mirror_sdk._protocol.response_body import CHUNK_BYTES, MAX_BYTES, MAX_ERROR_BYTES, Decompressor
@@ -29,7 +29,7 @@ def responding(client_of):
             return httpx.Response(status, headers=told, **stream)
 
         client = client_of(transport=httpx.MockTransport(respond))
-        pause_in_no_time(client)
+        record_pauses(client)
         return client
 
     return make

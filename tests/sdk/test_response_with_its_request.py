@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import httpx
 import pytest
-from blocking_client import pause_in_no_time
+from blocking_client import record_pauses
 from changed_responses import TEMPERATURE, Between
 from resource_paths import REBOOT, SWITCH
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.both_clients
 CHANNEL = "/v2/notification/pull"
 
 
-class ByTheBridge(Between):
+class BridgeTransport(Between):
     """A transport for either client with which the server waits without a thread. It counts requests."""
 
     sent, delayed, most_held = (), 0, 0
@@ -59,7 +59,7 @@ def over(mirror, client_of):
     """Create a client of either kind over the bridge, with its transport. Its position in the log is known."""
 
     def over(*change, **before):
-        transport = ByTheBridge(mirror, *change, **before)
+        transport = BridgeTransport(mirror, *change, **before)
         client = client_of(URL, mirror.new_key(), transport=transport)
         client.events(timeout=0)
         return client, transport
@@ -186,10 +186,10 @@ def delayed_response(members_of):
     return after
 
 
-NO_ANSWERS = [{"id": "of another", "status": 200, "payload": "OTk="}, {"id": 7}, "21.5", None]
+OTHER_RESPONSES = [{"id": "of another", "status": 200, "payload": "OTk="}, {"id": 7}, "21.5", None]
 
 
-@pytest.mark.parametrize("members", [{}, *({"async-response": answer} for answer in NO_ANSWERS)])
+@pytest.mark.parametrize("members", [{}, *({"async-response": answer} for answer in OTHER_RESPONSES)])
 def test_a_response_to_another_request_is_left_to_the_log(over, device_id, members):
     """An earlier service does not support the option either."""
     client, transport = over(delayed_response(lambda _: members))
@@ -225,7 +225,7 @@ def test_request_lost_during_a_long_poll_is_repeated(over, device_id, status, ti
             raise httpx.ConnectError("not there", request=request)
 
     client, _ = over(lose, before=be_unreachable)
-    pause_in_no_time(client)
+    record_pauses(client)
     client.write_value(device_id, SWITCH, True)
     assert len(lost) == 1 + times_away
     assert len([event for event in client.events(after=0, timeout=0) if event.kind.name == "ASYNC_RESPONSE"]) == 1
@@ -240,7 +240,7 @@ def test_an_unreachable_server_is_reported_without_delay(over, device_id):
             raise httpx.ConnectError("not there", request=request)
 
     client, _ = over(before=be_unreachable)
-    pause_in_no_time(client)
+    record_pauses(client)
     with pytest.raises(ConnectionFailed) as requested_kinds:
         client.read_value(device_id, TEMPERATURE)
     assert len(tried) == requested_kinds.value.attempts == 3
@@ -249,7 +249,7 @@ def test_an_unreachable_server_is_reported_without_delay(over, device_id):
 
 def test_a_request_that_the_server_does_not_hold_is_repeated_like_any_other(over, device_id):
     client, _ = over(lambda request, answer: httpx.Response(502) if request.method == "POST" else answer)
-    pause_in_no_time(client)
+    record_pauses(client)
     with pytest.raises(ServerError) as requested_kinds:
         client.requests.begin_write(device_id, SWITCH, True)
     assert requested_kinds.value.attempts == 3
@@ -288,7 +288,7 @@ def test_a_cassette_replays_responses_through_polls(over, tmp_path, device_id):
 
 
 def test_the_server_holds_one_request_of_many_tasks_at_a_time(mirror, run, device_id):
-    transport = ByTheBridge(mirror)
+    transport = BridgeTransport(mirror)
 
     async def scene(client):
         values = await asyncio.gather(*(client.read_value(device_id, TEMPERATURE) for _ in range(20)))
@@ -301,7 +301,7 @@ def test_the_server_holds_one_request_of_many_tasks_at_a_time(mirror, run, devic
 
 
 def test_the_server_holds_one_request_of_many_threads_at_a_time(mirror, device_id):
-    transport = ByTheBridge(mirror)
+    transport = BridgeTransport(mirror)
     begin = threading.Barrier(8)
 
     def read(client):
@@ -315,7 +315,7 @@ def test_the_server_holds_one_request_of_many_threads_at_a_time(mirror, device_i
 
 
 def test_a_cancelled_or_failed_read_lets_the_next_one_wait(mirror, simulator, run, device_id):
-    transport = ByTheBridge(mirror)
+    transport = BridgeTransport(mirror)
 
     async def scene(client):
         assert await client.read_value(device_id, TEMPERATURE) == 21.5

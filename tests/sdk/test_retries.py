@@ -2,7 +2,7 @@
 
 import httpx
 import pytest
-from blocking_client import pause_in_no_time
+from blocking_client import record_pauses
 from client_test_data import DEVICE
 from resource_paths import SWITCH, TEMPERATURE
 
@@ -37,7 +37,7 @@ def client_of(client_of):
 
     def make(service, **options):
         client = client_of(transport=httpx.MockTransport(service), **options)
-        client._slept = pause_in_no_time(client)
+        client._slept = record_pauses(client)
         return client
 
     return make

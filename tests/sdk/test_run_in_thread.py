@@ -309,7 +309,7 @@ def test_a_large_response_is_parsed_in_a_thread(monkeypatch, bytes_more, is_on_l
 # TimeSlice
 
 
-class Full:
+class ManyEventsReader:
     """A reader with many events in one message, and nothing after it."""
 
     has_position = True
@@ -343,12 +343,12 @@ def test_between_the_events_of_one_message_others_have_their_turn(monkeypatch):
     counts = Counter(listed=0, watched=0)
 
     async def count_events() -> None:
-        async for _ in AsyncEvents(Full(message), timeout_seconds=0):
+        async for _ in AsyncEvents(ManyEventsReader(message), timeout_seconds=0):
             counts["listed"] += 1
 
     async def scene() -> None:
         listing = asyncio.create_task(count_events())
-        watch = AsyncWatch(Full(message), lambda _: counts.update(["watched"]), lambda _: True)
+        watch = AsyncWatch(ManyEventsReader(message), lambda _: counts.update(["watched"]), lambda _: True)
         turns = 0
         while min(counts.values()) < 1000:
             turns += 1
@@ -366,7 +366,7 @@ def test_events_of_a_message_share_its_time_and_unreadable_ones_warn_once():
     message = {"blips": [1, 2], "registrations": [{"ep": "a"}]}
 
     async def scene() -> list[tuple[str, datetime]]:
-        events = AsyncEvents(Full(message), timeout_seconds=0, now=lambda: next(moments))
+        events = AsyncEvents(ManyEventsReader(message), timeout_seconds=0, now=lambda: next(moments))
         with pytest.raises(CompatibilityWarning, match="blips"):
             await anext(events)
         return [(event.kind, event.received_at) async for event in events]
@@ -381,7 +381,7 @@ def test_a_wait_cancelled_during_delivery_loses_no_response(monkeypatch):
     async def scene() -> tuple[int, list[bool]]:
         matcher = ResponseMatcher()
         responses = [{"id": f"id-{one}", "status": 200} for one in range(1000)]
-        router = AsyncResponseRouter(Full({"async-responses": responses}), matcher)
+        router = AsyncResponseRouter(ManyEventsReader({"async-responses": responses}), matcher)
         expected = [await router.expect(f"id-{one}") for one in (0, 500, 999)]
         unknown = await router.expect("another")
         waiting = asyncio.create_task(router.wait(unknown, PATIENCE_SECONDS))

@@ -195,7 +195,7 @@ def test_memory_does_not_grow_with_the_fleet(plain, simulator, folder, monkeypat
     assert 0 < peaks[1] < 1.5 * peaks[0]
 
 
-class Half(httpx.AsyncByteStream):
+class TruncatedStream(httpx.AsyncByteStream):
     """A stream that sends half of a response, and then nothing."""
 
     def __init__(self, answer, stalls):
@@ -212,7 +212,8 @@ def test_a_cancelled_dataset_leaves_no_files_and_no_thread(mirror, ids, folder):
     async def run():
         stalls = asyncio.Event()
         transport = Between(
-            mirror, lambda _, answer: httpx.Response(200, headers=answer.headers, stream=Half(answer, stalls))
+            mirror,
+            lambda _, answer: httpx.Response(200, headers=answer.headers, stream=TruncatedStream(answer, stalls)),
         )
         async with AsyncMirrorClient(URL, mirror.new_key(), transport=transport) as client:
             task = asyncio.create_task(client.fleet.dataset(folder))

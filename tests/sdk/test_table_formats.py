@@ -151,7 +151,7 @@ def test_duckdb_reads_each_form_directly(client, fleet):
     assert duckdb.sql("select latency from requests").fetchall() != []
 
 
-class OnlyAStream:
+class ArrowStreamOnly:
     """An object that exports its columns to Arrow."""
 
     def __init__(self, table):
@@ -165,12 +165,12 @@ def test_its_stream_alone_is_enough(client, fleet):
     arrow = client.fleet.snapshot(as_="arrow", tz="Europe/Berlin", raw=True)
     for form in FORMS:
         state = client.fleet.snapshot(as_=form, tz="Europe/Berlin", raw=True)
-        polars = pl.DataFrame(OnlyAStream(state))
+        polars = pl.DataFrame(ArrowStreamOnly(state))
         assert polars.to_dicts() == arrow.to_pylist()
         assert polars.schema["reported_at"] == pl.Datetime("ms", "Europe/Berlin")
         assert polars.schema["path"] in (pl.Categorical, pl.Enum)
         assert polars.schema["reported_revision"] == pl.Int64
-        assert from_arrow(OnlyAStream(state))["reported_num"].tolist() == from_arrow(arrow)["reported_num"].tolist()
+        assert from_arrow(ArrowStreamOnly(state))["reported_num"].tolist() == from_arrow(arrow)["reported_num"].tolist()
 
 
 def test_a_recording_has_all_forms(client, simulator, fleet, tmp_path):

@@ -12,7 +12,7 @@ from operator import attrgetter
 
 import pandas as pd
 import pytest
-from blocking_client import pause_in_no_time
+from blocking_client import record_pauses
 from click.testing import CliRunner
 from client_groups import ASYNC_GROUPS, GROUPS
 from client_test_data import DEVICE, page_of
@@ -47,7 +47,7 @@ def seconds_of(call, error=CallTimeout, match="timeout=0.3"):
     return taken
 
 
-ANSWERS = {
+SLOW_RESPONSES = {
     "says nothing": lambda _: [],
     "a status line that trickles": lambda _: one_by_one(b"HTTP/1.1 200 " + b"O" * 100_000),
     "a header that trickles": lambda _: one_by_one(HEAD, b"X-Long: " + b"x" * 50_000),
@@ -60,9 +60,9 @@ ANSWERS = {
 
 
 @pytest.mark.both_clients
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", SLOW_RESPONSES)
 def test_a_call_ends_within_its_timeout_for_any_response(client_of, name):
-    with MaliciousService(ANSWERS[name]) as service:
+    with MaliciousService(SLOW_RESPONSES[name]) as service:
         client = client_of(service.url)
         taken = seconds_of(lambda: client.get_device(DEVICE))
         assert taken >= BRIEFLY * 0.9
@@ -110,7 +110,7 @@ def test_a_name_of_several_addresses_is_tried_within_the_time(client_of, monkeyp
 def test_attempts_and_pauses_count(client_of):
     with MaliciousService(lambda _: [BUSY]) as service:
         client = client_of(service.url, timeout=60, max_retries=100)
-        slept = pause_in_no_time(client)
+        slept = record_pauses(client)
         # This clock advances only during pauses.
         client._session.sender._clock = lambda: sum(slept)
         with pytest.raises(ServerError, match=r"after [2-9] attempts"):
@@ -209,7 +209,15 @@ OF_EACH_CALL = {
 }
 
 
-ASK_NOBODY = {"cassettes.use", "close", "aclose", "from_cassette", "from_env", "notifications.status", "plans.load"}
+WITHOUT_REQUESTS = {
+    "cassettes.use",
+    "close",
+    "aclose",
+    "from_cassette",
+    "from_env",
+    "notifications.status",
+    "plans.load",
+}
 
 
 @pytest.mark.parametrize(
@@ -223,7 +231,7 @@ def test_every_method_with_a_request_has_a_timeout(kind, resources):
         if not name.startswith("_")
     }
     limited = {name for name, method in methods.items() if "timeout" in inspect.signature(method).parameters}
-    assert limited - {"from_cassette", "from_env"} == methods.keys() - ASK_NOBODY - {"requests.frame"}
+    assert limited - {"from_cassette", "from_env"} == methods.keys() - WITHOUT_REQUESTS - {"requests.frame"}
     assert limited > OF_EACH_CALL.keys()
 
 

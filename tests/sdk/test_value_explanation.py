@@ -91,14 +91,14 @@ def test_a_value_the_device_sent_by_itself(simulator, device_id, explained):
     assert "meanwhile client.get_device shows the values that the device sends" in refresh[1]
 
 
-HELD_UNTIL = [
+WAITING_WRITES = [
     ("2999-01-01T00:00:00.000Z", ["the value is fresh until 2999-01-01T00:00:00.000Z."], []),
     ("2020-01-01T00:00:00.000Z", ["the value was fresh until 2020-01-01T00:00:00.000Z."], []),
     (None, [], ["fresh until"]),
 ]
 
 
-@pytest.mark.parametrize(("expires_at", "words", "without"), HELD_UNTIL)
+@pytest.mark.parametrize(("expires_at", "words", "without"), WAITING_WRITES)
 def test_how_long_the_device_said_that_its_value_holds(
     client_over, plain, device_id, explained, expires_at, words, without
 ):

@@ -9,7 +9,7 @@ from pathlib import Path
 import mirror_sdk
 import mirror_server
 
-ASK = "import mirror_sdk, mirror_server; print(mirror_sdk.__version__, mirror_server.__version__)"
+PRINT_VERSIONS = "import mirror_sdk, mirror_server; print(mirror_sdk.__version__, mirror_server.__version__)"
 
 
 def test_bare_sources_say_that_they_have_no_version(tmp_path):
@@ -18,13 +18,13 @@ def test_bare_sources_say_that_they_have_no_version(tmp_path):
         (tmp_path / folder.name).mkdir()
         shutil.copy(folder / "__init__.py", tmp_path / folder.name)
     # Without the packages that are installed here.
-    command = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {ASK}"]
+    command = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {PRINT_VERSIONS}"]
     run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert run.stdout == "0+unknown 0+unknown\n", run.stderr
 
 
 def test_the_version_is_that_of_the_installed_distribution_and_read_on_request():
-    program = f"import sys, mirror_sdk, mirror_server; print('importlib.metadata' in sys.modules); {ASK}"
+    program = f"import sys, mirror_sdk, mirror_server; print('importlib.metadata' in sys.modules); {PRINT_VERSIONS}"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     version = metadata.version("device-state-mirror")
     assert run.stdout == f"False\n{version} {version}\n"

@@ -99,7 +99,7 @@ def forget_rules(exchange: Exchange) -> None:
         exchange.body = b"[]"
 
 
-def never_have_more(exchange: Exchange) -> None:
+def end_after_first_page(exchange: Exchange) -> None:
     if exchange.path == "/v3/devices" and exchange.status == 200:
         exchange.edit(lambda content: content.update(has_more=False))
 
@@ -109,7 +109,7 @@ def wake_all_endpoints(exchange: Exchange) -> None:
         exchange.edit(lambda content: [endpoint.update(q=False) for endpoint in content])
 
 
-def leave_all_as_it_is(exchange: Exchange) -> None:
+def change_nothing(exchange: Exchange) -> None:
     pass
 
 
@@ -124,7 +124,7 @@ SPOILT = [
     (send_payloads_in_the_clear, REQUESTS, "test_a_read_returns_and_stores_the_value"),
     (forget_rules, SUBSCRIPTIONS, "test_a_put_replaces_all_rules"),
     (count_cursors_wrong, NOTIFICATIONS, "test_the_entries_are_numbered_without_a_gap"),
-    (never_have_more, DIRECTORY, "test_pages_follow_each_other_in_both_orders"),
+    (end_after_first_page, DIRECTORY, "test_pages_follow_each_other_in_both_orders"),
     (wake_all_endpoints, OLDER, "test_an_endpoint_in_queue_mode_is_marked"),
     (replace_status(205, 200), OLDER, "test_cache_only_reads_the_mirror"),
 ]
@@ -177,7 +177,7 @@ def judge(server: SpoiltServer, pytester: pytest.Pytester, monkeypatch: pytest.M
 
 
 def test_the_wrapped_server_conforms_if_nothing_is_spoilt(pytester, monkeypatch, tmp_path):
-    server = SpoiltServer(tmp_path / "well", leave_all_as_it_is)
+    server = SpoiltServer(tmp_path / "well", change_nothing)
     try:
         said = judge(server, pytester, monkeypatch, "mirror_sdk.testing.conformance")
     finally:

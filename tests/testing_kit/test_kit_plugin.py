@@ -32,7 +32,7 @@ def fleet(clock):
 def faults(request):
     return request.param
 """
-BESIDE = """
+OWN_AND_OURS = """
 import pytest
 
 def test_theirs(mirror, clock, fleet, faults):
@@ -86,7 +86,7 @@ def test_the_plugin_loads_nothing_that_is_not_of_python():
 
 def test_a_project_with_fixtures_of_the_short_names_can_use_ours_too(pytester, run_project):
     pytester.makeconftest(OWN_FIXTURES)
-    pytester.makepyfile(BESIDE)
+    pytester.makepyfile(OWN_AND_OURS)
     run_project("-q").assert_outcomes(passed=4)
 
 

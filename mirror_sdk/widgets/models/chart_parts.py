@@ -13,7 +13,7 @@ from mirror_sdk.events import Event, EventKind
 from mirror_sdk.frames.plot_legend import label_of
 from mirror_sdk.values import ValueKind
 from mirror_sdk.widgets.models.formatting import format_count, format_value
-from mirror_sdk.widgets.models.lines import Series, SeriesKey, after_silence
+from mirror_sdk.widgets.models.lines import Series, SeriesKey, after_silence, is_set_point
 from mirror_sdk.widgets.models.status import Tone
 from mirror_sdk.widgets.models.timeline import (
     MAX_MARKERS,
@@ -140,7 +140,10 @@ class ChartBuilder:
         if np.any(np.diff(at) < 0):
             order = np.argsort(at, kind="stable")
             at, numbers, is_connected = at[order], numbers[order], is_connected[order]
-        return Series(key, name, unit, at, numbers, is_connected & ~after_silence(at))
+        # A set point may be reported only when it changes.
+        if not is_set_point(key.path):
+            is_connected &= ~after_silence(at)
+        return Series(key, name, unit, at, numbers, is_connected)
 
     def _break(self, device: str | None, at: datetime) -> None:
         for key, line in self._lines.items():

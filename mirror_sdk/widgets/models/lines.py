@@ -15,12 +15,14 @@ import numpy.typing as npt
 
 from mirror_sdk._formatting import visible
 from mirror_sdk.frames.plot_legend import label_of
+from mirror_sdk.object_definitions import ResourceType, lookup
 from mirror_sdk.wire.object_definitions import display_unit
 
 SILENT_RHYTHMS = 10
 """A line has a break if its resource was silent for more than this many times its usual interval."""
 INTERVALS_JUDGED = 100
 FEWEST_INTERVALS = 5
+_INTEGERS = frozenset({ResourceType.INTEGER, ResourceType.UNSIGNED})
 _MAIN_RESOURCE = "Sensor Value"
 
 
@@ -105,6 +107,18 @@ def panel_title(lines: Sequence[Series]) -> str:
 def short_name(name: str) -> str:
     """Return the name of a line or a resource without "Sensor Value", the main resource of every sensor."""
     return name.replace(f" · {_MAIN_RESOURCE}", "")
+
+
+def is_set_point(path: str) -> bool:
+    """Return whether a resource can be written, so that it keeps each value until the next one."""
+    definition = lookup(path)
+    return definition is not None and "W" in definition.access
+
+
+def is_stepped(path: str) -> bool:
+    """Return whether the line of a resource has steps: that of a set point or of integers."""
+    definition = lookup(path)
+    return definition is not None and (is_set_point(path) or definition.type in _INTEGERS)
 
 
 def after_silence(at: Numbers) -> npt.NDArray[np.bool_]:

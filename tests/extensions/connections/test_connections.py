@@ -71,7 +71,7 @@ class Listening:
     async def connect(self):
         return await asyncio.open_connection("127.0.0.1", self.port)
 
-    async def assert_well(self):
+    async def assert_serves_others(self):
         assert (await self.exchange(HEALTH + b"Connection: close\r\n\r\n")).startswith(b"HTTP/1.1 200")
 
 
@@ -122,7 +122,7 @@ async def test_too_large_head_is_rejected_and_the_connection_ends(server):
     async with listening(server) as served:
         for name, (sent, status) in cases.items():
             assert_rejected(await served.exchange(*sent), status, name)
-        await served.assert_well()
+        await served.assert_serves_others()
 
 
 async def test_limits_of_a_head_are_settings_and_hold_for_each_request(server):
@@ -214,7 +214,7 @@ async def test_too_many_connections_are_503_and_very_many_get_no_response(server
             each.close()
         while served.state.connections:
             await asyncio.sleep(0)
-        await served.assert_well()
+        await served.assert_serves_others()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no such limit")
@@ -273,7 +273,7 @@ async def test_client_that_reads_nothing_is_disconnected(server):
                 await asyncio.sleep(0.01)
         assert not served.state.connections
         writer.close()
-        await served.assert_well()
+        await served.assert_serves_others()
 
 
 LISTED = b"GET /v3/devices HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n"
@@ -285,7 +285,7 @@ def statuses(answers):
     return re.findall(rb"HTTP/1\.1 (\d+) ", answers)
 
 
-async def one_by_one(served, sent):
+async def byte_by_byte(served, sent):
     """Return the responses when the parser gets each byte separately."""
     reader, writer = await served.connect()
     while not (served.made and served.made[-1].transport):
@@ -314,7 +314,7 @@ async def test_upgrade_request_keeps_http_1_and_its_body(server):
                 header, content = frame(body)
                 sent = upgrade + header + b"\r\n" + content + last
                 assert statuses(await served.exchange(sent)) == [status, b"200"]
-                assert statuses(await one_by_one(served, sent)) == [status, b"200"]
+                assert statuses(await byte_by_byte(served, sent)) == [status, b"200"]
 
 
 async def check_requests_after_an_upgrade(server, upgrade, status):
@@ -327,7 +327,7 @@ async def check_requests_after_an_upgrade(server, upgrade, status):
         sent = asked + LISTED % key + b"\r\n" + asked + last
         answers = await served.exchange(sent)
         assert statuses(answers) == [status, b"200", status, b"200"]
-        assert statuses(await one_by_one(served, sent)) == [status, b"200", status, b"200"]
+        assert statuses(await byte_by_byte(served, sent)) == [status, b"200", status, b"200"]
         assert statuses(await served.exchange(asked.replace(b"Upgrade\r\n", b"Upgrade, close\r\n"))) == [status]
         return answers
 
@@ -350,7 +350,7 @@ async def test_nothing_is_read_after_an_invalid_request(server):
     async with listening(server) as served:
         for sent in refused:
             assert_rejected(await served.exchange(sent + HEALTH + b"\r\n"), 400, sent)
-        await served.assert_well()
+        await served.assert_serves_others()
 
 
 CHUNKED = b"Host: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n"
@@ -364,7 +364,7 @@ async def test_trailers_are_not_read_as_headers(server):
         for end in (trailers, b"1\r\n \r\n" + trailers):
             sent = b"GET /v3/devices HTTP/1.1\r\n" + CHUNKED + b"\r\n" + end
             assert statuses(await served.exchange(sent)) == [b"401"]
-            assert statuses(await one_by_one(served, sent)) == [b"401"]
+            assert statuses(await byte_by_byte(served, sent)) == [b"401"]
             answer = await served.exchange(LISTED % key + CHUNKED + b"\r\n" + end)
             assert statuses(answer) == [b"200"]
             assert b"a" * 32 not in answer

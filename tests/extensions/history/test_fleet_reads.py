@@ -17,13 +17,13 @@ from mirror_server.service import slow_reads
 from mirror_server.service.keys import Scope
 
 RANGES = f"{SNAPSHOT}/ranges"
-KEPT = {"keep_history_seconds": 7 * 86_400}
+WITH_HISTORY = {"keep_history_seconds": 7 * 86_400}
 THEN = "2026-01-05T08:00:00Z"
 
 
 @pytest.fixture
 def server(new_server):
-    return new_server(**KEPT)
+    return new_server(**WITH_HISTORY)
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ MOMENTS = [
 
 
 @pytest.fixture
-def past_of_a_fleet(server, key, device):
+def earlier_snapshots(server, key, device):
     """Return instants, each with the snapshot that was made then."""
     taken = {server.now: lines_of(server, key)[0]}
     for happen in MOMENTS:
@@ -89,13 +89,13 @@ def past_of_a_fleet(server, key, device):
     return taken
 
 
-def test_as_of_equals_snapshot_at_every_instant(server, key, past_of_a_fleet):
-    for at, devices in past_of_a_fleet.items():
+def test_as_of_equals_snapshot_at_every_instant(server, key, earlier_snapshots):
+    for at, devices in earlier_snapshots.items():
         assert stored_values(as_of(server, key, at)) == stored_values(devices), instant(at)
     for compression in COMPRESSIONS:
         assert stored_values(as_of(server, key, at, f"compression={compression}")) == stored_values(devices)
     server.restart()
-    for at, devices in past_of_a_fleet.items():
+    for at, devices in earlier_snapshots.items():
         assert stored_values(as_of(server, key, at + 59_999)) == stored_values(devices), instant(at)
 
 
@@ -121,8 +121,8 @@ def test_reported_at_is_device_time_and_never_after_instant(server, key, device)
     assert found["resources"][0]["reported"]["reported_at"] == instant(measured_at + 60_000)
 
 
-def test_devices_and_resources_are_selected(server, key, past_of_a_fleet):
-    *_, at = past_of_a_fleet
+def test_devices_and_resources_are_selected(server, key, earlier_snapshots):
+    *_, at = earlier_snapshots
     assert [one["endpoint_name"] for one in as_of(server, key, at, "named=b")] == ["b"]
     assert as_of(server, key, at, "named=nobody") == []
     some = as_of(server, key, at, f"path={TEMPERATURE}&path=/9*")

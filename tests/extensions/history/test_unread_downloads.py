@@ -2,7 +2,7 @@
 
 import pytest
 from asgi_requests import limited_bridge
-from unread_responses import check_made_no_further
+from unread_responses import check_production_stops
 
 from mirror_server.extensions.history.store import history
 from mirror_server.extensions.history.store.history import StoredHistoryRow
@@ -22,4 +22,4 @@ async def test_unread_snapshot_or_history_is_suspended(new_server, monkeypatch, 
         for number in range(1000)
     ]
     server.services.database.write(lambda session: history.add(session, values))
-    await check_made_no_further(bridge, key, (path, b""), monkeypatch)
+    await check_production_stops(bridge, key, (path, b""), monkeypatch)

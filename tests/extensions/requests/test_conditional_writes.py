@@ -12,7 +12,7 @@ from mirror_sdk.wire.device_requests import DesiredChanged
 from mirror_server.service.keys import Scope
 
 SENSOR = "/3303/0/5700"
-NOBODY = "0" * 32
+UNKNOWN_DEVICE = "0" * 32
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_rejected_write_changes_nothing(server, key, light, check_error, unchang
             body = {"method": method, "uri": uri}
             answer = server.call(key, "POST", f"/v2/device-requests/{light}", {"If-Match": "0"}, json=body)
             assert "writing a value" in check_error(answer, 400, "If-Match").message
-        for device, path, code in ((NOBODY, LEVEL, 404), (light, "/3303/7/5700", 400), (light, "/3311/0", 400)):
+        for device, path, code in ((UNKNOWN_DEVICE, LEVEL, 404), (light, "/3303/7/5700", 400), (light, "/3311/0", 400)):
             for if_match in ("0", None):
                 assert write(server, key, device, "40", if_match, path=path).status_code == code
         check_error(write(server, reader, light, "40", "17"), 403)

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 from asgi_requests import Request, append, assert_429, limited_bridge, until
-from unread_responses import check_made_no_further
+from unread_responses import check_production_stops
 
 from mirror_server.config import Settings
 from mirror_server.extensions.streams.event_stream import HEARTBEAT
@@ -58,7 +58,7 @@ async def test_client_that_leaves_a_stream_unread_gets_no_other(server, monkeypa
     bridge, key = limited_bridge(server)
     with ResponseReader(bridge.backpressure, key.split("_")[1], None).counting(200_000):
         assert_429(await Request(bridge, key, *STREAM).begin(), "TOO_MUCH_UNREAD")
-    await check_made_no_further(bridge, key, (EVENTS, b"after=0"), monkeypatch)
+    await check_production_stops(bridge, key, (EVENTS, b"after=0"), monkeypatch)
 
 
 @pytest.mark.anyio

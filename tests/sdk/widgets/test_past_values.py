@@ -76,7 +76,7 @@ def test_past_comes_from_the_log_if_the_service_keeps_no_history(client, plain, 
     assert rows(read_past_values(client, ["0" * 32], [], end, DAY)) == set()
 
 
-def past_of(*values, key="d"):
+def earlier_values(*values, key="d"):
     at, numbers, texts = zip(*values, strict=True)
     keys = [key] * len(values)
     return PastValues(keys, keys, np.array(at), np.array(numbers, "float64"), texts, datetime.now(UTC), is_history=True)
@@ -85,7 +85,9 @@ def past_of(*values, key="d"):
 def test_sparkline_has_the_mean_of_each_half_hour():
     now = 100 * HALF_HOUR_MS
     lines = Sparklines(now)
-    lines.set_past(past_of((now - 1, 1.0, None), (now, 2.0, None), (now + 5, 5.0, None), (0, 9.0, None)), ["d"] * 4)
+    lines.set_past(
+        earlier_values((now - 1, 1.0, None), (now, 2.0, None), (now + 5, 5.0, None), (0, 9.0, None)), ["d"] * 4
+    )
     assert lines.line("d") == {"at": [0, 46, 47], "values": [None, 1.0, 3.5]}
     assert lines.line("other") is None
     # The same value is reported again by a snapshot.
@@ -106,7 +108,7 @@ def test_sparkline_of_a_switch_has_its_last_states():
     now = 100 * HALF_HOUR_MS
     lines = Sparklines(now)
     early, late = now - 40 * HALF_HOUR_MS, now - 10 * HALF_HOUR_MS
-    lines.set_past(past_of((early + 2, 1.0, "true"), (early + 1, 0.0, "false"), (late, 0.0, "false")), ["s"] * 3)
+    lines.set_past(earlier_values((early + 2, 1.0, "true"), (early + 1, 0.0, "false"), (late, 0.0, "false")), ["s"] * 3)
     assert lines.line("s", is_state=True) == {"at": [0, 7, 37, 37, 47], "values": [None, 1.0, 1.0, 0.0, 0.0]}
     lines.add("s", now, 1.0)
     assert lines.line("s", is_state=True)["values"] == [None, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0]
@@ -114,14 +116,14 @@ def test_sparkline_of_a_switch_has_its_last_states():
 
 def test_past_of_a_resource_is_a_line_or_states():
     past = ResourcePast()
-    past.set_past(past_of((2, 1.0, None), (1, 5.0, None), key="n"))
+    past.set_past(earlier_values((2, 1.0, None), (1, 5.0, None), key="n"))
     past.add("n", 4, 7.0, None)
     past.add("n", 4, 8.0, None)
     past.add("n", 3, 6.0, None)
     times, numbers = past.line("n")
     assert (times.tolist(), numbers.tolist()) == ([1, 2, 3, 4], [5, 1, 6, 7])
     assert past.states("n") == []
-    past.set_past(past_of((1, 0.0, "false"), (2, 0.0, "false"), (3, 1.0, "true"), key="s"))
+    past.set_past(earlier_values((1, 0.0, "false"), (2, 0.0, "false"), (3, 1.0, "true"), key="s"))
     assert past.line("s") is None
     assert past.states("s") == [StateSpan(1, 3, "false"), StateSpan(3, None, "true")]
     assert (past.line("none"), past.states("none")) == (None, [])

@@ -391,6 +391,15 @@ def test_a_line_is_broken_where_it_was_silent_for_much_longer_than_usual():
     assert not after_silence(np.zeros(20)).any(), "all of them came at once"
 
 
+def test_a_set_point_that_was_not_changed_for_long_has_no_break():
+    model = watcher()
+    times = [START + timedelta(seconds=second) for second in (*range(10), 3600)]
+    for path, breaks in (("/3308/0/5900", 0), (TEMPERATURE, 1)):
+        model.receive([observation(number, "d1", path=path, at=at) for number, at in enumerate(times)])
+        (line,) = [line for line in model.series if line.key.path == path]
+        assert joins(line).count(False) == breaks
+
+
 def line_of(count, peak=None, broken=()):
     return [Point(START + timedelta(seconds=at), 100.0 if at == peak else 0.0, at not in broken) for at in range(count)]
 

@@ -78,6 +78,12 @@ def test_each_quantity_and_unit_has_a_panel_and_states_have_rows(widget):
         ("Light Control · Dimmer", 1),
         ("Digital Input · Digital Input Counter", 1),
     ]
+    # Temperatures are measured, the level is a set point, and a counter is an integer.
+    assert [[is_stepped for *_, is_stepped in panel["lines"]] for panel in panels.values()] == [
+        [False, False],
+        [True],
+        [True],
+    ]
     assert lines["d1 /3311/0/5851"] == [[START.timestamp() * 1000 + n for n in range(3)], [0, 1, 2]]
     (row,) = published(watcher, "states").values()
     begin = START.timestamp() * 1000
@@ -245,11 +251,11 @@ def test_the_report_has_the_picture_the_legend_and_the_table(widget, tmp_path):
     assert "2026-01-05 08:00:00.001" not in report
 
 
-WHOLE = Interval(datetime(2026, 1, 5, tzinfo=UTC), datetime(2026, 1, 5, 0, 1, tzinfo=UTC))
+COMPLETE_RANGE = Interval(datetime(2026, 1, 5, tzinfo=UTC), datetime(2026, 1, 5, 0, 1, tzinfo=UTC))
 
 
 def series(device, unit, *numbers):
-    at = WHOLE.begin.timestamp() * 1000 + 1000.0 * np.arange(len(numbers))
+    at = COMPLETE_RANGE.begin.timestamp() * 1000 + 1000.0 * np.arange(len(numbers))
     is_connected = np.ones(len(numbers), dtype=bool)
     return Series(SeriesKey(device, TEMPERATURE), f"{device} {NASTY}", unit, at, np.array(numbers), is_connected)
 
@@ -257,10 +263,13 @@ def series(device, unit, *numbers):
 @pytest.mark.parametrize("name", ["$\\frac{1}{0}$", "_hidden", "a\u0300\U0001f321"])
 def test_any_data_is_drawn_without_a_warning(name):
     lines = [series(name, "$^$", 1e100, -1e100), series("small", "", 0.0, 1e-300), series("empty", "Cel")]
-    span = ColoredSpan(WHOLE.begin, None, name, 0)
+    span = ColoredSpan(COMPLETE_RANGE.begin, None, name, 0)
     states = [StateRow(SeriesKey(name, "/3/0/0"), name, [span]), StateRow(SeriesKey(name, "/3/0/1"), name, [])]
-    shades = [Shade("gap", WHOLE.begin, WHOLE.begin, name), Shade("offline", WHOLE.begin, None, name)]
-    markers = [Marker(WHOLE.begin, name, Tone.BAD)]
+    shades = [
+        Shade("gap", COMPLETE_RANGE.begin, COMPLETE_RANGE.begin, name),
+        Shade("offline", COMPLETE_RANGE.begin, None, name),
+    ]
+    markers = [Marker(COMPLETE_RANGE.begin, name, Tone.BAD)]
     colors = {line.key: 9 for line in lines}
     for chart in (
         ChartParts(lines, states, shades, markers),
@@ -269,7 +278,7 @@ def test_any_data_is_drawn_without_a_warning(name):
     ):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            made = picture(chart, WHOLE, colors, [Threshold("/3303/*", 1.0)])
+            made = picture(chart, COMPLETE_RANGE, colors, [Threshold("/3303/*", 1.0)])
         assert made.startswith(b"\x89PNG")
 
 

@@ -62,13 +62,13 @@ class Counter(MirrorWidget):
     def send(self, content: Any, buffers: Any = None) -> None:
         self.sent.append(content)
 
-    def hear(self, content: Any) -> None:
+    def receive_message(self, content: Any) -> None:
         self._handle_custom_msg(content, [])
 
 
 def test_intent_changes_the_model_and_the_state(client: MirrorClient) -> None:
     counter = Counter(client)
-    counter.hear({"intent": "add", "args": [3]})
+    counter.receive_message({"intent": "add", "args": [3]})
     assert counter._state["number"] == 3
     assert counter._state["notices"] == []
 
@@ -83,7 +83,7 @@ def test_intent_changes_the_model_and_the_state(client: MirrorClient) -> None:
 )
 def test_bad_intent_is_a_notice(client: MirrorClient, content: object, notice: str) -> None:
     counter = Counter(client)
-    counter.hear(content)
+    counter.receive_message(content)
     assert counter._state["notices"][0].startswith(notice)
 
 
@@ -92,7 +92,7 @@ def test_bad_intent_is_a_notice(client: MirrorClient, content: object, notice: s
 )
 def test_unrelated_message_is_ignored(client: MirrorClient, content: object) -> None:
     counter = Counter(client)
-    counter.hear(content)
+    counter.receive_message(content)
     assert (counter._state["number"], counter._state["notices"]) == (0, [])
 
 
@@ -175,12 +175,12 @@ def test_completion_lists_only_members_for_users(client: MirrorClient) -> None:
 
 def test_rows_are_in_the_state_until_a_page_opens(client: MirrorClient) -> None:
     counter = Counter(client)
-    counter.hear({"intent": "add", "args": [1]})
+    counter.receive_message({"intent": "add", "args": [1]})
     assert counter.sent == []
     published = counter.get_state("_published")["_published"]["numbers"]
     assert published == {"tell": "rows", "name": "numbers", "version": 1, "all": True, "rows": [{"key": "0"}]}
-    counter.hear({"request": "all"})
-    counter.hear({"intent": "add", "args": [1]})
+    counter.receive_message({"request": "all"})
+    counter.receive_message({"intent": "add", "args": [1]})
     assert [(sent["version"], sent.get("all", False)) for sent in counter.sent] == [(1, True), (2, False)]
 
 

@@ -25,7 +25,7 @@ _RULES = st.fixed_dictionaries(
 )
 
 
-def first_by_trying(rules: list[dict[str, Any]], path: str, **device: str) -> int | None:
+def first_by_linear_search(rules: list[dict[str, Any]], path: str, **device: str) -> int | None:
     parsed = PresubscriptionRules.model_validate(rules).root
     matching = (rule.matches_device(**device) and rule.matches_path(path) for rule in parsed)
     return next((position for position, matches in enumerate(matching) if matches), None)
@@ -37,7 +37,9 @@ def test_index_finds_the_first_rule_that_matches(
 ) -> None:
     names = dict(zip(("device_id", "endpoint_name", "endpoint_type"), device, strict=True))
     found = RuleIndex(rules).positions(paths, **names)
-    assert found == {path: first for path in paths if (first := first_by_trying(rules, path, **names)) is not None}
+    assert found == {
+        path: first for path in paths if (first := first_by_linear_search(rules, path, **names)) is not None
+    }
 
 
 def test_index_supports_the_maximum_number_of_rules() -> None:

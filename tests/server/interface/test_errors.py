@@ -17,7 +17,7 @@ UNKNOWN_DEVICE = {
     "/v2/subscriptions/nobody/3303/0/5700": {"PUT": None},
 }
 PULL = "/v2/notification/pull"
-GIVEN_ID = "0123456789abcdef" * 2
+CLIENT_REQUEST_ID = "0123456789abcdef" * 2
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +74,10 @@ def test_every_response_has_request_id_and_forbids_caching_and_sniffing(server, 
     for path, method in itertools.product([*methods_by_path(server.app), "/nothing"], METHODS):
         plain = server.call(key, method, f"{path}?hold=0")
         ids.append(plain.headers["X-Request-ID"])
-        with_id = server.call(key, method, f"{path}?hold=0", headers={"X-Request-ID": GIVEN_ID})
+        with_id = server.call(key, method, f"{path}?hold=0", headers={"X-Request-ID": CLIENT_REQUEST_ID})
         if with_id.status_code >= 400:
-            assert with_id.json["request_id"] == GIVEN_ID
-        assert with_id.headers.getlist("X-Request-ID") == [GIVEN_ID], (method, path)
+            assert with_id.json["request_id"] == CLIENT_REQUEST_ID
+        assert with_id.headers.getlist("X-Request-ID") == [CLIENT_REQUEST_ID], (method, path)
         for response in (plain, with_id):
             is_page = response.status_code == 200 and path in {"/", "/reference"}
             assert response.headers.getlist("Cache-Control") == ["no-cache" if is_page else "no-store"], (method, path)
@@ -96,7 +96,7 @@ def test_date_header_is_left_to_the_http_server(server, key):
 
 
 def test_malformed_request_id_is_replaced(server, key):
-    for given in ("", "short", "x" * 32, GIVEN_ID + "0", GIVEN_ID + "\u00e9"):
+    for given in ("", "short", "x" * 32, CLIENT_REQUEST_ID + "0", CLIENT_REQUEST_ID + "\u00e9"):
         identity = server.call(key, "GET", "/v3/devices", headers={"X-Request-ID": given}).headers["X-Request-ID"]
         assert re.fullmatch("[0-9a-f]{32}", identity)
         assert identity not in given or not given

@@ -158,7 +158,7 @@ def test_request_never_ends_before_it_started(running, machine):
     assert ended["timestamp"] >= requested_at.timestamp() * 1000
 
 
-def looked_after(server: Any) -> None:
+def run_housekeeping(server: Any) -> None:
     """Wait until the due run of the housekeeping is done."""
     server.services._housekeeping._clean_up()
     assert server.services.database.settle(60)
@@ -171,9 +171,9 @@ def test_expired_data_is_deleted_an_hour_after_a_clock_jump(running, machine):
     running.patch(key, device_id, online=False)
     assert running.log(key)
     machine.set_clock(200 * DAY_SECONDS)
-    looked_after(running)
+    run_housekeeping(running)
     machine.run(HOUR_SECONDS - 1)
-    looked_after(running)
+    run_housekeeping(running)
     assert running.call(key, "GET", f"/v3/devices/{device_id}").status_code == 200
     assert "registrations" in dict(running.log(key))
     machine.run(HOUR_SECONDS)

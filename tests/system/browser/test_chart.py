@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Route
+from playwright.sync_api import Browser, Page, Route, expect
 
 import mirror_sdk.widgets
 
@@ -19,6 +19,39 @@ UI = Path(mirror_sdk.widgets.__file__).parent / "ui" / "ui.js"
 ADDRESS = "http://widgets.test/"
 BEGIN_MS = datetime(2026, 1, 5, 8, 4, 34, tzinfo=UTC).timestamp() * 1000
 SECOND, MINUTE, DAY = 1000, 60_000, 86_400_000
+HOUR = 60 * MINUTE
+
+SHOW = """async ([line, isStepped, begin, end]) => {
+    const lines = [["a", "a line", 0, isStepped]];
+    const panel = { key: "panel", title: "Temperature", unit: "°C", thresholds: [], lines };
+    const names = ["events", "states", "marks", "series", "names"];
+    const rows = Object.fromEntries([["panels", [panel]], ...names.map((name) => [name, []])]
+        .map(([name, shown]) => [name, { version: 0, rows: shown }]));
+    const buffers = line.map((numbers) => new DataView(Float64Array.from(numbers, (one) => one ?? NaN).buffer));
+    const model = {
+        _component: "watcher",
+        _state: { notices: [], devices: "", paths: "", counts: "", empty: "", length: null, fixed: [begin, end],
+            range: [begin, end], selected: null, drawn: ["a"], recording: "", saved: "" },
+        _published: { rows, series: { lines: { version: 0, lines: [{ key: "a" }], buffers } } },
+    };
+    const widget = (await import("./ui.js")).default();
+    const view = { get: (name) => model[name], on() {}, off() {}, send() {} };
+    widget.initialize({ model: view });
+    widget.render({ model: view, el: document.body });
+}"""
+ROWS = """(shares) => {
+    const canvas = document.querySelector("canvas");
+    const { offsetLeft, offsetWidth } = document.querySelector(".u-over");
+    const { backgroundColor } = getComputedStyle(document.querySelector(".mirror-swatch"));
+    const color = backgroundColor.match(/[0-9]+/g).map(Number);
+    return shares.map((share) => {
+        const x = Math.floor((offsetLeft + share * offsetWidth) * devicePixelRatio);
+        const { data } = canvas.getContext("2d").getImageData(x, 0, 1, canvas.height);
+        const rows = Array.from({ length: canvas.height }, (_, row) => row);
+        return rows.filter((row) => color.every((part, index) => Math.abs(part - data[4 * row + index]) < 60));
+    });
+}"""
+"""The rows of pixels that have the color of the line, at shares of the width of the plot."""
 
 
 @pytest.fixture
@@ -44,6 +77,53 @@ def labels_of(page: Page, *ranges: tuple[float, float]) -> list[str]:
         return ranges.map(([begin, end]) => labelOf({ kind: "fixed", begin, end }, "UTC"));
     }"""
     return [label.replace("\N{EN DASH}", "to") for label in page.evaluate(script, ranges)]
+
+
+def show(page: Page, points: Sequence[tuple[float, float | None]], *, is_stepped: bool = False) -> None:
+    """Show a line in the plot of an hour. Times are shares of the hour; a missing value interrupts the line."""
+    line = [[BEGIN_MS + share * HOUR for share, _ in points], [value for _, value in points]]
+    page.evaluate(SHOW, [line, is_stepped, BEGIN_MS, BEGIN_MS + HOUR])
+    expect(page.locator(".u-over")).to_be_visible()
+
+
+def rows_at(page: Page, *shares: float) -> list[list[int]]:
+    found: list[list[int]] = page.evaluate(ROWS, shares)
+    return found
+
+
+def test_peaks_and_gaps_of_a_line_with_more_points_than_pixels_are_visible(page: Page) -> None:
+    points: list[tuple[float, float | None]] = [(number / 9000, 20 + number % 2) for number in range(9000)]
+    points[4500] = (0.5, 90)
+    points[2000:3000] = [(2000 / 9000, None)]
+    show(page, points)
+    before, in_gap, at_peak, after = rows_at(page, 0.1, 0.28, 0.5, 0.9)
+    assert in_gap == []
+    assert (min(before), max(before)) == (min(after), max(after))
+    assert min(at_peak) < min(before) - 50
+    assert max(at_peak) == max(before)
+    # The pixels of a bar are connected.
+    assert at_peak == list(range(min(at_peak), max(at_peak) + 1))
+
+
+@pytest.mark.parametrize("count", [1, 2000])
+def test_values_of_a_set_point_last_until_the_next_one(page: Page, count: int) -> None:
+    many = [(0.2 + number / 10_000 / count, 10.0) for number in range(count)]
+    show(page, [*many, (0.8, 30), (0.9, 30)], is_stepped=True)
+    begin, middle, end, after = (sum(rows) / len(rows) for rows in rows_at(page, 0.25, 0.5, 0.75, 0.85))
+    assert begin == middle == end > after + 50
+    over = page.locator(".u-over").bounding_box()
+    assert over is not None
+    page.mouse.move(over["x"] + over["width"] / 2, over["y"] + 10)
+    expect(page.locator(".mirror-tooltip")).to_contain_text("a line10 °C")
+
+
+@pytest.mark.parametrize("count", [1, 2000])
+def test_line_of_a_measurement_is_straight_between_two_values(page: Page, count: int) -> None:
+    many = [(0.2 + number / 10_000 / count, 10.0) for number in range(count)]
+    show(page, [*many, (0.8, 30)])
+    begin, middle, end = (sum(rows) / len(rows) for rows in rows_at(page, 0.3, 0.5, 0.7))
+    assert begin > middle > end
+    assert middle == pytest.approx((begin + end) / 2, abs=1)
 
 
 @pytest.mark.parametrize("length", [10, 80.25, 999, SECOND, 1234.5, 9999, 10 * SECOND, 599 * SECOND, 10 * MINUTE, DAY])

@@ -22,6 +22,8 @@ export interface ChartLine {
   readonly points: Points;
   /** The index of its color, from 0; it is taken modulo the palette. */
   readonly color: number;
+  /** Whether each value lasts until the next one, as that of a set point; else the line is straight between two points. */
+  readonly isStepped?: boolean;
 }
 
 /** A level that a panel shows as a line across. */
@@ -384,7 +386,7 @@ function legendRows({ panels, states = [], range }: ChartProps): LegendRow[] {
         max: text(stats?.max),
         mean: stats ? rounded(stats.mean, digits) : MISSING,
         above: levels.map(({ value, text: level }) => {
-          const time = timeAbove(line.points, range, value);
+          const time = timeAbove(line.points, range, value, line.isStepped);
           return `${level}: ${time ? longDuration(time) : "never"}`;
         }),
       };

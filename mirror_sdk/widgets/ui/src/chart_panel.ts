@@ -3,8 +3,9 @@
 
 import uPlot from "uplot";
 import type { ChartPanel, Marker, Range, Shade, StateRow } from "./chart";
-import { clock, rounded } from "./format";
-import { extentOf, firstAt, nearest } from "./stats";
+import { drawLines } from "./chart_lines";
+import { clock, numberFormat, rounded } from "./format";
+import { extentOf, lastBefore, nearest } from "./stats";
 import { colorOf } from "./styles";
 
 export const GUTTER = 60;
@@ -272,16 +273,26 @@ export class PanelView {
     const { highlighted, palette } = this.common;
     const ratio = devicePixelRatio;
     const shown = panel.lines.filter(({ key }) => this.isShown(key));
-    for (const line of shown) {
-      const isFaint = highlighted !== null && highlighted !== line.key && shown.some(({ key }) => key === highlighted);
-      ctx.globalAlpha = isFaint ? 0.25 : 1;
-      ctx.strokeStyle = ctx.fillStyle = palette.series[line.color % PALETTE_SIZE] ?? palette.text;
-      ctx.lineWidth = (highlighted === line.key ? 2.5 : 1.5) * ratio;
-      ctx.lineJoin = "round";
-      ctx.setLineDash((DASHES[Math.floor(line.color / PALETTE_SIZE) % DASHES.length] ?? []).map((length) => length * ratio));
-      this.drawLine(line.points.at, line.points.values, shown.length === 1);
-    }
-    ctx.globalAlpha = 1;
+    const [low, high] = this.#extent;
+    const area = { ...this.common.range, left: bbox.left, top: bbox.top, width: bbox.width, height: bbox.height, low, high };
+    const hasHighlighted = shown.some(({ key }) => key === highlighted);
+    // The highlighted line is drawn last, so that none covers it.
+    const ordered = hasHighlighted ? [...shown].sort((one, other) => Number(one.key === highlighted) - Number(other.key === highlighted)) : shown;
+    drawLines(
+      ctx,
+      area,
+      ordered.map(({ key, points, color, isStepped = false }) => [
+        points,
+        {
+          color: palette.series[color % PALETTE_SIZE] ?? palette.text,
+          opacity: hasHighlighted && key !== highlighted ? 0.25 : 1,
+          width: (key === highlighted ? 2.5 : 1.5) * ratio,
+          dashes: (DASHES[Math.floor(color / PALETTE_SIZE) % DASHES.length] ?? []).map((length) => length * ratio),
+          isStepped,
+          isFilled: shown.length === 1,
+        },
+      ]),
+    );
     for (const { value, text } of panel.thresholds ?? []) {
       const y = this.y(value);
       const isInside = y >= bbox.top && y <= bbox.top + bbox.height;
@@ -307,94 +318,6 @@ export class PanelView {
       ctx.fillText(label, bbox.left + 4 * ratio, at);
     }
     ctx.setLineDash([]);
-  }
-
-  /* Draw at most a few points for each pixel: the first, the lowest, the highest and the last of each. */
-  private drawLine(at: Float64Array, values: Float64Array, isFilled: boolean): void {
-    const { ctx, bbox } = this.plot;
-    const { begin, end } = this.common.range;
-    const first = Math.max(0, firstAt(at, begin) - 1);
-    const after = Math.min(at.length, firstAt(at, end) + 1);
-    const scaleX = bbox.width / (end - begin);
-    const [low, high] = this.#extent;
-    const scaleY = bbox.height / (high - low);
-    const bottom = bbox.top + bbox.height;
-    const isDense = after - first > bbox.width * 2;
-    const path = new Path2D();
-    const area = new Path2D();
-    let pieceBegin = NaN;
-    let x = NaN;
-    let [pixel, lowest, highest, last] = [NaN, 0, 0, 0];
-    let isOpen = false;
-    const flush = () => {
-      if (!isDense || Number.isNaN(pixel)) return;
-      path.lineTo(pixel, lowest);
-      path.lineTo(pixel, highest);
-      path.lineTo(pixel, last);
-      pixel = NaN;
-    };
-    const close = () => {
-      flush();
-      if (isOpen && isFilled && !isDense) {
-        area.lineTo(x, bottom);
-        area.lineTo(pieceBegin, bottom);
-        area.closePath();
-      }
-      isOpen = false;
-    };
-    for (let index = first; index < after; index += 1) {
-      const value = values[index] as number;
-      if (Number.isNaN(value)) {
-        close();
-        continue;
-      }
-      x = bbox.left + ((at[index] as number) - begin) * scaleX;
-      const y = bottom - (value - low) * scaleY;
-      if (!isOpen) {
-        path.moveTo(x, y);
-        if (isFilled && !isDense) {
-          area.moveTo(x, y);
-          pieceBegin = x;
-        }
-        isOpen = true;
-        [pixel, lowest, highest, last] = [NaN, y, y, y];
-      } else if (!isDense) {
-        path.lineTo(x, y);
-        if (isFilled) area.lineTo(x, y);
-      } else if (Math.round(x) === pixel) {
-        lowest = Math.max(lowest, y);
-        highest = Math.min(highest, y);
-        last = y;
-      } else {
-        flush();
-        path.lineTo(x, y);
-        [pixel, lowest, highest, last] = [Math.round(x), y, y, y];
-      }
-    }
-    close();
-    if (isFilled && !isDense) {
-      const alpha = ctx.globalAlpha;
-      ctx.globalAlpha = alpha * 0.08;
-      ctx.fill(area);
-      ctx.globalAlpha = alpha;
-    }
-    ctx.stroke(path);
-    if ((after - first) * 10 * devicePixelRatio <= bbox.width) this.drawPoints(at, values, first, after, scaleX, scaleY);
-  }
-
-  private drawPoints(at: Float64Array, values: Float64Array, first: number, after: number, scaleX: number, scaleY: number): void {
-    const { ctx, bbox } = this.plot;
-    const radius = 2 * devicePixelRatio;
-    ctx.beginPath();
-    for (let index = first; index < after; index += 1) {
-      const value = values[index] as number;
-      if (Number.isNaN(value)) continue;
-      const x = bbox.left + ((at[index] as number) - this.common.range.begin) * scaleX;
-      const y = bbox.top + bbox.height - (value - this.#extent[0]) * scaleY;
-      ctx.moveTo(x + radius, y);
-      ctx.arc(x, y, radius, 0, 2 * Math.PI);
-    }
-    ctx.fill();
   }
 
   private drawStates({ key, spans }: StateRow): void {
@@ -444,15 +367,18 @@ export class PanelView {
     }
   }
 
-  /** The points below the crosshair: for each line the nearest one in time. */
+  /** The points below the crosshair: for each line the nearest one, or for a stepped line the value at that time. */
   pointsAt(left: number): { key: string; name: string; color: number; at: number; value: number; top: number }[] {
     if (this.content.kind === "states") return [];
     const instant = this.plot.posToVal(left, "x");
     const within = this.plot.posToVal(left + 24, "x") - instant;
-    return this.content.panel.lines.flatMap(({ key, name, color, points }) => {
-      const index = this.isShown(key) ? nearest(points, instant, within) : -1;
+    return this.content.panel.lines.flatMap(({ key, name, color, points, isStepped }) => {
+      if (!this.isShown(key)) return [];
+      const lasting = isStepped ? lastBefore(points, instant) : -1;
+      const index = lasting < 0 ? nearest(points, instant, within) : lasting;
       if (index < 0) return [];
-      const [at, value] = [points.at[index] as number, points.values[index] as number];
+      const value = points.values[index] as number;
+      const at = lasting < 0 ? (points.at[index] as number) : instant;
       return [{ key, name, color, at, value, top: this.plot.valToPos(value, "y") }];
     });
   }
@@ -480,5 +406,5 @@ export function axisNumber(value: number, all: readonly number[]): string {
     return size >= 1e6 && size < 1e15 ? value.toLocaleString("en", { notation: "compact", maximumFractionDigits: 2, signDisplay: "negative" }) : rounded(value);
   }
   const digits = step >= 1 || step === 0 ? 0 : Math.min(6, Math.ceil(-Math.log10(step) - 1e-9));
-  return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits, signDisplay: "negative" });
+  return numberFormat(digits, digits).format(value);
 }

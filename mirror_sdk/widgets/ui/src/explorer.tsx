@@ -36,6 +36,8 @@ export interface Detail {
   readonly problem: string;
   readonly isWritable: boolean;
   readonly isExecutable: boolean;
+  /** Whether its line has steps; see `ChartLine`. */
+  readonly isStepped: boolean;
   /** The texts over time, of a resource that has no numbers. */
   readonly states: readonly { readonly begin: number; readonly end: number | null; readonly text: string }[];
 }
@@ -335,7 +337,7 @@ function Past({ bridge, detail }: { bridge: Bridge<ExplorerState>; detail: Detai
   const end = Math.max(state.asOf ?? 0, points?.at.at(-1) ?? 0, detail.states.at(-1)?.begin ?? 0);
   const [zoom, setZoom] = useState<{ begin: number; end: number } | null>(null);
   const range = zoom ?? { begin: end - state.hours * HOUR_MS, end };
-  const line = points && { key: detail.path, name: detail.label || detail.path, points, color: 0 };
+  const line = points && { key: detail.path, name: detail.label || detail.path, points, color: 0, isStepped: detail.isStepped };
   const panels: ChartPanel[] = line ? [{ key: detail.path, title: detail.label, unit: detail.form.unit ?? "", lines: [line] }] : [];
   const texts = [...new Set(detail.states.map(({ text }) => text))].sort();
   const states: StateRow[] = detail.states.length

@@ -62,9 +62,16 @@ export interface FleetState {
 
 const SEARCH_STORED_AFTER_MS = 500;
 const ATTRIBUTE = "attribute.";
-/* The widths of the container from which the usual view has these columns. */
+/* The widths of the container from which the usual view has these columns. The numbers of values go first, because the
+   status names the worst and the filters above the table count the devices. */
 const SPARKLINE_FROM = 800;
-const VALUE_FROM = 700;
+const COUNTS_FROM = 700;
+const CONTACT_FROM = 450;
+/* The widths of the boxes and of the other columns of a narrow table: the rest is left for the names. */
+const BOXES_WIDTH = 36;
+const NARROW_STATUS = 122;
+const VALUE_WIDTH = 84;
+const CONTACT_WIDTH = 94;
 const OBVIOUS = / · Sensor Value$/;
 
 /** The word of a status by its name: "in_sync" is "In sync". */
@@ -77,17 +84,19 @@ export function wordOf(name: string): string {
 
     The usual view leaves out columns in a narrow container of this width. */
 export function columnsOf({ view, resource, attributes, sparklineText }: FleetState, width = Infinity): GridColumn[] {
+  const rest = width - BOXES_WIDTH - NARROW_STATUS - VALUE_WIDTH - (width < CONTACT_FROM ? 0 : CONTACT_WIDTH);
+  const nameWidth = width < COUNTS_FROM ? Math.max(110, Math.min(rest, 200)) : 140;
   const heading = resource === null ? "Value" : resource.replace(OBVIOUS, "");
   const all: GridColumn[] = [
-    { name: "name", heading: "Device", width: width < VALUE_FROM ? 124 : 140, pinned: true },
-    { name: "status", heading: "Status", kind: "status", width: width < SPARKLINE_FROM ? 122 : 134, fixed: width >= SPARKLINE_FROM },
-    { name: "value", heading, kind: "value", width: 84, hidden: width < VALUE_FROM, hint: `Last reported: ${resource ?? "the main value of the device"}` },
+    { name: "name", heading: "Device", width: nameWidth, pinned: true },
+    { name: "status", heading: "Status", kind: "status", width: width < SPARKLINE_FROM ? NARROW_STATUS : 134, fixed: width >= SPARKLINE_FROM },
+    { name: "value", heading, kind: "value", width: VALUE_WIDTH, hint: `Last reported: ${resource ?? "the main value of the device"}` },
     { name: "sparkline", heading: "Last 24 h", kind: "sparkline", width: 76, hidden: width < SPARKLINE_FROM, hint: `Last 24 h: ${sparklineText}` },
-    { name: "last_contact", heading: "Last contact", kind: "age", width: 94, hint: "When the device last sent anything" },
-    { name: "failed", heading: "Failed", kind: "count", width: 58, hint: "Writes that failed" },
-    { name: "drifting", heading: "Drifting", kind: "count", width: 66, hint: "Values that differ from the desired ones" },
-    { name: "pending", heading: "Pending", kind: "count", width: 66, hint: "Writes that have not ended" },
-    { name: "stale", heading: "Stale", kind: "count", width: 52, hint: "Values that are overdue" },
+    { name: "last_contact", heading: "Last contact", kind: "age", width: CONTACT_WIDTH, hidden: width < CONTACT_FROM, hint: "When the device last sent anything" },
+    { name: "failed", heading: "Failed", kind: "count", hidden: width < COUNTS_FROM, width: 58, hint: "Writes that failed" },
+    { name: "drifting", heading: "Drifting", kind: "count", hidden: width < COUNTS_FROM, width: 66, hint: "Values that differ from the desired ones" },
+    { name: "pending", heading: "Pending", kind: "count", hidden: width < COUNTS_FROM, width: 66, hint: "Writes that have not ended" },
+    { name: "stale", heading: "Stale", kind: "count", hidden: width < COUNTS_FROM, width: 52, hint: "Values that are overdue" },
     { name: "type", heading: "Type", width: 120, hidden: true },
     { name: "state", heading: "State", width: 100, hidden: true },
     ...attributes.map((name) => ({ name: ATTRIBUTE + name, heading: name, width: 110, hidden: true })),

@@ -133,6 +133,18 @@ export function number(value: number): string {
   return single.toLocaleString("en", { maximumSignificantDigits: 15, signDisplay: "negative" });
 }
 
+const numberFormats = new Map<string, Intl.NumberFormat>();
+
+/** A format of numbers without a negative zero. Making a format takes far longer than using it. */
+export function numberFormat(fewest: number, most: number): Intl.NumberFormat {
+  const key = `${fewest} ${most}`;
+  const made =
+    numberFormats.get(key) ??
+    new Intl.NumberFormat("en", { minimumFractionDigits: fewest, maximumFractionDigits: most, signDisplay: "negative" });
+  numberFormats.set(key, made);
+  return made;
+}
+
 /** A number for people: at most 4 digits after the point and 5 in all, but every digit before the point.
     `most` limits the digits after the point. */
 export function rounded(value: number, most: number = 4): string {
@@ -140,7 +152,7 @@ export function rounded(value: number, most: number = 4): string {
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-4 || size >= 1e12)) return trimmed(value.toExponential(2));
   const digits = Math.min(most, size >= 1000 ? 1 : size >= 100 ? 2 : size >= 1 ? 3 : 4);
-  return value.toLocaleString("en", { maximumFractionDigits: Number.isInteger(value) ? 0 : digits, signDisplay: "negative" });
+  return numberFormat(0, Number.isInteger(value) ? 0 : digits).format(value);
 }
 
 /** The number of digits after the point in a number for people. */

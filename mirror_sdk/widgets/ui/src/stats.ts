@@ -59,13 +59,15 @@ export function extentOf({ at, values }: Points, { begin, end }: Range): readonl
   return low <= high ? [low, high] : null;
 }
 
-/** How many milliseconds of a range a line was above a level. Between two points the line is straight. */
-export function timeAbove({ at, values }: Points, { begin, end }: Range, level: number): number {
+/** How many milliseconds of a range a line was above a level. Between two points it is straight, unless it is stepped. */
+export function timeAbove({ at, values }: Points, { begin, end }: Range, level: number, isStepped = false): number {
   let above = 0;
   for (let index = Math.max(1, firstAt(at, begin)); index < at.length && (at[index - 1] as number) < end; index += 1) {
     const [from, to] = [at[index - 1] as number, at[index] as number];
-    const [one, other] = [values[index - 1] as number, values[index] as number];
-    if (Number.isNaN(one) || Number.isNaN(other) || to <= from) continue;
+    const one = values[index - 1] as number;
+    const after = values[index] as number;
+    if (Number.isNaN(one) || Number.isNaN(after) || to <= from) continue;
+    const other = isStepped ? one : after;
     if (one <= level && other <= level) continue;
     const crossing = from + ((level - one) / (other - one)) * (to - from);
     const first = one > level ? from : crossing;
@@ -73,6 +75,12 @@ export function timeAbove({ at, values }: Points, { begin, end }: Range, level: 
     above += Math.max(0, Math.min(last, end) - Math.max(first, begin));
   }
   return above;
+}
+
+/** The index of the point of a stepped line whose value lasts at an instant; -1 for none, and after the last point. */
+export function lastBefore({ at, values }: Points, instant: number): number {
+  const after = firstAt(at, instant);
+  return after < at.length && !Number.isNaN(values[after] as number) && !Number.isNaN(values[after - 1] ?? NaN) ? after - 1 : -1;
 }
 
 /** The index of the point of a line that is nearest to an instant, and not further than `within`; -1 for none. */

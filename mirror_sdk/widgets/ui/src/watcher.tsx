@@ -59,9 +59,9 @@ function panelsOf(rows: readonly Row[], lines: ReadonlyMap<string, { at: Float64
     title: String(row.title),
     unit: String(row.unit),
     thresholds: row.thresholds as Threshold[],
-    lines: (row.lines as [string, string, number][]).flatMap(([key, name, color]): ChartLine[] => {
+    lines: (row.lines as [string, string, number, boolean][]).flatMap(([key, name, color, isStepped]): ChartLine[] => {
       const points = lines.get(key);
-      return points ? [{ key, name, color, points }] : [];
+      return points ? [{ key, name, color, points, isStepped }] : [];
     }),
   }));
 }

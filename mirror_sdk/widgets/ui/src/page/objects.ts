@@ -64,6 +64,12 @@ export const isNumber = (declared: Declaration | undefined): boolean => declared
 /** Whether a resource may have an operation (R, W or E). One that is not declared may have all. */
 export const mayBe = (operation: string, path: string): boolean => declaredFor(path)?.access.includes(operation) ?? true;
 
+/** Whether each number lasts until the next one: that of a set point or an integer. */
+export function isStepped(path: string): boolean {
+  const declared = declaredFor(path);
+  return declared !== undefined && (declared.access.includes("W") || declared.type === "integer" || declared.type === "unsigned");
+}
+
 /** Whether the values of a resource are constant: serial numbers, versions, units, ranges. */
 export function neverChanges(path: string): boolean {
   const [, object, , resource] = path.split("/");

@@ -8,7 +8,7 @@ import { Choices } from "../controls";
 import { count } from "../format";
 import { useNow, useStore, zone } from "./context";
 import { whyOf } from "./marks";
-import { labelOf, numberOf, resourceName } from "./objects";
+import { isStepped, labelOf, numberOf, resourceName } from "./objects";
 import { Instant, Value } from "./parts";
 import type { PathHistory, Sample } from "./recent";
 import { valueText } from "./values";
@@ -127,7 +127,7 @@ function panelOf(path: string, numbers: readonly NumericSample[], unit: string):
     values: Float64Array.from(numbers, ({ number }) => number),
   };
   const name = resourceName(path);
-  return { key: path, title: name, unit, lines: [{ key: path, name, points, color: 0 }] };
+  return { key: path, title: name, unit, lines: [{ key: path, name, points, color: 0, isStepped: isStepped(path) }] };
 }
 
 function stateRowOf(path: string, samples: readonly Sample[], unit: string): StateRow {
